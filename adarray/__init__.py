@@ -1,0 +1,49 @@
+"""adarray: gradients of plain NumPy code, on the hardware at hand.
+
+>>> import numpy as np, adarray
+>>> adarray.grad(lambda x: np.sum(np.sin(x)))(np.zeros(2))
+array([1., 1.])
+"""
+
+from adarray import ops as _ops  # noqa: F401  (registers the operations)
+from adarray.array import ADArray, array, stop_gradient, value_of
+from adarray.backend import backends, current_backend, use
+from adarray.errors import (
+    ADArrayError,
+    BackendError,
+    CompileError,
+    DTypeError,
+    NotDifferentiableError,
+    ShapeError,
+    TraceError,
+    UnsupportedFunctionError,
+)
+from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_grad, vjp
+
+from adarray._version import __version__
+
+__all__ = [
+    "ADArray",
+    "ADArrayError",
+    "BackendError",
+    "CompileError",
+    "DTypeError",
+    "NotDifferentiableError",
+    "ShapeError",
+    "TraceError",
+    "UnsupportedFunctionError",
+    "__version__",
+    "array",
+    "backends",
+    "current_backend",
+    "grad",
+    "hessian",
+    "jacobian",
+    "jvp",
+    "no_grad",
+    "stop_gradient",
+    "use",
+    "value_and_grad",
+    "value_of",
+    "vjp",
+]

@@ -1,0 +1,49 @@
+"""Forward mode: the driver. Tangents are pushed by `adarray.dispatch`, op by op."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.array import ADArray
+from adarray.dispatch import attach, tangent_of
+from adarray.errors import ShapeError
+from adarray.inplace import sync_if_view
+from adarray.trace import Handle, snapshot
+
+
+def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
+    """Return `x` as an ADArray with a tangent at `level`.
+
+    Raises
+    ------
+    ShapeError
+        If the tangent's shape is not that of `x`.
+    """
+    if isinstance(x, Handle):
+        made = snapshot(sync_if_view(x))
+    else:
+        value = x if isinstance(x, (float, np.generic)) else np.array(x)
+        made = ADArray(value, None, None, True)
+    if np.shape(tangent) != np.shape(made._v):
+        raise ShapeError(
+            f"{name}: the tangent has shape {np.shape(tangent)} and its primal "
+            f"{np.shape(made._v)}; they must be equal"
+        )
+    attach(made, level, tangent if isinstance(tangent, Handle) else np.array(tangent))
+    return made
+
+
+def split(y: Any, level: int) -> tuple[Any, Any]:
+    """Return the primal and the tangent at `level` of a result; zeros where it has none."""
+    if not isinstance(y, Handle):
+        return y, np.zeros(np.shape(y), np.result_type(float, np.asarray(y).dtype))[()]
+    sync_if_view(y)
+    tangent: Any = tangent_of(y, level)
+    primal = snapshot(y)
+    if primal._x is not None:
+        primal._x.tangents = tuple(t for t in primal._x.tangents if t.level != level)
+    if tangent is None:
+        tangent = ADArray(np.zeros_like(np.asarray(y._v))[()])
+    return primal, tangent

@@ -1,0 +1,421 @@
+"""Applying an operation: compute the value, record what its rules need.
+
+`unary` and `binary` are the short ways for pointwise operations; everything else
+goes through `apply`. Forward mode is here too, since tangents are computed with
+the operation and never stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.aval import Aval, aval_of
+from adarray.errors import NotDifferentiableError, TraceError
+from adarray.graph import Node, merge_spans
+from adarray.guard import keep_plain
+from adarray.op import Layout, Op
+from adarray.probe import needs
+from adarray.runtime import MODE, Mode
+from adarray.trace import Extras, Handle, Tangent, extras, root_of, save, snapshot
+
+
+def unary(op: Op, x: Handle) -> Any:
+    """Apply the pointwise operation `op` to one ADArray."""
+    if x._x is not None:
+        return apply(op, (x,))
+    v = x._v
+    mode = MODE.get()
+    if mode is None:
+        r = op.evaluate(v)
+    else:
+        r = compute_pointwise(op, (v,), mode)
+        if not mode.record:
+            return type(x)(r)
+    node = x._node
+    if node is None:
+        return type(x)(r)
+    aval = node.aval
+    if r.dtype is not aval.dtype:
+        if r.dtype.kind != "f":
+            return type(x)(no_derivative(op, r))
+        aval = Aval(r.shape, r.dtype)
+    save_out, save_x = op.plan(1)
+    if save_x:
+        x._frozen = True
+        saved = (None, v)
+    else:
+        saved = (r if save_out else None, None)
+    return type(x)(r, Node(op, (node,), saved, None, aval, node.span), None, save_out)
+
+
+def binary(op: Op, x: Any, y: Any) -> Any:
+    """Apply the pointwise operation `op` to two operands, one of them an ADArray."""
+    if isinstance(x, Handle):
+        if x._x is not None:
+            return apply(op, (x, y))
+        cls: type[Handle] = type(x)
+        xv, nx = x._v, x._node
+    else:
+        xv, nx = x, None
+    if isinstance(y, Handle):
+        if y._x is not None:
+            return apply(op, (x, y))
+        cls = type(y)
+        yv, ny = y._v, y._node
+    else:
+        yv, ny = y, None
+    mode = MODE.get()
+    if mode is None:
+        r = op.evaluate(xv, yv)
+    else:
+        r = compute_pointwise(op, (xv, yv), mode)
+        if not mode.record:
+            return cls(r)
+    if nx is None:
+        if ny is None:
+            return cls(r)
+        mask, aval, span = 2, ny.aval, ny.span
+    elif ny is None:
+        mask, aval, span = 1, nx.aval, nx.span
+    else:
+        mask, aval = 3, nx.aval
+        span = nx.span if nx.span is ny.span else merge_spans(nx.span, ny.span)
+    if r.dtype is not aval.dtype or r.shape != aval.shape:
+        if r.dtype.kind != "f":
+            return cls(no_derivative(op, r))
+        aval = Aval(r.shape, r.dtype)
+    save_out, save_x, save_y = op.plan(mask)
+    guard = None
+    if save_x:
+        if xv is not x:
+            x._frozen = True
+        else:
+            xv, guard = keep_plain(_plain(x))
+    if save_y:
+        if yv is not y:
+            y._frozen = True
+        else:
+            yv, guard = keep_plain(_plain(y))
+    saved = (r if save_out else None, xv if save_x else None, yv if save_y else None)
+    return cls(r, Node(op, (nx, ny), saved, None, aval, span, guard), None, save_out)
+
+
+def _plain(x: Any) -> Any:
+    """Return a plain operand as rules may read it: lists become arrays."""
+    if x is None or isinstance(x, (np.ndarray, np.generic, int, float, complex, slice, tuple)):
+        return x
+    return np.asarray(x)
+
+
+def compute_pointwise(op: Op, values: tuple[Any, ...], mode: Mode | None) -> Any:
+    """Compute a pointwise operation on plain values with the current backend."""
+    if mode is not None and mode.engine is not None:
+        r = mode.engine.pointwise(op, values)
+        if r is not NotImplemented:
+            return r
+    return op.evaluate(*values)
+
+
+def compute(op: Op, values: tuple[Any, ...], params: dict[str, Any], mode: Mode | None) -> Any:
+    """Compute any operation on plain values with the current backend."""
+    if op.pointwise and not params:
+        return compute_pointwise(op, values, mode)
+    if mode is not None and mode.engine is not None:
+        r = mode.engine.call(op, values, params)
+        if r is not NotImplemented:
+            return r
+    if op.variadic:
+        fixed = op.arity - 1
+        return op.evaluate(*values[:fixed], list(values[fixed:]), **params)
+    return op.evaluate(*values, **params)
+
+
+def run(op: Op, *operands: Any, **params: Any) -> Any:
+    """Apply `op` from a derivative rule: plain in, plain out, with the current backend."""
+    for x in operands:
+        if isinstance(x, Handle):
+            return apply(op, operands, params)
+    return compute(op, operands, params, MODE.get())
+
+
+def no_derivative(op: Op, r: Any) -> Any:
+    """Return the result of an operation on traced values that is not floating point."""
+    if r.dtype.kind == "c":
+        raise NotDifferentiableError(
+            f"{op.name}: the result is {r.dtype}, and complex numbers are not differentiated; "
+            "keep real and imaginary parts in two real arrays"
+        )
+    return r  # integers and truth values are piecewise constant
+
+
+def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = None) -> Any:
+    """Apply `op` to operands of which at least one is an ADArray.
+
+    Parameters
+    ----------
+    op : Op
+    operands : tuple
+        ADArrays, plain arrays and numbers.
+    params : dict, optional
+        Keyword arguments of the operation and its rules.
+
+    Returns
+    -------
+    ADArray
+        A view of an operand where NumPy gives a view.
+    """
+    params = params or {}
+    level, mask = 0, 0
+    first: Handle | None = None
+    values = []
+    for i, x in enumerate(operands):
+        if isinstance(x, Handle):
+            if first is None:
+                first = x
+            e = x._x
+            if e is not None:
+                if e.base is not None:
+                    sync(x)
+                if e.tangents:
+                    level = max(level, e.tangents[-1].level)
+            values.append(x._v)
+            if x._node is not None:
+                mask |= 1 << i
+        else:
+            values.append(x)
+    assert first is not None
+    mode = MODE.get()
+    recording = mode is None or mode.record
+    if level and recording:
+        return _push(op, operands, params, level)
+    r = compute(op, tuple(values), params, mode)
+    if not (mask and recording):
+        return _wrap(op, operands, params, values, r, type(first))
+    if not isinstance(r, (np.ndarray, np.generic)):
+        r = np.asarray(r)[()]
+    if r.dtype.kind != "f":
+        return type(first)(no_derivative(op, r))
+    out = _wrap(op, operands, params, values, r, type(first))
+    wanted = op.plan(mask) if op.pointwise else needs(op, mask, len(operands))
+    saved: list[Any] = [None]
+    guards = []
+    for x, v, want in zip(operands, values, wanted[1:], strict=True):
+        if not want:
+            saved.append(None if op.pointwise else v if v is None else aval_of(v))
+        elif isinstance(x, Handle):
+            saved.append(save(x))
+        else:
+            v, guard = keep_plain(_plain(x))
+            saved.append(v)
+            if guard is not None:
+                guards.append(guard)
+    aval = Aval(r.shape, r.dtype)
+    saved[0] = save(out) if wanted[0] else None if op.pointwise else aval
+    parents = tuple(x._node if isinstance(x, Handle) else None for x in operands)
+    span: tuple[int, int] | None = None
+    for p in parents:
+        if p is not None:
+            span = p.span if span is None else merge_spans(span, p.span)
+    assert span is not None
+    out._node = Node(op, parents, tuple(saved), params or None, aval, span, guards or None)
+    return out
+
+
+def _wrap(
+    op: Op,
+    operands: tuple[Any, ...],
+    params: dict[str, Any],
+    values: list[Any],
+    r: Any,
+    cls: type[Handle],
+) -> Handle:
+    """Return the result as an ADArray: a view of operand 0 where memory is shared."""
+    if type(r) is not np.ndarray or (r.base is None and not any(r is v for v in values)):
+        return cls(r)
+    source = operands[0]
+    if isinstance(op.lower, Layout) and isinstance(source, Handle):
+        root = root_of(source)
+        if np.may_share_memory(r, root._v):
+            return view_of(source, op, operands[1:], params, r)
+    for x in operands:
+        v = root_of(x)._v if isinstance(x, Handle) else x
+        if isinstance(v, np.ndarray) and np.may_share_memory(r, v):
+            return cls(r.copy())
+    return cls(r)
+
+
+def view_of(
+    source: Handle, op: Op, rest: tuple[Any, ...], params: dict[str, Any], value: Any
+) -> Handle:
+    """Return a handle on `value`, which is ``op(source, *rest, **params)`` without a copy."""
+    root = root_of(source)
+    extras(root)
+    steps = source._x.steps if source._x is not None and source is not root else ()
+    x = Extras(root, (*steps, (op, rest, params)))
+    return type(source)(value, None, x)
+
+
+def replay(value: Any, steps: tuple[Any, ...]) -> Any:
+    """Apply the layout `steps` of a view to `value`, plain or ADArray."""
+    for op, rest, params in steps:
+        if isinstance(value, Handle):
+            value = apply(op, (value, *rest), params)
+        else:
+            value = op.evaluate(value, *rest, **params)
+    return value
+
+
+def sync(view: Handle) -> None:
+    """Read a view again if its base was written since."""
+    x = view._x
+    assert x is not None and x.base is not None
+    root = x.base
+    assert root._x is not None
+    if x.seen == root._x.version:
+        return
+    fresh = replay(root, x.steps)
+    view._v, view._node = fresh._v, fresh._node
+    x.tangents = fresh._x.tangents if fresh._x is not None else ()
+    x.seen = root._x.version
+
+
+def strip(x: Any, level: int) -> Any:
+    """Return the operand without its tangent at `level`."""
+    if not isinstance(x, Handle) or x._x is None or not x._x.tangents:
+        return x
+    lower = tuple(t for t in x._x.tangents if t.level != level)
+    rest = Extras(tangents=lower, weak=x._x.weak) if lower or x._x.weak else None
+    return type(x)(x._v, x._node, rest, x._frozen)
+
+
+def tangent_of(x: Any, level: int) -> Handle | None:
+    """Return the tangent of an operand at `level`, None for zero."""
+    if isinstance(x, Handle) and x._x is not None:
+        for t in x._x.tangents:
+            if t.level == level:
+                return t.value
+    return None
+
+
+def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int) -> Any:
+    """Apply `op` and push the tangents of `level`, the highest one, through it."""
+    primals = tuple(strip(x, level) for x in operands)
+    out = apply(op, primals, params)
+    for x, p in zip(operands, primals, strict=True):
+        if p is not x and p._frozen:
+            root_of(x)._frozen = True
+    if out._v is None or not _inexact(out._v):
+        return out
+    source = operands[0]
+    if out._x is not None and out._x.base is primals[0] and source is not primals[0]:
+        # The view must follow the user's array, not the stripped copy of its handle.
+        moved = view_of(source, op, operands[1:], params, out._v)
+        moved._node = out._node
+        assert moved._x is not None and out._x is not None
+        moved._x.tangents = out._x.tangents
+        out = moved
+    total: Any = None
+    for i, x in enumerate(operands):
+        t = tangent_of(x, level)
+        if t is not None:
+            part = jvp_rule(op, i, t, out, primals, params)
+            total = part if total is None else total + part
+    if total is None:
+        return out
+    attach(out, level, total)
+    if out._node is not None:
+        _save_tangents(out._node, (out, *operands))
+    return out
+
+
+def _save_tangents(node: Node, sources: tuple[Any, ...]) -> None:
+    """Keep the tangents of what `node` saved: forward over reverse differentiates its rules."""
+    saved = list(node.saved)
+    lowest = node.span[0]
+    for j, (v, source) in enumerate(zip(node.saved, sources, strict=False)):
+        if isinstance(v, Aval) or v is None or not isinstance(source, Handle):
+            continue
+        if source._x is None or not source._x.tangents:
+            continue
+        # A reverse walk differentiates only traces that were opened before its own.
+        needed = [t for t in source._x.tangents if t.level < node.span[1]]
+        if not needed:
+            continue
+        value = v._v if isinstance(v, Handle) else v
+        kept = tuple(Tangent(t.level, _apart(t.value)) for t in needed)
+        saved[j] = type(source)(value, None, Extras(tangents=kept, weak=source._x.weak), True)
+        lowest = min(lowest, kept[0].level)
+        node.saved = saved  # a list: some of the values are ADArrays
+    node.span = (lowest, node.span[1])
+
+
+def _apart(tangent: Handle) -> Handle:
+    """Return a tangent as a node may save it.
+
+    Its own node leads back to the node that saves it; it is dropped (no cycle is
+    made) where it belongs to one trace only, which needs no more than the values.
+    """
+    kept = snapshot(tangent)
+    if kept._node is not None and kept._node.span[0] == kept._node.span[1]:
+        kept._node = None
+    return kept
+
+
+def jvp_rule(
+    op: Op, i: int, t: Any, out: Any, primals: tuple[Any, ...], params: dict[str, Any]
+) -> Any:
+    """Return the tangent of the result for tangent `t` of operand `i`."""
+    primal_out = snapshot(out) if isinstance(out, Handle) else out
+    if op.pointwise:
+        rule = op.rules[i]
+        if rule is None:
+            op.plan(1 << i)  # raises
+            raise AssertionError
+        return rule(t, primal_out, *primals)
+    if op.jvp == "linear":
+        return run(op, *primals[:i], t, *primals[i + 1 :], **params)
+    rules = op.jvp if isinstance(op.jvp, tuple | list) else ()
+    if op.variadic and i >= op.arity - 1:
+        return rules[-1](t, i, primal_out, *primals, **params)
+    if i >= len(rules) or rules[i] is None:
+        raise NotDifferentiableError(
+            f"{op.name}: no forward-mode derivative with respect to operand {i}; "
+            "use grad or vjp, or pass it as a plain array"
+        )
+    return rules[i](t, primal_out, *primals, **params)
+
+
+def attach(out: Handle, level: int, tangent: Any) -> None:
+    """Give `out` the tangent at `level`, in its shape and dtype and apart from others."""
+    shape, dtype = np.shape(out._v), aval_of(out._v).dtype
+    if not isinstance(tangent, Handle):
+        tangent = type(out)(np.asarray(tangent)[()])
+    if tangent._v.shape != shape:
+        tangent = np.broadcast_to(tangent, shape)
+    if tangent._v.dtype != dtype:
+        tangent = tangent.astype(dtype)
+    if tangent._x is not None or type(tangent._v) is np.ndarray:
+        tangent = snapshot(tangent)
+    x = extras(out)
+    kept = tuple(t for t in x.tangents if t.level != level)
+    x.tangents = tuple(sorted((*kept, Tangent(level, tangent)), key=lambda t: t.level))
+
+
+def _inexact(v: Any) -> bool:
+    kind = aval_of(v).dtype.kind
+    if kind == "c":
+        raise NotDifferentiableError(
+            "forward mode: the result is complex, and complex numbers are not differentiated; "
+            "keep real and imaginary parts in two real arrays"
+        )
+    return kind == "f"
+
+
+def leaves_graph(what: str, fix: str) -> TraceError:
+    """Return the error for a traced value that would leave the graph."""
+    return TraceError(
+        f"{what}: the value is traced, and its gradient would be lost; {fix}, or take "
+        "adarray.value_of(x) to leave the graph on purpose"
+    )

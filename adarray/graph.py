@@ -1,0 +1,81 @@
+"""Nodes of the recorded graph.
+
+A node is immutable once made, and made after its parents, so its sequence number
+is a topological order. Nodes hold their parents and never their children; a graph
+is freed by reference counts alone, without recursion (CPython bounds the nesting
+of deallocations for such objects).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from adarray.aval import Aval
+from adarray.op import Op, Opaque
+
+next_seq = itertools.count(1).__next__
+next_level = itertools.count(1).__next__
+
+
+class Node:
+    """One recorded operation.
+
+    Attributes
+    ----------
+    seq : int
+        Creation number; parents have smaller ones.
+    op : Op
+    parents : tuple of Node or None
+        One per operand; None where the operand is not traced.
+    saved : tuple
+        ``(out, *operands)`` as the rules read them: a plain value where a rule
+        needs one, else None (pointwise operations) or an `Aval`. A list in place
+        of the tuple says that some values are ADArrays, for they have tangents.
+    params : dict or None
+        Keyword arguments of the rules.
+    aval : Aval
+        Shape and dtype of the result.
+    span : tuple of int
+        Smallest and largest level of the traces that the result depends on.
+        Levels grow with nesting, so ``span[0] < level`` means that an outer
+        trace must see what the rules do with this node's values.
+    guard : object or None
+        Keeps big plain operands read-only while the node lives.
+    """
+
+    __slots__ = ("aval", "guard", "op", "params", "parents", "saved", "seq", "span")
+
+    def __init__(
+        self,
+        op: Op,
+        parents: tuple[Node | None, ...],
+        saved: tuple[Any, ...] | list[Any],
+        params: dict[str, Any] | None,
+        aval: Aval,
+        span: tuple[int, int],
+        guard: Any = None,
+    ) -> None:
+        self.seq = next_seq()
+        self.op = op
+        self.parents = parents
+        self.saved = saved
+        self.params = params
+        self.aval = aval
+        self.span = span
+        self.guard = guard
+
+
+def _identity(g: Any, *saved: Any) -> Any:
+    return g
+
+
+# An input of a trace. It has a parent when the input is traced by an outer trace.
+LEAF = Op("leaf", _identity, Opaque(), (_identity,))
+# What `backward()` leaves behind.
+FREED = Op("freed", _identity, Opaque(), ())
+
+
+def merge_spans(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """Return the span of a result that depends on operands with spans `a` and `b`."""
+    return (min(a[0], b[0]), max(a[1], b[1]))

@@ -1,0 +1,100 @@
+"""Plain arrays that a derivative rule has saved must not change before it runs.
+
+A small array is copied. A big one is made read-only, together with the array
+that owns its memory, until the last node that saved it is gone; a later write
+through either raises NumPy's "assignment destination is read-only". Memory can
+also be written through views that were made before, which NumPy cannot enumerate;
+a fingerprint of sampled elements, compared when the rule runs, catches that.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import numpy as np
+
+from adarray.errors import TraceError
+
+COPY_LIMIT = 1 << 16  # bytes; a copy of this size costs about as much as a fingerprint
+SAMPLES = 256
+
+_lock = threading.RLock()
+# id of the owning array -> [number of guards, arrays made read-only, owner first]
+_protected: dict[int, tuple[list[int], list[np.ndarray]]] = {}
+
+
+def keep_plain(value: Any) -> tuple[Any, Guard | None]:
+    """Return `value` as a node may save it, and the guard to hold with it."""
+    if type(value) is not np.ndarray:
+        if isinstance(value, np.ndarray):  # a subclass: its methods are not ours to trust
+            return np.array(value), None
+        return value, None
+    if value.nbytes <= COPY_LIMIT:
+        return value.copy("K"), None
+    return value, Guard(value)
+
+
+@functools.lru_cache(maxsize=64)
+def _positions(size: int) -> np.ndarray:
+    return np.unique(np.linspace(0, size - 1, SAMPLES).astype(np.intp))
+
+
+def _fingerprint(value: np.ndarray) -> bytes:
+    sample: np.ndarray = value.flat[_positions(value.size)]
+    return sample.tobytes()
+
+
+class Guard:
+    """Holds a big plain array read-only while it lives."""
+
+    __slots__ = ("fingerprint", "key", "value")
+
+    def __init__(self, value: np.ndarray) -> None:
+        chain = [value]
+        while isinstance(chain[-1].base, np.ndarray):
+            chain.append(chain[-1].base)
+        chain.reverse()
+        self.key: int | None = id(chain[0])
+        self.value = value
+        self.fingerprint = _fingerprint(value)
+        with _lock:
+            # The owner is always listed first: that keeps its id from being reused.
+            count, arrays = _protected.setdefault(self.key, ([0], [chain[0]]))
+            count[0] += 1
+            for array in chain:
+                if array.flags.writeable:
+                    array.flags.writeable = False
+                    arrays.append(array)
+
+    def check(self, op: str) -> None:
+        """Raise if the array was changed through a view made before.
+
+        Raises
+        ------
+        TraceError
+            If sampled elements differ from those that the operation read.
+        """
+        if _fingerprint(self.value) != self.fingerprint:
+            raise TraceError(
+                f"{op}: an operand of shape {self.value.shape} was changed after the operation "
+                "read it, through a view of its memory; pass a copy (operand.copy()) to the "
+                "operation, or change it after the gradient is taken"
+            )
+
+    def release(self) -> None:
+        """Make the array writeable again if this was its last guard."""
+        with _lock:
+            key, self.key = self.key, None
+            if key is None or key not in _protected:
+                return
+            count, arrays = _protected[key]
+            count[0] -= 1
+            if count[0] == 0:
+                del _protected[key]
+                for array in arrays[1:]:
+                    array.flags.writeable = True
+
+    def __del__(self) -> None:
+        self.release()

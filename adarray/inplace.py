@@ -1,0 +1,231 @@
+"""In-place updates: writes through indices and views, ``out=``, augmented assignment.
+
+A write moves the written handle to a new node, whose parents are the old node and
+the value; nodes never change. Physically the buffer is written in place when
+nobody else relies on it, else it is copied first. The reverse rule of a write
+hands the cotangent's buffer on with the written region set to zero, so that n
+writes into an array of n elements cost O(n), forward and backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.aval import aval_of
+from adarray.dispatch import apply, attach, leaves_graph, replay, root_of, sync, tangent_of
+from adarray.errors import TraceError
+from adarray.graph import Node, merge_spans
+from adarray.op import Op, Scatter
+from adarray.runtime import MODE
+from adarray.trace import Extras, Handle, Tangent, extras, snapshot
+
+
+def _no_call(*args: Any) -> Any:
+    raise AssertionError("a write is recorded by `setitem`, never called")
+
+
+def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
+    """Split the owned cotangent `g` of a write: (for the old array, for the value)."""
+    assert node.params is not None
+    steps, index = node.params["steps"], node.params["index"]
+    region, index = _region(g, steps, index)
+    value_g = None
+    if node.parents[1] is not None:
+        value_g = region[index]
+        value_g = value_g.copy() if isinstance(value_g, (np.ndarray, Handle)) else value_g
+    region[index] = 0
+    return g, value_g
+
+
+WRITE = Op("write", _no_call, Scatter(), (None, None), transfer=_write_transfer)
+
+
+def _region(array: Any, steps: tuple[Any, ...], index: Any) -> tuple[Any, Any]:
+    """Return ``(target, index)`` such that ``target[index]`` is the region in `array`'s memory."""
+    target = replay(array, steps)
+    if not steps or _shares(target, array):
+        return target, index
+    # The layout steps copied this array (say, a reshape of a transposed one):
+    # follow them on element numbers instead.
+    shape = np.shape(array._v if isinstance(array, Handle) else array)
+    numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    flat = replay(numbers, steps)[index]
+    return array, np.unravel_index(flat, shape)
+
+
+def _shares(target: Any, array: Any) -> bool:
+    if isinstance(array, Handle):
+        return isinstance(target, Handle) and root_of(target) is array
+    return isinstance(target, np.ndarray) and np.may_share_memory(target, array)
+
+
+def plain_index(index: Any) -> Any:
+    """Return an index with ADArrays in it replaced by plain arrays.
+
+    Raises
+    ------
+    TraceError
+        If an index is a traced float.
+    """
+    if isinstance(index, Handle):
+        sync_if_view(index)
+        v = index._v
+        return v.copy() if isinstance(v, np.ndarray) else v
+    if isinstance(index, tuple):
+        return tuple(plain_index(i) for i in index)
+    if isinstance(index, list):
+        return [plain_index(i) for i in index]
+    if isinstance(index, np.ndarray):
+        return index.copy()  # the rule reads it later
+    return index
+
+
+def sync_if_view(x: Any) -> Any:
+    """Bring a view up to date and return it."""
+    if isinstance(x, Handle) and x._x is not None and x._x.base is not None:
+        sync(x)
+    return x
+
+
+def setitem(x: Handle, index: Any, value: Any) -> None:
+    """Write ``x[index] = value``; `x` may be a view.
+
+    Raises
+    ------
+    TraceError
+        If a traced value would be written into an array of integers or truth
+        values, or into a leaf of `backward()` outside `no_grad`.
+    ValueError, IndexError
+        NumPy's own, with nothing changed.
+    """
+    sync_if_view(x)
+    sync_if_view(value)
+    index = plain_index(index)
+    root = root_of(x)
+    steps = x._x.steps if x._x is not None else ()
+    mode = MODE.get()
+    recording = mode is None or mode.record
+    v = value._v if isinstance(value, Handle) else value
+    node = value._node if isinstance(value, Handle) and recording else None
+    _check_target(root, value if node is not None or _has_tangents(value) else None, recording)
+    if not isinstance(root._v, np.ndarray):
+        raise TypeError(f"'{type(root._v).__name__}' object does not support item assignment")
+    if not isinstance(x._v, np.ndarray) or not x._v.flags.writeable:
+        raise ValueError("assignment destination is read-only")
+    _own_buffer(root)
+    target = replay(root._v, steps)
+    target[index] = v
+    if recording and (node is not None or root._node is not None):
+        parents = (root._node, node)
+        spans = [p.span for p in parents if p is not None]
+        span = spans[0] if len(spans) == 1 else merge_spans(*spans)
+        aval = root._node.aval if root._node is not None else aval_of(root._v)
+        saved = (None, None, aval_of(v))
+        root._node = Node(WRITE, parents, saved, {"steps": steps, "index": index}, aval, span)
+    if recording:
+        _write_tangents(root, steps, index, value)
+    if root._x is not None:
+        root._x.version += 1
+
+
+def _has_tangents(value: Any) -> bool:
+    return isinstance(value, Handle) and value._x is not None and bool(value._x.tangents)
+
+
+def _check_target(root: Handle, traced: Any, recording: bool) -> None:
+    """Raise if a write into `root` is not allowed or would lose a gradient."""
+    if recording and root._x is not None and root._x.slot is not None:
+        raise TraceError(
+            "in-place update: the array is a leaf with requires_grad=True, and writing into it "
+            "would lose the place of its gradient; update it under `with adarray.no_grad():`, "
+            "or work on x.copy()"
+        )
+    kind = aval_of(root._v).dtype.kind
+    if traced is not None and kind not in "fc":
+        raise leaves_graph(
+            f"in-place update: a floating point value is written into an array of dtype "
+            f"{aval_of(root._v).dtype}",
+            "make the array floating point",
+        )
+
+
+def _own_buffer(root: Handle) -> None:
+    """Give `root` a buffer that nobody else relies on."""
+    if root._frozen:
+        root._v = root._v.copy("K")
+        root._frozen = False
+
+
+def _write_tangents(root: Handle, steps: tuple[Any, ...], index: Any, value: Any) -> None:
+    """Write the tangents of `value` into those of `root`, for every level that either has."""
+    levels = {
+        t.level
+        for h in (root, value)
+        if isinstance(h, Handle) and h._x is not None
+        for t in h._x.tangents
+    }
+    for level in sorted(levels):
+        if tangent_of(root, level) is None:
+            attach(root, level, np.zeros_like(root._v))
+        assert root._x is not None
+        entry: Tangent = next(t for t in root._x.tangents if t.level == level)
+        if not entry.owned:
+            entry = Tangent(level, snapshot(entry.value), owned=True)
+            root._x.tangents = tuple(entry if t.level == level else t for t in root._x.tangents)
+        t_value = tangent_of(value, level)
+        target, where = _region(entry.value, steps, index)
+        target[where] = 0 if t_value is None else t_value
+
+
+def assign(x: Handle, result: Any) -> Handle:
+    """Make `x` hold `result`, as ``x[...] = result`` or ``out=x`` would, and return `x`.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+    TypeError
+        If the dtypes do not cast under NumPy's ``same_kind`` rule.
+    """
+    sync_if_view(x)
+    sync_if_view(result)
+    v = result._v if isinstance(result, Handle) else result
+    if np.shape(v) != np.shape(x._v):
+        raise ValueError(
+            f"non-broadcastable output operand with shape {np.shape(x._v)} "
+            f"doesn't match the broadcast shape {np.shape(v)}"
+        )
+    to = aval_of(x._v).dtype
+    if not np.can_cast(aval_of(v).dtype, to, "same_kind"):
+        raise TypeError(
+            f"Cannot cast in-place output from {aval_of(v).dtype} to {to} "
+            "with casting rule 'same_kind'"
+        )
+    is_view = x._x is not None and x._x.base is not None
+    if is_view or not isinstance(result, Handle) or aval_of(v).dtype != to:
+        setitem(x, Ellipsis, result)
+        return x
+    mode = MODE.get()
+    recording = mode is None or mode.record
+    _check_target(x, None, recording)
+    if type(v) is not np.ndarray or not recording:
+        setitem(x, Ellipsis, result)
+        return x
+    fresh = result if result._x is None else snapshot(result)
+    x._v, x._node, x._frozen = fresh._v, fresh._node, fresh._frozen
+    tangents = fresh._x.tangents if fresh._x is not None else ()
+    if x._x is not None:
+        x._x.tangents = tangents
+        x._x.version += 1
+    elif tangents:
+        x._x = Extras(tangents=tangents)
+    return x
+
+
+def augmented(x: Handle, result: Any) -> Any:
+    """Finish ``x op= y``, given ``result = x op y``: in place for arrays, as NumPy does."""
+    if type(x._v) is not np.ndarray:
+        return result  # NumPy scalars and Python numbers are immutable: the name is rebound
+    return assign(x, result)

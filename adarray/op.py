@@ -1,0 +1,337 @@
+"""The operation record and the registry that dispatch, kernels, tests and docs read.
+
+An operation is one `Op`: the NumPy function it stands for, how it computes, its
+derivative rules and sample inputs. Nothing about an operation stands elsewhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray import scalar
+from adarray.errors import NotDifferentiableError
+
+Rule = Callable[..., Any]
+
+
+class Pointwise(NamedTuple):
+    """Every result element depends on one element of each operand.
+
+    `expr` gives that element as a scalar expression; None means that the
+    dialects know the function by its name (``sin``, ``add``).
+    """
+
+    expr: Callable[..., Any] | None = None
+
+
+class Reduction(NamedTuple):
+    """Axes are folded: ``post(combine(map(x0), map(x1), ...), n)``.
+
+    `combine` names the fold (``add``, ``multiply``, ``maximum``, ``minimum``),
+    `identity` is its neutral element (None: there is none, and an empty axis is
+    an error), `map` and `post` are scalar expressions of ``x`` and of
+    ``(acc, n)``, n being the number of elements folded.
+    """
+
+    combine: str
+    identity: float | None
+    map: Callable[..., Any] | None = None
+    post: Callable[..., Any] | None = None
+
+
+class Contraction(NamedTuple):
+    """Products summed over shared axes; a library call such as gemm."""
+
+
+class Layout(NamedTuple):
+    """Elements keep their values and change places; NumPy may return a view."""
+
+
+class Gather(NamedTuple):
+    """Elements are picked by run-time indices."""
+
+
+class Scatter(NamedTuple):
+    """Elements are written or added at run-time indices."""
+
+
+class Scan(NamedTuple):
+    """Running folds along an axis."""
+
+
+class Opaque(NamedTuple):
+    """Runs in the backend's array library."""
+
+
+Lowering = Pointwise | Reduction | Contraction | Layout | Gather | Scatter | Scan | Opaque
+
+
+class Sample(NamedTuple):
+    """One set of sample inputs: positional arguments and keyword arguments."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = {}  # noqa: RUF012  (never written to)
+
+
+class Op:
+    """One operation.
+
+    Parameters
+    ----------
+    name : str
+        Unique name.
+    numpy : callable
+        The NumPy function or ufunc (or a function of ours that dispatches as
+        NumPy's do): dispatch key, evaluator of the reference backend and oracle
+        of the tests.
+    lower : Lowering
+        How it computes.
+    rules : sequence of callable or None
+        One rule per operand, ``rule(g, out, *operands, **params)``: the cotangent
+        of that operand, given the cotangent `g` of the result. None where an
+        operand has no derivative. A variadic operation has one rule,
+        ``rule(g, i, out, *operands, **params)``, for its i-th operand. In a
+        `Pointwise` operation the same text gives the tangent, since a diagonal
+        Jacobian is its own transpose; broadcasting is taken care of outside.
+    jvp : sequence of callable or None, optional
+        ``jvp(t, out, *operands, **params)``: the tangent of the result for the
+        tangent `t` of one operand; for a variadic operation
+        ``jvp(t, i, out, ...)``. Not given for `Pointwise`; the string
+        ``"linear"`` says that the operation is linear in each operand, so that
+        its tangent is the operation applied to `t` in place of that operand.
+    samples : callable
+        ``samples(rng)`` returns a list of `Sample`; for a `Pointwise` operation
+        it may be a tuple of ``(low, high)`` ranges, one per operand, from which
+        shapes and special values are made by the tests.
+    operands : tuple of str, optional
+        Names of the differentiable arguments in NumPy's signature. A name that
+        begins with ``*`` is one argument that holds a sequence of arrays.
+        Not needed for ufuncs.
+    params : tuple of str, optional
+        Names of the other arguments that are honoured. One that is not listed
+        here may be passed only with its default value.
+    signature : str, optional
+        NumPy's signature where `inspect` cannot see it.
+    evaluate : callable, optional
+        Used instead of `numpy` to compute values.
+    aliases : tuple of callable, optional
+        Other NumPy functions with the same signature and meaning.
+    methods : tuple of str, optional
+        Names of the ndarray methods that are this function, `self` first.
+    needs : callable, optional
+        ``needs(mask, params)`` returns the positions in ``(out, *operands)`` to
+        save when the operands in `mask` (bits) are traced. Found by running the
+        rules on probes where it is not given.
+    note : str
+        What the documentation's table says, such as the derivative at kinks.
+    """
+
+    __slots__ = (
+        "_binder", "_plans", "aliases", "evaluate", "jvp", "lower", "methods", "name", "needs",
+        "note", "numpy", "operands", "params", "pointwise", "rules", "samples", "signature",
+        "transfer", "variadic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        numpy: Callable[..., Any],
+        lower: Lowering,
+        rules: Sequence[Rule | None],
+        *,
+        jvp: Sequence[Rule | None] | str | None = None,
+        samples: Any = None,
+        operands: tuple[str, ...] = (),
+        params: tuple[str, ...] = (),
+        signature: str | None = None,
+        evaluate: Callable[..., Any] | None = None,
+        aliases: tuple[Callable[..., Any], ...] = (),
+        methods: tuple[str, ...] = (),
+        needs: Callable[..., Any] | None = None,
+        transfer: Callable[..., Any] | None = None,
+        note: str = "",
+    ) -> None:
+        self.name = name
+        self.numpy = numpy
+        self.lower = lower
+        self.rules = tuple(rules)
+        self.jvp = jvp
+        self.samples = samples
+        self.operands = operands
+        self.params = params
+        self.signature = signature
+        self.evaluate = evaluate or numpy
+        self.aliases = aliases
+        self.methods = methods
+        self.needs = needs
+        self.note = note
+        # transfer(g, node): reverse rule that may take over the buffer of g;
+        # only in-place writes have one (see adarray.inplace).
+        self.transfer = transfer
+        self.pointwise = isinstance(lower, Pointwise)
+        self.variadic = bool(operands) and operands[-1].startswith("*")
+        self._plans: dict[int, tuple[bool, ...]] = {}
+        self._binder: Binder | None = None
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    @property
+    def arity(self) -> int:
+        """Number of operands; of a variadic operation, those before the sequence."""
+        return len(self.operands) if self.operands else len(self.rules)
+
+    def expression(self, *operands: Any) -> Any:
+        """Return the scalar expression of a pointwise operation for symbols `operands`."""
+        assert isinstance(self.lower, Pointwise)
+        if self.lower.expr is not None:
+            return scalar.as_expr(self.lower.expr(*operands))
+        return scalar.call(self.numpy.__name__, *operands)
+
+    def derivative_expression(self, operand: int) -> scalar.Expr:
+        """Return rule `operand` of a pointwise operation as an expression of g, out, x0, x1..."""
+        rule = self.rules[operand]
+        assert rule is not None
+        symbols = [scalar.var(n) for n in ("g", "out", *(f"x{i}" for i in range(self.arity)))]
+        return scalar.as_expr(rule(*symbols))
+
+    def plan(self, mask: int) -> tuple[bool, ...]:
+        """Return which of ``(out, *operands)`` a pointwise op saves when `mask` is traced."""
+        plan = self._plans.get(mask)
+        if plan is None:
+            read: set[str] = set()
+            for i, rule in enumerate(self.rules):
+                if mask >> i & 1:
+                    if rule is None:
+                        raise NotDifferentiableError(
+                            f"{self.name}: no derivative with respect to operand {i}; pass it as "
+                            "a plain array, or use adarray.stop_gradient on it"
+                        )
+                    read |= scalar.variables(self.derivative_expression(i))
+            plan = tuple(n in read for n in ("out", *(f"x{i}" for i in range(self.arity))))
+            self._plans[mask] = plan
+        return plan
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """Return ``(operands, params, out)`` of a call with NumPy's signature."""
+        if self._binder is None:
+            self._binder = Binder(self)
+        return self._binder(args, kwargs)
+
+
+class Binder:
+    """Sorts the arguments of a NumPy call into operands, params and ``out=``."""
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        if op.signature is not None:
+            namespace: dict[str, Any] = {"np": np, "_": np._NoValue}
+            exec(f"def f({op.signature}): pass", namespace)  # our own literal text
+            signature = inspect.signature(namespace["f"])
+        else:
+            signature = inspect.signature(op.numpy)
+        parameters = signature.parameters
+        self.rest = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), None)
+        self.names = tuple(
+            n
+            for n, p in parameters.items()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        )
+        self.defaults = {n: p.default for n, p in parameters.items()}
+        self.signature = signature
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        op = self.op
+        if self.rest is not None:
+            bound = self.signature.bind(*args, **kwargs).arguments
+            bound.update(bound.pop("kwargs", {}))
+        else:
+            bound = dict(zip(self.names, args, strict=False))
+            if kwargs or len(args) > len(self.names) or len(args) < op.arity:
+                self.signature.bind(*args, **kwargs)  # raises Python's own TypeError
+                bound.update(kwargs)
+        operands: list[Any] = []
+        for name in op.operands:
+            if name.startswith("*"):
+                operands.extend(bound.pop(name[1:]))
+            else:
+                operands.append(bound.pop(name, self.defaults[name]))
+        out = bound.pop("out", None)
+        params: dict[str, Any] = {}
+        for name, value in bound.items():
+            default = self.defaults.get(name)
+            if name in op.params:
+                if value is not np._NoValue:
+                    params[name] = value
+            elif not (value is default or value is np._NoValue or _same(value, default)):
+                raise NotDifferentiableError(
+                    f"{op.name}: the argument {name}={value!r} is not differentiated; "
+                    f"leave it at its default {default!r} and write the step in other functions"
+                )
+        return operands, params, out
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Whether an argument equals its default (plain values only)."""
+    return type(value) is type(default) and isinstance(value, (bool, int, str)) and value == default
+
+
+OPS: dict[str, Op] = {}
+FUNCTIONS: dict[Any, Op] = {}
+METHODS: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Add `op` to the registry and return it.
+
+    Raises
+    ------
+    ValueError
+        If its name, one of its functions or methods is taken.
+    """
+    if op.name in OPS:
+        raise ValueError(f"register: an operation named {op.name!r} is there already")
+    OPS[op.name] = op
+    for function in (op.numpy, *op.aliases):
+        if function in FUNCTIONS:
+            raise ValueError(f"register: {function!r} belongs to {FUNCTIONS[function].name!r}")
+        FUNCTIONS[function] = op
+    for method in op.methods:
+        if method in METHODS:
+            raise ValueError(f"register: method {method!r} belongs to {METHODS[method].name!r}")
+        METHODS[method] = op
+    return op
+
+
+def all_ops() -> Iterator[Op]:
+    """Yield every registered operation in order of registration."""
+    yield from OPS.values()
+
+
+# NumPy functions whose results carry no derivative: they get plain values and
+# their results are constants (comparisons, rounding, argmax, ...).
+CONSTANT_FUNCTIONS: set[Any] = set()
+
+# NumPy functions that are written in Python on top of others, with a body of ours
+# or NumPy's own that runs over ADArrays: {function: implementation}.
+COMPOSITES: dict[Any, Callable[..., Any]] = {}
+
+
+def constant(*functions: Callable[..., Any]) -> None:
+    """Register NumPy functions whose results have derivative zero or none."""
+    CONSTANT_FUNCTIONS.update(functions)
+
+
+def composite(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Register the decorated body as the implementation of NumPy functions."""
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        for function in functions:
+            COMPOSITES[function] = body
+        return body
+
+    return decorate

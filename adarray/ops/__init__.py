@@ -1,0 +1,26 @@
+"""The operations: one record each, in modules by kind."""
+
+import numpy as np
+
+from adarray.array import install_methods
+from adarray.op import METHODS
+from adarray.ops import (  # noqa: F401
+    common,
+    constants,
+    contraction,
+    elementwise,
+    indexing,
+    reduction,
+    shape,
+)
+
+install_methods({name: op.numpy for name, op in METHODS.items()})
+install_methods(
+    {
+        "all": np.all, "any": np.any, "argmax": np.argmax, "argmin": np.argmin,
+        "argsort": np.argsort, "argpartition": np.argpartition, "nonzero": np.nonzero,
+        "searchsorted": np.searchsorted, "round": np.round, "clip": np.clip, "dot": np.dot,
+        "take": np.take, "trace": np.trace, "ptp": np.ptp, "conj": np.conjugate,
+        "conjugate": np.conjugate,
+    }
+)  # fmt: skip

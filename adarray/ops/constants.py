@@ -1,0 +1,29 @@
+"""NumPy functions whose results carry no derivative."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from adarray.op import constant
+
+# Truth values, integers and positions.
+constant(
+    np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal,
+    np.logical_and, np.logical_or, np.logical_xor, np.logical_not,
+    np.isnan, np.isinf, np.isfinite, np.signbit, np.isneginf, np.isposinf, np.isreal,
+    np.iscomplex, np.isrealobj, np.iscomplexobj,
+    np.all, np.any, np.allclose, np.isclose, np.array_equal, np.array_equiv,
+    np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.argsort, np.lexsort, np.argwhere,
+    np.argpartition, np.nonzero, np.flatnonzero, np.count_nonzero, np.searchsorted, np.digitize,
+    np.isin, np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.min_scalar_type,
+    np.common_type, np.shares_memory, np.may_share_memory, np.array2string, np.array_repr,
+    np.array_str, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift,
+    np.right_shift, np.gcd, np.lcm,
+)  # fmt: skip
+# Piecewise constant: the derivative is zero wherever it exists.
+constant(
+    np.sign, np.floor, np.ceil, np.trunc, np.rint, np.round, np.around, np.fix,
+    np.floor_divide, np.heaviside, np.spacing,
+)  # fmt: skip
+# Only the shape and dtype of the argument matter.
+constant(np.zeros_like, np.ones_like, np.empty_like, np.full_like)

@@ -1,0 +1,265 @@
+"""Pointwise operations.
+
+One rule per operand serves reverse mode, forward mode, and the printed kernels:
+the Jacobian is diagonal, so it is its own transpose. ``x + (x == 0)`` stands for
+"x, but 1 where it is 0", which keeps a division finite without another branch.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from adarray.dispatch import apply
+from adarray.op import Op, Pointwise, composite, register
+
+REAL = (-3.0, 3.0)
+POSITIVE = (0.3, 4.0)
+UNIT = (-0.9, 0.9)
+LARGE = (-1.0, 1.0, "nonzero")
+
+
+def pointwise(
+    ufunc: Any,
+    *rules: Any,
+    domain: Any = None,
+    name: str | None = None,
+    expr: Any = None,
+    **options: Any,
+) -> Op:
+    """Register a pointwise operation with one rule ``(g, out, *operands)`` per operand."""
+    domains = domain if isinstance(domain, list) else [domain or REAL] * len(rules)
+    return register(
+        Op(
+            name or ufunc.__name__,
+            ufunc,
+            Pointwise(expr),
+            rules,
+            samples=tuple(domains),
+            **options,
+        )
+    )
+
+
+# -- arithmetic ------------------------------------------------------------------------
+
+add = pointwise(np.add, lambda g, out, x, y: g, lambda g, out, x, y: g)
+subtract = pointwise(np.subtract, lambda g, out, x, y: g, lambda g, out, x, y: -g)
+multiply = pointwise(np.multiply, lambda g, out, x, y: g * y, lambda g, out, x, y: g * x)
+divide = pointwise(
+    np.divide,
+    lambda g, out, x, y: g / y,
+    lambda g, out, x, y: -g * out / y,
+    domain=[REAL, POSITIVE],
+)
+# `**` and not np.power computes, since NumPy has fast cases (x**2) only there.
+power = pointwise(
+    np.power,
+    lambda g, out, x, y: g * (y * x ** (y - (y != 0))),
+    lambda g, out, x, y: g * out * np.log(x + (x == 0)),
+    domain=[POSITIVE, REAL],
+    evaluate=lambda x, y: x**y,
+    note="with respect to the exponent: 0 where the base is 0, nan where it is negative",
+)
+float_power = pointwise(
+    np.float_power,
+    lambda g, out, x, y: g * (y * np.float_power(x, y - (y != 0))),
+    lambda g, out, x, y: g * out * np.log(x + (x == 0)),
+    domain=[POSITIVE, REAL],
+    expr=lambda x, y: np.power(x, y),
+    note="as power, computed in float64",
+)
+remainder = pointwise(
+    np.remainder,
+    lambda g, out, x, y: g,
+    lambda g, out, x, y: -g * np.floor(x / y),
+    domain=[REAL, POSITIVE],
+    note="jumps, where x is a multiple of y, have the derivative of their surroundings",
+)
+fmod = pointwise(
+    np.fmod,
+    lambda g, out, x, y: g,
+    lambda g, out, x, y: -g * np.trunc(x / y),
+    domain=[REAL, POSITIVE],
+    note="as remainder",
+)
+negative = pointwise(np.negative, lambda g, out, x: -g)
+positive = pointwise(np.positive, lambda g, out, x: g)
+reciprocal = pointwise(np.reciprocal, lambda g, out, x: -g * out * out, domain=POSITIVE)
+square = pointwise(np.square, lambda g, out, x: g * (2 * x))
+sqrt = pointwise(np.sqrt, lambda g, out, x: g * 0.5 / out, domain=POSITIVE, note="inf at 0")
+cbrt = pointwise(np.cbrt, lambda g, out, x: g / (3 * out * out), domain=POSITIVE, note="inf at 0")
+absolute = pointwise(np.absolute, lambda g, out, x: g * np.sign(x), note="0 at 0")
+fabs = pointwise(np.fabs, lambda g, out, x: g * np.sign(x), note="0 at 0")
+copysign = pointwise(
+    np.copysign,
+    lambda g, out, x, y: np.where(np.signbit(x) == np.signbit(y), g, -g),
+    lambda g, out, x, y: g * 0,
+    note="0 with respect to the sign's source",
+)
+hypot = pointwise(
+    np.hypot,
+    lambda g, out, x, y: g * (x / (out + (out == 0))),
+    lambda g, out, x, y: g * (y / (out + (out == 0))),
+    note="0 at the origin",
+)
+
+# -- exponentials and logarithms -----------------------------------------------------------
+
+exp = pointwise(np.exp, lambda g, out, x: g * out)
+exp2 = pointwise(np.exp2, lambda g, out, x: g * out * math.log(2))
+expm1 = pointwise(np.expm1, lambda g, out, x: g * (out + 1))
+log = pointwise(np.log, lambda g, out, x: g / x, domain=POSITIVE)
+log2 = pointwise(np.log2, lambda g, out, x: g / (x * math.log(2)), domain=POSITIVE)
+log10 = pointwise(np.log10, lambda g, out, x: g / (x * math.log(10)), domain=POSITIVE)
+log1p = pointwise(np.log1p, lambda g, out, x: g / (1 + x), domain=(-0.7, 3.0))
+logaddexp = pointwise(
+    np.logaddexp,
+    lambda g, out, x, y: g * np.exp(x - out),
+    lambda g, out, x, y: g * np.exp(y - out),
+)
+logaddexp2 = pointwise(
+    np.logaddexp2,
+    lambda g, out, x, y: g * np.exp2(x - out),
+    lambda g, out, x, y: g * np.exp2(y - out),
+)
+
+# -- trigonometric and hyperbolic ------------------------------------------------------------
+
+sin = pointwise(np.sin, lambda g, out, x: g * np.cos(x))
+cos = pointwise(np.cos, lambda g, out, x: -g * np.sin(x))
+tan = pointwise(np.tan, lambda g, out, x: g * (1 + out * out), domain=(-1.2, 1.2))
+arcsin = pointwise(np.arcsin, lambda g, out, x: g / np.sqrt(1 - x * x), domain=UNIT)
+arccos = pointwise(np.arccos, lambda g, out, x: -g / np.sqrt(1 - x * x), domain=UNIT)
+arctan = pointwise(np.arctan, lambda g, out, x: g / (1 + x * x))
+arctan2 = pointwise(
+    np.arctan2,
+    lambda g, out, y, x: g * (x / (x * x + y * y)),
+    lambda g, out, y, x: -g * (y / (x * x + y * y)),
+    domain=[REAL, POSITIVE],
+)
+sinh = pointwise(np.sinh, lambda g, out, x: g * np.cosh(x))
+cosh = pointwise(np.cosh, lambda g, out, x: g * np.sinh(x))
+tanh = pointwise(np.tanh, lambda g, out, x: g * (1 - out * out))
+arcsinh = pointwise(np.arcsinh, lambda g, out, x: g / np.sqrt(x * x + 1))
+arccosh = pointwise(np.arccosh, lambda g, out, x: g / np.sqrt(x * x - 1), domain=(1.3, 4.0))
+arctanh = pointwise(np.arctanh, lambda g, out, x: g / (1 - x * x), domain=UNIT)
+deg2rad = pointwise(np.deg2rad, lambda g, out, x: g * (math.pi / 180), aliases=(np.radians,))
+rad2deg = pointwise(np.rad2deg, lambda g, out, x: g * (180 / math.pi), aliases=(np.degrees,))
+sinc = pointwise(
+    np.sinc,
+    lambda g, out, x: g * ((np.cos(math.pi * x) - out) / (x + (x == 0))),
+    operands=("x",),
+    expr=lambda x: np.where(x == 0, 1.0, np.sin(math.pi * x) / (math.pi * x)),
+)
+
+# -- choices ---------------------------------------------------------------------------------
+
+_TIES = "ties share the derivative equally"
+
+
+def _first(g: Any, out: Any, x: Any, y: Any) -> Any:
+    return np.where(x == y, g * 0.5, np.where(x == out, g, g * 0))
+
+
+def _second(g: Any, out: Any, x: Any, y: Any) -> Any:
+    return np.where(x == y, g * 0.5, np.where(y == out, g, g * 0))
+
+
+maximum = pointwise(np.maximum, _first, _second, note=_TIES)
+minimum = pointwise(np.minimum, _first, _second, note=_TIES)
+fmax = pointwise(np.fmax, _first, _second, note=_TIES)
+fmin = pointwise(np.fmin, _first, _second, note=_TIES)
+where = pointwise(
+    np.where,
+    lambda g, out, c, x, y: g * 0,
+    lambda g, out, c, x, y: np.where(c, g, g * 0),
+    lambda g, out, c, x, y: np.where(c, g * 0, g),
+    domain=[(0, 1, "bool"), REAL, REAL],
+    operands=("condition", "x", "y"),
+    signature="condition, x=None, y=None, /",
+    expr=lambda c, x, y: np.where(c, x, y),
+    note="the branch not taken gets 0; if its own derivative is inf or nan there, 0 * inf "
+    "is nan: choose the argument first, then compute",
+)
+nan_to_num = pointwise(
+    np.nan_to_num,
+    lambda g, out, x: np.where(np.isfinite(x), g, g * 0),
+    operands=("x",),
+    signature="x, copy=True, nan=0.0, posinf=None, neginf=None",
+    expr=lambda x: np.where(
+        np.isnan(x), 0.0, np.where(np.isinf(x), np.where(x > 0, np.inf, -np.inf), x)
+    ),
+    note="0 where the value is replaced",
+)
+
+
+@composite(np.where)
+def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    if x is None and y is None:
+        return np.nonzero(condition)
+    return apply(where, (condition, x, y))
+
+
+def _clip3(a: Any, low: Any, high: Any) -> Any:
+    return np.clip(a, low, high)
+
+
+clip = pointwise(
+    _clip3,
+    lambda g, out, a, low, high: np.where((a >= low) & (a <= high), g, g * 0),
+    lambda g, out, a, low, high: np.where((a < low) & (low <= high), g, g * 0),
+    lambda g, out, a, low, high: np.where((a > high) | (low > high), g, g * 0),
+    name="clip",
+    domain=[REAL, (-2.0, -1.0), (1.0, 2.0)],
+    operands=("a", "low", "high"),
+    expr=lambda a, low, high: np.minimum(np.maximum(a, low), high),
+    note="1 on the bounds",
+)
+
+
+@composite(np.clip)
+def _clip(
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+) -> Any:
+    low = a_min if a_min is not None else min
+    high = a_max if a_max is not None else max
+    r = apply(clip, (a, -np.inf if low is None else low, np.inf if high is None else high))
+    return r if out is None else np.positive(r, out=out)
+
+
+def relu(x: Any) -> Any:
+    """Rectified linear unit, ``max(x, 0)``.
+
+    Parameters
+    ----------
+    x : array_like, real floating
+
+    Returns
+    -------
+    ndarray or ADArray, shape and dtype of x
+
+    Notes
+    -----
+    The derivative at 0 is 0, as is usual for networks; that of ``np.maximum(x, 0)``
+    is 1/2 there.
+    """
+    return apply(relu_op, (x,)) if hasattr(x, "_node") else np.maximum(x, 0)
+
+
+relu_op = pointwise(
+    relu,
+    lambda g, out, x: g * (x > 0),
+    operands=("x",),
+    expr=lambda x: np.maximum(x, 0),
+    evaluate=lambda x: np.maximum(x, 0),
+    note="0 at 0",
+)

@@ -1,0 +1,137 @@
+"""Picking and placing elements by index."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from adarray.dispatch import apply
+from adarray.op import Gather, Layout, Op, Scatter, composite, register
+from adarray.ops.common import Placed, s
+
+getitem = register(
+    Op(
+        "getitem",
+        operator.getitem,
+        Layout(),
+        [lambda g, out, a, index: Placed(a, index, g)],
+        jvp="linear",
+        samples=lambda rng: [
+            s(rng.normal(size=(3, 4)), 1),
+            s(rng.normal(size=(3, 4)), (2, -1)),
+            s(rng.normal(size=(3, 4)), slice(None, None, -2)),
+            s(rng.normal(size=(3, 4)), (slice(None), None, 2)),
+            s(rng.normal(size=(3, 4)), (Ellipsis, slice(1, 3))),
+            s(rng.normal(size=(3, 4)), np.array([0, 2, 2])),
+            s(rng.normal(size=(3, 4)), (np.array([0, 2, 2]), np.array([1, 1, 1]))),
+            s(rng.normal(size=(3, 4)), (slice(None), np.array([[0, 1], [1, 3]]))),
+            s(rng.normal(size=(3, 4)), np.arange(12).reshape(3, 4) % 3 == 0),
+            s(rng.normal(size=5), []),
+        ],
+        operands=("a",),
+        params=("index",),
+        signature="a, index",
+        evaluate=lambda a, index: a[index],
+    )
+)
+
+
+def _add_at(a: Any, b: Any, index: Any) -> Any:
+    out = np.array(a)
+    np.add.at(out, index, b)
+    return out
+
+
+scatter_add = register(
+    Op(
+        "add.at",
+        np.add.at,
+        Scatter(),
+        [lambda g, out, a, b, index: g, lambda g, out, a, b, index: g[index]],
+        jvp=[
+            lambda t, out, a, b, index: t,
+            lambda t, out, a, b, index: apply_add_at(np.zeros_like(out), t, index),
+        ],
+        samples=lambda rng: [
+            s(rng.normal(size=5), rng.normal(size=3), np.array([0, 2, 2])),
+            s(rng.normal(size=(3, 4)), rng.normal(size=4), np.array([1, 1])),
+        ],
+        operands=("a", "b"),
+        params=("index",),
+        signature="a, b, index",
+        evaluate=_add_at,
+    )
+)
+
+
+def apply_add_at(a: Any, b: Any, index: Any) -> Any:
+    """Return `a` with `b` added at `index`, repeated indices counted."""
+    if hasattr(a, "_node") or hasattr(b, "_node"):
+        return apply(scatter_add, (a, b), {"index": index})
+    return _add_at(a, b, index)
+
+
+def _along(index: Any, axis: int, ndim: int) -> tuple[Any, ...]:
+    """Return the full index tuple of ``take_along_axis``."""
+    axis %= ndim
+    shape = index.shape
+    return tuple(
+        index
+        if i == axis
+        else np.arange(shape[i]).reshape((1,) * i + (-1,) + (1,) * (ndim - i - 1))
+        for i in range(ndim)
+    )
+
+
+@composite(np.take_along_axis)
+def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    if axis is None:
+        arr, axis = np.ravel(arr), 0
+    return arr[_along(np.asarray(indices), axis, arr.ndim)]
+
+
+def _take_plain(a: Any, indices: Any, axis: int | None, mode: str) -> Any:
+    n = a.size if axis is None else a.shape[axis]
+    # "raise" is what indexing does; NumPy's other modes bring indices into range.
+    if mode == "wrap":
+        return np.asarray(indices) % n
+    if mode == "clip":
+        return np.clip(np.asarray(indices), 0, n - 1)
+    return np.asarray(indices)
+
+
+@composite(np.take)
+def _take(
+    a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+) -> Any:
+    indices = _take_plain(a, indices, axis, mode)
+    if axis is None:
+        r = np.ravel(a)[indices]
+    else:
+        r = a[(slice(None),) * (axis % a.ndim) + (indices,)]
+    return r if out is None else np.positive(r, out=out)
+
+
+@composite(np.compress)
+def _compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
+    return np.take(a, np.flatnonzero(condition), axis=axis, out=out)
+
+
+@composite(np.extract)
+def _extract(condition: Any, arr: Any) -> Any:
+    return np.ravel(arr)[np.flatnonzero(condition)]
+
+
+@composite(np.sort)
+def _sort(
+    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    """Gather by the sorting permutation; ties keep their order when the sort is stable."""
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return np.take_along_axis(a, np.argsort(a, axis=axis, kind=kind, stable=stable), axis)
+
+
+__all__ = ["Gather", "getitem", "scatter_add"]

@@ -1,0 +1,89 @@
+"""The current backend and recording mode, and what a backend must offer.
+
+One context variable holds both, so that an operation reads it once. ``None``
+means the defaults: NumPy computes and operations on traced arrays are recorded.
+Context variables make threads and async tasks independent of each other.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from adarray.op import Op
+
+
+class Engine(Protocol):
+    """A backend that is ready to compute: its kernels, with options applied.
+
+    Every method may return ``NotImplemented``; NumPy then does the work, so a
+    backend implements what it does better. Operands are plain values: ndarrays
+    of any strides, NumPy scalars and Python numbers. Results are fresh ndarrays,
+    or NumPy scalars where NumPy returns one.
+
+    Attributes
+    ----------
+    name : str
+        Name of the backend.
+    threads : int
+        Number of threads it computes with.
+    """
+
+    name: str
+    threads: int
+
+    def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
+        """Compute the pointwise operation `op` on `values` with broadcasting."""
+
+    def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+        """Compute ``op.rules[operand](g, *saved)`` in one pass over memory.
+
+        `saved` is ``(out, *operands)`` with None where the rule reads nothing.
+        """
+
+    def call(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Compute any other operation, for instance a reduction or a product."""
+
+
+class Backend(Protocol):
+    """What an entry point in the group ``adarray.backends`` names: a class like this.
+
+    Attributes
+    ----------
+    name : str
+        Name of the backend, equal to that of the entry point.
+    """
+
+    name: str
+
+    def engine(self, **options: Any) -> Engine | None:
+        """Return an engine for `options`; None means that NumPy itself computes.
+
+        Raises
+        ------
+        BackendError
+            If the backend cannot work here, or an option is unknown or wrong.
+        """
+
+    def info(self) -> dict[str, str]:
+        """Return facts to show in ``python -m adarray info``."""
+
+
+class Mode:
+    """Which engine computes, and whether traced operations are recorded."""
+
+    __slots__ = ("engine", "name", "record")
+
+    def __init__(self, engine: Engine | None, record: bool = True, name: str = "numpy") -> None:
+        self.engine = engine
+        self.record = record
+        self.name = name
+
+
+MODE: ContextVar[Mode | None] = ContextVar("adarray_mode", default=None)
+
+
+def current_mode() -> Mode:
+    """Return the mode of this context."""
+    return MODE.get() or Mode(None)

@@ -1,0 +1,220 @@
+"""Handles, and what recording needs of them: saving, views, levels, the collector.
+
+`Handle` is the state of an `ADArray`; the behaviour that users see is added in
+`adarray.array`. A handle is mutable, its node is not: an in-place update moves the
+handle to a new node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, ClassVar
+
+import numpy as np
+
+from adarray.aval import Aval, aval_of
+from adarray.errors import DTypeError
+from adarray.graph import LEAF, Node, next_level
+from adarray.guard import keep_plain
+
+
+class Tangent:
+    """The tangent of a value at one level of forward mode."""
+
+    __slots__ = ("level", "owned", "value")
+
+    def __init__(self, level: int, value: Handle, owned: bool = False) -> None:
+        self.level = level
+        self.value = value
+        # Whether `value` belongs to one handle alone, so that a write into that
+        # handle may write into the tangent too.
+        self.owned = owned
+
+
+class GradSlot:
+    """Where `backward()` accumulates the gradient of a leaf."""
+
+    __slots__ = ("grad",)
+
+    def __init__(self) -> None:
+        self.grad: Any = None
+
+
+class Extras:
+    """What only some handles have: a base (views), tangents, a gradient slot, weakness.
+
+    A handle without any of it has no `Extras` at all, which one test tells, and
+    takes the short way through dispatch.
+    """
+
+    __slots__ = ("base", "seen", "slot", "steps", "tangents", "version", "weak")
+
+    def __init__(
+        self,
+        base: Handle | None = None,
+        steps: tuple[Any, ...] = (),
+        tangents: tuple[Tangent, ...] = (),
+        slot: GradSlot | None = None,
+        weak: bool = False,
+    ) -> None:
+        self.base = base
+        self.steps = steps  # ((op, other operands, params), ...) from base to view
+        self.seen = base._x.version if base is not None and base._x is not None else 0
+        self.version = 0  # writes into this handle, counted once it has views
+        self.tangents = tangents
+        self.slot = slot
+        self.weak = weak
+
+
+class Handle:
+    """The state of an ADArray.
+
+    Attributes
+    ----------
+    _v : ndarray, NumPy scalar or Python number
+        The value.
+    _node : Node or None
+        The recorded operation that made it; None for a constant.
+    _x : Extras or None
+    _frozen : bool
+        Whether someone else relies on the buffer `_v`; the next write copies it.
+    """
+
+    __slots__ = ("_frozen", "_node", "_v", "_x")
+    # The class that users see; modules below adarray.array make instances of it.
+    array_class: ClassVar[type[Handle]]
+
+    def __init_subclass__(cls) -> None:
+        Handle.array_class = cls
+
+    def __init__(
+        self, v: Any, node: Node | None = None, x: Extras | None = None, frozen: bool = False
+    ) -> None:
+        self._v = v
+        self._node = node
+        self._x = x
+        self._frozen = frozen
+
+
+def extras(handle: Handle) -> Extras:
+    """Return the handle's `Extras`, made if it has none."""
+    if handle._x is None:
+        handle._x = Extras()
+    return handle._x
+
+
+def root_of(handle: Handle) -> Handle:
+    """Return the handle whose buffer holds the values: itself unless it is a view."""
+    x = handle._x
+    return handle if x is None or x.base is None else x.base
+
+
+def save(handle: Handle) -> Any:
+    """Return the value of a (synchronised) handle as a node may keep it.
+
+    A view that is smaller than its base is copied: it would otherwise keep the
+    base alive, and every write into the base would have to copy the base.
+    """
+    value = handle._v
+    if type(value) is np.ndarray:
+        root = root_of(handle)
+        if root is not handle and value.nbytes < root._v.nbytes:
+            return value.copy("K")
+        root._frozen = True
+    return value
+
+
+def alive(handle: Handle, level: int) -> bool:
+    """Whether a trace outside of `level` still sees the (synchronised) handle."""
+    node, x = handle._node, handle._x
+    if node is not None and node.span[0] < level:
+        return True
+    return x is not None and any(t.level < level for t in x.tangents)
+
+
+def snapshot(handle: Handle) -> Handle:
+    """Return an independent handle with the same value, node and tangents, without a copy."""
+    root_of(handle)._frozen = True
+    x = handle._x
+    rest = None
+    if x is not None and (x.tangents or x.weak):
+        rest = Extras(tangents=x.tangents, weak=x.weak)
+        for t in x.tangents:
+            t.owned = False
+    return type(handle)(handle._v, handle._node, rest, True)
+
+
+def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
+    """Return a new input of the trace `level` from a plain value or an ADArray.
+
+    Raises
+    ------
+    DTypeError
+        If `value` is not real floating point.
+    """
+    parent: Node | None = None
+    tangents: tuple[Tangent, ...] = ()
+    guard = None
+    weak = False
+    if isinstance(value, Handle):
+        source = snapshot(value)
+        value, parent = source._v, source._node
+        if source._x is not None:
+            tangents, weak = source._x.tangents, source._x.weak
+        aval = aval_of(value)
+    else:
+        aval = aval_of(value)
+        weak = aval.weak
+        if not isinstance(value, np.ndarray) and not isinstance(value, np.generic) and not weak:
+            value = np.asarray(value)
+        value, guard = keep_plain(value)
+    if aval.dtype.kind != "f":
+        kind = "complex" if aval.dtype.kind == "c" else "non-floating"
+        raise DTypeError(
+            f"{name}: has {kind} dtype {aval.dtype}, which has no real derivative here; "
+            "pass floating point, for instance x.astype(float) or 3.0 for 3"
+        )
+    # Tangents mean that an outer trace in forward mode sees what happens to the input.
+    outer = [t.level for t in tangents] + ([] if parent is None else [parent.span[0]])
+    span = (min([level, *outer]), level)
+    node = Node(LEAF, (parent,), (), None, Aval(aval.shape, aval.dtype, weak), span, guard)
+    x = Extras(tangents=tangents, weak=weak) if tangents or weak else None
+    return cls(value, node, x, True)
+
+
+# The level of the innermost trace of this context; 0 outside of any.
+LEVEL: ContextVar[int] = ContextVar("adarray_level", default=0)
+
+_gc_lock = threading.Lock()
+_gc_users = 0
+_gc_before: tuple[int, int, int] = (700, 10, 10)
+
+
+@contextlib.contextmanager
+def tracing() -> Iterator[int]:
+    """Open a trace and yield its level.
+
+    The cyclic garbage collector would look at every live node again and again
+    (nodes make no cycles); its threshold is raised while any trace is open.
+    """
+    global _gc_users, _gc_before
+    level = next_level()
+    token = LEVEL.set(level)
+    with _gc_lock:
+        if _gc_users == 0:
+            _gc_before = gc.get_threshold()
+            if _gc_before[0]:
+                gc.set_threshold(max(_gc_before[0], 200_000), *_gc_before[1:])
+        _gc_users += 1
+    try:
+        yield level
+    finally:
+        LEVEL.reset(token)
+        with _gc_lock:
+            _gc_users -= 1
+            if _gc_users == 0:
+                gc.set_threshold(*_gc_before)

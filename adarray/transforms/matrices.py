@@ -1,0 +1,190 @@
+"""jacobian and hessian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.errors import DTypeError
+from adarray.transforms.modes import Argnums, _named, grad, jvp, pick, vjp
+from adarray.transforms.tree import flatten, is_array
+
+
+def _shape_of(x: Any) -> tuple[int, ...]:
+    return tuple(np.shape(x))
+
+
+def _basis(shapes: list[tuple[int, ...]], dtypes: list[Any]) -> Any:
+    """Yield (leaf, element, one-hot arrays of all leaves) for every element of every leaf."""
+    for k, shape in enumerate(shapes):
+        for e in range(int(np.prod(shape, dtype=int))):
+            arrays = [np.zeros(s, d) for s, d in zip(shapes, dtypes, strict=True)]
+            arrays[k].reshape(-1)[e] = 1
+            yield k, e, [a[()] for a in arrays]
+
+
+def _dtype(x: Any) -> Any:
+    return x.dtype if hasattr(x, "dtype") else np.result_type(x)
+
+
+def jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto"
+) -> Callable[..., Any]:
+    """Return a function that computes the Jacobian of `f`.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array, or a nest of arrays.
+    argnums : int or sequence of int
+        Positions of the arguments to differentiate; each an array or a nest.
+    mode : {"auto", "forward", "reverse"}
+        ``forward`` costs one pass per input element, ``reverse`` one per output
+        element; ``auto`` takes what has fewer.
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes. For arrays in and out, returns an array of shape
+        ``y.shape + x.shape``. For nests: the structure of the result, in whose
+        leaves stands the structure of the argument. A tuple for a sequence of
+        `argnums`.
+
+    Raises
+    ------
+    ValueError
+        If `mode` is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> adarray.jacobian(lambda x: x[:, None] * x)(np.array([1.0, 2.0])).shape
+    (2, 2, 2)
+    """
+    if mode not in ("auto", "forward", "reverse"):
+        raise ValueError(f"jacobian: mode {mode!r}; one of 'auto', 'forward', 'reverse'")
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        picked = pick("jacobian", args, argnums)
+
+        def of_picked(*xs: Any) -> Any:
+            full = list(args)
+            for k, x in zip(picked, xs, strict=True):
+                full[k] = x
+            return f(*full, **kwargs)
+
+        xs = tuple(args[k] for k in picked)
+        in_leaves, in_rebuild = flatten(xs)
+        for i, x in enumerate(in_leaves):
+            if not is_array(x):
+                raise DTypeError(f"jacobian: leaf {i} is a {type(x).__name__}, not an array")
+        single = isinstance(argnums, int)
+        in_size = sum(int(np.size(_plain(x))) for x in in_leaves)
+        if mode != "forward":
+            y, pullback = vjp(of_picked, *xs)
+            out_leaves, out_rebuild = flatten(y)
+            out_size = sum(int(np.size(_plain(v))) for v in out_leaves)
+            if mode == "reverse" or out_size <= in_size:
+                rows = _reverse_rows(pullback, out_leaves, out_rebuild)
+                return _assemble(
+                    rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "reverse"
+                )
+        columns, out_leaves, out_rebuild = _forward_columns(of_picked, in_leaves, in_rebuild)
+        return _assemble(
+            columns, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "forward"
+        )
+
+    return _named("jacobian", f, transformed)  # type: ignore[no-any-return]
+
+
+def _plain(x: Any) -> Any:
+    return x._v if hasattr(x, "_v") else x
+
+
+def _reverse_rows(pullback: Any, out_leaves: list[Any], out_rebuild: Any) -> Any:
+    """Return, per output leaf, the list of input cotangents of each of its elements."""
+    shapes = [_shape_of(v) for v in out_leaves]
+    dtypes = [_dtype(v) for v in out_leaves]
+    rows: list[list[Any]] = [[] for _ in out_leaves]
+    for k, _, hot in _basis(shapes, dtypes):
+        rows[k].append(flatten(pullback(out_rebuild(hot)))[0])
+    return rows
+
+
+def _forward_columns(f: Any, in_leaves: list[Any], in_rebuild: Any) -> Any:
+    """Return, per input leaf, the list of output tangents of each of its elements."""
+    shapes = [_shape_of(x) for x in in_leaves]
+    dtypes = [_dtype(x) for x in in_leaves]
+    columns: list[list[Any]] = [[] for _ in in_leaves]
+    primals = in_rebuild(in_leaves)
+    out_leaves, out_rebuild = None, None
+    for k, _, hot in _basis(shapes, dtypes):
+        y, dy = jvp(f, primals, in_rebuild(hot))
+        out_leaves, out_rebuild = flatten(y)
+        columns[k].append(flatten(dy)[0])
+    if out_leaves is None:
+        out_leaves, out_rebuild = flatten(f(*primals))
+    return columns, out_leaves, out_rebuild
+
+
+def _assemble(
+    parts: list[list[Any]],
+    out_leaves: list[Any],
+    in_leaves: list[Any],
+    out_rebuild: Any,
+    in_rebuild: Any,
+    single: bool,
+    mode: str,
+) -> Any:
+    """Put rows (reverse) or columns (forward) together into arrays of shape y + x."""
+    blocks = []
+    for o, y in enumerate(out_leaves):
+        row = []
+        for i, x in enumerate(in_leaves):
+            y_shape, x_shape = _shape_of(y), _shape_of(x)
+            pieces = (
+                [p[i] for p in parts[o]] if mode == "reverse" else [p[o] for p in parts[i]]
+            )
+            if not pieces:
+                row.append(np.zeros(y_shape + x_shape, _dtype(y)))
+                continue
+            if mode == "reverse":
+                row.append(np.reshape(np.stack(pieces), y_shape + x_shape))
+            else:
+                row.append(np.reshape(np.stack(pieces, axis=-1), y_shape + x_shape))
+        built = in_rebuild(row)
+        blocks.append(built[0] if single else built)
+    return out_rebuild(blocks)
+
+
+def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return a function that computes the Hessian of a scalar function.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a real scalar.
+    argnums : int or sequence of int
+        Positions of the arguments to differentiate.
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes. For an array x, returns an array of shape
+        ``x.shape + x.shape``; for nests, a nest in whose leaves stands a nest.
+
+    Notes
+    -----
+    Forward mode over reverse mode: one gradient, with tangents, per element of
+    the argument.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> adarray.hessian(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
+    array([[ 6.,  0.],
+           [ 0., 12.]])
+    """
+    return _named("hessian", f, jacobian(grad(f, argnums), argnums, mode="forward"))  # type: ignore[no-any-return]

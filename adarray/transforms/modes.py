@@ -1,0 +1,461 @@
+"""grad, value_and_grad, vjp, jvp and no_grad."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.ad.forward import dual, split
+from adarray.ad.reverse import Pullback
+from adarray.array import ADArray
+from adarray.errors import DTypeError, ShapeError
+from adarray.graph import Node
+from adarray.inplace import sync_if_view
+from adarray.runtime import MODE, Mode, current_mode
+from adarray.trace import LEVEL, Handle, alive, leaf, tracing
+from adarray.transforms.tree import Unflatten, flatten, is_array
+
+Argnums = int | Sequence[int]
+
+
+class Inputs:
+    """The differentiated arguments of one call, as inputs of one trace.
+
+    Parameters
+    ----------
+    name : str
+        The transform, for errors.
+    args : tuple
+        All positional arguments.
+    argnums : int or sequence of int
+        Which of them to differentiate.
+    level : int
+        Level of the trace.
+    """
+
+    def __init__(self, name: str, args: tuple[Any, ...], argnums: Argnums, level: int) -> None:
+        self.argnums = argnums
+        self.level = level
+        picked = pick(name, args, argnums)
+        self.trees: list[tuple[int, Unflatten]] = []
+        self.leaves: list[Handle] = []
+        self.given: list[Any] = []
+        new = list(args)
+        for k in picked:
+            found, rebuild = flatten(args[k])
+            made = []
+            for i, x in enumerate(found):
+                where = f"{name}: argument {k}" + (f", leaf {i}" if len(found) > 1 else "")
+                if not is_array(x):
+                    raise DTypeError(
+                        f"{where}: is a {type(x).__name__}, not an array or a number; choose "
+                        "the arguments to differentiate with argnums"
+                    )
+                made.append(leaf(ADArray, sync_if_view(x), level, where))
+            self.leaves += made
+            self.given += found
+            self.trees.append((len(found), rebuild))
+            # The function gets handles of its own: in-place updates move them.
+            new[k] = rebuild([ADArray(h._v, h._node, h._x, True) for h in made])
+        self.args = tuple(new)
+        self.nodes: list[Node] = [h._node for h in self.leaves if h._node is not None]
+
+    def pull(self, results: list[tuple[Node, Any]]) -> Any:
+        """Return the gradients, in the structure of the arguments."""
+        walk = Pullback(self.level, {n.seq for n in self.nodes})
+        for node, g in results:
+            walk.seed(node, g)
+        found = walk.run()
+        grads = [
+            mirror(found.get(n.seq), n, x, self.level) for n, x in zip(self.nodes, self.given, strict=True)
+        ]
+        return self.rebuild(grads)
+
+    def rebuild(self, leaves: list[Any]) -> Any:
+        """Return `leaves` in the structure of the differentiated arguments."""
+        made, at = [], 0
+        for count, rebuild in self.trees:
+            made.append(rebuild(leaves[at : at + count]))
+            at += count
+        return made[0] if isinstance(self.argnums, int) else tuple(made)
+
+
+def pick(name: str, args: tuple[Any, ...], argnums: Argnums) -> list[int]:
+    """Return `argnums` as a list of non-negative positions in `args`.
+
+    Raises
+    ------
+    TypeError
+        If a position is out of range or given twice.
+    """
+    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
+    for k in wanted:
+        if not isinstance(k, int) or not -len(args) <= k < len(args):
+            raise TypeError(
+                f"{name}: argnums={argnums!r}, but the function got {len(args)} positional "
+                "arguments; pass the differentiated ones by position"
+            )
+    picked = [k % len(args) for k in wanted]
+    if len(set(picked)) != len(picked):
+        raise TypeError(f"{name}: argnums={argnums!r} names an argument twice")
+    return picked
+
+
+def mirror(g: Any, node: Node, given: Any, level: int) -> Any:
+    """Return a gradient as what was given: ADArray for ADArray or traced, else fresh and plain."""
+    if g is None:
+        g = np.zeros(node.aval.shape, node.aval.dtype)[()]
+    if isinstance(g, Handle):
+        sync_if_view(g)
+        if isinstance(given, Handle) or alive(g, level):
+            return g
+        g = g._v
+    if isinstance(given, Handle):
+        return ADArray(np.array(g)[()] if not isinstance(g, np.ndarray) else np.array(g))
+    if node.aval.weak:
+        return float(g)
+    if isinstance(given, np.ndarray):
+        return fresh(g, given.shape)
+    return np.asarray(g)[()]
+
+
+def fresh(g: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return `g` as a writeable ndarray that owns its memory, copied only if it does not."""
+    if isinstance(g, np.ndarray) and g.base is None and g.flags.writeable and g.flags.owndata:
+        return g
+    return np.array(g).reshape(shape)
+
+
+def plain_result(y: Any, level: int, to_adarray: bool) -> Any:
+    """Return one leaf of a result as the caller may see it after the trace `level` closed."""
+    if not isinstance(y, Handle):
+        return y
+    sync_if_view(y)
+    if to_adarray or alive(y, level):
+        # Nodes of the closed trace stay below it; they are harmless, since only
+        # an outer trace can still be walked.
+        return y
+    return y._v.copy() if isinstance(y._v, np.ndarray) else y._v
+
+
+def closed_tree(tree: Any, level: int, to_adarray: bool = False) -> Any:
+    """Apply `plain_result` to every leaf of a tree."""
+    leaves, rebuild = flatten(tree)
+    return rebuild([plain_result(x, level, to_adarray) for x in leaves])
+
+
+def check_scalar(name: str, y: Any) -> None:
+    """Raise unless a result can be differentiated by `grad`.
+
+    Raises
+    ------
+    ShapeError, DTypeError, TypeError
+    """
+    if not is_array(y):
+        raise TypeError(
+            f"{name}: the function returned a {type(y).__name__}, not a number; return one "
+            "scalar (with has_aux=True, a pair of it and anything else)"
+        )
+    if np.shape(y) != ():
+        raise ShapeError(
+            f"{name}: the function returned shape {np.shape(y)}, not a scalar; reduce it (for "
+            "instance with np.sum), or use adarray.jacobian or adarray.vjp"
+        )
+    dtype = y.dtype if hasattr(y, "dtype") else np.result_type(y)
+    if dtype.kind == "c":
+        raise DTypeError(
+            f"{name}: the function returned {dtype}; return a real number, for instance its "
+            "absolute value"
+        )
+
+
+def value_and_grad(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """Return a function that computes the value of `f` and its gradient.
+
+    Parameters
+    ----------
+    f : callable
+        Plain NumPy code; returns a real scalar (with `has_aux`, a pair of it and
+        anything else).
+    argnums : int or sequence of int
+        Positions of the arguments to differentiate. Each may be an array, a
+        number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
+        them, of real floating dtype.
+    has_aux : bool
+        Whether `f` returns a pair ``(value, aux)``.
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes; returns ``(value, gradient)``, or
+        ``((value, aux), gradient)``. The gradient has the structure, shapes and
+        dtypes of the differentiated argument; a tuple of such for a sequence of
+        `argnums`. ADArrays give ADArrays, plain arrays fresh plain arrays.
+
+    Raises
+    ------
+    ShapeError
+        If the value is not a scalar.
+    DTypeError
+        If an argument or the value is not real floating.
+    TraceError
+        If a value would leave the graph.
+    NotDifferentiableError
+        If `f` uses a function without a rule.
+
+    Notes
+    -----
+    Reverse mode: time and memory grow with the number of operations of one call
+    of `f`, not with the number of inputs.
+
+    References
+    ----------
+    .. [1] A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM,
+       2008, chapter 3.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> adarray.value_and_grad(lambda x: np.sum(np.sin(x) ** 2))(np.array([0.0, 1.0]))
+    (np.float64(0.7080734182735712), array([0.        , 0.90929743]))
+    """
+    return _reverse(f, argnums, has_aux, "value_and_grad", lambda value, g: (value, g))
+
+
+def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """Return a function that computes the gradient of `f`.
+
+    Parameters
+    ----------
+    f, argnums, has_aux
+        As for `value_and_grad`.
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes; returns the gradient, or ``(gradient, aux)``.
+
+    Raises
+    ------
+    ShapeError, DTypeError, TraceError, NotDifferentiableError
+        As `value_and_grad`.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> adarray.grad(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
+    array([ 3., 12.])
+    >>> adarray.grad(adarray.grad(np.tanh))(1.0)
+    -0.6397000084492246
+    """
+    if has_aux:
+        return _reverse(f, argnums, has_aux, "grad", lambda value, g: (g, value[1]))
+    return _reverse(f, argnums, has_aux, "grad", lambda value, g: g)
+
+
+def _named(transform: str, f: Callable[..., Any], wrapper: Callable[..., Any]) -> Any:
+    with contextlib.suppress(AttributeError, TypeError):
+        functools.update_wrapper(wrapper, f)
+    wrapper.__name__ = f"{transform}({getattr(f, '__name__', repr(f))})"
+    return wrapper
+
+
+def _reverse(
+    f: Callable[..., Any], argnums: Argnums, has_aux: bool, name: str, combine: Callable[..., Any]
+) -> Callable[..., Any]:
+    if not callable(f):
+        raise TypeError(f"{name}: expected a function, got {type(f).__name__}")
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        with tracing() as level:
+            inputs = Inputs(name, args, argnums, level)
+            y = f(*inputs.args, **kwargs)
+            aux = None
+            if has_aux:
+                y, aux = _pair(name, y)
+            y = sync_if_view(y)
+            check_scalar(name, y)
+            node = y._node if isinstance(y, Handle) else None
+            seeds = [] if node is None else [(node, np.ones((), node.aval.dtype)[()])]
+            g = inputs.pull(seeds)
+            given = any(isinstance(x, Handle) for x in inputs.given)
+            value = plain_result(y, level, given)
+            if has_aux:
+                value = (value, closed_tree(aux, level, given))
+            return combine(value, g)
+
+    return _named(name, f, transformed)  # type: ignore[no-any-return]
+
+
+def _pair(name: str, y: Any) -> tuple[Any, Any]:
+    if not isinstance(y, tuple) or len(y) != 2:
+        raise TypeError(
+            f"{name}: has_aux=True, but the function returned {type(y).__name__}; "
+            "return a pair (value, aux)"
+        )
+    return y
+
+
+def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False) -> Any:
+    """Return the value of `f` and the function that pulls cotangents back.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array, or a nest of arrays.
+    *xs : array, number, or nest of them
+        Arguments of `f`; all are differentiated.
+    has_aux : bool
+        Whether `f` returns a pair ``(y, aux)``.
+
+    Returns
+    -------
+    y : structure of the result of `f`
+    pullback : callable
+        ``pullback(g)``, with `g` of the structure and shapes of `y`, returns a
+        tuple of cotangents, one for each of `xs`. It can be called many times.
+    aux
+        Only with `has_aux`.
+
+    Raises
+    ------
+    ShapeError
+        From the pullback, if the cotangent has another structure or shape than y.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> y, pullback = adarray.vjp(np.sin, np.array([0.0, np.pi]))
+    >>> pullback(np.array([1.0, 10.0]))
+    (array([  1., -10.]),)
+    """
+    with tracing() as level:
+        inputs = Inputs("vjp", xs, tuple(range(len(xs))), level)
+        y = f(*inputs.args)
+        aux = None
+        if has_aux:
+            y, aux = _pair("vjp", y)
+        leaves, rebuild = flatten(y)
+        # Later in-place updates of a result must not move the pullback's start.
+        nodes = [sync_if_view(x)._node if isinstance(x, Handle) else None for x in leaves]
+        shapes = [np.shape(x._v if isinstance(x, Handle) else x) for x in leaves]
+        given = any(isinstance(x, Handle) for x in inputs.given)
+        value = rebuild([plain_result(x, level, given) for x in leaves])
+        closed_aux = closed_tree(aux, level, given)
+
+    def pullback(g: Any) -> Any:
+        cotangents, _ = flatten(g)
+        if len(cotangents) != len(shapes) or any(
+            np.shape(c) != s for c, s in zip(cotangents, shapes, strict=True)
+        ):
+            raise ShapeError(
+                f"vjp: the cotangent has shapes {[np.shape(c) for c in cotangents]} and the "
+                f"result {shapes}; they must be equal"
+            )
+        token = LEVEL.set(level)
+        try:
+            seeds = [
+                (n, _as_cotangent(c, n))
+                for n, c in zip(nodes, cotangents, strict=True)
+                if n is not None
+            ]
+            return inputs.pull(seeds)
+        finally:
+            LEVEL.reset(token)
+
+    return (value, pullback, closed_aux) if has_aux else (value, pullback)
+
+
+def _as_cotangent(c: Any, node: Node) -> Any:
+    if isinstance(c, Handle):
+        return c if c._v.dtype == node.aval.dtype else c.astype(node.aval.dtype)  # type: ignore[attr-defined]
+    return np.array(c, dtype=node.aval.dtype)[()]
+
+
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """Return the value of `f` and its derivative along `tangents`: forward mode.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array, or a nest of arrays.
+    primals : sequence
+        Arguments of `f`: arrays, numbers, or nests of them.
+    tangents : sequence
+        Directions, of the structure and shapes of `primals`.
+
+    Returns
+    -------
+    y, dy : structure of the result of `f`
+
+    Raises
+    ------
+    ShapeError
+        If a tangent has another shape than its primal, or the structures differ.
+    DTypeError
+        If a primal is not real floating.
+
+    Notes
+    -----
+    Tangents are computed with each operation and nothing is stored: memory is
+    that of `f` itself, twice.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> adarray.jvp(np.square, (np.array([1.0, 2.0]),), (np.array([1.0, 0.5]),))
+    (array([1., 4.]), array([2., 2.]))
+    """
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError("jvp: primals and tangents are a tuple or list of arguments each")
+    xs, rebuild = flatten(tuple(primals))
+    ts, _ = flatten(tuple(tangents))
+    if len(xs) != len(ts):
+        raise ShapeError(
+            f"jvp: primals hold {len(xs)} arrays and tangents {len(ts)}; their structures "
+            "must be equal"
+        )
+    with tracing() as level:
+        duals = []
+        for i, (x, t) in enumerate(zip(xs, ts, strict=True)):
+            dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
+            if dtype.kind != "f":
+                raise DTypeError(
+                    f"jvp: primal {i} has dtype {dtype}; pass floating point, for instance "
+                    "x.astype(float)"
+                )
+            duals.append(dual(x, t, level, f"jvp: input {i}"))
+        y = f(*rebuild(duals))
+        leaves, rebuild_y = flatten(y)
+        pairs = [split(x, level) for x in leaves]
+        given = any(isinstance(x, Handle) for x in (*xs, *ts))
+        primal = rebuild_y([plain_result(p, level, given) for p, _ in pairs])
+        return primal, rebuild_y([plain_result(t, level, given) for _, t in pairs])
+
+
+@contextlib.contextmanager
+def no_grad() -> Iterator[None]:
+    """Compute without recording: results are constants, and leaves may be updated.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> w = adarray.array([1.0, 2.0], requires_grad=True)
+    >>> np.sum(w * w).backward()
+    >>> with adarray.no_grad():
+    ...     w -= 0.1 * w.grad
+    >>> w.numpy()
+    array([0.8, 1.6])
+    """
+    mode = current_mode()
+    token = MODE.set(Mode(mode.engine, record=False, name=mode.name))
+    try:
+        yield
+    finally:
+        MODE.reset(token)

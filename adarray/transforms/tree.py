@@ -1,0 +1,66 @@
+"""Nested containers of arrays: flattening with optree, and what counts as a leaf."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.trace import Handle
+
+NAMESPACE = "adarray"
+Unflatten = Callable[[list[Any]], Any]
+_LEAVES = (np.ndarray, np.generic, float, int, Handle)
+_registered: set[type] = set()
+
+
+def flatten(tree: Any) -> tuple[list[Any], Unflatten]:
+    """Return the leaves of a tree and a function that rebuilds it from new leaves.
+
+    Containers are lists, tuples, dicts, namedtuples, ordered and default dicts,
+    dataclasses, and whatever is registered with optree. None holds no leaf.
+    """
+    if isinstance(tree, _LEAVES):  # the most common tree needs no optree
+        return [tree], _only
+    import optree
+
+    while True:
+        leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
+        fresh = {
+            type(x)
+            for x in leaves
+            if dataclasses.is_dataclass(x)
+            and not isinstance(x, type)
+            and type(x) not in _registered
+        }
+        if not fresh:
+            return leaves, lambda new: optree.tree_unflatten(spec, new)
+        for cls in fresh:
+            _register_dataclass(cls)
+
+
+def _only(leaves: list[Any]) -> Any:
+    return leaves[0]
+
+
+def _register_dataclass(cls: type) -> None:
+    """Make optree look into a dataclass; fields that `__init__` does not take stay as they are."""
+    import optree
+
+    names = tuple(f.name for f in dataclasses.fields(cls) if f.init)
+
+    def unflatten(_: Any, children: Any) -> Any:
+        return cls(**dict(zip(names, children, strict=True)))
+
+    def flatten_one(obj: Any) -> Any:
+        return [getattr(obj, n) for n in names], None, names
+
+    _registered.add(cls)
+    optree.register_pytree_node(cls, flatten_one, unflatten, namespace=NAMESPACE)
+
+
+def is_array(x: Any) -> bool:
+    """Whether a leaf is an array or a number (and not, say, a string or a function)."""
+    return isinstance(x, _LEAVES) and not isinstance(x, bool)

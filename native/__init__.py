@@ -1,0 +1,1 @@
+"""Native sources and their builder; headers shared by host and device code."""
