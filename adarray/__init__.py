@@ -22,6 +22,16 @@ from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_
 
 from adarray._version import __version__
 
+
+def __getattr__(name: str) -> object:
+    """Import `adarray.testing` when it is first asked for."""
+    if name == "testing":
+        import importlib
+
+        return importlib.import_module("adarray.testing")
+    raise AttributeError(f"module 'adarray' has no attribute {name!r}")
+
+
 __all__ = [
     "ADArray",
     "ADArrayError",

@@ -66,7 +66,8 @@ class ADArray(Handle):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements."""
-        return np.dtype(aval_of(self._v).dtype)
+        dtype: np.dtype[Any] = aval_of(self._v).dtype
+        return dtype
 
     @property
     def ndim(self) -> int:
@@ -240,6 +241,10 @@ class ADArray(Handle):
         if len(axes) == 1:
             to = axes[0]
         return call_function(np.transpose, (self, to), {})  # type: ignore[no-any-return]
+
+    def copy(self, order: Any = "C") -> ADArray:
+        """Return a copy, in C order unless `order` says otherwise (as the ndarray method)."""
+        return call_function(np.copy, (self,), {"order": order})  # type: ignore[no-any-return]
 
     def flatten(self, order: Any = "C") -> ADArray:
         """Return a one-dimensional copy."""

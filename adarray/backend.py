@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from contextvars import Token
-from importlib.metadata import EntryPoint, entry_points
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adarray.errors import BackendError
 from adarray.runtime import MODE, Backend, Engine, Mode, current_mode
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "adarray.backends"
 
@@ -22,6 +24,8 @@ _engines: dict[Any, Engine | None] = {}
 def _entry_points() -> dict[str, list[EntryPoint]]:
     """Return the entry points by name, looked up once."""
     global _points
+    from importlib.metadata import entry_points  # takes as long as a fifth of importing NumPy
+
     with _lock:
         if _points is None:
             found: dict[str, list[EntryPoint]] = {}
@@ -117,6 +121,11 @@ def _engine(name: str, options: dict[str, Any]) -> Engine | None:
         return _engines[key]
 
 
+# The modes to return to, innermost last. They are kept in the context and not in the
+# `use` object, so that one object may be entered by several threads and tasks.
+_OUTER: ContextVar[tuple[Mode | None, ...]] = ContextVar("adarray_outer_modes", default=())
+
+
 class use:  # noqa: N801  (reads as a statement)
     """Context manager: compute with another backend.
 
@@ -152,13 +161,13 @@ class use:  # noqa: N801  (reads as a statement)
             raise TypeError(f"use: expected the name of a backend, got {type(name).__name__}")
         self._name = name
         self._engine = _engine(name, options)
-        self._tokens: list[Token[Mode | None]] = []
 
     def __enter__(self) -> use:
         record = current_mode().record
         # The defaults are represented by None, which operations test fastest.
         mode = None if self._engine is None and record else Mode(self._engine, record, self._name)
-        self._tokens.append(MODE.set(mode))
+        _OUTER.set((*_OUTER.get(), MODE.get()))
+        MODE.set(mode)
         return self
 
     def __exit__(
@@ -167,7 +176,9 @@ class use:  # noqa: N801  (reads as a statement)
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        MODE.reset(self._tokens.pop())
+        *outer, before = _OUTER.get()
+        _OUTER.set(tuple(outer))
+        MODE.set(before)
 
 
 def current_backend() -> str:

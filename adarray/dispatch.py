@@ -7,12 +7,12 @@ the operation and never stored.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from adarray.aval import Aval, aval_of
-from adarray.errors import NotDifferentiableError, TraceError
+from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, TraceError
 from adarray.graph import Node, merge_spans
 from adarray.guard import keep_plain
 from adarray.op import Layout, Op
@@ -67,12 +67,12 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     else:
         yv, ny = y, None
     mode = MODE.get()
-    if mode is None:
-        r = op.evaluate(xv, yv)
-    else:
-        r = compute_pointwise(op, (xv, yv), mode)
-        if not mode.record:
-            return cls(r)
+    try:
+        r = op.evaluate(xv, yv) if mode is None else compute_pointwise(op, (xv, yv), mode)
+    except ValueError as error:
+        reraise(op, (xv, yv), error)
+    if mode is not None and not mode.record:
+        return cls(r)
     if nx is None:
         if ny is None:
             return cls(r)
@@ -140,8 +140,28 @@ def run(op: Op, *operands: Any, **params: Any) -> Any:
     return compute(op, operands, params, MODE.get())
 
 
+def reraise(op: Op, values: tuple[Any, ...], error: ValueError) -> NoReturn:
+    """Raise NumPy's error with the operation and the operands' shapes in it."""
+    if type(error) is not ValueError:  # AxisError and the like say more by their type
+        raise error
+    shapes = [np.shape(v) for v in values]
+    listed = " and ".join(map(str, shapes)) if len(shapes) < 4 else str(shapes)
+    if op.pointwise or len(shapes) > 1:
+        numbers = " and ".join(map(str, range(len(shapes)))) if len(shapes) < 4 else "all"
+        what = f"operands {numbers} have shapes {listed}"
+    else:
+        what = f"the operand has shape {listed}"
+    why = "which do not broadcast; reshape one of them" if op.pointwise else str(error).strip()
+    raise ShapeError(f"{op.name}: {what}{', ' if op.pointwise else ': '}{why}") from error
+
+
 def no_derivative(op: Op, r: Any) -> Any:
     """Return the result of an operation on traced values that is not floating point."""
+    if r.dtype.kind == "O":
+        raise DTypeError(
+            f"{op.name}: an operand is an array of objects; adarray computes on arrays of "
+            "numbers: convert it with .astype(float)"
+        )
     if r.dtype.kind == "c":
         raise NotDifferentiableError(
             f"{op.name}: the result is {r.dtype}, and complex numbers are not differentiated; "
@@ -190,7 +210,10 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
     recording = mode is None or mode.record
     if level and recording:
         return _push(op, operands, params, level)
-    r = compute(op, tuple(values), params, mode)
+    try:
+        r = compute(op, tuple(values), params, mode)
+    except ValueError as error:
+        reraise(op, tuple(values), error)
     if not (mask and recording):
         return _wrap(op, operands, params, values, r, type(first))
     if not isinstance(r, (np.ndarray, np.generic)):
@@ -404,7 +427,7 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
 
 
 def _inexact(v: Any) -> bool:
-    kind = aval_of(v).dtype.kind
+    kind: str = aval_of(v).dtype.kind
     if kind == "c":
         raise NotDifferentiableError(
             "forward mode: the result is complex, and complex numbers are not differentiated; "
@@ -416,6 +439,6 @@ def _inexact(v: Any) -> bool:
 def leaves_graph(what: str, fix: str) -> TraceError:
     """Return the error for a traced value that would leave the graph."""
     return TraceError(
-        f"{what}: the value is traced, and its gradient would be lost; {fix}, or take "
-        "adarray.value_of(x) to leave the graph on purpose"
+        f"{what}: a traced value would leave the graph, and its gradient would be lost; {fix}, "
+        "or take adarray.value_of(x) to leave the graph on purpose"
     )

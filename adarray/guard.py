@@ -9,8 +9,12 @@ a fingerprint of sampled elements, compared when the rule runs, catches that.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
+import weakref
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -23,6 +27,29 @@ SAMPLES = 256
 _lock = threading.RLock()
 # id of the owning array -> [number of guards, arrays made read-only, owner first]
 _protected: dict[int, tuple[list[int], list[np.ndarray]]] = {}
+
+# The guards made in the outermost trace of this context.
+_made: ContextVar[list[weakref.ref[Guard]] | None] = ContextVar("adarray_guards", default=None)
+
+
+@contextlib.contextmanager
+def released_on_error() -> Iterator[None]:
+    """Release the guards made in the block if it raises.
+
+    The nodes that hold them may live on in the frames of the exception's
+    traceback, and the arrays must not stay read-only with them.
+    """
+    token = _made.set([])
+    try:
+        yield
+    except BaseException:
+        for ref in _made.get() or ():
+            guard = ref()
+            if guard is not None:
+                guard.release()
+        raise
+    finally:
+        _made.reset(token)
 
 
 def keep_plain(value: Any) -> tuple[Any, Guard | None]:
@@ -42,14 +69,19 @@ def _positions(size: int) -> np.ndarray:
 
 
 def _fingerprint(value: np.ndarray) -> bytes:
-    sample: np.ndarray = value.flat[_positions(value.size)]
+    positions = _positions(value.size)
+    if value.flags.c_contiguous:  # `flat` takes five times as long
+        return value.reshape(-1).take(positions).tobytes()
+    if value.flags.f_contiguous:
+        return value.T.reshape(-1).take(positions).tobytes()
+    sample: np.ndarray = value.flat[positions]
     return sample.tobytes()
 
 
 class Guard:
     """Holds a big plain array read-only while it lives."""
 
-    __slots__ = ("fingerprint", "key", "value")
+    __slots__ = ("__weakref__", "fingerprint", "key", "value")
 
     def __init__(self, value: np.ndarray) -> None:
         chain = [value]
@@ -67,6 +99,9 @@ class Guard:
                 if array.flags.writeable:
                     array.flags.writeable = False
                     arrays.append(array)
+        made = _made.get()
+        if made is not None:
+            made.append(weakref.ref(self))
 
     def check(self, op: str) -> None:
         """Raise if the array was changed through a view made before.

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import aval_of
-from adarray.dispatch import apply, attach, leaves_graph, replay, root_of, sync, tangent_of
+from adarray.dispatch import attach, leaves_graph, replay, sync, tangent_of
 from adarray.errors import TraceError
 from adarray.graph import Node, merge_spans
 from adarray.op import Op, Scatter
 from adarray.runtime import MODE
-from adarray.trace import Extras, Handle, Tangent, extras, snapshot
+from adarray.trace import Extras, Handle, Tangent, root_of, snapshot
 
 
 def _no_call(*args: Any) -> Any:
@@ -34,7 +34,7 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
     value_g = None
     if node.parents[1] is not None:
         value_g = region[index]
-        value_g = value_g.copy() if isinstance(value_g, (np.ndarray, Handle)) else value_g
+        value_g = value_g.copy() if hasattr(value_g, "copy") else value_g
     region[index] = 0
     return g, value_g
 
@@ -145,8 +145,7 @@ def _check_target(root: Handle, traced: Any, recording: bool) -> None:
     kind = aval_of(root._v).dtype.kind
     if traced is not None and kind not in "fc":
         raise leaves_graph(
-            f"in-place update: a floating point value is written into an array of dtype "
-            f"{aval_of(root._v).dtype}",
+            f"in-place update of an array of dtype {aval_of(root._v).dtype} with floating point",
             "make the array floating point",
         )
 

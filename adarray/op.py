@@ -6,7 +6,6 @@ derivative rules and sample inputs. Nothing about an operation stands elsewhere.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -227,6 +226,8 @@ class Binder:
     """Sorts the arguments of a NumPy call into operands, params and ``out=``."""
 
     def __init__(self, op: Op) -> None:
+        import inspect  # not needed before the first call
+
         self.op = op
         if op.signature is not None:
             namespace: dict[str, Any] = {"np": np, "_": np._NoValue}
@@ -242,6 +243,9 @@ class Binder:
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         )
         self.defaults = {n: p.default for n, p in parameters.items()}
+        self.required = frozenset(
+            n for n in self.names if self.defaults[n] is inspect.Parameter.empty
+        )
         self.signature = signature
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -251,9 +255,16 @@ class Binder:
             bound.update(bound.pop("kwargs", {}))
         else:
             bound = dict(zip(self.names, args, strict=False))
-            if kwargs or len(args) > len(self.names) or len(args) < op.arity:
-                self.signature.bind(*args, **kwargs)  # raises Python's own TypeError
+            given = len(bound)
+            if kwargs:
                 bound.update(kwargs)
+            if (
+                given != len(args)
+                or len(bound) != given + len(kwargs)
+                or not bound.keys() <= self.defaults.keys()
+                or not bound.keys() >= self.required
+            ):
+                self.signature.bind(*args, **kwargs)  # raises Python's own TypeError
         operands: list[Any] = []
         for name in op.operands:
             if name.startswith("*"):
@@ -267,7 +278,7 @@ class Binder:
             if name in op.params:
                 if value is not np._NoValue:
                     params[name] = value
-            elif not (value is default or value is np._NoValue or _same(value, default)):
+            elif value is not np._NoValue and not same_argument(value, default):
                 raise NotDifferentiableError(
                     f"{op.name}: the argument {name}={value!r} is not differentiated; "
                     f"leave it at its default {default!r} and write the step in other functions"
@@ -275,8 +286,10 @@ class Binder:
         return operands, params, out
 
 
-def _same(value: Any, default: Any) -> bool:
-    """Whether an argument equals its default (plain values only)."""
+def same_argument(value: Any, default: Any) -> bool:
+    """Whether an argument has its default value; arrays never have."""
+    if value is default:
+        return True
     return type(value) is type(default) and isinstance(value, (bool, int, str)) and value == default
 
 

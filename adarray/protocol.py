@@ -14,7 +14,7 @@ import numpy as np
 from adarray.dispatch import apply, leaves_graph
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.inplace import assign, sync_if_view
-from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS
+from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, same_argument
 from adarray.rebind import rebind_plain
 from adarray.trace import Handle
 
@@ -45,7 +45,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
         axis, dtype = kwargs.pop("axis", 0), kwargs.pop("dtype", None)
         r = call_function(_ACCUMULATE[ufunc], inputs[:1], {"axis": axis, "dtype": dtype})
     elif method == "outer":
-        x, y = (v if isinstance(v, Handle) else np.asarray(v) for v in inputs)
+        x, y = (v if hasattr(v, "ndim") else np.asarray(v) for v in inputs)
         r = _call(ufunc, (x.reshape(x.shape + (1,) * y.ndim), y), kwargs)
     elif method == "__call__":
         r = _call(ufunc, inputs, kwargs)
@@ -66,13 +66,15 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return ufunc(*map(plain, inputs), **kwargs)
     dtype = kwargs.pop("dtype", None)
     for key, value in kwargs.items():
-        if value is not _DEFAULTS.get(key) and value != _DEFAULTS.get(key):
+        if not same_argument(value, _DEFAULTS.get(key)):
             raise NotDifferentiableError(
                 f"{name}: the argument {key}={value!r} is not differentiated; leave it out "
                 "(for where=, use np.where on the result)"
             )
     if dtype is not None:
-        inputs = tuple(x.astype(dtype) if isinstance(x, Handle) else x for x in inputs)
+        inputs = tuple(
+            call_function(np.astype, (x, dtype), {}) if isinstance(x, Handle) else x for x in inputs
+        )
     if ufunc in COMPOSITES:
         return COMPOSITES[ufunc](*inputs)
     op = FUNCTIONS.get(ufunc)
@@ -96,14 +98,14 @@ def _at(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> None:
     if not isinstance(target, Handle):
         if any(traced(x) for x in inputs):
             raise leaves_graph(
-                f"{ufunc.__name__}.at: a traced value is written into a plain ndarray",
+                f"{ufunc.__name__}.at into a plain ndarray",
                 "make the array with np.zeros_like(x) or another function of a traced array",
             )
-        ufunc.at(target, *map(plain, inputs[1:]))  # type: ignore[arg-type]
+        ufunc.at(target, *map(plain, inputs[1:]))
         return
     if not any(traced(x) for x in inputs):
         fresh = sync_if_view(target)._v.copy()
-        ufunc.at(fresh, *map(plain, inputs[1:]))  # type: ignore[arg-type]
+        ufunc.at(fresh, *map(plain, inputs[1:]))
         assign(target, type(target)(fresh))
         return
     if ufunc not in (np.add, np.subtract):
@@ -206,4 +208,3 @@ def _is_foreign(x: Any) -> bool:
     if isinstance(x, (Handle, np.ndarray, np.generic, int, float, complex, list, tuple)):
         return False
     return hasattr(type(x), "__array_ufunc__") and type(x).__array_ufunc__ is not None
-

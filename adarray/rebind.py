@@ -8,7 +8,6 @@ operator returns under that name. In every other case the write is refused.
 
 from __future__ import annotations
 
-import dis
 import sys
 import threading
 from types import FrameType
@@ -54,7 +53,7 @@ def rebind_plain(out: np.ndarray, result: Handle, name: str) -> Any:
         if count <= _holders[kind]:
             return result
     raise leaves_graph(
-        f"{name}: a traced value is written into a plain ndarray of shape {out.shape}",
+        f"{name} into a plain ndarray of shape {out.shape}",
         "make the array with np.zeros_like(x) or another function of a traced array, "
         "or write `y = y + x` in place of `y += x`",
     )
@@ -62,6 +61,8 @@ def rebind_plain(out: np.ndarray, result: Handle, name: str) -> Any:
 
 def _target_kind(frame: FrameType) -> str | None:
     """Return ``"fast"`` or ``"name"`` if `frame` is at ``name op= value``, else None."""
+    import dis  # for this rare case only
+
     at_operator = False
     for instruction in dis.get_instructions(frame.f_code):
         if at_operator and instruction.opname not in ("CACHE", "EXTENDED_ARG"):
@@ -86,8 +87,8 @@ def _calibrate(cls: type[Handle]) -> None:
     x = leaf(cls, np.ones(1), 0, "calibration")
 
     def fast() -> None:
-        y = np.zeros(1)
-        y += x  # type: ignore[operator]
+        y: Any = np.zeros(1)
+        y += x
 
     _measuring.counts = {}
     try:

@@ -7,11 +7,11 @@ handle to a new node.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import threading
 from collections.abc import Iterator
-from contextvars import ContextVar
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar, Token
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from adarray.aval import Aval, aval_of
 from adarray.errors import DTypeError
 from adarray.graph import LEAF, Node, next_level
-from adarray.guard import keep_plain
+from adarray.guard import keep_plain, released_on_error
 
 
 class Tangent:
@@ -52,6 +52,7 @@ class Extras:
     """
 
     __slots__ = ("base", "seen", "slot", "steps", "tangents", "version", "weak")
+    version: int
 
     def __init__(
         self,
@@ -128,12 +129,16 @@ def save(handle: Handle) -> Any:
     return value
 
 
-def alive(handle: Handle, level: int) -> bool:
-    """Whether a trace outside of `level` still sees the (synchronised) handle."""
+def alive(handle: Handle, level: int, closed: bool = False) -> bool:
+    """Whether a trace other than `level` still sees the (synchronised) handle.
+
+    `closed` says that the trace `level` ended earlier (its pullback runs now), so
+    that traces with higher levels may be open too; at its end they are all over.
+    """
     node, x = handle._node, handle._x
-    if node is not None and node.span[0] < level:
+    if node is not None and (node.span[0] < level or (closed and node.span[1] > level)):
         return True
-    return x is not None and any(t.level < level for t in x.tangents)
+    return x is not None and any(t.level < level or closed for t in x.tangents)
 
 
 def snapshot(handle: Handle) -> Handle:
@@ -194,7 +199,7 @@ _gc_users = 0
 _gc_before: tuple[int, int, int] = (700, 10, 10)
 
 
-@contextlib.contextmanager
+@contextmanager
 def tracing() -> Iterator[int]:
     """Open a trace and yield its level.
 
@@ -210,8 +215,10 @@ def tracing() -> Iterator[int]:
             if _gc_before[0]:
                 gc.set_threshold(max(_gc_before[0], 200_000), *_gc_before[1:])
         _gc_users += 1
+    outermost = released_on_error() if token.old_value in (0, Token.MISSING) else nullcontext()
     try:
-        yield level
+        with outermost:
+            yield level
     finally:
         LEVEL.reset(token)
         with _gc_lock:

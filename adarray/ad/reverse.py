@@ -103,7 +103,7 @@ class Pullback:
                     "retain_graph=True to that call to walk it again"
                 )
             record = self.record or node.span[0] < level
-            saved = node.saved
+            saved: Any = node.saved
             if record or type(saved) is list:
                 saved = self._handles(node, record)
             aval = node.aval
@@ -205,7 +205,7 @@ def owned_copy(g: Any, record: bool = False) -> Any:
 
 def _add_owned(before: Any, ct: Any) -> Any:
     if isinstance(before, Handle):
-        before += ct  # type: ignore[operator]
+        before += ct
         return before
     return np.add(before, ct, out=before)
 

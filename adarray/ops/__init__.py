@@ -10,8 +10,12 @@ from adarray.ops import (  # noqa: F401
     contraction,
     elementwise,
     indexing,
+    joining,
+    linalg,
+    missing,
     reduction,
     shape,
+    writing,
 )
 
 install_methods({name: op.numpy for name, op in METHODS.items()})
@@ -21,6 +25,7 @@ install_methods(
         "argsort": np.argsort, "argpartition": np.argpartition, "nonzero": np.nonzero,
         "searchsorted": np.searchsorted, "round": np.round, "clip": np.clip, "dot": np.dot,
         "take": np.take, "trace": np.trace, "ptp": np.ptp, "conj": np.conjugate,
-        "conjugate": np.conjugate,
+        "conjugate": np.conjugate, "compress": np.compress, "put": np.put,
+        "sort": indexing.sort_inplace, "fill": writing.fill,
     }
 )  # fmt: skip

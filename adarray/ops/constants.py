@@ -18,7 +18,8 @@ constant(
     np.isin, np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.min_scalar_type,
     np.common_type, np.shares_memory, np.may_share_memory, np.array2string, np.array_repr,
     np.array_str, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift,
-    np.right_shift, np.gcd, np.lcm,
+    np.right_shift, np.gcd, np.lcm, np.bitwise_count, np.einsum_path, np.linalg.matrix_rank,
+    np.diag_indices_from, np.tril_indices_from, np.triu_indices_from,
 )  # fmt: skip
 # Piecewise constant: the derivative is zero wherever it exists.
 constant(
@@ -26,4 +27,4 @@ constant(
     np.floor_divide, np.heaviside, np.spacing,
 )  # fmt: skip
 # Only the shape and dtype of the argument matter.
-constant(np.zeros_like, np.ones_like, np.empty_like, np.full_like)
+constant(np.zeros_like, np.ones_like, np.empty_like)

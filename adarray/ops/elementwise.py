@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from adarray.dispatch import apply
-from adarray.op import Op, Pointwise, composite, register
+from adarray.op import Op, Opaque, Pointwise, composite, register
+from adarray.ops.common import s, unbroadcast
 
 REAL = (-3.0, 3.0)
 POSITIVE = (0.3, 4.0)
@@ -63,14 +64,19 @@ power = pointwise(
     evaluate=lambda x, y: x**y,
     note="with respect to the exponent: 0 where the base is 0, nan where it is negative",
 )
-float_power = pointwise(
-    np.float_power,
-    lambda g, out, x, y: g * (y * np.float_power(x, y - (y != 0))),
-    lambda g, out, x, y: g * out * np.log(x + (x == 0)),
-    domain=[POSITIVE, REAL],
-    expr=lambda x, y: np.power(x, y),
-    note="as power, computed in float64",
-)
+
+
+@composite(np.float_power)
+def _float_power(x1: Any, x2: Any, /) -> Any:
+    """``np.float_power``: the power in float64 at least."""
+    dtype = np.result_type(np.float64, *(x.dtype for x in (x1, x2) if hasattr(x, "dtype")))
+    return np.power(_in_dtype(x1, dtype), _in_dtype(x2, dtype))
+
+
+def _in_dtype(x: Any, dtype: Any) -> Any:
+    return x.astype(dtype) if hasattr(x, "_node") else np.asarray(x, dtype)[()]
+
+
 remainder = pointwise(
     np.remainder,
     lambda g, out, x, y: g,
@@ -85,6 +91,13 @@ fmod = pointwise(
     domain=[REAL, POSITIVE],
     note="as remainder",
 )
+
+
+@composite(np.divmod)
+def _divmod(x1: Any, x2: Any, /) -> Any:
+    return np.floor_divide(x1, x2), np.remainder(x1, x2)
+
+
 negative = pointwise(np.negative, lambda g, out, x: -g)
 positive = pointwise(np.positive, lambda g, out, x: g)
 reciprocal = pointwise(np.reciprocal, lambda g, out, x: -g * out * out, domain=POSITIVE)
@@ -155,23 +168,90 @@ sinc = pointwise(
     expr=lambda x: np.where(x == 0, 1.0, np.sin(math.pi * x) / (math.pi * x)),
 )
 
+# -- parts of floating point numbers -----------------------------------------------------------
+
+ldexp = register(
+    Op(
+        "ldexp",
+        np.ldexp,
+        Opaque(),
+        [lambda g, out, x1, x2: unbroadcast(np.ldexp(g, x2), x1.shape), None],
+        jvp=[lambda t, out, x1, x2: np.ldexp(t, x2), None],
+        samples=lambda rng: [
+            s(rng.normal(size=(3, 1)), np.array([-2, 0, 3])),
+            s(rng.normal(size=4), 2),
+        ],
+        operands=("x1", "x2"),
+        signature="x1, x2, /, out=None",
+        note="the exponent is an integer",
+    )
+)
+
+
+def _fraction(x: Any) -> Any:
+    return np.modf(x)[0]
+
+
+fraction = register(
+    Op(
+        "fraction",
+        _fraction,
+        Opaque(),
+        [lambda g, out, x: g],
+        jvp=[lambda t, out, x: t],
+        samples=lambda rng: [s(rng.uniform(-3, 3, size=(3, 4))), s(np.float64(-1.5))],
+        operands=("x",),
+        note="first result of np.modf; jumps have the derivative of their surroundings",
+    )
+)
+
+
+@composite(np.modf)
+def _modf(x: Any, /) -> Any:
+    return apply(fraction, (x,)), np.trunc(x)
+
+
 # -- choices ---------------------------------------------------------------------------------
 
 _TIES = "ties share the derivative equally"
 
 
-def _first(g: Any, out: Any, x: Any, y: Any) -> Any:
-    return np.where(x == y, g * 0.5, np.where(x == out, g, g * 0))
+# Products with truth values, not np.where: five times faster where NumPy runs them.
 
 
-def _second(g: Any, out: Any, x: Any, y: Any) -> Any:
-    return np.where(x == y, g * 0.5, np.where(y == out, g, g * 0))
+def _greater(g: Any, a: Any, b: Any) -> Any:
+    return g * (a > b) + (g * 0.5) * (a == b)
 
 
-maximum = pointwise(np.maximum, _first, _second, note=_TIES)
-minimum = pointwise(np.minimum, _first, _second, note=_TIES)
-fmax = pointwise(np.fmax, _first, _second, note=_TIES)
-fmin = pointwise(np.fmin, _first, _second, note=_TIES)
+def _chosen(g: Any, out: Any, a: Any, b: Any) -> Any:
+    """As `_greater`, for functions that pass over nan."""
+    return g * (a == out) - (g * 0.5) * (a == b)
+
+
+maximum = pointwise(
+    np.maximum,
+    lambda g, out, x, y: _greater(g, x, y),
+    lambda g, out, x, y: _greater(g, y, x),
+    note=_TIES,
+)
+minimum = pointwise(
+    np.minimum,
+    lambda g, out, x, y: _greater(g, y, x),
+    lambda g, out, x, y: _greater(g, x, y),
+    note=_TIES,
+)
+fmax = pointwise(
+    np.fmax,
+    lambda g, out, x, y: _chosen(g, out, x, y),
+    lambda g, out, x, y: _chosen(g, out, y, x),
+    note=_TIES,
+)
+fmin = pointwise(
+    np.fmin,
+    lambda g, out, x, y: _chosen(g, out, x, y),
+    lambda g, out, x, y: _chosen(g, out, y, x),
+    note=_TIES,
+)
 where = pointwise(
     np.where,
     lambda g, out, c, x, y: g * 0,
@@ -184,16 +264,39 @@ where = pointwise(
     note="the branch not taken gets 0; if its own derivative is inf or nan there, 0 * inf "
     "is nan: choose the argument first, then compute",
 )
+
+
+def _finite(x: Any) -> Any:
+    return np.nan_to_num(x)
+
+
 nan_to_num = pointwise(
-    np.nan_to_num,
+    _finite,
     lambda g, out, x: np.where(np.isfinite(x), g, g * 0),
+    name="nan_to_num",
     operands=("x",),
-    signature="x, copy=True, nan=0.0, posinf=None, neginf=None",
-    expr=lambda x: np.where(
-        np.isnan(x), 0.0, np.where(np.isinf(x), np.where(x > 0, np.inf, -np.inf), x)
-    ),
+    # The largest number of the dtype is the neighbour of its infinity.
+    expr=lambda x: np.where(np.isnan(x), 0.0, np.where(np.isinf(x), np.nextafter(x, 0.0), x)),
     note="0 where the value is replaced",
 )
+
+
+@composite(np.nan_to_num)
+def _nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    r = x
+    if posinf is not None:
+        r = np.where(np.isposinf(x), posinf, r)
+    if neginf is not None:
+        r = np.where(np.isneginf(x), neginf, r)
+    if not (np.ndim(nan) == 0 and nan == 0):
+        r = np.where(np.isnan(x), nan, r)
+    r = apply(nan_to_num, (r,))
+    if copy or not x.ndim:
+        return r
+    x[...] = r
+    return x
 
 
 @composite(np.where)
@@ -204,6 +307,8 @@ def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 
 def _clip3(a: Any, low: Any, high: Any) -> Any:
+    if not hasattr(a, "dtype"):  # np.clip takes a Python number for a float64
+        a = np.asarray(a, np.result_type(a, low, high))
     return np.clip(a, low, high)
 
 

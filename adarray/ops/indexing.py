@@ -73,7 +73,7 @@ def apply_add_at(a: Any, b: Any, index: Any) -> Any:
     return _add_at(a, b, index)
 
 
-def _along(index: Any, axis: int, ndim: int) -> tuple[Any, ...]:
+def along(index: Any, axis: int, ndim: int) -> tuple[Any, ...]:
     """Return the full index tuple of ``take_along_axis``."""
     axis %= ndim
     shape = index.shape
@@ -89,7 +89,7 @@ def _along(index: Any, axis: int, ndim: int) -> tuple[Any, ...]:
 def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     if axis is None:
         arr, axis = np.ravel(arr), 0
-    return arr[_along(np.asarray(indices), axis, arr.ndim)]
+    return arr[along(np.asarray(indices), axis, arr.ndim)]
 
 
 def _take_plain(a: Any, indices: Any, axis: int | None, mode: str) -> Any:
@@ -134,4 +134,22 @@ def _sort(
     return np.take_along_axis(a, np.argsort(a, axis=axis, kind=kind, stable=stable), axis)
 
 
-__all__ = ["Gather", "getitem", "scatter_add"]
+@composite(np.partition)
+def _partition(
+    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
+) -> Any:
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return np.take_along_axis(a, np.argpartition(a, kth, axis=axis, kind=kind), axis)
+
+
+def sort_inplace(
+    a: Any, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> None:
+    """Sort `a` in place, as the ndarray method does."""
+    a[...] = _sort(a, axis, kind, order, stable=stable)
+
+
+composite(sort_inplace)(sort_inplace)
+
+__all__ = ["Gather", "getitem", "scatter_add", "sort_inplace"]

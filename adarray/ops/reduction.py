@@ -233,6 +233,37 @@ def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> An
     return r if out is None else np.positive(r, out=out)
 
 
+@composite(np.average)
+def _average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
+) -> Any:
+    keepdims = False if keepdims is np._NoValue else keepdims
+    if weights is None:
+        r = np.mean(a, axis=axis, keepdims=keepdims)
+        total: Any = np.float64(_count(a.shape, axis))
+    else:
+        a = a if hasattr(a, "ndim") else np.asarray(a)
+        weights = _as_weights(a, axis, weights)
+        total = np.sum(weights, axis=axis, keepdims=keepdims)
+        if np.any(np.equal(total, 0)):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        r = np.sum(a * weights, axis=axis, keepdims=keepdims) / total
+    return (r, np.broadcast_to(total, r.shape) + r * 0) if returned else r
+
+
+def _as_weights(a: Any, axis: Any, weights: Any) -> Any:
+    """Return the weights of an average in the shape of `a`."""
+    weights = weights if hasattr(weights, "ndim") else np.asarray(weights)
+    if weights.shape == a.shape:
+        return weights
+    axes = normalized_axes(axis, a.ndim)
+    if axis is None or weights.shape != tuple(a.shape[i] for i in axes):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    moved = np.transpose(weights, tuple(int(i) for i in np.argsort(axes)))
+    shape = tuple(n if i in axes else 1 for i, n in enumerate(a.shape))
+    return np.broadcast_to(np.reshape(moved, shape), a.shape)
+
+
 # -- running folds -----------------------------------------------------------------------------
 
 
@@ -304,3 +335,67 @@ cumprod = register(
         note="exact where elements are 0; takes O(n) memory per element",
     )
 )
+
+
+def _cumulative(function: Any, start: float) -> Any:
+    def body(
+        x: Any,
+        /,
+        *,
+        axis: int | None = None,
+        dtype: Any = None,
+        out: Any = None,
+        include_initial: bool = False,
+    ) -> Any:
+        if axis is None and x.ndim > 1:
+            raise ValueError(
+                "For arrays which have more than one dimension ``axis`` argument is required."
+            )
+        axis = 0 if axis is None else axis
+        r = function(x, axis=axis, dtype=dtype)
+        if include_initial:
+            shape = tuple(1 if i == axis % r.ndim else n for i, n in enumerate(r.shape))
+            r = np.concatenate([np.full(shape, start, r.dtype), r], axis=axis)
+        return r if out is None else np.positive(r, out=out)
+
+    return body
+
+
+composite(np.cumulative_sum)(_cumulative(np.cumsum, 0))
+composite(np.cumulative_prod)(_cumulative(np.cumprod, 1))
+
+
+@composite(np.diff)
+def _diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
+) -> Any:
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n!r}")
+    if n == 0:
+        return a
+    (at,) = normalized_axes(axis, a.ndim)
+    parts = [p for p in (prepend, a, append) if p is not np._NoValue]
+    if len(parts) > 1:
+        edge = tuple(1 if i == at else k for i, k in enumerate(a.shape))
+        parts = [np.broadcast_to(p, edge) if np.ndim(p) == 0 else p for p in parts]
+        a = np.concatenate(parts, axis=at)
+    lead = (slice(None),) * at
+    for _ in range(n):
+        a = a[(*lead, slice(1, None))] - a[(*lead, slice(None, -1))]
+    return a
+
+
+@composite(np.trapezoid)
+def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    y = y if hasattr(y, "ndim") else np.asarray(y)
+    (at,) = normalized_axes(axis, y.ndim)
+    if x is None:
+        width = dx
+    else:
+        x = x if hasattr(x, "ndim") else np.asarray(x)
+        width = np.diff(x) if x.ndim == 1 else np.diff(x, axis=axis)
+        if x.ndim == 1:
+            width = np.reshape(width, (-1,) + (1,) * (y.ndim - 1 - at))
+    lead = (slice(None),) * at
+    mean = (y[(*lead, slice(1, None))] + y[(*lead, slice(None, -1))]) / 2.0
+    return np.sum(width * mean, axis=at)

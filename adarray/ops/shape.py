@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.dispatch import apply
+from adarray.errors import NotDifferentiableError
 from adarray.op import Layout, Op, Opaque, composite, register
-from adarray.ops.common import normalized_axes, s, unbroadcast
+from adarray.ops.common import s, unbroadcast
+from adarray.protocol import plain
 
 
 def _linear(
@@ -145,7 +148,6 @@ copy = _linear(
     lambda g, out, a, order="K", subok=False: g,
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)).T), s(np.float64(2.0))],
     params=("order",),
-    methods=("copy",),
     lower=Opaque(),
 )
 astype = _linear(
@@ -325,8 +327,6 @@ pad_zeros = _linear(
 @composite(np.pad)
 def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """``np.pad``: zeros by `pad_zeros`, other modes by gathering from numbered elements."""
-    from adarray.dispatch import apply
-
     widths = _widths(pad_width, array.ndim)
     if mode == "constant":
         out = apply(pad_zeros, (array,), {"pad_width": widths})
@@ -341,170 +341,12 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
     if mode in ("edge", "wrap", "reflect", "symmetric") and kwargs.get("reflect_type") != "odd":
         numbers = np.arange(array.size).reshape(array.shape)
         return np.reshape(array, (-1,))[np.pad(numbers, widths, mode=mode, **kwargs)]
-    from adarray.errors import NotDifferentiableError
-
     raise NotDifferentiableError(
         f"pad: the mode {mode!r} is not differentiated; use one of 'constant', 'edge', 'wrap', "
         "'reflect', 'symmetric'"
     )
 
-
-# -- several arrays ----------------------------------------------------------------------------
-
-
-def _concatenate_vjp(
-    g: Any, i: int, out: Any, *arrays: Any, axis: int | None = 0, dtype: Any = None
-) -> Any:
-    if axis is None:
-        start = sum(a.size for a in arrays[:i])
-        return np.reshape(g[start : start + arrays[i].size], arrays[i].shape)
-    at = axis % g.ndim
-    start = sum(a.shape[at] for a in arrays[:i])
-    return g[(slice(None),) * at + (slice(start, start + arrays[i].shape[at]),)]
-
-
-def _concatenate_jvp(t: Any, i: int, out: Any, *arrays: Any, **params: Any) -> Any:
-    parts = [t if j == i else np.zeros(a.shape, a.dtype) for j, a in enumerate(arrays)]
-    return np.concatenate(parts, **params)
-
-
-concatenate = register(
-    Op(
-        "concatenate",
-        np.concatenate,
-        Layout(),
-        [_concatenate_vjp],
-        jvp=[_concatenate_jvp],
-        samples=lambda rng: [
-            s([rng.normal(size=(2, 3)), rng.normal(size=(1, 3))]),
-            s([rng.normal(size=(2, 3)), rng.normal(size=(2, 1)), np.zeros((2, 0))], axis=-1),
-            s([rng.normal(size=(2, 3)), rng.normal(size=2)], axis=None),
-        ],
-        operands=("*arrays",),
-        params=("axis", "dtype"),
-        signature="arrays, /, axis=0, out=None, *, dtype=None, casting='same_kind'",
-        aliases=(np.concat,) if np.concat is not np.concatenate else (),
-    )
-)
-
-
-def _as_arrays(arrays: Any) -> list[Any]:
-    return [a if hasattr(a, "ndim") else np.asarray(a) for a in arrays]
-
-
-@composite(np.stack)
-def _stack(
-    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
-) -> Any:
-    arrays = _as_arrays(arrays)
-    if not arrays:
-        raise ValueError("need at least one array to stack")
-    if len({a.shape for a in arrays}) != 1:
-        raise ValueError("all input arrays must have the same shape")
-    (at,) = normalized_axes(axis, arrays[0].ndim + 1)
-    parts = [np.expand_dims(a, at) for a in arrays]
-    return np.concatenate(parts, axis=at, out=out, dtype=dtype)
-
-
-@composite(np.atleast_1d)
-def _atleast_1d(*arrays: Any) -> Any:
-    made = tuple(a if a.ndim >= 1 else np.reshape(a, (1,)) for a in _as_arrays(arrays))
-    return made[0] if len(made) == 1 else made
-
-
-@composite(np.atleast_2d)
-def _atleast_2d(*arrays: Any) -> Any:
-    made = tuple(
-        a if a.ndim >= 2 else np.reshape(a, (1, 1) if a.ndim == 0 else (1, a.shape[0]))
-        for a in _as_arrays(arrays)
-    )
-    return made[0] if len(made) == 1 else made
-
-
-@composite(np.atleast_3d)
-def _atleast_3d(*arrays: Any) -> Any:
-    made = tuple(
-        a
-        if a.ndim >= 3
-        else np.reshape(a, {0: (1, 1, 1), 1: (1, a.size, 1), 2: (*a.shape, 1)}[a.ndim])
-        for a in _as_arrays(arrays)
-    )
-    return made[0] if len(made) == 1 else made
-
-
-@composite(np.vstack)
-def _vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    return np.concatenate([np.atleast_2d(a) for a in tup], axis=0, dtype=dtype)
-
-
-@composite(np.hstack)
-def _hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    arrays = [np.atleast_1d(a) for a in tup]
-    return np.concatenate(arrays, axis=0 if arrays and arrays[0].ndim == 1 else 1, dtype=dtype)
-
-
-@composite(np.dstack)
-def _dstack(tup: Any) -> Any:
-    return np.concatenate([np.atleast_3d(a) for a in tup], axis=2)
-
-
-@composite(np.column_stack)
-def _column_stack(tup: Any) -> Any:
-    arrays = [a if a.ndim > 1 else np.reshape(a, (-1, 1)) for a in _as_arrays(tup)]
-    return np.concatenate(arrays, axis=1)
-
-
-@composite(np.append)
-def _append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    if axis is None:
-        arr, values = np.ravel(arr), np.ravel(values)
-        axis = 0
-    return np.concatenate((arr, values), axis=axis)
-
-
-@composite(np.broadcast_arrays)
-def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
-    arrays = _as_arrays(args)
-    shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    return tuple(np.broadcast_to(a, shape) for a in arrays)
-
-
-@composite(np.array_split)
-def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    n = ary.shape[axis]
-    if np.ndim(indices_or_sections) == 0:
-        sections = int(indices_or_sections)
-        if sections <= 0:
-            raise ValueError("number sections must be larger than 0.")
-        small, extra = divmod(n, sections)
-        sizes = [small + 1] * extra + [small] * (sections - extra)
-        edges = [0, *(int(e) for e in np.cumsum(sizes))]
-    else:
-        edges = [0, *(int(i) for i in indices_or_sections), n]
-    lead = (slice(None),) * (axis % ary.ndim)
-    return [ary[(*lead, slice(a, b))] for a, b in zip(edges[:-1], edges[1:], strict=True)]
-
-
-@composite(np.split)
-def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    if np.ndim(indices_or_sections) == 0 and ary.shape[axis] % int(indices_or_sections):
-        raise ValueError("array split does not result in an equal division")
-    return _array_split(ary, indices_or_sections, axis)
-
-
-@composite(np.hsplit)
-def _hsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return np.split(ary, indices_or_sections, 1 if ary.ndim > 1 else 0)
-
-
-@composite(np.vsplit)
-def _vsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return np.split(ary, indices_or_sections, 0)
-
-
-@composite(np.dsplit)
-def _dsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return np.split(ary, indices_or_sections, 2)
+# -- other names -------------------------------------------------------------------------------
 
 
 @composite(np.fliplr)
@@ -530,11 +372,56 @@ def _matrix_transpose(x: Any, /) -> Any:
 
 
 # Real arrays are their own real part and conjugate, and have no imaginary one.
-@composite(np.real, np.conjugate)
-def _real(x: Any) -> Any:
-    return x
+@composite(np.real)
+def _real(val: Any) -> Any:
+    return val if _is_real(val) else type(val)(np.real(plain(val)))
+
+
+@composite(np.conjugate)
+def _conjugate(x: Any) -> Any:
+    return x if _is_real(x) else type(x)(np.conjugate(plain(x)))
 
 
 @composite(np.imag)
 def _imag(val: Any) -> Any:
-    return np.zeros_like(val)
+    return np.zeros_like(val) if _is_real(val) else type(val)(np.imag(plain(val)))
+
+
+def _is_real(x: Any) -> bool:
+    return bool(x.dtype.kind != "c")
+
+
+@composite(np.full_like)
+def _full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """``np.full_like``: constant in `a`, linear in the value."""
+    out = np.empty_like(a, dtype=dtype, order=order, shape=shape, device=device)
+    out[...] = fill_value
+    return out
+
+
+def _rearranged(function: Any) -> Any:
+    """Return a body that moves elements as `function` moves their numbers."""
+
+    def body(a: Any, *args: Any, **kwargs: Any) -> Any:
+        numbers = np.arange(a.size).reshape(a.shape)
+        return np.reshape(a, (-1,))[function(numbers, *args, **kwargs)]
+
+    return body
+
+
+for _function in (np.delete, np.resize, np.fft.fftshift, np.fft.ifftshift):
+    composite(_function)(_rearranged(_function))
+
+
+@composite(np.diagflat)
+def _diagflat(v: Any, k: int = 0) -> Any:
+    return np.diag(np.ravel(v), k)

@@ -29,9 +29,7 @@ def _dtype(x: Any) -> Any:
     return x.dtype if hasattr(x, "dtype") else np.result_type(x)
 
 
-def jacobian(
-    f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto"
-) -> Callable[..., Any]:
+def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto") -> Callable[..., Any]:
     """Return a function that computes the Jacobian of `f`.
 
     Parameters
@@ -92,9 +90,7 @@ def jacobian(
                     rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "reverse"
                 )
         columns, out_leaves, out_rebuild = _forward_columns(of_picked, in_leaves, in_rebuild)
-        return _assemble(
-            columns, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "forward"
-        )
+        return _assemble(columns, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "forward")
 
     return _named("jacobian", f, transformed)  # type: ignore[no-any-return]
 
@@ -144,9 +140,7 @@ def _assemble(
         row = []
         for i, x in enumerate(in_leaves):
             y_shape, x_shape = _shape_of(y), _shape_of(x)
-            pieces = (
-                [p[i] for p in parts[o]] if mode == "reverse" else [p[o] for p in parts[i]]
-            )
+            pieces = [p[i] for p in parts[o]] if mode == "reverse" else [p[o] for p in parts[i]]
             if not pieces:
                 row.append(np.zeros(y_shape + x_shape, _dtype(y)))
                 continue

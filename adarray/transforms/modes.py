@@ -38,6 +38,8 @@ class Inputs:
     """
 
     def __init__(self, name: str, args: tuple[Any, ...], argnums: Argnums, level: int) -> None:
+        self.name = name
+        self.closed = False  # whether the trace is over, and a pullback runs
         self.argnums = argnums
         self.level = level
         picked = pick(name, args, argnums)
@@ -66,14 +68,39 @@ class Inputs:
 
     def pull(self, results: list[tuple[Node, Any]]) -> Any:
         """Return the gradients, in the structure of the arguments."""
+        for n in self.nodes:
+            if n.guard is not None:
+                n.guard.check(self.name)
         walk = Pullback(self.level, {n.seq for n in self.nodes})
         for node, g in results:
             walk.seed(node, g)
         found = walk.run()
-        grads = [
-            mirror(found.get(n.seq), n, x, self.level) for n, x in zip(self.nodes, self.given, strict=True)
-        ]
+        grads, seen = [], set()
+        for n, x in zip(self.nodes, self.given, strict=True):
+            g = self._mirror(found.get(n.seq), n, x)
+            if isinstance(g, np.ndarray):
+                if id(g) in seen:  # one cotangent reached two inputs unchanged
+                    g = g.copy()
+                seen.add(id(g))
+            grads.append(g)
         return self.rebuild(grads)
+
+    def _mirror(self, g: Any, node: Node, given: Any) -> Any:
+        """Return a gradient as what was given: ADArray for ADArray or traced, else plain."""
+        if g is None:
+            g = np.zeros(node.aval.shape, node.aval.dtype)[()]
+        if isinstance(g, Handle):
+            sync_if_view(g)
+            if isinstance(given, Handle) or alive(g, self.level, self.closed):
+                return g
+            g = g._v
+        if isinstance(given, Handle):
+            return ADArray(np.array(g)[()])
+        if node.aval.weak:
+            return float(g)
+        if isinstance(given, np.ndarray):
+            return fresh(g, given.shape)
+        return np.asarray(g)[()]
 
     def rebuild(self, leaves: list[Any]) -> Any:
         """Return `leaves` in the structure of the differentiated arguments."""
@@ -103,24 +130,6 @@ def pick(name: str, args: tuple[Any, ...], argnums: Argnums) -> list[int]:
     if len(set(picked)) != len(picked):
         raise TypeError(f"{name}: argnums={argnums!r} names an argument twice")
     return picked
-
-
-def mirror(g: Any, node: Node, given: Any, level: int) -> Any:
-    """Return a gradient as what was given: ADArray for ADArray or traced, else fresh and plain."""
-    if g is None:
-        g = np.zeros(node.aval.shape, node.aval.dtype)[()]
-    if isinstance(g, Handle):
-        sync_if_view(g)
-        if isinstance(given, Handle) or alive(g, level):
-            return g
-        g = g._v
-    if isinstance(given, Handle):
-        return ADArray(np.array(g)[()] if not isinstance(g, np.ndarray) else np.array(g))
-    if node.aval.weak:
-        return float(g)
-    if isinstance(given, np.ndarray):
-        return fresh(g, given.shape)
-    return np.asarray(g)[()]
 
 
 def fresh(g: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -256,7 +265,7 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
     """
     if has_aux:
         return _reverse(f, argnums, has_aux, "grad", lambda value, g: (g, value[1]))
-    return _reverse(f, argnums, has_aux, "grad", lambda value, g: g)
+    return _reverse(f, argnums, has_aux, "grad", lambda _, g: g)
 
 
 def _named(transform: str, f: Callable[..., Any], wrapper: Callable[..., Any]) -> Any:
@@ -348,6 +357,8 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False) -> Any:
         given = any(isinstance(x, Handle) for x in inputs.given)
         value = rebuild([plain_result(x, level, given) for x in leaves])
         closed_aux = closed_tree(aux, level, given)
+
+    inputs.closed = True
 
     def pullback(g: Any) -> Any:
         cotangents, _ = flatten(g)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +37,7 @@ def flatten(tree: Any) -> tuple[list[Any], Unflatten]:
             and type(x) not in _registered
         }
         if not fresh:
-            return leaves, lambda new: optree.tree_unflatten(spec, new)
+            return leaves, functools.partial(optree.tree_unflatten, spec)
         for cls in fresh:
             _register_dataclass(cls)
 

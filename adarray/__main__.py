@@ -1,0 +1,191 @@
+"""``python -m adarray info`` and ``python -m adarray demo``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import adarray
+from adarray.backend import load
+from adarray.demo import Options, demo
+from adarray.errors import BackendError
+
+PACKAGES = ("numpy", "cffi", "optree", "opt-einsum", "scipy-openblas32")
+COMPILERS = ("cc", "gcc", "clang")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# What vector code is chosen by, of the many names that a CPU reports.
+SIMD = ("SSE2", "SSE42", "AVX", "FMA3", "AVX2", "AVX512F", "AVX512_SKX", "ASIMD", "SVE", "VSX")
+
+
+def _packages() -> Iterator[str]:
+    yield f"adarray {adarray.__version__} in {Path(adarray.__file__).parent}"
+    yield f"Python {platform.python_version()} ({platform.platform()})"
+    for name in PACKAGES:
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:
+            yield f"{name}: not installed"
+
+
+def _backends() -> Iterator[str]:
+    for name in adarray.backends():
+        try:
+            backend = load(name)
+            backend.engine()
+        except BackendError as error:
+            yield f"{name}: not available: {error}"
+            continue
+        facts = {k: v for k, v in backend.info().items() if k != "status"}
+        rest = ", ".join(f"{k}: {v}" for k, v in facts.items())
+        yield f"{name}: available" + (f" ({rest})" if rest else "")
+    if not adarray.backends():
+        yield "none is installed: pip install adarray puts numpy, serial and openmp in place"
+
+
+def _compilers() -> Iterator[str]:
+    names = [os.environ["CC"].split()[0]] if os.environ.get("CC", "").strip() else []
+    found = {name: path for name in [*names, *COMPILERS] if (path := shutil.which(name))}
+    for name, path in found.items():
+        try:
+            told = subprocess.run(
+                [path, "--version"], capture_output=True, text=True, timeout=10, check=False
+            )
+            first = next(iter(told.stdout.splitlines()), f"exit status {told.returncode}")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            first = f"cannot be run ({error})"
+        yield f"{name}: {first} ({path})"
+    if not found:
+        yield (
+            "none on PATH (tried $CC, cc, gcc, clang): install one, then install adarray again "
+            "to build the compiled backends"
+        )
+
+
+def _threads() -> Iterator[str]:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield f"usable by this process: {usable} (the machine has {os.cpu_count()})"
+    for name in THREAD_VARIABLES:
+        if name in os.environ:
+            yield f"{name}={os.environ[name]}"
+
+
+def _simd() -> Iterator[str]:
+    yield f"{platform.machine()}: {_cpu_model()}"
+    with contextlib.suppress(ImportError):
+        # numpy.show_runtime prints this table; it has no public name.
+        from numpy._core._multiarray_umath import __cpu_features__ as features
+
+        yield ", ".join(n for n in SIMD if features.get(n)) or "no vector extension known here"
+
+
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown model"
+
+
+def _cache() -> Iterator[str]:
+    yield "none: kernels are compiled when adarray is installed, nothing at run time"
+
+
+SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
+    "versions": _packages,
+    "backends": _backends,
+    "compilers": _compilers,
+    "threads": _threads,
+    "simd": _simd,
+    "cache": _cache,
+}
+
+
+def info() -> int:
+    """Print what adarray found on this machine; return the exit status 0."""
+    for title, lines in SECTIONS.items():
+        print(title)
+        for line in lines():
+            print(f"  {line}")
+    return 0
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m adarray", description="Gradients of plain NumPy code."
+    )
+    parser.add_argument("--version", action="version", version=f"adarray {adarray.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    commands.add_parser(
+        "info",
+        help="show versions, backends and what they need, compilers, threads, SIMD",
+        description="Show versions, backends, compilers, threads, SIMD and cache.",
+    )
+    show = commands.add_parser(
+        "demo",
+        help="train a plain NumPy network on every backend, compare them, draw a picture",
+        description=(
+            "Train a three-layer network, written in plain NumPy, to read handwritten digits, on "
+            "every backend in turn. The environment variable ADARRAY_DATA names a folder with "
+            "mnist/mnist.npz, if MNIST is to be learned instead of the small set shipped here."
+        ),
+    )
+    show.add_argument(
+        "--backend",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"only this one; may be repeated (installed: {', '.join(adarray.backends())})",
+    )
+    show.add_argument(
+        "--epochs", type=_positive, metavar="N", help="passes over the data (default: 40, MNIST 5)"
+    )
+    show.add_argument(
+        "--hidden", type=_positive, default=256, metavar="N", help="units a layer (default: 256)"
+    )
+    show.add_argument(
+        "--output",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="folder of the picture (default: the current one)",
+    )
+    show.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of weights and batches (default: 0)"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.command == "info":
+        return info()
+    if given.command == "demo":
+        return demo(
+            Options(tuple(given.backend), given.epochs, given.hidden, given.output, given.seed)
+        )
+    parser.print_help()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

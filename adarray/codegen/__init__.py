@@ -1,0 +1,1 @@
+"""From operation records to C text."""

@@ -1,0 +1,9 @@
+"""``python -m adarray demo``: a plain NumPy network trained on every backend.
+
+`adarray.demo.network` is the network, and does not import adarray; the digits in
+``digits.npz`` are those of scikit-learn's ``load_digits``.
+"""
+
+from adarray.demo.run import Options, demo
+
+__all__ = ["Options", "demo"]

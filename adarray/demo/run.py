@@ -1,0 +1,104 @@
+"""The demo: every backend in turn, one table, one picture."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import adarray
+from adarray.demo import data, report
+from adarray.demo.train import Run, train
+from adarray.errors import BackendError
+
+# The reference backends come first; others follow by name.
+ORDER = ("numpy", "serial", "openmp")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says.
+
+    Attributes
+    ----------
+    backends : tuple of str
+        Backends to run on; empty: all that are installed.
+    epochs : int or None
+        Passes over the data; None: what suits the data set.
+    hidden : int
+        Units in each of the two hidden layers.
+    output : Path
+        Folder that the picture is written into.
+    seed : int
+        Seed of the first weights and of the order of batches.
+    """
+
+    backends: tuple[str, ...] = ()
+    epochs: int | None = None
+    hidden: int = 256
+    output: Path = Path()
+    seed: int = 0
+
+
+def demo(options: Options) -> int:
+    """Run the demo and return the exit status.
+
+    It is 0 if the network was trained on every backend that can work here, at
+    least one; 1 if a gradient is wrong or no backend works; 2 if data cannot be read.
+    """
+    try:
+        digits = data.load()
+    except data.DataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    epochs = digits.epochs if options.epochs is None else options.epochs
+    sizes = f"{digits.x_train.shape[1]}-{options.hidden}-{options.hidden}-10"
+    title = f"{digits.name}, network {sizes}"
+    print(
+        f"{digits.name}: {len(digits.y_train)} images to learn from, {len(digits.y_test)} to test\n"
+        f"network {sizes}, float32, batches of {digits.batch}, {epochs} epochs, "
+        f"from {Path(sys.modules['adarray.demo.network'].__file__ or '').name} (plain NumPy)"
+    )
+    for line in report.missing():
+        print(line)
+    try:
+        runs, skipped = _train_all(options, digits, epochs)
+    except ArithmeticError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for name, reason in skipped.items():
+        print(f"\nskipped {name}: {reason}")
+    if not runs:
+        print(
+            "demo: no backend to run on; `python -m adarray info` says why, and "
+            "`pip install adarray` brings numpy, serial and openmp",
+            file=sys.stderr,
+        )
+        return 1
+    print(f"\n{report.table(runs)}\n")
+    for path in report.picture(runs, title, options.output):
+        print(f"wrote {path}")
+    return 0
+
+
+def _train_all(
+    options: Options, digits: data.Digits, epochs: int
+) -> tuple[list[Run], dict[str, str]]:
+    """Return the runs, and why other backends were skipped."""
+    names = options.backends or tuple(
+        sorted(adarray.backends(), key=lambda n: (*(n != o for o in ORDER), n))
+    )
+    runs: list[Run] = []
+    skipped: dict[str, str] = {}
+    for name in names:
+        try:
+            run = train(name, digits, options.hidden, epochs, options.seed, report.progress)
+        except BackendError as error:
+            skipped[name] = str(error)
+            continue
+        runs.append(run)
+        print(
+            f"{name:>8}: gradient agrees with central differences to {run.gradient_error:.0e}, "
+            f"loss {run.losses[0]:.3f} -> {run.losses[-1]:.4f}"
+        )
+    return runs, skipped

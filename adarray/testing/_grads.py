@@ -1,0 +1,385 @@
+"""`check_grads`: derivatives of a function against differences and against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray.testing._compare import worst
+from adarray.trace import Handle
+from adarray.transforms import jvp, vjp
+from adarray.transforms.tree import flatten, is_array
+
+Function = Callable[..., tuple[Any, ...]]
+MODES = ("fwd", "rev")
+
+
+class Tolerance(NamedTuple):
+    """What counts as equal: ``|got - expected| <= atol + rtol * |expected|``, plus noise."""
+
+    atol: float
+    rtol: float
+    eps: float | None
+
+
+class Step(NamedTuple):
+    """Where a check stands: the derivatives taken so far, and names of the inputs."""
+
+    title: str
+    names: tuple[str, ...]
+    taken: tuple[str, ...] = ()
+
+    def after(self, mode: str) -> Step:
+        """Return the step that differentiates once more by `mode`."""
+        return self._replace(taken=(*self.taken, mode))
+
+
+def check_grads(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    order: int = 2,
+    modes: Sequence[str] = MODES,
+    argnums: int | Sequence[int] | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+    seed: int = 0,
+) -> None:
+    """Check the derivatives of `f` at `args`, up to a given order.
+
+    Parameters
+    ----------
+    f : callable
+        Plain NumPy code; returns an array, a number, or a nest of them. Results
+        that are not floating point are not looked at.
+    args : sequence
+        Arguments of `f`: arrays, ADArrays, Python floats, or nests of them.
+    order : int
+        Highest order of differentiation.
+    modes : sequence of {"fwd", "rev"}
+        Every sequence of these modes up to `order` is checked.
+    argnums : int or sequence of int, optional
+        Positions of the arguments to differentiate. If not given: every argument
+        that is made of floating point arrays and numbers.
+    atol, rtol : float, optional
+        Absolute and relative tolerance; 1e-6 each if not given. The rounding noise
+        of the differences is added to them.
+    eps : float, optional
+        Length h of the step; the cube root of the precision if not given.
+    seed : int
+        Seed of the random directions and cotangents.
+
+    Raises
+    ------
+    AssertionError
+        If a derivative is wrong; the message names the mode, the order, the
+        argument, what was got and expected, and the relative error.
+    TypeError
+        If nothing can be differentiated, or a mode is unknown.
+
+    Notes
+    -----
+    Forward mode is compared with central differences along a random unit
+    direction d, taken in float64 [1]_::
+
+        (f(x + h d) - f(x - h d)) / (2 h) = J d + O(h**2)
+
+    reverse mode with forward mode by ``<g, J d> = <J^T g, d>`` for a random
+    cotangent g (with differences where ``"fwd"`` is not among the modes), and the
+    derivative so found is differentiated again. Differences in float32 are too
+    coarse to tell anything: the derivatives of float32 inputs are compared with
+    those of the same inputs in float64, and must have the dtype of the inputs.
+
+    References
+    ----------
+    .. [1] T. Chen, "Automatic Differentiation", lecture 15-884: Machine Learning
+       Systems, Carnegie Mellon University, "Numerical Gradient Checking".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from adarray.testing import check_grads
+    >>> check_grads(lambda x: np.sum(np.sin(x) ** 2), (np.array([0.1, 0.7]),))
+    """
+    unknown = [m for m in modes if m not in MODES]
+    if unknown or not modes:
+        raise TypeError(f"check_grads: modes={modes!r}; choose from {MODES}")
+    tolerance = Tolerance(
+        1e-6 if atol is None else atol, 1e-6 if rtol is None else rtol, eps
+    )
+    if isinstance(argnums, int):
+        argnums = (argnums,)
+    fun, xs, names = flat_function(f, tuple(args), argnums)
+    rng = np.random.default_rng(seed)
+    step = Step("check_grads", names)
+    wide = [widened(x) for x in xs]
+    check_wide(fun, wide, order, tuple(modes), tolerance, rng, step)
+    if any(dtype_of(x) != np.float64 for x in xs):
+        check_narrow(fun, xs, order, tuple(modes), rng, step)
+
+
+# -- flattening ----------------------------------------------------------------------------
+
+
+def dtype_of(x: Any) -> np.dtype[Any]:
+    """Return the dtype of an array, an ADArray or a number."""
+    return np.dtype(x.dtype) if hasattr(x, "dtype") else np.result_type(x)
+
+
+def _floating(x: Any) -> bool:
+    return is_array(x) and dtype_of(x).kind == "f"
+
+
+def flat_function(
+    f: Callable[..., Any], args: tuple[Any, ...], argnums: Sequence[int] | None
+) -> tuple[Function, list[Any], tuple[str, ...]]:
+    """Return `f` as a function of its differentiated leaves, the leaves, and their names.
+
+    The function returns a tuple: the floating point leaves of what `f` returns.
+    """
+    trees: list[tuple[int, int, Any]] = []
+    xs: list[Any] = []
+    names: list[str] = []
+    for k in range(len(args)) if argnums is None else argnums:
+        leaves, rebuild = flatten(args[k])
+        if argnums is None and not (leaves and all(map(_floating, leaves))):
+            continue
+        for i, x in enumerate(leaves):
+            if not _floating(x):
+                raise TypeError(
+                    f"check_grads: argument {k}, leaf {i}: has no floating point dtype; "
+                    "choose the arguments to differentiate with argnums"
+                )
+            names.append(f"argument {k}" + (f", leaf {i}" if len(leaves) > 1 else ""))
+        trees.append((k, len(leaves), rebuild))
+        xs += leaves
+    if not xs:
+        raise TypeError("check_grads: no argument is floating point; pass for instance 3.0 for 3")
+
+    def fun(*leaves: Any) -> tuple[Any, ...]:
+        new, at = list(args), 0
+        for k, count, rebuild in trees:
+            new[k] = rebuild(list(leaves[at : at + count]))
+            at += count
+        results, _ = flatten(f(*new))
+        kept = tuple(y for y in results if _floating(y))
+        if not kept:
+            raise TypeError("check_grads: the function returned nothing of floating point")
+        return kept
+
+    return fun, xs, tuple(names)
+
+
+def widened(x: Any) -> Any:
+    """Return an input in float64; one that is float64 already keeps its memory layout."""
+    return cast_like(x, np.dtype(np.float64))
+
+
+def cast_like(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return `x` in another dtype, with the order and the signs of its strides."""
+    if isinstance(x, float) and not isinstance(x, np.generic):
+        return x
+    if x.dtype == dtype:
+        return x
+    if isinstance(x, (Handle, np.generic)):
+        return x.astype(dtype)  # type: ignore[union-attr]
+    turned = tuple(slice(None, None, -1 if n < 0 else 1) for n in x.strides)
+    return x[turned].astype(dtype)[turned]
+
+
+def _values(x: Any) -> np.ndarray:
+    """Return the values of a plain array, a number or an ADArray, as float64."""
+    return np.asarray(x.numpy() if isinstance(x, Handle) else x, np.float64)  # type: ignore[attr-defined]
+
+
+def _moved(x: Any, by: np.ndarray) -> Any:
+    """Return a fresh input ``x + by`` of the kind of `x`."""
+    if isinstance(x, float) and not isinstance(x, np.generic):
+        return float(x + by)
+    made = _values(x) + by
+    if isinstance(x, Handle):
+        return type(x)(made)
+    return made[()] if isinstance(x, np.generic) else np.asarray(made)
+
+
+# -- directions ------------------------------------------------------------------------------
+
+
+def unit_direction(
+    rng: np.random.Generator, xs: Sequence[Any], only: int | None = None
+) -> list[np.ndarray]:
+    """Return a random direction of length 1 for the inputs; zero for all but `only`, if given."""
+    ts = [rng.normal(size=np.shape(x)) for x in xs]
+    if only is not None:
+        ts = [t if k == only else np.zeros_like(t) for k, t in enumerate(ts)]
+    length = np.sqrt(sum(float(np.sum(np.square(t))) for t in ts))
+    return [np.asarray(t / (length or 1.0)) for t in ts]
+
+
+def forward(fun: Function, ts: Sequence[np.ndarray]) -> Function:
+    """Return the function that gives the tangents of `fun` along `ts`."""
+
+    def tangents(*xs: Any) -> tuple[Any, ...]:
+        cast = tuple(np.asarray(t, dtype_of(x)) for t, x in zip(ts, xs, strict=True))
+        return tuple(jvp(fun, xs, cast)[1])
+
+    return tangents
+
+
+def reverse(fun: Function, gs: Sequence[np.ndarray]) -> Function:
+    """Return the function that pulls the cotangents `gs` of the results of `fun` back."""
+
+    def cotangents(*xs: Any) -> tuple[Any, ...]:
+        _, pullback = vjp(fun, *xs)
+        return tuple(pullback(tuple(gs)))
+
+    return cotangents
+
+
+# -- the checks ------------------------------------------------------------------------------
+
+
+def differences(
+    fun: Function, xs: Sequence[Any], ts: Sequence[np.ndarray], eps: float | None
+) -> tuple[list[np.ndarray], list[float]]:
+    """Return central differences along `ts`, and their rounding noise, for each result."""
+    ys = fun(*(_moved(x, np.zeros(np.shape(x))) for x in xs))
+    precision = max(float(np.finfo(dtype_of(y)).eps) for y in ys)
+    h = eps if eps is not None else precision ** (1 / 3)
+    above = fun(*(_moved(x, h * t) for x, t in zip(xs, ts, strict=True)))
+    below = fun(*(_moved(x, -h * t) for x, t in zip(xs, ts, strict=True)))
+    slopes, noise = [], []
+    for y, a, b in zip(ys, above, below, strict=True):
+        v = _values(y)
+        size = float(np.max(np.abs(v[np.isfinite(v)]), initial=0.0))
+        noise.append(10 * float(np.finfo(dtype_of(y)).eps) * size / h)
+        slopes.append((_values(a) - _values(b)) / (2 * h))
+    return slopes, noise
+
+
+def _dots(left: Sequence[Any], right: Sequence[Any]) -> float:
+    return sum(float(np.sum(_values(a) * _values(b))) for a, b in zip(left, right, strict=True))
+
+
+def _fail(step: Step, mode: str, against: str, name: str, found: Any) -> AssertionError:
+    got, expected, relative, at = found
+    order = len(step.taken) + 1
+    path = "" if order == 1 else f" ({' of '.join([mode, *reversed(step.taken)])})"
+    return AssertionError(
+        f"{step.title}: {mode}, order {order}{path}, {name}: got {got!r}, expected {expected!r} "
+        f"from {against}{at}, relative error {relative:.2g}; "
+        "correct the derivative rule, or move the inputs away from kinks and jumps"
+    )
+
+
+def check_wide(
+    fun: Function,
+    xs: Sequence[Any],
+    order: int,
+    modes: tuple[str, ...],
+    tolerance: Tolerance,
+    rng: np.random.Generator,
+    step: Step,
+) -> None:
+    """Check derivatives of `fun` in float64 against differences and each other."""
+    if order < 1:
+        return
+    ts = unit_direction(rng, xs)
+    gs = [rng.normal(size=np.shape(y)) for y in fun(*(_moved(x, np.zeros(np.shape(x))) for x in xs))]
+    broken = _first_order(fun, xs, ts, gs, modes, tolerance, step)
+    if broken is not None:
+        # Ask again one argument at a time, so that the message names the culprit.
+        for k in range(len(xs)) if len(xs) > 1 else ():
+            alone = unit_direction(rng, xs, only=k)
+            found = _first_order(fun, xs, alone, gs, modes, tolerance, step)
+            if found is not None:
+                raise _fail(step, found[0], found[1], step.names[k], found[2])
+        name = step.names[0] if len(xs) == 1 else "all arguments together"
+        raise _fail(step, broken[0], broken[1], name, broken[2])
+    for mode in modes:
+        deeper = forward(fun, ts) if mode == "fwd" else reverse(fun, gs)
+        check_wide(deeper, xs, order - 1, modes, tolerance, rng, step.after(mode))
+
+
+def _first_order(
+    fun: Function,
+    xs: Sequence[Any],
+    ts: Sequence[np.ndarray],
+    gs: Sequence[np.ndarray],
+    modes: tuple[str, ...],
+    tolerance: Tolerance,
+    step: Step,
+) -> tuple[str, str, Any] | None:
+    """Return ``(mode, reference, what was found)`` of the first disagreement, None if all agree."""
+    slopes, noise = differences(fun, xs, ts, tolerance.eps)
+    reference: Sequence[Any] = slopes
+    against = "central differences"
+    if "fwd" in modes:
+        tangents = forward(fun, ts)(*xs)
+        for dy, slope, rounding in zip(tangents, slopes, noise, strict=True):
+            if np.shape(dy) != slope.shape:
+                raise AssertionError(
+                    f"{step.title}: fwd: the tangent has shape {np.shape(dy)} and the result "
+                    f"{slope.shape}; correct the derivative rule"
+                )
+            limit = tolerance.atol + tolerance.rtol * np.abs(slope) + rounding
+            found = worst(_values(dy), slope, limit)
+            if found is not None:
+                return "fwd", against, found
+        reference, against = tangents, "forward mode"
+    if "rev" in modes:
+        cotangents = reverse(fun, gs)(*xs)
+        check_kinds(cotangents, xs, step)
+        size = sum(float(np.sum(np.abs(g * _values(r)))) for g, r in zip(gs, reference, strict=True))
+        weight = sum(float(np.max(np.abs(g), initial=0.0)) for g in gs)
+        limit = tolerance.atol + tolerance.rtol * size
+        limit += weight * max(noise) if reference is slopes else 0.0
+        found = worst(_dots(cotangents, ts), _dots(gs, reference), limit)
+        if found is not None:
+            return "rev", against, found
+    return None
+
+
+def check_kinds(cotangents: Sequence[Any], xs: Sequence[Any], step: Step) -> None:
+    """Raise unless cotangents have the shapes and dtypes of their inputs."""
+    for ct, x, name in zip(cotangents, xs, step.names, strict=True):
+        if np.shape(ct) != np.shape(x) or dtype_of(ct) != dtype_of(x):
+            raise AssertionError(
+                f"{step.title}: rev, {name}: the cotangent has shape {np.shape(ct)} and dtype "
+                f"{dtype_of(ct)}, the input {np.shape(x)} and {dtype_of(x)}; they must be equal"
+            )
+
+
+def check_narrow(
+    fun: Function,
+    xs: Sequence[Any],
+    order: int,
+    modes: tuple[str, ...],
+    rng: np.random.Generator,
+    step: Step,
+) -> None:
+    """Compare derivatives of inputs that are not float64 with those of float64 inputs."""
+    if order < 1:
+        return
+    wide = [widened(x) for x in xs]
+    ys = fun(*(_moved(x, np.zeros(np.shape(x))) for x in wide))
+    # Directions that the narrow dtype holds exactly, so that both see the same ones.
+    coarse = min((dtype_of(x) for x in xs), key=lambda d: d.itemsize)
+    ts = [t.astype(coarse).astype(np.float64) for t in unit_direction(rng, xs)]
+    gs = [rng.normal(size=np.shape(y)).astype(coarse).astype(np.float64) for y in ys]
+    precision = float(np.finfo(coarse).eps)
+    for mode in modes:
+        derive = forward(fun, ts) if mode == "fwd" else reverse(fun, gs)
+        got, expected = derive(*xs), derive(*wide)
+        if mode == "rev":
+            check_kinds(got, xs, step)
+        for k, (a, b) in enumerate(zip(got, expected, strict=True)):
+            v = _values(b)
+            size = float(np.max(np.abs(v[np.isfinite(v)]), initial=0.0))
+            found = worst(_values(a), v, 500 * precision * max(size, 1.0))
+            if found is not None:
+                name = step.names[k] if mode == "rev" else f"result {k}"
+                raise _fail(step, mode, f"float64 (got in {coarse})", name, found)
+        check_narrow(derive, xs, order - 1, modes, rng, step.after(mode))

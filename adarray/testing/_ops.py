@@ -1,0 +1,220 @@
+"""`opcheck`: one operation record against NumPy, against differences and against itself."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import Any
+
+import numpy as np
+
+from adarray.array import ADArray
+from adarray.backend import use
+from adarray.dispatch import apply, run
+from adarray.errors import BackendError
+from adarray.op import OPS, Contraction, Op, Reduction, Scan
+from adarray.probe import call_plain
+from adarray.runtime import current_mode
+from adarray.scalar import Expr, var
+from adarray.testing._compare import mismatch, worst
+from adarray.testing._grads import (
+    MODES,
+    Step,
+    Tolerance,
+    check_narrow,
+    check_wide,
+    dtype_of,
+    flat_function,
+)
+from adarray.testing._samples import Case, cases
+from adarray.trace import Handle
+from adarray.transforms import vjp
+
+ULP = 4
+
+
+def opcheck(
+    op: Op | str,
+    backend: str = "numpy",
+    dtype: Any = np.float64,
+    seed: int = 0,
+) -> None:
+    """Check everything that one operation's record says.
+
+    Parameters
+    ----------
+    op : adarray.op.Op or str
+        The record, or the name it is registered under.
+    backend : str
+        Name of an installed backend. It computes arrays of every size itself where
+        it takes the option ``cutoff``, below which it would hand them to NumPy.
+    dtype : {numpy.float64, numpy.float32}
+        Precision of the inputs.
+    seed : int
+        Seed of the sample inputs and directions.
+
+    Raises
+    ------
+    AssertionError
+        If anything is wrong; the message names the operation, the backend, the
+        dtype, the case, what was got and what was expected.
+    BackendError
+        If the backend cannot be used.
+
+    Notes
+    -----
+    Checked are, on the record's samples and (for pointwise operations and
+    reductions) on made inputs that are empty, 0-d, of size 1, strided, reversed,
+    in Fortran order, unaligned and broadcast:
+
+    - values: at most 4 ulp from NumPy's, with equal type, dtype, shape, nan, inf and
+      signs of zeros, at special values too; for folds and products the ulp is
+      that of the sum of magnitudes, since summands cancel;
+    - the scalar expression that kernels are printed from, evaluated by NumPy;
+    - in float64: tangents against central differences, cotangents against
+      tangents, and both again for the second derivative;
+    - in float32: tangents and cotangents, first and second order, against those
+      in float64, and their dtypes;
+    - on a backend: gradients against those that NumPy computes.
+
+    Examples
+    --------
+    >>> from adarray.testing import opcheck
+    >>> opcheck("tanh")
+    """
+    record = OPS[op] if isinstance(op, str) else op
+    checker = _OpCheck(record, backend, np.dtype(dtype), seed)
+    with use_all_sizes(backend), np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # such as that for a mean of nothing
+        for case in cases(record, checker.dtype, np.random.default_rng(seed)):
+            checker.check(case)
+
+
+def use_all_sizes(backend: str, **options: Any) -> use:
+    """Return ``use(backend)`` with kernels for small arrays too, where there is such an option."""
+    with contextlib.suppress(BackendError):
+        return use(backend, cutoff=0, **options)
+    return use(backend, **options)
+
+
+class _OpCheck:
+    """The checks of one operation on one backend in one precision."""
+
+    def __init__(self, op: Op, backend: str, dtype: np.dtype[Any], seed: int) -> None:
+        self.op = op
+        self.backend = backend
+        self.dtype = dtype
+        self.seed = seed
+
+    def check(self, case: Case) -> None:
+        """Check values, expression and derivatives on one case."""
+        title = f"opcheck({self.op.name}, {self.backend}, {self.dtype}), {case.name}"
+        expected = call_plain(self.op, [_copy(x) for x in case.operands], case.params)
+        self._values(case, expected, title)
+        if self.op.pointwise:
+            self._expression(case, expected, title)
+        picked = self._differentiable(case)
+        if not picked or dtype_of(expected).kind != "f":
+            return
+        if case.order:
+            self._derivatives(case, picked, title)
+        if current_mode().engine is not None:
+            self._against_numpy(case, picked, title)
+
+    def _values(self, case: Case, expected: Any, title: str) -> None:
+        made = [ADArray(_copy(x)) if _is_array(x) else x for x in case.operands]
+        if not any(isinstance(x, Handle) for x in made):
+            return
+        got = apply(self.op, tuple(made), case.params)._v
+        scale = None
+        if isinstance(self.op.lower, (Reduction, Contraction, Scan)) and dtype_of(got).kind == "f":
+            scale = self._magnitude(case, expected)
+        found = mismatch(got, expected, ULP, scale)
+        if found is not None:
+            raise AssertionError(f"{title}: value: {found}; correct the operation or its kernel")
+
+    def _magnitude(self, case: Case, expected: Any) -> Any:
+        """Return the magnitudes whose last place counts: what is folded, without signs."""
+        if self.op.name in ("max", "min"):
+            return None  # a choice, not a sum
+        sizes = [np.abs(x) if _is_array(x) and x.dtype.kind == "f" else x for x in case.operands]
+        return np.abs(np.asarray(call_plain(self.op, sizes, case.params), dtype_of(expected)))
+
+    def _expression(self, case: Case, expected: Any, title: str) -> None:
+        symbols = {f"x{i}": x for i, x in enumerate(case.operands)}
+        expression = self.op.expression(*(var(name) for name in symbols))
+        got = evaluate(expression, symbols)
+        found = mismatch(np.asarray(got), np.asarray(expected), ULP)
+        if found is not None:
+            raise AssertionError(
+                f"{title}: scalar expression {expression}: {found}; correct the record's "
+                "expression, from which kernels are printed"
+            )
+
+    def _differentiable(self, case: Case) -> tuple[int, ...]:
+        """Return the positions of the operands that have a rule and a floating dtype."""
+        rules = self.op.rules
+        return tuple(
+            i
+            for i, x in enumerate(case.operands)
+            if (isinstance(x, float) or (_is_array(x) and x.dtype.kind == "f"))
+            and (self.op.variadic or rules[i] is not None)
+        )
+
+    def _derivatives(self, case: Case, picked: tuple[int, ...], title: str) -> None:
+        def call(*operands: Any) -> Any:
+            return run(self.op, *operands, **case.params)
+
+        fun, xs, names = flat_function(call, tuple(case.operands), picked)
+        step = Step(title, tuple(n.replace("argument", "operand") for n in names))
+        rng = np.random.default_rng(self.seed)
+        if self.dtype == np.float64:
+            check_wide(fun, xs, case.order, MODES, Tolerance(1e-6, 1e-6, None), rng, step)
+        else:
+            check_narrow(fun, xs, case.order, MODES, rng, step)
+
+    def _against_numpy(self, case: Case, picked: tuple[int, ...], title: str) -> None:
+        """Compare the backend's gradients with NumPy's, at special values too."""
+
+        def call(*operands: Any) -> Any:
+            return run(self.op, *operands, **case.params)
+
+        fun, xs, _ = flat_function(call, tuple(case.operands), picked)
+        results = []
+        for context in (contextlib.nullcontext(), use("numpy")):
+            with context:
+                (y,), pullback = vjp(fun, *xs)
+                g = np.random.default_rng(self.seed).normal(size=np.shape(y))
+                results.append(pullback((np.asarray(g, dtype_of(y)),)))
+        precision = float(np.finfo(self.dtype).eps)
+        for i, got, expected in zip(picked, *results, strict=True):
+            values = np.asarray(expected, np.float64)
+            limit = 100 * precision * np.maximum(np.abs(values), 1.0)
+            found = worst(got, values, limit)
+            if found is not None:
+                raise AssertionError(
+                    f"{title}: gradient of operand {i}{found[3]}: got {found[0]!r}, expected "
+                    f"{found[1]!r} from NumPy; correct the backend's derivative kernel"
+                )
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, (np.ndarray, np.generic))
+
+
+def _copy(x: Any) -> Any:
+    """Return the array itself, read-only: no operation may write into its operands."""
+    if isinstance(x, np.ndarray):
+        x = x.view()
+        x.flags.writeable = False
+    return x
+
+
+def evaluate(expression: Expr, values: dict[str, Any]) -> Any:
+    """Compute a scalar expression on arrays with NumPy."""
+    if expression.op == "var":
+        return values[expression.value]
+    if expression.op == "const":
+        return expression.value
+    function = getattr(np, expression.op)
+    return function(*(evaluate(arg, values) for arg in expression.args))

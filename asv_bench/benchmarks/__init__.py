@@ -1,0 +1,1 @@
+"""The suite that ``asv run`` collects. Import nothing here: peers' workers pass through."""

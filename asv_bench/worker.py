@@ -1,0 +1,164 @@
+"""One engine in a process of its own, driven over pipes by `asv_bench.peers`.
+
+Requests and answers are lines of JSON. The engine computes only between a request and
+its answer, so of several workers one computes at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+# Appended, so that an installed adarray (with its compiled modules) comes first.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from asv_bench.benchmarks.workloads import (
+    INPLACE,
+    LOGISTIC,
+    WORKLOADS,
+    kernel_data,
+)
+from asv_bench.engines import Absent, make
+
+BATCH_S = 0.002  # shorter calls are timed several at once
+
+
+def batch_size(call: Callable[[], Any]) -> int:
+    """Return how many calls take about `BATCH_S`."""
+    number = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        if time.perf_counter() - start >= BATCH_S:
+            return number
+        number *= 2
+
+
+def sample(call: Callable[[], Any], number: int) -> float:
+    """Return the mean time of `number` calls in s."""
+    start = time.perf_counter()
+    for _ in range(number):
+        call()
+    return (time.perf_counter() - start) / number
+
+
+class Worker:
+    """The state of one worker: its engine and the calls that were prepared."""
+
+    def __init__(self, engine: str, threads: int) -> None:
+        self.engine = make(engine, threads)
+        self.calls: list[tuple[Callable[[], Any], int]] = []
+
+    def prepare(self, kind: str, name: str, n: int = 1000) -> dict[str, Any]:
+        """Build the inputs, run once, and return what was computed, for comparison."""
+        self.calls.clear()  # the data of the previous workload goes first
+        gc.collect()
+        digest = None
+        if kind == "gradient":
+            prepared = self.engine.gradient(WORKLOADS[name])
+            digest = digest_of(*prepared.result(prepared.call()))
+            calls = [prepared.call]
+        elif kind == "kernel":
+            calls = [self.engine.kernel(name, kernel_data(name))]
+            digest = digest_of(*kernel_result(calls[0]()))
+        elif kind == "guard":
+            calls = self._guard()
+        else:
+            calls = self._inplace(name, n)
+        self.calls += [(call, batch_size(call)) for call in calls]
+        return {"digest": digest}
+
+    def _guard(self) -> list[Callable[[], Any]]:
+        """Return logistic regression with the protection of its operands, and without."""
+        from adarray import guard
+
+        call = self.engine.gradient(LOGISTIC).call
+
+        def unguarded() -> None:
+            with mock.patch.object(guard, "Guard", lambda value: None):
+                call()
+
+        return [call, unguarded]
+
+    def _inplace(self, name: str, n: int) -> list[Callable[[], Any]]:
+        """Return the gradient of filling ``4 n`` elements, and of filling `n`."""
+        g = self.engine.adarray.grad(lambda x: INPLACE[name](np, x, x.size))
+        rng = np.random.default_rng(0)
+        large, small = rng.normal(size=4 * n), rng.normal(size=n)
+        return [lambda: g(large), lambda: g(small)]
+
+    def measure(self, seconds: float, least: int = 3) -> dict[str, Any]:
+        """Return the median time of each prepared call in s, and the median of ratios."""
+        samples: list[list[float]] = []
+        end = time.perf_counter() + seconds
+        while len(samples) < least or time.perf_counter() < end:
+            samples.append([sample(call, number) for call, number in self.calls])
+            if time.perf_counter() - end > 5.0:  # one call of a slow engine must do
+                break
+        times = [statistics.median(column) for column in zip(*samples, strict=True)]
+        ratio = statistics.median(row[0] / row[-1] for row in samples)
+        return {"times": times, "ratio": ratio}
+
+
+def kernel_result(value: Any) -> tuple[Any, list[Any]]:
+    """Return what a kernel computed as a digest takes it: a sum, and the array."""
+    array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+    return array.sum(), [array]
+
+
+def digest_of(value: Any, gradients: list[Any]) -> list[float]:
+    """Return numbers that tell results apart: the value, and two sums of each gradient."""
+    made = [float(value)]
+    for g in gradients:
+        flat = np.asarray(g, dtype=np.float64).ravel()
+        made += [float(np.linalg.norm(flat)), float(flat @ np.cos(np.arange(flat.size)))]
+    return made
+
+
+def serve(worker: Worker, requests: Any, answers: Any) -> None:
+    """Answer requests until the pipe closes."""
+    for line in requests:
+        request = json.loads(line)
+        command = request.pop("do")
+        try:
+            answer = getattr(worker, command)(**request)
+        except Exception as error:
+            text = str(error).strip().splitlines()
+            answer = {
+                "error": f"{type(error).__name__}: {text[0] if text else ''}",
+                "traceback": traceback.format_exc(),
+            }
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def main() -> None:
+    """Run one worker: ``worker.py ENGINE THREADS``."""
+    name, threads = sys.argv[1], int(sys.argv[2])
+    # What libraries print must not get between the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        worker = Worker(name, threads)
+    except Absent as error:
+        print(json.dumps({"absent": str(error)}), file=answers, flush=True)
+        return
+    print(json.dumps({"version": worker.engine.version}), file=answers, flush=True)
+    with contextlib.suppress(BrokenPipeError):
+        serve(worker, sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()

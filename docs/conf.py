@@ -1,0 +1,37 @@
+"""Configuration of Sphinx: ``python -m sphinx -W docs docs/_build``."""
+
+import sys
+from pathlib import Path
+
+import adarray
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "adarray"
+author = "The adarray developers"
+copyright = "2026, the adarray developers"  # noqa: A001  (Sphinx's name)
+version = release = adarray.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "optable",
+]
+exclude_patterns = ["_build", "_ext"]
+templates_path = ["_templates"]
+# Docstrings put names in single backticks, as numpydoc asks.
+default_role = "py:obj"
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"adarray {version}"
+html_show_sourcelink = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+}

@@ -1,0 +1,101 @@
+/* Scalar functions that printed kernels call, for host and device code.
+ *
+ * They agree with NumPy's in special values and signed zeros, and hold no branches,
+ * so that a loop over them becomes vector code. Each exists for double (..._f64) and
+ * float (..._f32); ADARRAY_BOTH makes the two from one text, in which T is the type,
+ * N(name) the name with the type's suffix, and M(name) a function of the C library.
+ */
+#ifndef ADARRAY_MATH_H
+#define ADARRAY_MATH_H
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define ADARRAY_FN static __device__ __forceinline__
+#define ADARRAY_INF __longlong_as_double(0x7ff0000000000000LL)
+#define ADARRAY_NAN __longlong_as_double(0x7ff8000000000000LL)
+#define ADARRAY_SIGNBIT_f64(x) (__double_as_longlong(x) < 0)
+#define ADARRAY_SIGNBIT_f32(x) (__float_as_int(x) < 0)
+#else
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#define ADARRAY_FN static inline __attribute__((always_inline, unused))
+#define ADARRAY_INF __builtin_inf()
+#define ADARRAY_NAN __builtin_nan("")
+ADARRAY_FN _Bool adarray_sign_bit_f64(double x) { int64_t b; memcpy(&b, &x, 8); return b < 0; }
+ADARRAY_FN _Bool adarray_sign_bit_f32(float x) { int32_t b; memcpy(&b, &x, 4); return b < 0; }
+#define ADARRAY_SIGNBIT_f64(x) adarray_sign_bit_f64(x)
+#define ADARRAY_SIGNBIT_f32(x) adarray_sign_bit_f32(x)
+#endif
+
+#define ADARRAY_N64(name) adarray_##name##_f64
+#define ADARRAY_N32(name) adarray_##name##_f32
+#define ADARRAY_M64(name) name
+#define ADARRAY_M32(name) name##f
+
+/* maximum, minimum: a nan in either operand wins; fmax, fmin: the other operand wins. */
+#define ADARRAY_CHOICES(T, N, M)                                                          \
+    ADARRAY_FN T N(maximum)(T a, T b) { return (a >= b) | (a != a) ? a : b; }             \
+    ADARRAY_FN T N(minimum)(T a, T b) { return (a <= b) | (a != a) ? a : b; }             \
+    ADARRAY_FN T N(fmax)(T a, T b) { return (a >= b) | (b != b) ? a : b; }                \
+    ADARRAY_FN T N(fmin)(T a, T b) { return (a <= b) | (b != b) ? a : b; }                \
+    ADARRAY_FN T N(sign)(T x)                                                             \
+    {                                                                                     \
+        T s = x > 0 ? (T)1 : (T)0;                                                        \
+        s = x < 0 ? (T)-1 : s;                                                            \
+        return x != x ? x : s;                                                            \
+    }
+
+/* The remainder has the sign of the divisor, as in Python; zeros included. */
+#define ADARRAY_DIVISION(T, N, M)                                                         \
+    ADARRAY_FN T N(remainder)(T a, T b)                                                   \
+    {                                                                                     \
+        T m = M(fmod)(a, b);                                                              \
+        T moved = (b < 0) != (m < 0) ? m + b : m;                                         \
+        T zero = M(copysign)((T)0, b);                                                    \
+        return b == 0 ? m : (m == 0 ? zero : moved);                                      \
+    }                                                                                     \
+    ADARRAY_FN T N(floor_divide)(T a, T b)                                                \
+    {                                                                                     \
+        T m = M(fmod)(a, b);                                                              \
+        T q = (a - m) / b;                                                                \
+        T lower = q - (T)1;                                                               \
+        q = (m != 0) & ((b < 0) != (m < 0)) ? lower : q;                                  \
+        T f = M(floor)(q);                                                                \
+        T above = f + (T)1;                                                               \
+        f = q - f > (T)0.5 ? above : f;                                                   \
+        T zero = M(copysign)((T)0, a / b);                                                \
+        f = q != 0 ? f : zero;                                                            \
+        return b == 0 ? a / b : f;                                                        \
+    }
+
+/* log(e^a + e^b), with the larger operand taken out; equal infinities have no difference. */
+#define ADARRAY_LOGADDEXP(T, N, M)                                                        \
+    ADARRAY_FN T N(logaddexp)(T a, T b)                                                   \
+    {                                                                                     \
+        T d = a - b;                                                                      \
+        T high = a > b ? a : b;                                                           \
+        T r = high + M(log1p)(M(exp)(-M(fabs)(d)));                                       \
+        T same = a + (T)0.693147180559945309417232121458176568;                           \
+        r = d != d ? d : r;                                                               \
+        return a == b ? same : r;                                                         \
+    }                                                                                     \
+    ADARRAY_FN T N(logaddexp2)(T a, T b)                                                  \
+    {                                                                                     \
+        T d = a - b;                                                                      \
+        T high = a > b ? a : b;                                                           \
+        T r = high + (T)1.44269504088896340735992468100189214                             \
+            * M(log1p)(M(exp2)(-M(fabs)(d)));                                             \
+        T same = a + (T)1;                                                                \
+        r = d != d ? d : r;                                                               \
+        return a == b ? same : r;                                                         \
+    }
+
+#define ADARRAY_BOTH(GROUP)                                                               \
+    GROUP(double, ADARRAY_N64, ADARRAY_M64)                                               \
+    GROUP(float, ADARRAY_N32, ADARRAY_M32)
+
+ADARRAY_BOTH(ADARRAY_CHOICES)
+ADARRAY_BOTH(ADARRAY_DIVISION)
+ADARRAY_BOTH(ADARRAY_LOGADDEXP)
+
+#endif

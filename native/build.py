@@ -1,0 +1,231 @@
+"""The cffi builder: prints the eager kernels and describes both extension modules.
+
+setup.py names `serial` and `openmp` below; nothing here is needed at run time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from cffi import FFI
+
+from adarray import ops  # noqa: F401  (registers the operations)
+from adarray.codegen.eager import GROUP, Kernel, all_kernels
+
+HERE = Path(__file__).resolve().parent
+# Compiled into both modules when present, each with its declarations in a .cdef beside it.
+EXTRA_SOURCES = ["gemm.c"]
+
+NUMBERS = {"float64": "NPY_DOUBLE", "float32": "NPY_FLOAT"}
+# One copy of every kernel for each level, chosen when the module is loaded. The last
+# two need all of the features that are named; other machines have only the first.
+LEVELS = (
+    ("base", "", ()),
+    ("avx2", "avx2,fma,bmi,bmi2,f16c", ("avx2", "fma", "bmi2")),
+    (
+        "avx512",
+        "avx2,fma,bmi,bmi2,f16c,avx512f,avx512cd,avx512bw,avx512dq,avx512vl,"
+        "prefer-vector-width=512",
+        ("avx2", "fma", "bmi2", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"),
+    ),
+)
+
+CDEF = """
+int adarray_map_count(void);
+const char *adarray_map_name(int kernel);
+const char *adarray_map_hash(int kernel);
+int adarray_map(int kernel, uintptr_t result, int threads, int count,
+                uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f);
+int adarray_fold_count(void);
+const char *adarray_fold_name(int kernel);
+const char *adarray_fold_hash(int kernel);
+int adarray_fold(int kernel, uintptr_t x, unsigned int axes, uintptr_t result, int threads);
+const char *adarray_compiler(void);
+int adarray_libmvec(void);
+int adarray_level(void);
+int adarray_limit_level(int level);
+const char *adarray_level_name(int level);
+int adarray_pause(void);
+"""
+
+_API = """
+static int level_in_use = -1;
+
+static int best_level(void)
+{
+#if ADARRAY_X86
+    __builtin_cpu_init();
+%(tests)s
+#endif
+    return 0;
+}
+
+int adarray_level(void)
+{
+    if (level_in_use < 0) level_in_use = best_level();
+    return level_in_use;
+}
+
+/* Use a lower level, as on an older processor; return the one that is used. */
+int adarray_limit_level(int level)
+{
+    const int best = best_level();
+    level_in_use = level < 0 ? 0 : level > best ? best : level;
+    return level_in_use;
+}
+
+const char *adarray_level_name(int level) { return level_names[level]; }
+int adarray_map_count(void) { return %(maps)d; }
+const char *adarray_map_name(int kernel) { return maps[kernel].name; }
+const char *adarray_map_hash(int kernel) { return maps[kernel].hash; }
+int adarray_fold_count(void) { return %(folds)d; }
+const char *adarray_fold_name(int kernel) { return folds[kernel].name; }
+const char *adarray_fold_hash(int kernel) { return folds[kernel].hash; }
+const char *adarray_compiler(void) { return ADARRAY_COMPILER; }
+int adarray_libmvec(void) { return ADARRAY_LIBMVEC; }
+
+int adarray_map(int kernel, uintptr_t result, int threads, int count,
+                uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f)
+{
+    const uintptr_t addresses[MAX_INPUTS] = {a, b, c, d, e, f};
+    return map_arrays(&maps[kernel], map_levels[adarray_level()][kernel], addresses, count,
+                      result, threads);
+}
+
+int adarray_fold(int kernel, uintptr_t x, unsigned int axes, uintptr_t result, int threads)
+{
+    return fold_array(&folds[kernel], &fold_levels[adarray_level()][kernel], x, axes, result,
+                      threads);
+}
+
+/* Stop this thread's team. A forked child would wait for its members for ever. */
+int adarray_pause(void)
+{
+#ifdef _OPENMP
+    return omp_pause_resource_all(omp_pause_hard);
+#else
+    return 0;
+#endif
+}
+"""
+
+_HEAD = """
+#if defined(__clang__)
+#define ADARRAY_COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define ADARRAY_COMPILER "gcc " __VERSION__
+#else
+#define ADARRAY_COMPILER "unknown"
+#endif
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define ADARRAY_X86 1
+#else
+#define ADARRAY_X86 0
+#endif
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#define GROUP %(group)d
+#include "adarray_math.h"
+#include "libmvec.h"
+#include "map.h"
+#include "reduce.h"
+"""
+
+
+def _level(name: str, features: str, kernels: list[Kernel]) -> Iterator[str]:
+    """Yield all kernels for one level, and the tables of their addresses."""
+    if features:
+        yield f'#pragma GCC push_options\n#pragma GCC target("{features}")'
+    for k in kernels:
+        yield k.text.replace("@", f"_{name}")
+    if features:
+        yield "#pragma GCC pop_options"
+    yield f"static const map_function maps_{name}[] = {{"
+    yield from (f"    {k.name}_{name}," for k in kernels if not k.parts)
+    yield f"}};\nstatic const FoldParts folds_{name}[] = {{"
+    yield from (
+        f"    {{{', '.join(f'{p}_{name}' for p in k.parts)}}}," for k in kernels if k.parts
+    )
+    yield "};"
+
+
+def source(kernels: Iterable[Kernel]) -> str:
+    """Return the C source of an extension module that holds `kernels`."""
+    kernels = list(kernels)
+    maps = [k for k in kernels if not k.parts]
+    folds = [k for k in kernels if k.parts]
+    lines = [_HEAD % {"group": GROUP}, "static const MapKernel maps[] = {"]
+    for k in maps:
+        truths = sum(1 << i for i, x in enumerate(k.inputs) if x in k.truths)
+        lines.append(
+            f'    {{"{k.name}", "{k.hash}", {NUMBERS[k.dtype]}, {len(k.inputs)}, {truths}u}},'
+        )
+    lines += ["};", "static const FoldKernel folds[] = {"]
+    lines += [f'    {{"{k.name}", "{k.hash}", {NUMBERS[k.dtype]}}},' for k in folds]
+    lines.append("};")
+    first, *others = LEVELS
+    lines += _level(first[0], first[1], kernels)
+    lines.append("#if ADARRAY_X86")
+    for name, features, _ in others:
+        lines += _level(name, features, kernels)
+    lines.append("#endif")
+    names = [name for name, _, _ in others]
+    for kind, table in (
+        ("const map_function *const", "map"),
+        ("const FoldParts *const", "fold"),
+        ("const char *const", "level"),
+    ):
+        prefix = "level_names" if table == "level" else f"{table}_levels"
+        item = '"{}"' if table == "level" else f"{table}s_{{}}"
+        lines.append(f"static {kind} {prefix}[] = {{{item.format(first[0])},")
+        lines.append("#if ADARRAY_X86")
+        lines.append("    " + ", ".join(item.format(n) for n in names))
+        lines.append("#endif\n};")
+    tests = [
+        f"    if ({' && '.join(f'__builtin_cpu_supports("{c}")' for c in LEVELS[i][2])}) return {i};"
+        for i in range(len(LEVELS) - 1, 0, -1)
+    ]
+    lines.append(_API % {"tests": "\n".join(tests), "maps": len(maps), "folds": len(folds)})
+    return "\n".join(lines)
+
+
+# Without the -fno-builtin flags gcc merges sin and cos of one argument into sincos, which
+# has no vector version. Contracting to fused multiply-add would make sqrt(a*a - b*b) nan
+# for a == b. The mathematical library is named, or libmvec is not recorded as needed.
+FLAGS = [
+    "-O3", "-g0", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
+    "-fno-builtin-sin", "-fno-builtin-cos", "-fno-builtin-sinf", "-fno-builtin-cosf",
+]  # fmt: skip
+
+
+def builder(name: str, flags: list[str], link: list[str]) -> FFI:
+    """Return the description of one extension module."""
+    ffi = FFI()
+    cdef, sources, text = CDEF, [], source(all_kernels())
+    for extra in EXTRA_SOURCES:
+        path = HERE / extra
+        if path.exists():
+            cdef += path.with_suffix(".cdef").read_text()
+            text += f'\n#include "{path.with_suffix(".h").name}"\n'
+            sources.append(f"{HERE.name}/{extra}")
+    ffi.cdef(cdef)
+    ffi.set_source(
+        f"adarray_native.{name}",
+        text,
+        sources=sources,
+        include_dirs=[str(HERE), np.get_include()],
+        extra_compile_args=[*FLAGS, *flags] if sys.platform != "win32" else [],
+        extra_link_args=link,
+        libraries=["m"] if sys.platform != "win32" else [],
+        # Without a compiler the package still installs, with the numpy backend alone.
+        optional=True,
+    )
+    return ffi
+
+
+serial = builder("_serial", ["-fopenmp-simd"], [])
+openmp = builder("_openmp", ["-fopenmp"], ["-fopenmp"])

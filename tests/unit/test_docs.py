@@ -1,0 +1,71 @@
+"""The examples in docstrings, in docs/ and in README.md do what they show."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import adarray
+from adarray.testing import check_grads
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.rst"))
+MODULES = ["adarray"] + [
+    m.name for m in pkgutil.walk_packages(adarray.__path__, "adarray.") if "__main__" not in m.name
+]
+# The documentation shortens error messages with "...".
+FLAGS = doctest.ELLIPSIS
+# Names in public modules whose docstrings must show an example.
+WITH_EXAMPLES = ("grad", "value_and_grad", "vjp", "jvp", "jacobian", "hessian", "array", "no_grad",
+                 "use", "backends")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_public_function_has_example(name: str) -> None:
+    assert ">>> " in (getattr(adarray, name).__doc__ or "")
+
+
+def test_pages_are_found() -> None:
+    names = {p.name for p in PAGES}
+    assert {"index.rst", "quickstart.rst", "tracing.rst", "backends.rst"} <= names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_page_examples(page: Path) -> None:
+    result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
+    assert result.failed == 0
+
+
+def _blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.DOTALL)
+
+
+def test_readme_example() -> None:
+    names: dict[str, object] = {}
+    exec(_blocks(ROOT / "README.md", "python")[0], names)
+    gradient, w = names["gradient"], names["w"]
+    assert isinstance(gradient, dict)
+    assert isinstance(w, dict)
+    assert {k: g.shape for k, g in gradient.items()} == {k: a.shape for k, a in w.items()}
+    assert (gradient["hidden"][:, 0] == 0).all()  # this unit is overwritten
+    x = names["x"]
+    check_grads(names["loss"], (w, x, x[:, 0] > x[:, 1]), order=1, argnums=0)  # type: ignore[index]
+
+
+def test_readme_commands_are_one_line_each() -> None:
+    commands = _blocks(ROOT / "README.md", "sh")
+    assert len(commands) == 2
+    assert all(c.count("\n") == 1 for c in commands)
+    assert "-m adarray demo" in commands[0]
+    assert "pytest" in commands[1]

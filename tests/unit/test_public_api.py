@@ -1,0 +1,51 @@
+"""The public names: complete, documented, and importable without heavy modules."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import adarray
+
+
+def test_all_is_complete_and_sorted():
+    assert sorted(adarray.__all__) == adarray.__all__
+    public = {
+        n
+        for n, v in vars(adarray).items()
+        if not n.startswith("_") and not inspect.ismodule(v)
+    }
+    assert public | {"__version__"} == set(adarray.__all__)
+
+
+@pytest.mark.parametrize("name", [n for n in adarray.__all__ if n != "__version__"])
+def test_public_names_are_documented(name):
+    doc = inspect.getdoc(getattr(adarray, name))
+    assert doc
+    assert len(doc) > 30
+
+
+def test_public_transforms_follow_numpydoc():
+    for name in ("grad", "value_and_grad", "vjp", "jvp", "jacobian", "hessian"):
+        doc = inspect.getdoc(getattr(adarray, name))
+        for section in ("Parameters\n", "Returns\n", "Examples\n"):
+            assert section in doc, (name, section)
+
+
+def test_import_is_light():
+    code = (
+        "import sys, adarray\n"
+        "heavy = {'optree', 'opt_einsum', 'cffi', 'pycparser', 'importlib.metadata',"
+        " 'scipy', 'adarray.testing', 'adarray_backends'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert adarray.testing.check_grads\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_unknown_attribute():
+    with pytest.raises(AttributeError, match="module 'adarray' has no attribute 'gradient'"):
+        adarray.gradient  # noqa: B018
