@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -79,10 +80,9 @@ def _threads() -> Iterator[str]:
 
 def _simd() -> Iterator[str]:
     yield f"{platform.machine()}: {_cpu_model()}"
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError, AttributeError):
         # numpy.show_runtime prints this table; it has no public name.
-        from numpy._core._multiarray_umath import __cpu_features__ as features
-
+        features = import_module("numpy._core._multiarray_umath").__cpu_features__
         yield ", ".join(n for n in SIMD if features.get(n)) or "no vector extension known here"
 
 

@@ -1,6 +1,6 @@
 """Nodes of the recorded graph.
 
-A node is immutable once made, and made after its parents, so its sequence number
+A node is immutable once made, and made after its parents, so the order of creation
 is a topological order. Nodes hold their parents and never their children; a graph
 is freed by reference counts alone, without recursion (CPython bounds the nesting
 of deallocations for such objects).
@@ -14,7 +14,7 @@ from typing import Any
 from adarray.aval import Aval
 from adarray.op import Op, Opaque
 
-next_seq = itertools.count(1).__next__
+next_order = itertools.count(0, -1).__next__
 next_level = itertools.count(1).__next__
 
 
@@ -23,8 +23,8 @@ class Node:
 
     Attributes
     ----------
-    seq : int
-        Creation number; parents have smaller ones.
+    order : int
+        Falls with every node made, so that a heap yields nodes before their parents.
     op : Op
     parents : tuple of Node or None
         One per operand; None where the operand is not traced.
@@ -44,7 +44,7 @@ class Node:
         Keeps big plain operands read-only while the node lives.
     """
 
-    __slots__ = ("aval", "guard", "op", "params", "parents", "saved", "seq", "span")
+    __slots__ = ("aval", "guard", "op", "order", "params", "parents", "saved", "span")
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Node:
         span: tuple[int, int],
         guard: Any = None,
     ) -> None:
-        self.seq = next_seq()
+        self.order = next_order()
         self.op = op
         self.parents = parents
         self.saved = saved
@@ -72,6 +72,7 @@ def _identity(g: Any, *saved: Any) -> Any:
 
 # An input of a trace. It has a parent when the input is traced by an outer trace.
 LEAF = Op("leaf", _identity, Opaque(), (_identity,))
+LEAF.special = True
 # What `backward()` leaves behind.
 FREED = Op("freed", _identity, Opaque(), ())
 

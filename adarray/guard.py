@@ -54,10 +54,10 @@ def released_on_error() -> Iterator[None]:
 
 def keep_plain(value: Any) -> tuple[Any, Guard | None]:
     """Return `value` as a node may save it, and the guard to hold with it."""
-    if type(value) is not np.ndarray:
-        if isinstance(value, np.ndarray):  # a subclass: its methods are not ours to trust
-            return np.array(value), None
+    if not isinstance(value, np.ndarray):
         return value, None
+    if type(value) is not np.ndarray:
+        value = np.asarray(value)  # memory maps and the like: the rules want plain semantics
     if value.nbytes <= COPY_LIMIT:
         return value.copy("K"), None
     return value, Guard(value)

@@ -132,7 +132,7 @@ class Op:
     __slots__ = (
         "_binder", "_plans", "aliases", "evaluate", "jvp", "lower", "methods", "name", "needs",
         "note", "numpy", "operands", "params", "pointwise", "rules", "samples", "signature",
-        "transfer", "variadic",
+        "special", "transfer", "variadic",
     )  # fmt: skip
 
     def __init__(
@@ -171,6 +171,8 @@ class Op:
         # transfer(g, node): reverse rule that may take over the buffer of g;
         # only in-place writes have one (see adarray.inplace).
         self.transfer = transfer
+        # Whether the reverse walk treats it apart: leaves and writes have no plain rule.
+        self.special = transfer is not None or not rules
         self.pointwise = isinstance(lower, Pointwise)
         self.variadic = bool(operands) and operands[-1].startswith("*")
         self._plans: dict[int, tuple[bool, ...]] = {}

@@ -185,10 +185,10 @@ def source(kernels: Iterable[Kernel]) -> str:
         lines.append("#if ADARRAY_X86")
         lines.append("    " + ", ".join(item.format(n) for n in names))
         lines.append("#endif\n};")
-    tests = [
-        f"    if ({' && '.join(f'__builtin_cpu_supports("{c}")' for c in LEVELS[i][2])}) return {i};"
-        for i in range(len(LEVELS) - 1, 0, -1)
-    ]
+    tests = []
+    for i in range(len(LEVELS) - 1, 0, -1):
+        supported = " && ".join(f'__builtin_cpu_supports("{c}")' for c in LEVELS[i][2])
+        tests.append(f"    if ({supported}) return {i};")
     lines.append(_API % {"tests": "\n".join(tests), "maps": len(maps), "folds": len(folds)})
     return "\n".join(lines)
 

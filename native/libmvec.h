@@ -11,12 +11,12 @@
 
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define ADARRAY_SIMD __attribute__((simd("notinbranch"), const, nothrow, leaf))
-#define ADARRAY_VECTOR1(f) \
-    extern ADARRAY_SIMD double f(double); \
-    extern ADARRAY_SIMD float f##f(float);
-#define ADARRAY_VECTOR2(f) \
-    extern ADARRAY_SIMD double f(double, double); \
-    extern ADARRAY_SIMD float f##f(float, float);
+#define ADARRAY_VECTOR1(name)                   \
+    extern ADARRAY_SIMD double name(double);    \
+    extern ADARRAY_SIMD float name##f(float);
+#define ADARRAY_VECTOR2(name)                            \
+    extern ADARRAY_SIMD double name(double, double);     \
+    extern ADARRAY_SIMD float name##f(float, float);
 #if __GLIBC_PREREQ(2, 22)
 #define ADARRAY_LIBMVEC 1
 ADARRAY_VECTOR1(exp)

@@ -1,7 +1,7 @@
 """Reverse mode: cotangents are pulled back along recorded nodes.
 
-Nodes are visited by falling sequence number, which is a reverse topological
-order, with a heap; nothing recurses, so the depth of a graph is not limited.
+Nodes are visited last made first, which is a reverse topological order,
+with a heap; nothing recurses, so the depth of a graph is not limited.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Pullback:
         Level of the trace whose inputs are the targets. Nodes that an outer trace
         also depends on run their rules on ADArrays, which records them.
     targets : set of int
-        Sequence numbers of the nodes whose cotangents are wanted; empty: all
+        Creation numbers of the leaves whose cotangents are wanted; empty: all
         leaves with a gradient slot.
     record : bool
         Record every rule, whatever the level.
@@ -42,27 +42,23 @@ class Pullback:
         self.level = level
         self.targets = targets
         self.record = record
-        self.lowest = min(targets, default=0)
-        self.heap: list[int] = []
-        self.nodes: dict[int, Node] = {}
+        # Nodes that wait for their turn, those made last first.
+        self.heap: list[tuple[int, Node]] = []
         self.cotangents: dict[int, Any] = {}
         self.owned: set[int] = set()  # nodes whose cotangent's buffer belongs to this walk
+        self.results: dict[int, Any] = {}
+        self.slots: list[tuple[Any, Any]] = []  # gradient slots of leaves, and what to add
 
-    def seed(self, node: Node, g: Any) -> None:
-        """Add the cotangent `g` of a result."""
-        self._add(node, g)
-
-    def _add(self, p: Node, ct: Any) -> None:
+    def add(self, p: Node, ct: Any) -> None:
         """Accumulate the cotangent `ct` of node `p`."""
-        key = -p.seq
+        key = p.order
         before = self.cotangents.get(key)
         if before is None:
             if type(ct) is Placed:
                 ct = ct.add_to(ct.zeros())
                 self.owned.add(key)
             self.cotangents[key] = ct
-            self.nodes[key] = p
-            heappush(self.heap, key)
+            heappush(self.heap, (key, p))
         elif type(ct) is Placed:
             if key not in self.owned:
                 before = owned_copy(before)
@@ -76,61 +72,79 @@ class Pullback:
                 self.owned.add(key)
 
     def run(self) -> dict[int, Any]:
-        """Walk, and return the cotangents of the targets (or of leaves) by sequence number."""
-        heap, nodes, cotangents, targets = self.heap, self.nodes, self.cotangents, self.targets
-        level, lowest = self.level, self.lowest
+        """Walk, and return the cotangents of the targets by creation number."""
+        heap, cotangents = self.heap, self.cotangents
+        level, record_all = self.level, self.record
         mode = MODE.get()
         engine = mode.engine if mode is not None else None
-        results: dict[int, Any] = {}
-        while heap:
-            key = heappop(heap)
-            node = nodes.pop(key)
-            g = cotangents.pop(key)
-            if -key in targets or (node.op is LEAF and not targets and node.params):
-                results[-key] = g
-                if not targets:
-                    nodes[key] = node
-                continue
+        node: Node | None = None  # the next node, where that is known without the heap
+        g: Any = None
+        while heap or node is not None:
+            if node is None:
+                order, node = heappop(heap)
+                g = cotangents.pop(order)
             op = node.op
-            if node.guard is not None:
-                _check_guard(node)
-            if op.transfer is not None:
-                self._transfer(node, g, key)
+            if op.special and self._special(node, g):
+                node = None
                 continue
-            if op is FREED:
-                raise TraceError(
-                    "backward: the graph was freed by an earlier backward(); pass "
-                    "retain_graph=True to that call to walk it again"
-                )
-            record = self.record or node.span[0] < level
+            if node.guard is not None:
+                check_guard(node)
             saved: Any = node.saved
+            record = record_all or node.span[0] < level
             if record or type(saved) is list:
                 saved = self._handles(node, record)
-            aval = node.aval
-            i = -1
+            plain_engine = None if record or type(g) is not np.ndarray else engine
+            aval, rules, pointwise, i = node.aval, op.rules, op.pointwise, -1
+            last: Node | None = None
+            last_ct: Any = None
             for p in node.parents:
                 i += 1
-                if p is None or p.seq < lowest or p.span[1] < level:
+                if p is None or p.span[1] < level:
                     continue
-                if op.pointwise:
-                    if engine is not None and type(g) is np.ndarray and not record:
-                        ct = engine.derivative(op, i, g, saved)
-                        if ct is NotImplemented:
-                            ct = op.rules[i](g, *saved)  # type: ignore[misc]
-                    else:
-                        ct = op.rules[i](g, *saved)  # type: ignore[misc]
+                if pointwise:
+                    ct = NotImplemented
+                    if plain_engine is not None:
+                        ct = plain_engine.derivative(op, i, g, saved)
+                    if ct is NotImplemented:
+                        ct = rules[i](g, *saved)  # type: ignore[misc]
                     if p.aval is not aval:
                         ct = fit(ct, p)
                 else:
                     ct = fit(_general(node, i, g, saved), p)
-                pkey = -p.seq
-                if pkey in cotangents or type(ct) is Placed:
-                    self._add(p, ct)
-                else:  # what _add does, inlined: most nodes have one reader
-                    cotangents[pkey] = ct
-                    nodes[pkey] = p
-                    heappush(heap, pkey)
-        return results
+                if last is not None:
+                    self.add(last, last_ct)
+                last, last_ct = p, ct
+            node = None
+            if last is not None:
+                order = last.order
+                if (
+                    type(last_ct) is Placed
+                    or order in cotangents
+                    or (heap and heap[0][0] < order)
+                ):
+                    self.add(last, last_ct)
+                else:  # it would come off the heap next
+                    node, g = last, last_ct
+        return self.results
+
+    def _special(self, node: Node, g: Any) -> bool:
+        """Deal with leaves, writes and freed nodes; return whether the node is done."""
+        op = node.op
+        if op is LEAF:
+            if node.order in self.targets:
+                self.results[node.order] = g
+                return True
+            if not self.targets and node.params:
+                self.slots.append((node.params["slot"], g))
+                return True
+            return False  # the input of an inner trace: on to where it came from
+        if op is FREED:
+            raise TraceError(
+                "backward: the graph was freed by an earlier backward(); pass "
+                "retain_graph=True to that call to walk it again"
+            )
+        self._transfer(node, g)
+        return True
 
     def _handles(self, node: Node, record: bool) -> tuple[Any, ...]:
         """Return the saved values as ADArrays on the nodes and tangents they came from."""
@@ -149,23 +163,24 @@ class Pullback:
             made.append(ADArray(v, p, x, True) if record or tangents else v)
         return tuple(made)
 
-    def _transfer(self, node: Node, g: Any, key: int) -> None:
-        """Hand the buffer of `g` on to the node that was written into."""
-        record = self.record or node.span[0] < self.level
-        if key in self.owned:
-            self.owned.discard(key)
+    def _transfer(self, node: Node, g: Any) -> None:
+        """Hand the buffer of `g` on to the array that was written into."""
+        if node.order in self.owned:
+            self.owned.discard(node.order)
         else:
-            g = owned_copy(g, record)
+            g = owned_copy(g, self.record or node.span[0] < self.level)
         assert node.op.transfer is not None
         base_g, value_g = node.op.transfer(g, node)
         base, value = node.parents
-        if value is not None and value.seq >= self.lowest and value.span[1] >= self.level:
-            self._add(value, fit(value_g, value))
-        if base is not None and base.seq >= self.lowest and base.span[1] >= self.level:
-            fresh = -base.seq not in self.cotangents
-            self._add(base, base_g)
-            if fresh:
-                self.owned.add(-base.seq)
+        if value is not None and value.span[1] >= self.level:
+            self.add(value, fit(value_g, value))
+        if base is not None and base.span[1] >= self.level:
+            if base.order not in self.cotangents:
+                self.owned.add(base.order)
+                self.cotangents[base.order] = base_g
+                heappush(self.heap, (base.order, base))
+            else:
+                self.add(base, base_g)
 
 
 def _general(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:
@@ -210,7 +225,7 @@ def _add_owned(before: Any, ct: Any) -> Any:
     return np.add(before, ct, out=before)
 
 
-def _check_guard(node: Node) -> None:
+def check_guard(node: Node) -> None:
     guards = node.guard if isinstance(node.guard, list) else [node.guard]
     for guard in guards:
         guard.check(node.op.name)
@@ -239,12 +254,9 @@ def backward(x: ADArray, gradient: Any, retain_graph: bool, create_graph: bool) 
     # An active transform may differentiate what this pass computes.
     record = create_graph or LEVEL.get() > 0 or traced(gradient)
     walk = Pullback(0, set(), record)
-    walk.seed(x._node, gradient)
-    results = walk.run()
-    for seq, g in results.items():
-        params = walk.nodes[-seq].params
-        assert params is not None
-        slot = params["slot"]
+    walk.add(x._node, gradient)
+    walk.run()
+    for slot, g in walk.slots:
         made = g if record else np.array(g)
         slot.grad = made if slot.grad is None else slot.grad + made
     if not (retain_graph or create_graph):

@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -99,5 +98,5 @@ def load_mnist(folder: Path) -> Digits:
     )
 
 
-def _rows(images: Any, top: float) -> np.ndarray:
-    return images.reshape(len(images), -1).astype(np.float32) / np.float32(top)
+def _rows(images: np.ndarray, top: float) -> np.ndarray:
+    return np.asarray(images.reshape(len(images), -1) / np.float32(top), np.float32)

@@ -5,6 +5,7 @@ Nothing here knows that it will be differentiated.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def init(sizes: list[int], rng: np.random.Generator, dtype: Any = np.float32) ->
             "weight": (rng.normal(size=(m, n)) * np.sqrt(2 / m)).astype(dtype),
             "bias": np.zeros(n, dtype),
         }
-        for m, n in zip(sizes[:-1], sizes[1:], strict=True)
+        for m, n in pairwise(sizes)
     ]
 
 

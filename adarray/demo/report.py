@@ -105,8 +105,8 @@ def picture(runs: list[Run], title: str, folder: Path) -> list[Path]:
     curves, bars = figure.subplots(1, 2, width_ratios=(2, 1))
     for k, run in enumerate(runs):
         # Equal curves lie on top of each other: later ones are thinner.
-        width = 1.5 + 1.5 * (len(runs) - 1 - k)
-        curves.plot(_smooth(run.losses), label=run.backend, linewidth=width, alpha=0.8)
+        width = 1.2 + 2.4 * (len(runs) - 1 - k)
+        curves.plot(_smooth(run.losses), label=run.backend, linewidth=width)
     curves.set(xlabel="step", ylabel="training loss", yscale="log", title=title)
     curves.legend()
     names = list(faster)

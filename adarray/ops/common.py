@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from adarray.aval import Aval
 from adarray.dispatch import replay
-from adarray.op import Op, Sample
+from adarray.op import Op, Sample, composite
+from adarray.protocol import finish, plain, traced
 from adarray.trace import Handle
 
 
@@ -90,4 +93,33 @@ def s(*args: Any, **kwargs: Any) -> Sample:
     return Sample(args, kwargs)
 
 
-__all__ = ["Op", "Placed", "keep", "normalized_axes", "s", "unbroadcast"]
+def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Register a body for traced arguments; NumPy itself computes the others.
+
+    For bodies that give NumPy's values on real floating point numbers only, such
+    as one that fills in infinities. The results must not be views.
+    """
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        names = body.__code__.co_varnames[: body.__code__.co_argcount]
+        at = names.index("out") if "out" in names else len(names)
+
+        def choose(function: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(body)
+            def either(*args: Any, **kwargs: Any) -> Any:
+                if traced(args) or traced(kwargs):
+                    return body(*args, **kwargs)
+                out = args[at] if len(args) > at else kwargs.pop("out", None)
+                args = tuple(None if i == at else x for i, x in enumerate(args))
+                return finish(function(*plain(args), **plain(kwargs)), out, function.__name__)
+
+            return either
+
+        for function in functions:
+            composite(function)(choose(function))
+        return body
+
+    return decorate
+
+
+__all__ = ["Op", "Placed", "composite_if_traced", "keep", "normalized_axes", "s", "unbroadcast"]

@@ -89,7 +89,7 @@ def _dot(a: Any, b: Any, out: Any = None) -> Any:
 
 @composite(np.vdot)
 def _vdot(a: Any, b: Any, /) -> Any:
-    return np.dot(np.ravel(a), np.ravel(b))
+    return np.dot(np.conjugate(np.ravel(a)), np.ravel(b))
 
 
 @composite(np.inner)

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from adarray.dispatch import apply
+from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, Pointwise, composite, register
-from adarray.ops.common import s, unbroadcast
+from adarray.ops.common import composite_if_traced, s, unbroadcast
+from adarray.protocol import plain
 
 REAL = (-3.0, 3.0)
 POSITIVE = (0.3, 4.0)
@@ -252,14 +254,20 @@ fmin = pointwise(
     lambda g, out, x, y: _chosen(g, out, y, x),
     note=_TIES,
 )
+
+
+def _choose(condition: Any, x: Any, y: Any) -> Any:
+    return np.where(condition, x, y)
+
+
 where = pointwise(
-    np.where,
+    _choose,
     lambda g, out, c, x, y: g * 0,
     lambda g, out, c, x, y: np.where(c, g, g * 0),
     lambda g, out, c, x, y: np.where(c, g * 0, g),
     domain=[(0, 1, "bool"), REAL, REAL],
+    name="where",
     operands=("condition", "x", "y"),
-    signature="condition, x=None, y=None, /",
     expr=lambda c, x, y: np.where(c, x, y),
     note="the branch not taken gets 0; if its own derivative is inf or nan there, 0 * inf "
     "is nan: choose the argument first, then compute",
@@ -281,7 +289,7 @@ nan_to_num = pointwise(
 )
 
 
-@composite(np.nan_to_num)
+@composite_if_traced(np.nan_to_num)
 def _nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
@@ -306,6 +314,13 @@ def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     return apply(where, (condition, x, y))
 
 
+@composite_if_traced(np.heaviside)
+def _heaviside(x1: Any, x2: Any, /) -> Any:
+    """``np.heaviside``: constant in `x1`; where that is 0, the value is `x2`."""
+    step = np.heaviside(plain(x1), plain(x2))
+    return np.where(np.equal(x1, 0), x2, step)
+
+
 def _clip3(a: Any, low: Any, high: Any) -> Any:
     if not hasattr(a, "dtype"):  # np.clip takes a Python number for a float64
         a = np.asarray(a, np.result_type(a, low, high))
@@ -325,20 +340,36 @@ clip = pointwise(
 )
 
 
-@composite(np.clip)
+@composite_if_traced(np.clip)
 def _clip(
     a: Any,
     a_min: Any = None,
     a_max: Any = None,
     out: Any = None,
     *,
-    min: Any = None,
-    max: Any = None,
+    min: Any = None,  # noqa: A002  (NumPy's names)
+    max: Any = None,  # noqa: A002
+    **kwargs: Any,
 ) -> Any:
-    low = a_min if a_min is not None else min
-    high = a_max if a_max is not None else max
+    low = min if a_min is None or a_min is np._NoValue else a_min
+    high = max if a_max is None or a_max is np._NoValue else a_max
+    if kwargs:
+        name = sorted(kwargs)[0]
+        raise NotDifferentiableError(
+            f"clip: the argument {name}={kwargs[name]!r} is not differentiated; leave it out"
+        )
     r = apply(clip, (a, -np.inf if low is None else low, np.inf if high is None else high))
     return r if out is None else np.positive(r, out=out)
+
+
+def clip_method(
+    a: Any, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any  # noqa: A002
+) -> Any:
+    """Return `a` with its values brought into bounds, as the ndarray method does."""
+    return np.clip(a, min, max, out=out, **kwargs)
+
+
+composite(clip_method)(clip_method)
 
 
 def relu(x: Any) -> Any:

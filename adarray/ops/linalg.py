@@ -9,7 +9,7 @@ import numpy as np
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, composite, register
-from adarray.ops.common import keep, normalized_axes, s
+from adarray.ops.common import composite_if_traced, keep, normalized_axes, s
 
 
 def _euclidean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -51,7 +51,7 @@ norm = register(
 )
 
 
-@composite(np.linalg.norm)
+@composite_if_traced(np.linalg.norm)
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
     if ord is None:
         return apply(norm, (x,), {"axis": axis, "keepdims": keepdims})
@@ -98,7 +98,7 @@ def _matrix_norm(x: Any, p: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return r if keepdims else np.squeeze(r, axis=axes)
 
 
-@composite(np.linalg.vector_norm)
+@composite_if_traced(np.linalg.vector_norm)
 def _linalg_vector_norm(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2  # noqa: A002
 ) -> Any:
@@ -109,7 +109,7 @@ def _linalg_vector_norm(
     return keep(r, x.shape, axes) if keepdims else r
 
 
-@composite(np.linalg.matrix_norm)
+@composite_if_traced(np.linalg.matrix_norm)
 def _linalg_matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:  # noqa: A002
     return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
 
@@ -139,7 +139,7 @@ def _linalg_outer(x1: Any, x2: Any, /) -> Any:
 
 @composite(np.vecdot)
 def _vecdot(x1: Any, x2: Any, /) -> Any:
-    return np.sum(np.multiply(x1, x2), axis=-1)
+    return np.sum(np.multiply(np.conjugate(x1), x2), axis=-1)
 
 
 @composite(np.linalg.vecdot)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.op import composite
+from adarray.ops.common import composite_if_traced
 
 
 def _filled(a: Any, value: float) -> Any:
@@ -27,21 +27,21 @@ def _store(r: Any, out: Any) -> Any:
     return r if out is None else np.positive(r, out=out)
 
 
-@composite(np.nansum)
+@composite_if_traced(np.nansum)
 def _nansum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = np._NoValue
 ) -> Any:
     return _store(np.sum(_filled(a, 0.0), axis=axis, dtype=dtype, keepdims=_given(keepdims)), out)
 
 
-@composite(np.nanprod)
+@composite_if_traced(np.nanprod)
 def _nanprod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = np._NoValue
 ) -> Any:
     return _store(np.prod(_filled(a, 1.0), axis=axis, dtype=dtype, keepdims=_given(keepdims)), out)
 
 
-@composite(np.nanmean)
+@composite_if_traced(np.nanmean)
 def _nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = np._NoValue
 ) -> Any:
@@ -50,7 +50,7 @@ def _nanmean(
     return _store(total / count, out)
 
 
-@composite(np.nanvar)
+@composite_if_traced(np.nanvar)
 def _nanvar(
     a: Any,
     axis: Any = None,
@@ -69,7 +69,7 @@ def _nanvar(
     return _store(np.sum(squares, axis=axis, keepdims=_given(keepdims)) / (count - free), out)
 
 
-@composite(np.nanstd)
+@composite_if_traced(np.nanstd)
 def _nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *args: Any,
             **kwargs: Any) -> Any:  # fmt: skip
     var = _nanvar(a, axis, dtype, None, *args, **kwargs)
@@ -87,15 +87,15 @@ def _extremum(function: Any, fill: float) -> Any:
     return body
 
 
-composite(np.nanmax)(_extremum(np.max, -np.inf))
-composite(np.nanmin)(_extremum(np.min, np.inf))
+composite_if_traced(np.nanmax)(_extremum(np.max, -np.inf))
+composite_if_traced(np.nanmin)(_extremum(np.min, np.inf))
 
 
-@composite(np.nancumsum)
+@composite_if_traced(np.nancumsum)
 def _nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     return _store(np.cumsum(_filled(a, 0.0), axis=axis, dtype=dtype), out)
 
 
-@composite(np.nancumprod)
+@composite_if_traced(np.nancumprod)
 def _nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     return _store(np.cumprod(_filled(a, 1.0), axis=axis, dtype=dtype), out)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adarray.op import Op, Opaque, Reduction, Scan, composite, register
-from adarray.ops.common import keep, normalized_axes, s
+from adarray.ops.common import composite_if_traced, keep, normalized_axes, s
 
 
 def _axes_samples(rng: np.random.Generator) -> list[Any]:
@@ -233,7 +233,7 @@ def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> An
     return r if out is None else np.positive(r, out=out)
 
 
-@composite(np.average)
+@composite_if_traced(np.average)
 def _average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:
@@ -365,7 +365,7 @@ composite(np.cumulative_sum)(_cumulative(np.cumsum, 0))
 composite(np.cumulative_prod)(_cumulative(np.cumprod, 1))
 
 
-@composite(np.diff)
+@composite_if_traced(np.diff)
 def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
 ) -> Any:
@@ -385,7 +385,7 @@ def _diff(
     return a
 
 
-@composite(np.trapezoid)
+@composite_if_traced(np.trapezoid)
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     y = y if hasattr(y, "ndim") else np.asarray(y)
     (at,) = normalized_axes(axis, y.ndim)

@@ -134,7 +134,7 @@ rot90 = _linear(
 roll = _linear(
     np.roll,
     lambda g, out, a, shift, axis=None: np.roll(
-        g, tuple(-k for k in shift) if isinstance(shift, tuple) else -shift, axis
+        g, -shift if np.ndim(shift) == 0 else tuple(-int(k) for k in shift), axis
     ),
     lambda rng: [
         s(rng.normal(size=(3, 4)), 2),

@@ -185,7 +185,8 @@ def cast_like(x: Any, dtype: np.dtype[Any]) -> Any:
         return x
     if isinstance(x, (Handle, np.generic)):
         return x.astype(dtype)  # type: ignore[union-attr]
-    turned = tuple(slice(None, None, -1 if n < 0 else 1) for n in x.strides)
+    # The ellipsis keeps a 0-d array from becoming a scalar.
+    turned = (*(slice(None, None, -1 if n < 0 else 1) for n in x.strides), ...)
     return x[turned].astype(dtype)[turned]
 
 

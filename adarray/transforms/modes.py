@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.forward import dual, split
-from adarray.ad.reverse import Pullback
+from adarray.ad.reverse import Pullback, check_guard
 from adarray.array import ADArray
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
@@ -70,14 +70,14 @@ class Inputs:
         """Return the gradients, in the structure of the arguments."""
         for n in self.nodes:
             if n.guard is not None:
-                n.guard.check(self.name)
-        walk = Pullback(self.level, {n.seq for n in self.nodes})
+                check_guard(n)
+        walk = Pullback(self.level, {n.order for n in self.nodes})
         for node, g in results:
-            walk.seed(node, g)
+            walk.add(node, g)
         found = walk.run()
         grads, seen = [], set()
         for n, x in zip(self.nodes, self.given, strict=True):
-            g = self._mirror(found.get(n.seq), n, x)
+            g = self._mirror(found.get(n.order), n, x)
             if isinstance(g, np.ndarray):
                 if id(g) in seen:  # one cotangent reached two inputs unchanged
                     g = g.copy()

@@ -27,7 +27,9 @@ def public_name(function: Any) -> str:
         return f"np.{function.__self__.__name__}.{name}"
     if module == "_operator":
         return f"operator.{name}"
-    prefix = next((f"np.{m}." for m in ("linalg", "fft", "random") if f"numpy.{m}" in module), "np.")
+    prefix = next(
+        (f"np.{m}." for m in ("linalg", "fft", "random") if f"numpy.{m}" in module), "np."
+    )
     return f"{prefix}{name}"
 
 
@@ -59,7 +61,9 @@ def forward(op: Op) -> str:
 
 def operand_names(op: Op) -> str:
     """Return the names of the differentiable operands."""
-    return ", ".join(op.operands) if op.operands else ", ".join(f"x{i + 1}" for i in range(op.arity))
+    return (
+        ", ".join(op.operands) if op.operands else ", ".join(f"x{i + 1}" for i in range(op.arity))
+    )
 
 
 def table(header: tuple[str, ...], rows: Iterator[tuple[Any, ...]], widths: list[int]) -> Any:

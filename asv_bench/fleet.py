@@ -1,0 +1,250 @@
+"""Workers side by side: one process per engine, asked in turn, round by round."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import selectors
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from asv_bench.engines import PEERS
+
+WORKER = Path(__file__).with_name("worker.py")
+SETTLE_S = 0.03  # the threads of the engine that ran before stop spinning
+ROUND_S = 0.15  # measuring time of one engine in one round
+PATIENCE_S = 600.0  # for one answer; compilers may take minutes
+
+
+class Failed(Exception):  # noqa: N818  (an outcome that tables show)
+    """An engine could not do a workload; the text says why."""
+
+
+class Result(NamedTuple):
+    """What one engine took for one workload.
+
+    Parameters
+    ----------
+    times : list of list of float
+        Median times in s, one list per round, one time per prepared call.
+    ratios : list of float
+        Median ratio of the first call to the last, per round.
+    error : str
+        Why there are no times; empty if there are.
+    """
+
+    times: list[list[float]]
+    ratios: list[float]
+    error: str = ""
+
+    @property
+    def median(self) -> float:
+        """Median over the rounds of the first call's time, in s."""
+        return statistics.median(row[0] for row in self.times)
+
+
+class Member:
+    """One worker process."""
+
+    def __init__(self, name: str, python: str, threads: int) -> None:
+        self.name = name
+        self.python = python
+        self.threads = threads
+        self.version = ""
+        self.absent = ""
+        self.start()
+
+    def start(self) -> None:
+        """Start the process and hear its version."""
+        one = str(1 if self.name == "adarray-serial" else self.threads)
+        limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), one)
+        self.stderr = tempfile.TemporaryFile("w+")
+        # -P keeps the working directory, and so the source tree, off sys.path: an
+        # installed adarray with its compiled modules is what is measured.
+        self.process = subprocess.Popen(
+            [self.python, "-P", str(WORKER), self.name, str(self.threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.stderr,
+            text=True,
+            env={**os.environ, **limits},
+        )
+        try:
+            hello = self._answer()
+        except Failed as error:
+            hello = {"absent": str(error)}
+        self.version = hello.get("version", "")
+        self.absent = hello.get("absent", "")
+        if self.absent:
+            self.close()
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Return the worker's answer.
+
+        Raises
+        ------
+        Failed
+            If the engine raised, crashed, or took too long; a worker that is gone is
+            replaced.
+        """
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            answer = self._answer()
+        except (Failed, BrokenPipeError) as error:
+            self.close()
+            self.start()
+            raise Failed(str(error)) from None
+        if "error" in answer:
+            raise Failed(answer["error"])
+        return answer
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(PATIENCE_S):
+                self.process.kill()
+                raise Failed(f"no answer in {PATIENCE_S:.0f} s")
+        line = self.process.stdout.readline()
+        if not line:
+            code = self.process.wait()
+            self.stderr.seek(0)
+            last = self.stderr.read().strip().splitlines()[-1:]
+            raise Failed(f"the process ended with status {code}: {' '.join(last)}")
+        return json.loads(line)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """End the process: it stops at the end of its requests."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.close()
+            self.process.wait(10)
+        except (BrokenPipeError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.stderr.close()
+
+
+class Fleet:
+    """The engines of one run.
+
+    Parameters
+    ----------
+    engines : list of str
+        Names, see `asv_bench.engines.make`.
+    peer_python : str
+        Interpreter whose environment holds the peers.
+    threads : int
+        Number of threads of each engine that has a choice.
+    rounds : int
+        How often each engine is asked per workload.
+    """
+
+    def __init__(
+        self, engines: list[str], peer_python: str, threads: int, rounds: int, progress: Any = None
+    ) -> None:
+        self.rounds = rounds
+        self.progress = progress or (lambda text: None)
+        self.members = {
+            name: Member(name, peer_python if name in PEERS else sys.executable, threads)
+            for name in engines
+        }
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for member in self.members.values():
+            if not member.absent:
+                member.close()
+
+    def race(
+        self, kind: str, name: str, engines: list[str] | None = None, **options: Any
+    ) -> dict[str, Result]:
+        """Measure one workload on all engines (or on `engines`), interleaved in rounds."""
+        self.progress(f"{kind}: {name}")
+        results: dict[str, Result] = {}
+        ready: list[Member] = []
+        reference: list[float] | None = None
+        for member in self.members.values():
+            if engines is not None and member.name not in engines:
+                continue
+            if member.absent:
+                results[member.name] = Result([], [], "absent")
+                continue
+            try:
+                digest = member.ask(do="prepare", kind=kind, name=name, **options)["digest"]
+                reference = _agree(digest, reference)
+            except Failed as error:
+                results[member.name] = Result([], [], str(error))
+                continue
+            results[member.name] = Result([], [])
+            ready.append(member)
+        order = random.Random(0)
+        for _ in range(self.rounds):
+            order.shuffle(ready)  # no engine always follows the same other
+            for member in list(ready):
+                time.sleep(SETTLE_S)
+                try:
+                    answer = member.ask(do="measure", seconds=ROUND_S)
+                except Failed as error:
+                    results[member.name] = Result([], [], str(error))
+                    ready.remove(member)
+                    continue
+                results[member.name].times.append(answer["times"])
+                results[member.name].ratios.append(answer["ratio"])
+        return results
+
+
+def _agree(digest: list[float] | None, reference: list[float] | None) -> list[float] | None:
+    """Return the reference after comparing a result with it.
+
+    Raises
+    ------
+    Failed
+        If the engine computed something else: its time would mean nothing.
+    """
+    if digest is None or reference is None:
+        return reference or digest
+    shared = min(len(digest), len(reference))  # NumPy computes the value alone
+    scale = max(map(abs, reference[:shared]))
+    for a, b in zip(digest[:shared], reference[:shared], strict=True):
+        if not abs(a - b) <= 1e-3 * max(abs(b), 1e-2 * scale):
+            raise Failed(f"computed {a:.6g}, the reference {b:.6g}")
+    return digest if len(digest) > len(reference) else reference
+
+
+def ratio(a: Result, b: Result) -> float | None:
+    """Return how long `a` took in units of `b`: the median over rounds of both."""
+    if a.error or b.error:
+        return None
+    pairs = zip(a.times, b.times, strict=True)
+    return statistics.median(x[0] / y[0] for x, y in pairs)
+
+
+_IMPORT = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+
+
+def import_times(repeats: int = 15) -> dict[str, list[float]]:
+    """Return the times in s to import numpy and adarray, each in a fresh interpreter."""
+    times: dict[str, list[float]] = {"numpy": [], "adarray": []}
+    for _ in range(repeats + 1):
+        for module, found in times.items():
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", _IMPORT.format(module)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            found.append(float(done.stdout))
+    return {module: found[1:] for module, found in times.items()}  # the first reads from disk

@@ -1,0 +1,36 @@
+"""The openmp backend: the serial backend's kernels on several threads."""
+
+from __future__ import annotations
+
+import os
+
+from adarray_native.runtime import CPUBackend, Library
+
+
+class OpenMPBackend(CPUBackend):
+    """Compiled kernels on a team of threads.
+
+    Notes
+    -----
+    Each call names its number of threads, so contexts with different numbers do not
+    disturb each other. Without the option, OMP_NUM_THREADS or the processors that this
+    process may use decide.
+    """
+
+    name = "openmp"
+    module = "_openmp"
+    known = ("threads", "cutoff")
+
+    def loaded(self, library: Library) -> None:
+        """Have the team stopped before a fork: the child has none of its members."""
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=library.lib.adarray_pause)
+
+    def default_threads(self) -> int:
+        """Return the first number in OMP_NUM_THREADS, or the number of usable processors."""
+        wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+        if wanted.isdigit() and int(wanted) > 0:
+            return int(wanted)
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1

@@ -1,0 +1,38 @@
+"""What the tests share: which backends there are, and which of them work here."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+import adarray
+from adarray.errors import BackendError
+from adarray.testing._ops import use_all_sizes
+
+
+@functools.cache
+def reason_not_to_use(backend: str) -> str | None:
+    """Return why a backend cannot be used here, None if it can."""
+    try:
+        with use_all_sizes(backend):
+            return None
+    except BackendError as error:
+        return str(error)
+
+
+def backend_params() -> list[Any]:
+    """Return the installed backends as test parameters; one that cannot work is skipped visibly."""
+    params = []
+    for name in adarray.backends():
+        reason = reason_not_to_use(name)
+        marks = [] if reason is None else [pytest.mark.skip(reason=reason)]
+        params.append(pytest.param(name, marks=marks))
+    return params
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run every test that takes `backend` on each installed backend."""
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", backend_params())

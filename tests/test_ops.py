@@ -1,0 +1,45 @@
+"""Every operation record, on every backend, in both precisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import adarray
+from adarray.op import OPS
+from adarray.testing import check_backend, opcheck
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("op", OPS)
+def test_op(op: str, backend: str, dtype: type) -> None:
+    opcheck(op, backend, dtype)
+
+
+def test_the_package_installs_its_backends() -> None:
+    """Without the entry points the tests above would run on nothing."""
+    assert {"numpy", "serial", "openmp"} <= set(adarray.backends())
+
+
+def test_registry_holds_the_operations_of_everyday_numpy() -> None:
+    """The fifteen of the first benchmark, and every kind of lowering."""
+    assert {
+        "add", "broadcast_to", "copy", "divide", "exp", "log", "matmul", "max", "multiply",
+        "negative", "power", "relu", "subtract", "sum", "transpose",
+    } <= set(OPS)  # fmt: skip
+    kinds = {type(op.lower).__name__ for op in OPS.values()}
+    assert {"Pointwise", "Reduction", "Contraction", "Layout", "Scatter", "Scan"} <= kinds
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_record_has_samples_and_a_name(op: str) -> None:
+    record = OPS[op]
+    assert record.name == op
+    assert record.samples is not None
+    if record.pointwise:
+        assert len(record.samples) == record.arity == len(record.rules)
+
+
+def test_backend_conformance(backend: str) -> None:
+    # The operations have run above: here it is the behaviour of `use`.
+    check_backend(backend, dtypes=())
