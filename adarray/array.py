@@ -184,6 +184,16 @@ class ADArray(Handle):
     def __bool__(self) -> bool:
         return bool(sync_if_view(self)._v)
 
+    def __round__(self, digits: int | None = None) -> Any:
+        rounded = call_function(np.round, (self, digits or 0), {})
+        return int(rounded) if digits is None else rounded
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other  # type: ignore[operator]
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
     def __repr__(self) -> str:
         sync_if_view(self)
         text = np.array2string(np.asarray(self._v), separator=", ", prefix="ADArray(")

@@ -14,11 +14,20 @@ import numpy as np
 from adarray.aval import Aval, aval_of
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, TraceError
 from adarray.graph import Node, merge_spans, next_order
-from adarray.guard import keep_plain
+from adarray.guard import Guard, keep_plain
 from adarray.op import Layout, Op
 from adarray.probe import needs
 from adarray.runtime import MODE, Mode
-from adarray.trace import Extras, Handle, Tangent, extras, root_of, save, snapshot
+from adarray.trace import (
+    Extras,
+    Handle,
+    Tangent,
+    extras,
+    root_of,
+    save,
+    snapshot,
+    state_of,
+)
 
 _new = object.__new__
 
@@ -197,12 +206,14 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
     """
     params = params or {}
     level, mask = 0, 0
-    first: Handle | None = None
-    values = []
-    for i, x in enumerate(operands):
+    cls: type[Handle] | None = None
+    span: tuple[int, int] | None = None
+    values: list[Any] = []
+    parents: list[Node | None] = []
+    for x in operands:
+        node = None
         if isinstance(x, Handle):
-            if first is None:
-                first = x
+            cls = type(x)
             e = x._x
             if e is not None:
                 if e.base is not None:
@@ -210,11 +221,15 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
                 if e.tangents:
                     level = max(level, e.tangents[-1].level)
             values.append(x._v)
-            if x._node is not None:
-                mask |= 1 << i
+            node = x._node
+            if node is not None:
+                mask |= 1 << len(parents)
+                if span is not node.span:
+                    span = node.span if span is None else merge_spans(span, node.span)
         else:
             values.append(x)
-    assert first is not None
+        parents.append(node)
+    assert cls is not None
     mode = MODE.get()
     recording = mode is None or mode.record
     if level and recording:
@@ -223,36 +238,43 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
         r = compute(op, tuple(values), params, mode)
     except ValueError as error:
         reraise(op, tuple(values), error)
-    if not (mask and recording):
-        return _wrap(op, operands, params, values, r, type(first))
+    if span is None or not recording:
+        return _wrap(op, operands, params, values, r, cls)
     if not isinstance(r, (np.ndarray, np.generic)):
         r = np.asarray(r)[()]
     if r.dtype.kind != "f":
-        return type(first)(no_derivative(op, r))
-    out = _wrap(op, operands, params, values, r, type(first))
-    wanted = op.plan(mask) if op.pointwise else needs(op, mask, len(operands))
-    saved: list[Any] = [None]
-    guards = []
+        return cls(no_derivative(op, r))
+    out = _wrap(op, operands, params, values, r, cls)
+    aval = Aval(r.shape, r.dtype)
+    saved, guards = _saved(op, mask, operands, values, out, aval)
+    out._node = Node(op, tuple(parents), saved, params or None, aval, span, guards)
+    return out
+
+
+def _saved(
+    op: Op, mask: int, operands: tuple[Any, ...], values: list[Any], out: Handle, aval: Aval
+) -> tuple[tuple[Any, ...], list[Guard] | None]:
+    """Return ``(out, *operands)`` as the rules read them, and the guards of plain arrays."""
+    guards: list[Guard] | None = None
+    wanted = op._plans.get(mask) if not op.variadic else None
+    if wanted is None:
+        wanted = op.plan(mask) if op.pointwise else needs(op, mask, len(operands))
+    saved: list[Any] = [save(out) if wanted[0] else None if op.pointwise else aval]
     for x, v, want in zip(operands, values, wanted[1:], strict=True):
-        if not want:
-            saved.append(None if op.pointwise else v if v is None else aval_of(v))
-        elif isinstance(x, Handle):
-            saved.append(save(x))
-        else:
+        if want:
+            if isinstance(x, Handle):
+                saved.append(save(x))
+                continue
             v, guard = keep_plain(_plain(x))
             saved.append(v)
             if guard is not None:
-                guards.append(guard)
-    aval = Aval(r.shape, r.dtype)
-    saved[0] = save(out) if wanted[0] else None if op.pointwise else aval
-    parents = tuple(x._node if isinstance(x, Handle) else None for x in operands)
-    span: tuple[int, int] | None = None
-    for p in parents:
-        if p is not None:
-            span = p.span if span is None else merge_spans(span, p.span)
-    assert span is not None
-    out._node = Node(op, parents, tuple(saved), params or None, aval, span, guards or None)
-    return out
+                guards = [guard] if guards is None else [*guards, guard]
+        elif op.pointwise or v is None:
+            saved.append(None)
+        else:
+            node = x._node if isinstance(x, Handle) else None
+            saved.append(node.aval if node is not None else aval_of(v))
+    return tuple(saved), guards
 
 
 def _wrap(
@@ -283,7 +305,6 @@ def view_of(
 ) -> Handle:
     """Return a handle on `value`, which is ``op(source, *rest, **params)`` without a copy."""
     root = root_of(source)
-    extras(root)
     steps = source._x.steps if source._x is not None and source is not root else ()
     x = Extras(root, (*steps, (op, rest, params)))
     return type(source)(value, None, x)
@@ -303,14 +324,19 @@ def sync(view: Handle) -> None:
     """Read a view again if its base was written since."""
     x = view._x
     assert x is not None and x.base is not None
+    node, buffer, tangents = x.seen
     root = x.base
-    assert root._x is not None
-    if x.seen == root._x.version:
+    rx = root._x
+    if (
+        node is root._node
+        and buffer is root._v
+        and tangents is (rx.tangents if rx is not None else ())
+    ):
         return
     fresh = replay(root, x.steps)
     view._v, view._node = fresh._v, fresh._node
     x.tangents = fresh._x.tangents if fresh._x is not None else ()
-    x.seen = root._x.version
+    x.seen = state_of(root)
 
 
 def strip(x: Any, level: int) -> Any:
@@ -338,7 +364,7 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
     for x, p in zip(operands, primals, strict=True):
         if p is not x and p._frozen:
             root_of(x)._frozen = True
-    if out._v is None or not _inexact(out._v):
+    if out._v is None or not _inexact(op, out._v):
         return out
     source = operands[0]
     if out._x is not None and out._x.base is primals[0] and source is not primals[0]:
@@ -435,14 +461,12 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
     x.tangents = tuple(sorted((*kept, Tangent(level, tangent)), key=lambda t: t.level))
 
 
-def _inexact(v: Any) -> bool:
-    kind: str = aval_of(v).dtype.kind
-    if kind == "c":
-        raise NotDifferentiableError(
-            "forward mode: the result is complex, and complex numbers are not differentiated; "
-            "keep real and imaginary parts in two real arrays"
-        )
-    return kind == "f"
+def _inexact(op: Op, v: Any) -> bool:
+    """Whether the result `v` of `op` carries a tangent."""
+    dtype = aval_of(v).dtype
+    if dtype.kind != "f":
+        no_derivative(op, np.empty((), dtype))
+    return bool(dtype.kind == "f")
 
 
 def leaves_graph(what: str, fix: str) -> TraceError:

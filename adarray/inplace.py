@@ -69,6 +69,8 @@ def plain_index(index: Any) -> Any:
     TraceError
         If an index is a traced float.
     """
+    if type(index) is int or type(index) is slice:
+        return index
     if isinstance(index, Handle):
         sync_if_view(index)
         v = index._v
@@ -126,8 +128,6 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
         root._node = Node(WRITE, parents, saved, {"steps": steps, "index": index}, aval, span)
     if recording:
         _write_tangents(root, steps, index, value)
-    if root._x is not None:
-        root._x.version += 1
 
 
 def _has_tangents(value: Any) -> bool:
@@ -170,9 +170,10 @@ def _write_tangents(root: Handle, steps: tuple[Any, ...], index: Any, value: Any
             attach(root, level, np.zeros_like(root._v))
         assert root._x is not None
         entry: Tangent = next(t for t in root._x.tangents if t.level == level)
-        if not entry.owned:
-            entry = Tangent(level, snapshot(entry.value), owned=True)
-            root._x.tangents = tuple(entry if t.level == level else t for t in root._x.tangents)
+        tangent = entry.value if entry.owned else snapshot(entry.value)
+        # A new tuple each time: that tells views of `root` to look again.
+        entry = Tangent(level, tangent, owned=True)
+        root._x.tangents = tuple(entry if t.level == level else t for t in root._x.tangents)
         t_value = tangent_of(value, level)
         target, where = _region(entry.value, steps, index)
         target[where] = 0 if t_value is None else t_value
@@ -217,7 +218,6 @@ def assign(x: Handle, result: Any) -> Handle:
     tangents = fresh._x.tangents if fresh._x is not None else ()
     if x._x is not None:
         x._x.tangents = tangents
-        x._x.version += 1
     elif tangents:
         x._x = Extras(tangents=tangents)
     return x

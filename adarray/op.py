@@ -248,11 +248,12 @@ class Binder:
         self.required = frozenset(
             n for n in self.names if self.defaults[n] is inspect.Parameter.empty
         )
+        self.operand_list = tuple((n.lstrip("*"), n.startswith("*")) for n in op.operands)
+        self.operand_names = frozenset(n for n, _ in self.operand_list)
         self.signature = signature
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
-        op = self.op
-        if self.rest is not None:
+        if self.rest is not None or len(args) > len(self.names):
             bound = self.signature.bind(*args, **kwargs).arguments
             bound.update(bound.pop("kwargs", {}))
         else:
@@ -260,31 +261,32 @@ class Binder:
             given = len(bound)
             if kwargs:
                 bound.update(kwargs)
-            if (
-                given != len(args)
-                or len(bound) != given + len(kwargs)
-                or not bound.keys() <= self.defaults.keys()
-                or not bound.keys() >= self.required
+            if len(bound) != given + len(kwargs) or not (
+                bound.keys() <= self.defaults.keys() and bound.keys() >= self.required
             ):
                 self.signature.bind(*args, **kwargs)  # raises Python's own TypeError
         operands: list[Any] = []
-        for name in op.operands:
-            if name.startswith("*"):
-                operands.extend(bound.pop(name[1:]))
-            else:
-                operands.append(bound.pop(name, self.defaults[name]))
-        out = bound.pop("out", None)
         params: dict[str, Any] = {}
+        out = None
         for name, value in bound.items():
-            default = self.defaults.get(name)
-            if name in op.params:
+            if name in self.operand_names:
+                continue
+            if name == "out":
+                out = value
+            elif name in self.op.params:
                 if value is not np._NoValue:
                     params[name] = value
-            elif value is not np._NoValue and not same_argument(value, default):
+            elif value is not np._NoValue and not same_argument(value, self.defaults.get(name)):
                 raise NotDifferentiableError(
-                    f"{op.name}: the argument {name}={value!r} is not differentiated; "
-                    f"leave it at its default {default!r} and write the step in other functions"
+                    f"{self.op.name}: the argument {name}={value!r} is not differentiated; leave "
+                    f"it at its default {self.defaults.get(name)!r} and write the step in other "
+                    "functions"
                 )
+        for name, many in self.operand_list:
+            if many:
+                operands.extend(bound[name])
+            else:
+                operands.append(bound[name] if name in bound else self.defaults[name])
         return operands, params, out
 
 

@@ -51,8 +51,7 @@ class Extras:
     takes the short way through dispatch.
     """
 
-    __slots__ = ("base", "seen", "slot", "steps", "tangents", "version", "weak")
-    version: int
+    __slots__ = ("base", "seen", "slot", "steps", "tangents", "weak")
 
     def __init__(
         self,
@@ -64,11 +63,20 @@ class Extras:
     ) -> None:
         self.base = base
         self.steps = steps  # ((op, other operands, params), ...) from base to view
-        self.seen = base._x.version if base is not None and base._x is not None else 0
-        self.version = 0  # writes into this handle, counted once it has views
+        self.seen = state_of(base) if base is not None else None
         self.tangents = tangents
         self.slot = slot
         self.weak = weak
+
+
+def state_of(base: Handle) -> tuple[Any, Any, tuple[Tangent, ...]]:
+    """Return what a write into `base` replaces, whichever way it is done.
+
+    A recorded write replaces the node, a copy on write the buffer, a write of
+    tangents their tuple. A write that replaces nothing goes into the buffer that
+    the views of `base` look at.
+    """
+    return base._node, base._v, base._x.tangents if base._x is not None else ()
 
 
 class Handle:
@@ -90,7 +98,8 @@ class Handle:
     array_class: ClassVar[type[Handle]]
 
     def __init_subclass__(cls) -> None:
-        Handle.array_class = cls
+        if not hasattr(Handle, "array_class"):  # a user's subclass takes no part
+            Handle.array_class = cls
 
     def __init__(
         self, v: Any, node: Node | None = None, x: Extras | None = None, frozen: bool = False

@@ -47,7 +47,7 @@ def _require(module: str) -> Any:
 class NumPyEngine:
     """NumPy computes the value alone."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, _: int) -> None:
         self.version = np.__version__
 
     def gradient(self, w: Workload) -> Prepared:
@@ -96,7 +96,7 @@ class ADArrayEngine:
 class AutogradEngine:
     """HIPS autograd."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, _: int) -> None:
         self.autograd = _require("autograd")
         self.numpy = _require("autograd.numpy")
         self.version = _distribution_version("autograd")
@@ -115,7 +115,7 @@ class AutogradEngine:
 class MyGradEngine:
     """MyGrad, whose tensors go through NumPy's own functions."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, _: int) -> None:
         self.mygrad = _require("mygrad")
         self.version = _distribution_version("mygrad")
 
@@ -170,7 +170,7 @@ class CompiledTorchEngine(TorchEngine):
 class JAXEngine:
     """JAX on the CPU, jit-compiled."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, _: int) -> None:
         self.jax = _require("jax")
         self.jax.config.update("jax_platforms", "cpu")
         self.jax.config.update("jax_enable_x64", True)

@@ -64,7 +64,7 @@ class Member:
         """Start the process and hear its version."""
         one = str(1 if self.name == "adarray-serial" else self.threads)
         limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), one)
-        self.stderr = tempfile.TemporaryFile("w+")
+        self.stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `close`)
         # -P keeps the working directory, and so the source tree, off sys.path: an
         # installed adarray with its compiled modules is what is measured.
         self.process = subprocess.Popen(
@@ -154,7 +154,7 @@ class Fleet:
         self, engines: list[str], peer_python: str, threads: int, rounds: int, progress: Any = None
     ) -> None:
         self.rounds = rounds
-        self.progress = progress or (lambda text: None)
+        self.progress = progress or (lambda _: None)
         self.members = {
             name: Member(name, peer_python if name in PEERS else sys.executable, threads)
             for name in engines

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 def time_text(seconds: float) -> str:
     """Return a time with its unit, three digits."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= scale:
-            break
-    return f"{seconds / scale:.3g} {unit}"
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
 
 
 def ratio_text(value: float | None) -> str:

@@ -19,7 +19,7 @@ extensions = [
     "numpydoc",
     "optable",
 ]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "_templates"]
 templates_path = ["_templates"]
 # Docstrings put names in single backticks, as numpydoc asks.
 default_role = "py:obj"

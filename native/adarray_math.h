@@ -10,6 +10,7 @@
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define ADARRAY_FN static __device__ __forceinline__
+#define ADARRAY_CALL ADARRAY_FN
 #define ADARRAY_INF __longlong_as_double(0x7ff0000000000000LL)
 #define ADARRAY_NAN __longlong_as_double(0x7ff8000000000000LL)
 #define ADARRAY_SIGNBIT_f64(x) (__double_as_longlong(x) < 0)
@@ -19,6 +20,7 @@
 #include <stdint.h>
 #include <string.h>
 #define ADARRAY_FN static inline __attribute__((always_inline, unused))
+#define ADARRAY_CALL static __attribute__((noinline, unused))
 #define ADARRAY_INF __builtin_inf()
 #define ADARRAY_NAN __builtin_nan("")
 ADARRAY_FN _Bool adarray_sign_bit_f64(double x) { int64_t b; memcpy(&b, &x, 8); return b < 0; }
@@ -32,12 +34,14 @@ ADARRAY_FN _Bool adarray_sign_bit_f32(float x) { int32_t b; memcpy(&b, &x, 4); r
 #define ADARRAY_M64(name) name
 #define ADARRAY_M32(name) name##f
 
-/* maximum, minimum: a nan in either operand wins; fmax, fmin: the other operand wins. */
+/* maximum, minimum: a nan in either operand wins; fmax, fmin: the other operand wins. Of
+ * equal operands (zeros of either sign) the second one is the result, as NumPy's vector
+ * loops on x86 have it. */
 #define ADARRAY_CHOICES(T, N, M)                                                          \
-    ADARRAY_FN T N(maximum)(T a, T b) { return (a >= b) | (a != a) ? a : b; }             \
-    ADARRAY_FN T N(minimum)(T a, T b) { return (a <= b) | (a != a) ? a : b; }             \
-    ADARRAY_FN T N(fmax)(T a, T b) { return (a >= b) | (b != b) ? a : b; }                \
-    ADARRAY_FN T N(fmin)(T a, T b) { return (a <= b) | (b != b) ? a : b; }                \
+    ADARRAY_FN T N(maximum)(T a, T b) { return (a > b) | (a != a) ? a : b; }              \
+    ADARRAY_FN T N(minimum)(T a, T b) { return (a < b) | (a != a) ? a : b; }              \
+    ADARRAY_FN T N(fmax)(T a, T b) { return (a > b) | (b != b) ? a : b; }                 \
+    ADARRAY_FN T N(fmin)(T a, T b) { return (a < b) | (b != b) ? a : b; }                 \
     ADARRAY_FN T N(sign)(T x)                                                             \
     {                                                                                     \
         T s = x > 0 ? (T)1 : (T)0;                                                        \
@@ -68,26 +72,27 @@ ADARRAY_FN _Bool adarray_sign_bit_f32(float x) { int32_t b; memcpy(&b, &x, 4); r
         return b == 0 ? a / b : f;                                                        \
     }
 
-/* log(e^a + e^b), with the larger operand taken out; equal infinities have no difference. */
+/* log(e^a + e^b), with the larger operand taken out; equal infinities have no difference.
+ * Near zero the sum cancels, so exp and log1p must be those of the C library to the last
+ * bit: the functions are not inlined, and loops over them stay scalar. */
 #define ADARRAY_LOGADDEXP(T, N, M)                                                        \
-    ADARRAY_FN T N(logaddexp)(T a, T b)                                                   \
+    ADARRAY_CALL T N(logaddexp)(T a, T b)                                                 \
     {                                                                                     \
-        T d = a - b;                                                                      \
-        T high = a > b ? a : b;                                                           \
-        T r = high + M(log1p)(M(exp)(-M(fabs)(d)));                                       \
-        T same = a + (T)0.693147180559945309417232121458176568;                           \
-        r = d != d ? d : r;                                                               \
-        return a == b ? same : r;                                                         \
+        const T d = a - b;                                                                \
+        if (a == b) return a + (T)0.693147180559945309417232121458176568;                 \
+        if (d > 0) return a + M(log1p)(M(exp)(-d));                                       \
+        return d <= 0 ? b + M(log1p)(M(exp)(d)) : d;                                      \
     }                                                                                     \
-    ADARRAY_FN T N(logaddexp2)(T a, T b)                                                  \
+    ADARRAY_CALL T N(log2_1p)(T x)                                                        \
     {                                                                                     \
-        T d = a - b;                                                                      \
-        T high = a > b ? a : b;                                                           \
-        T r = high + (T)1.44269504088896340735992468100189214                             \
-            * M(log1p)(M(exp2)(-M(fabs)(d)));                                             \
-        T same = a + (T)1;                                                                \
-        r = d != d ? d : r;                                                               \
-        return a == b ? same : r;                                                         \
+        return (T)1.44269504088896340735992468100189214 * M(log1p)(x);                    \
+    }                                                                                     \
+    ADARRAY_CALL T N(logaddexp2)(T a, T b)                                                \
+    {                                                                                     \
+        const T d = a - b;                                                                \
+        if (a == b) return a + (T)1;                                                      \
+        if (d > 0) return a + N(log2_1p)(M(exp2)(-d));                                    \
+        return d <= 0 ? b + N(log2_1p)(M(exp2)(d)) : d;                                   \
     }
 
 #define ADARRAY_BOTH(GROUP)                                                               \
@@ -97,5 +102,79 @@ ADARRAY_FN _Bool adarray_sign_bit_f32(float x) { int32_t b; memcpy(&b, &x, 4); r
 ADARRAY_BOTH(ADARRAY_CHOICES)
 ADARRAY_BOTH(ADARRAY_DIVISION)
 ADARRAY_BOTH(ADARRAY_LOGADDEXP)
+
+#if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
+/* Host code has vector versions of its own where libmvec's are slow or far from NumPy's. */
+
+/* The logarithm of a float, within 1 ulp (the polynomial of Cephes). NumPy's errs by up to
+ * 4 ulp and libmvec's by up to 3, often in opposite directions. For x <= 0, inf - inf
+ * raises a flag, so that NumPy is asked and warns. */
+ADARRAY_FN float adarray_log_f32(float x)
+{
+    const _Bool small = x < 1.17549435e-38f;
+    const float normal = x * (small ? 33554432.0f : 1.0f);
+    uint32_t bits;
+    memcpy(&bits, &normal, 4);
+    bits += 0x3f800000 - 0x3f3504f3;
+    const float k = (float)((int32_t)(bits >> 23) - (small ? 0x7f + 25 : 0x7f));
+    bits = (bits & 0x007fffff) + 0x3f3504f3;
+    float m;
+    memcpy(&m, &bits, 4);
+    const float f = m - 1.0f, z = f * f;
+    float p = 7.0376836292e-2f;
+    p = p * f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    float y = p * f * z - 2.12194440e-4f * k;
+    y = y - 0.5f * z;
+    y = f + y;
+    y = y + 0.693359375f * k;
+    const float bad = x <= 0 ? (float)ADARRAY_INF : 0.0f;
+    y = x < (float)ADARRAY_INF ? y : x;
+    y = y + (bad - bad);
+    return x == 0 ? -(float)ADARRAY_INF : y;
+}
+
+/* e^x - 1 of a float, within 2 ulp: 2^k (p + 1) - 1, halved so that 2^k stays finite. */
+ADARRAY_FN float adarray_expm1_f32(float x)
+{
+    const float low = x < -30.0f ? -30.0f : x, c = low > 89.0f ? 89.0f : low;
+    const float shifted = c * 1.44269504f + 12582912.0f; /* rounds to an integer */
+    const float k = shifted - 12582912.0f;
+    const float r = (c - k * 0.693359375f) + k * 2.12194440e-4f;
+    float p = 1.98412698e-4f;
+    p = p * r + 1.38888889e-3f;
+    p = p * r + 8.33333333e-3f;
+    p = p * r + 4.16666667e-2f;
+    p = p * r + 1.66666667e-1f;
+    p = p * r + 0.5f;
+    p = p * (r * r) + r;
+    uint32_t bits;
+    memcpy(&bits, &shifted, 4);
+    bits = (bits - 0x4b400000u + 126u) << 23;
+    float half;
+    memcpy(&half, &bits, 4);
+    const float y = (half * p + (half - 0.5f)) * 2.0f;
+    return x == 0 ? x : y; /* keeps the sign of zero */
+}
+
+/* tanh from expm1, which is two to three times as fast as libmvec's. */
+ADARRAY_FN float adarray_tanh_f32(float x)
+{
+    const float t = adarray_expm1_f32(-2.0f * fabsf(x));
+    return copysignf(-t / (2.0f + t), x);
+}
+
+ADARRAY_FN double adarray_tanh_f64(double x)
+{
+    const double t = expm1(-2.0 * fabs(x));
+    return copysign(-t / (2.0 + t), x);
+}
+#endif
 
 #endif

@@ -117,11 +117,7 @@ class Pullback:
             node = None
             if last is not None:
                 order = last.order
-                if (
-                    type(last_ct) is Placed
-                    or order in cotangents
-                    or (heap and heap[0][0] < order)
-                ):
+                if type(last_ct) is Placed or order in cotangents or (heap and heap[0][0] < order):
                     self.add(last, last_ct)
                 else:  # it would come off the heap next
                     node, g = last, last_ct

@@ -59,6 +59,15 @@ HELPERS = frozenset({
 })  # fmt: skip
 
 
+# Helpers that stand in for library functions, by dtype.
+INSTEAD = {
+    ("log", "float32"): "adarray_log_f32",
+    ("expm1", "float32"): "adarray_expm1_f32",
+    ("tanh", "float32"): "adarray_tanh_f32",
+    ("tanh", "float64"): "adarray_tanh_f64",
+}
+
+
 class Dialect(NamedTuple):
     """How a C-like language writes things.
 
@@ -74,7 +83,7 @@ class Dialect(NamedTuple):
         Ending of the C library functions' names, by dtype.
     bool_type : str
         Type of a truth value.
-    infix, templates, library, helpers
+    infix, templates, library, helpers, instead
         What each NumPy function is written as.
     """
 
@@ -87,6 +96,7 @@ class Dialect(NamedTuple):
     templates: dict[str, str] = TEMPLATES
     library: dict[str, str] = LIBRARY
     helpers: frozenset[str] = HELPERS
+    instead: dict[tuple[str, str], str] = INSTEAD
 
 
 C = Dialect()
@@ -201,6 +211,8 @@ class Printer:
                 type=self.type,
                 fabs=f"fabs{d.library_suffix[self.dtype]}",
             )
+        if (op, self.dtype) in d.instead:
+            return f"{d.instead[op, self.dtype]}({', '.join(args)})"
         if op in d.library:
             return f"{d.library[op]}{d.library_suffix[self.dtype]}({', '.join(args)})"
         if op in d.helpers:

@@ -25,7 +25,7 @@ install_methods(
         "argsort": np.argsort, "argpartition": np.argpartition, "nonzero": np.nonzero,
         "searchsorted": np.searchsorted, "round": np.round, "clip": elementwise.clip_method, "dot": np.dot,
         "take": np.take, "trace": np.trace, "ptp": np.ptp, "conj": np.conjugate,
-        "conjugate": np.conjugate, "compress": np.compress, "put": np.put,
+        "conjugate": np.conjugate, "compress": indexing.compress_method, "put": np.put,
         "sort": indexing.sort_inplace, "fill": writing.fill,
     }
 )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.array import ADArray, weakened
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, Pointwise, composite, register
@@ -57,11 +58,22 @@ divide = pointwise(
     lambda g, out, x, y: -g * out / y,
     domain=[REAL, POSITIVE],
 )
+
+
+def _log(x: Any) -> Any:
+    """Return log(x), and for a Python number one again: its dtype yields to that of arrays."""
+    if isinstance(x, (int, float)) and not isinstance(x, np.generic):
+        return float(np.log(x))
+    if isinstance(x, ADArray) and x._x is not None and x._x.weak:
+        return weakened(np.log(x))
+    return np.log(x)
+
+
 # `**` and not np.power computes, since NumPy has fast cases (x**2) only there.
 power = pointwise(
     np.power,
     lambda g, out, x, y: g * (y * x ** (y - (y != 0))),
-    lambda g, out, x, y: g * out * np.log(x + (x == 0)),
+    lambda g, out, x, y: g * out * _log(x + (x == 0)),
     domain=[POSITIVE, REAL],
     evaluate=lambda x, y: x**y,
     note="with respect to the exponent: 0 where the base is 0, nan where it is negative",
@@ -335,7 +347,7 @@ clip = pointwise(
     name="clip",
     domain=[REAL, (-2.0, -1.0), (1.0, 2.0)],
     operands=("a", "low", "high"),
-    expr=lambda a, low, high: np.minimum(np.maximum(a, low), high),
+    expr=lambda a, low, high: np.minimum(high, np.maximum(low, a)),
     note="1 on the bounds",
 )
 

@@ -119,6 +119,14 @@ def _compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) 
     return np.take(a, np.flatnonzero(condition), axis=axis, out=out)
 
 
+def compress_method(a: Any, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+    """Return the elements where `condition` holds, as the ndarray method does."""
+    return np.compress(condition, a, axis=axis, out=out)
+
+
+composite(compress_method)(compress_method)
+
+
 @composite(np.extract)
 def _extract(condition: Any, arr: Any) -> Any:
     return np.ravel(arr)[np.flatnonzero(condition)]
@@ -152,4 +160,4 @@ def sort_inplace(
 
 composite(sort_inplace)(sort_inplace)
 
-__all__ = ["Gather", "getitem", "scatter_add", "sort_inplace"]
+__all__ = ["Gather", "compress_method", "getitem", "scatter_add", "sort_inplace"]

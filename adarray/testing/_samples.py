@@ -135,10 +135,15 @@ def special_values(dtype: np.dtype[Any]) -> np.ndarray:
 def _special_operands(op: Op, dtype: np.dtype[Any]) -> list[np.ndarray]:
     """Return operands that hold every combination of special values."""
     values = special_values(dtype)
+    pools = [values] * op.arity
     if op.arity > 2:  # combinations grow as a power: keep those that matter most
-        values = values[[0, 1, 2, 3, 6, 7, 8, 12, 13, -1]]
+        few = values[[0, 1, 2, 3, 6, 7, 8, 12, 13, -1]]
+        # No zeros as bounds: np.clip of -0.0 at the bound 0.0 gives the bound's sign for
+        # an array of bounds and the value's for a scalar, so there is no right sign.
+        pools = [few, *([few[2:]] * (op.arity - 1))]
     pools = [
-        np.array([False, True]) if d[2:] == ("bool",) else values for d in op.samples
+        np.array([False, True]) if d[2:] == ("bool",) else pool
+        for d, pool in zip(op.samples, pools, strict=True)
     ]
     grid = np.meshgrid(*pools, indexing="ij")
     return [np.ascontiguousarray(g).reshape(-1) for g in grid]

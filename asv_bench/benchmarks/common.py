@@ -1,7 +1,8 @@
 """What the benchmarks share: the profile, the engines, data with real pages.
 
-``ADARRAY_BENCH=large`` chooses larger sizes and more threads. Warnings are errors, so
-that a benchmark that computes something else than meant fails.
+``ADARRAY_BENCH=large`` chooses larger sizes and more threads. A backend that is not there
+is skipped, unless ``ADARRAY_BENCH_REQUIRE=serial,openmp`` names it: then it is a failure.
+Warnings are failures.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import os
 import warnings
 from typing import Any
 
-import adarray
 import numpy as np
 
+import adarray
+
 warnings.simplefilter("error")
+warnings.simplefilter("ignore", ResourceWarning)  # the benchmark runner leaves a socket open
 
 PROFILES = ("fast", "large")
 PROFILE = os.environ.get("ADARRAY_BENCH", "fast")
 if PROFILE not in PROFILES:
     raise ValueError(f"ADARRAY_BENCH: expected one of {', '.join(PROFILES)}, got {PROFILE!r}")
 LARGE = PROFILE == "large"
+REQUIRED = os.environ.get("ADARRAY_BENCH_REQUIRE", "").split(",")
 
 THREADS = (1, 2, 4, 8, 16) if LARGE else (1, 2)
 # A backend with its thread count; one axis, since numpy and serial have no choice.
@@ -38,22 +42,24 @@ class OnEngine:
         NotImplementedError
             If the backend is not there, or has more threads than there are cores: the
             suite's way to say that a parameter does not apply.
+        BackendError
+            If the backend is not there and ``ADARRAY_BENCH_REQUIRE`` names it.
         """
         self._used: Any = None
         name, _, threads = engine.partition("-")
-        if name not in adarray.backends():
-            raise NotImplementedError(f"no backend {name}")
         if threads and int(threads) > len(os.sched_getaffinity(0)):
             raise NotImplementedError(f"fewer than {threads} cores")
         options = {"threads": int(threads)} if threads else {}
         try:
             used = adarray.use(name, **options)
         except adarray.BackendError as error:
+            if name in REQUIRED:
+                raise
             raise NotImplementedError(str(error)) from None
         used.__enter__()
         self._used = used
 
-    def teardown(self, *params: Any) -> None:
+    def teardown(self, *_: Any) -> None:
         """Return to the default backend."""
         used = getattr(self, "_used", None)
         if used is not None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import adarray
 import numpy as np
+
+import adarray
 from adarray.op import Pointwise, all_ops
 from adarray.ops.elementwise import relu
 
@@ -72,6 +73,7 @@ class _Forward(OnEngine):
     timeout = 120
 
     def setup(self, engine: str, op: str, n: int, dtype: str) -> None:
+        """Make the operands and run once."""
         self.enter(engine)
         case = self.cases[op]
         self.call = case.call
@@ -82,7 +84,7 @@ class _Forward(OnEngine):
         ]
         warm(self.call, *self.args)
 
-    def time_forward(self, engine: str, op: str, n: int, dtype: str) -> None:
+    def time_forward(self, *_: Any) -> None:
         """Compute and record."""
         self.call(*self.args)
 
@@ -94,6 +96,7 @@ class _Backward(OnEngine):
     timeout = 120
 
     def setup(self, engine: str, op: str, n: int, dtype: str) -> None:
+        """Make the operands and run once."""
         self.enter(engine)
         case = self.cases[op]
         xs = operands(case, n, dtype)
@@ -107,12 +110,12 @@ class _Backward(OnEngine):
         self.g = uniform(np.shape(y), 0.5, 1.5, dtype)
         warm(self.pullback, self.g)
 
-    def time_backward(self, engine: str, op: str, n: int, dtype: str) -> None:
+    def time_backward(self, *_: Any) -> None:
         """Pull one cotangent back to all operands."""
         self.pullback(self.g)
 
 
-_NAMES = ["engine", "op", "n", "dtype"]
+_NAMES = ("engine", "op", "n", "dtype")
 _SIZES = [64, 256, 1024, 4096] if LARGE else [32, 256]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import adarray
 import numpy as np
+
+import adarray
 
 from .common import ENGINES, LARGE, OnEngine, warm
 from .workloads import INPLACE
@@ -91,9 +92,10 @@ class Overhead(OnEngine):
     """A hundred operations on three numbers, by kind of operation."""
 
     params = (list(ENGINES), list(KINDS))
-    param_names = ["engine", "kind"]
+    param_names = ("engine", "kind")
 
     def setup(self, engine: str, kind: str) -> None:
+        """Make the operands and run once."""
         self.enter(engine)
         self.f = KINDS[kind]
         self.x = np.array([0.3, 0.4, 0.5])
@@ -104,15 +106,15 @@ class Overhead(OnEngine):
         warm(self.f, self.constant)
         warm(adarray.jvp, self.f, (self.x,), (self.t,))
 
-    def time_gradient(self, engine: str, kind: str) -> None:
+    def time_gradient(self, *_: Any) -> None:
         """Record and walk back."""
         self.gradient(self.x)
 
-    def time_untraced(self, engine: str, kind: str) -> None:
+    def time_untraced(self, *_: Any) -> None:
         """Compute on an ADArray that nothing is recorded for."""
         self.f(self.constant)
 
-    def time_jvp(self, engine: str, kind: str) -> None:
+    def time_jvp(self, *_: Any) -> None:
         """Forward mode."""
         adarray.jvp(self.f, (self.x,), (self.t,))
 
@@ -121,14 +123,15 @@ class Fill:
     """Filling an array in place: the time grows with n, not with its square."""
 
     params = (list(INPLACE), [1000, 4000, 16000] if LARGE else [500, 2000])
-    param_names = ["kind", "n"]
+    param_names = ("kind", "n")
 
     def setup(self, kind: str, n: int) -> None:
+        """Make the operands and run once."""
         self.x = np.random.default_rng(0).normal(size=n)
         self.gradient = adarray.grad(lambda x: INPLACE[kind](np, x, n))
         warm(self.gradient, self.x)
 
-    def time_gradient(self, kind: str, n: int) -> None:
+    def time_gradient(self, *_: Any) -> None:
         """Fill, and pull back through every write."""
         self.gradient(self.x)
 

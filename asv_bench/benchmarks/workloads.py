@@ -8,6 +8,7 @@ interpreters that hold the peers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ class Workload(NamedTuple):
     name: str
     body: Callable[..., Any]
     variables: Callable[[np.random.Generator], Arrays]
-    constants: Callable[[np.random.Generator], Arrays] = lambda rng: ()
+    constants: Callable[[np.random.Generator], Arrays] = lambda _: ()
     torch: Callable[..., Any] | None = None
     ops: int = 0
 
@@ -63,8 +64,7 @@ def normal_cdf(np: Any, x: Any) -> Any:
     """Return the normal distribution function (Abramowitz and Stegun, 26.2.17)."""
     k = 1.0 / (1.0 + 0.2316419 * np.abs(x))
     poly = k * (
-        0.319381530
-        + k * (-0.356563782 + k * (1.781477937 + k * (-1.821255978 + k * 1.330274429)))
+        0.319381530 + k * (-0.356563782 + k * (1.781477937 + k * (-1.821255978 + k * 1.330274429)))
     )
     tail = 0.3989422804014327 * np.exp(-0.5 * x * x) * poly
     return np.where(x > 0, 1.0 - tail, tail)
@@ -74,9 +74,7 @@ def black_scholes(np: Any, spot: Any, strike: Any, years: Any) -> Any:
     """Add up the prices of European calls at 2 % interest and 30 % volatility."""
     spread = 0.3 * np.sqrt(years)
     d1 = (np.log(spot / strike) + 0.065 * years) / spread
-    price = spot * normal_cdf(np, d1) - strike * np.exp(-0.02 * years) * normal_cdf(
-        np, d1 - spread
-    )
+    price = spot * normal_cdf(np, d1) - strike * np.exp(-0.02 * years) * normal_cdf(np, d1 - spread)
     return np.sum(price)
 
 
@@ -131,7 +129,7 @@ def softmax_cross_entropy(np: Any, scores: Any, rows: Any, labels: Any) -> Any:
     return np.mean(log_norm - scores[rows, labels])
 
 
-def _softmax_cross_entropy_torch(torch: Any, scores: Any, rows: Any, labels: Any) -> Any:
+def _softmax_cross_entropy_torch(torch: Any, scores: Any, _: Any, labels: Any) -> Any:
     return torch.nn.functional.cross_entropy(scores, labels)
 
 
@@ -155,7 +153,7 @@ def _options(n: int) -> Callable[[np.random.Generator], Arrays]:
 def network_parameters(rng: np.random.Generator, sizes: tuple[int, ...], dtype: Any) -> Arrays:
     """Return ``w1, b1, w2, b2, ...`` for layers of `sizes` (He et al., 2015)."""
     made: list[np.ndarray] = []
-    for m, n in zip(sizes[:-1], sizes[1:], strict=True):
+    for m, n in itertools.pairwise(sizes):
         made.append((rng.normal(size=(m, n)) * np.sqrt(2 / m)).astype(dtype))
         made.append(np.zeros(n, dtype))
     return tuple(made)
@@ -201,7 +199,7 @@ def make_softmax(rows: int, classes: int) -> Workload:
     )
 
 
-OVERHEAD = Workload("sin100 n=3", sin_chain, lambda rng: (np.array([0.3, 0.4, 0.5]),), ops=100)
+OVERHEAD = Workload("sin100 n=3", sin_chain, lambda _: (np.array([0.3, 0.4, 0.5]),), ops=100)
 NETWORK = make_network(128, 256, np.float32, "mlp b128 784-256-256-10 f32")
 LOGISTIC = make_logistic_regression(20_000, 500)
 

@@ -270,8 +270,6 @@ def test_read_only_and_bad_writes_change_nothing():
     np.testing.assert_array_equal(x.numpy(), VECTOR)
 
 
-
-
 def _fill(n):
     def f(x):
         y = np.zeros_like(x)

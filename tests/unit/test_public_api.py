@@ -14,9 +14,7 @@ import adarray
 def test_all_is_complete_and_sorted():
     assert sorted(adarray.__all__) == adarray.__all__
     public = {
-        n
-        for n, v in vars(adarray).items()
-        if not n.startswith("_") and not inspect.ismodule(v)
+        n for n, v in vars(adarray).items() if not n.startswith("_") and not inspect.ismodule(v)
     }
     assert public | {"__version__"} == set(adarray.__all__)
 

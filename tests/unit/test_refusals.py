@@ -29,7 +29,10 @@ BUFFER = (
 @pytest.mark.parametrize(
     ("f", "message"),
     [
-        (lambda x: float(x[0]), "float" + LEAVES + "use np functions in place of float() and math.*"),
+        (
+            lambda x: float(x[0]),
+            "float" + LEAVES + "use np functions in place of float() and math.*",
+        ),
         (lambda x: math.exp(x[0]), "float" + LEAVES),
         (lambda x: int(x[0]), "int" + LEAVES + "use np functions in place of int()"),
         (lambda x: complex(x[0]), "complex" + LEAVES),
@@ -38,7 +41,10 @@ BUFFER = (
         (lambda x: x.tolist()[0], "tolist" + LEAVES + "index the array instead"),
         (lambda x: np.ones((5, 5)).dot(x).sum(), "np.asarray" + LEAVES),
         (lambda x: np.copyto(np.zeros(5), x), "copyto into a plain ndarray of shape (5,)" + LEAVES),
-        (lambda x: np.put(np.zeros(5), [0], x[0]), "put into a plain ndarray of shape (5,)" + LEAVES),
+        (
+            lambda x: np.put(np.zeros(5), [0], x[0]),
+            "put into a plain ndarray of shape (5,)" + LEAVES,
+        ),
         (lambda x: np.place(np.zeros(5), [True] * 5, x), "place into a plain ndarray"),
         (lambda x: np.putmask(np.zeros(5), [True] * 5, x), "putmask into a plain ndarray"),
         (lambda x: np.fill_diagonal(np.zeros((5, 5)), x), "np.asarray" + LEAVES),
