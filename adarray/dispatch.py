@@ -158,11 +158,22 @@ def run(op: Op, *operands: Any, **params: Any) -> Any:
     return compute(op, operands, params, MODE.get())
 
 
+def _broadcast(shapes: list[tuple[int, ...]]) -> bool:
+    """Whether the shapes broadcast to a common one."""
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True
+
+
 def reraise(op: Op, values: tuple[Any, ...], error: ValueError) -> NoReturn:
     """Raise NumPy's error with the operation and the operands' shapes in it."""
     if type(error) is not ValueError:  # AxisError and the like say more by their type
         raise error
     shapes = [np.shape(v) for v in values]
+    if op.pointwise and _broadcast(shapes):
+        raise error  # about something else, such as integers to negative powers
     listed = " and ".join(map(str, shapes)) if len(shapes) < 4 else str(shapes)
     if op.pointwise or len(shapes) > 1:
         numbers = " and ".join(map(str, range(len(shapes)))) if len(shapes) < 4 else "all"

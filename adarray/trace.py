@@ -63,7 +63,7 @@ class Extras:
     ) -> None:
         self.base = base
         self.steps = steps  # ((op, other operands, params), ...) from base to view
-        self.seen = state_of(base) if base is not None else None
+        self.seen: Any = state_of(base) if base is not None else None
         self.tangents = tangents
         self.slot = slot
         self.weak = weak

@@ -59,7 +59,7 @@ def overhead(fleet: Fleet, ours: list[str]) -> list[dict[str, Any]]:
     rows = []
     for engine in ours:
         for peer in ("torch", "autograd"):
-            r, p = results[engine], results.get(peer, Result([], [], "absent"))
+            r, p = results[engine], results.get(peer, Result([], [], [], "absent"))
             value = ratio(r, p)
             shown = "" if value is None else f" ({_per_op(r)} / {_per_op(p)})"
             what = f"gradient per recorded op, 100 sin on 3 numbers: {engine} / {peer}"
@@ -74,7 +74,7 @@ def kernels(fleet: Fleet) -> list[dict[str, Any]]:
     for name, least in (vector_targets() | BANDWIDTH).items():
         engines = ["numpy", "adarray-serial", *(["adarray-openmp"] if name in SCALING else [])]
         results = fleet.race("kernel", name, engines)
-        absent = Result([], [], "absent")
+        absent = Result([], [], [], "absent")
         serial, openmp = (results.get(f"adarray-{e}", absent) for e in ("serial", "openmp"))
         value = ratio(results["numpy"], serial)
         rows.append(_row(f"{name}, 1e6 float64: numpy / adarray-serial", value, least, False))
@@ -87,7 +87,7 @@ def kernels(fleet: Fleet) -> list[dict[str, Any]]:
 def network(fleet: Fleet, ours: list[str]) -> list[dict[str, Any]]:
     """Gradient of the three-layer network: autograd / the fastest backend."""
     results = fleet.race("gradient", NETWORK.name, [*ours, "autograd"])
-    peer = results.get("autograd", Result([], [], "absent"))
+    peer = results.get("autograd", Result([], [], [], "absent"))
     found = {e: value for e in ours if (value := ratio(peer, results[e])) is not None}
     best = max(found, key=found.__getitem__) if found else "adarray"
     others = "; ".join(f"{e} {value:.3g}" for e, value in found.items())
@@ -125,5 +125,6 @@ def imports() -> dict[str, Any]:
     """Time to import adarray, in units of NumPy's."""
     times = import_times()
     ours, theirs = (statistics.median(times[m]) for m in ("adarray", "numpy"))
+    value = statistics.median(a / b for a, b in zip(times["adarray"], times["numpy"], strict=True))
     shown = f" ({ours * 1e3:.0f} ms / {theirs * 1e3:.0f} ms)"
-    return _row("import adarray / import numpy", ours / theirs, 1.5, True, shown)
+    return _row("import adarray / import numpy", value, 1.5, True, shown)

@@ -44,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
             text, report["acceptance"] = acceptance(fleet, ours)
         else:
             text, report["results"] = compare(fleet, ours, options)
+        report["machine"]["cores used by others"] = busiest(fleet.others)
     text = f"{heading(report)}\n\n{text}\n"
     print(text)
     for path in options.output:
@@ -113,6 +114,13 @@ def machine(threads: int) -> dict[str, Any]:
         "simd": (simd.get("found") or simd["baseline"])[-1],
         "python": platform.python_version(),
     }
+
+
+def busiest(others: list[float]) -> str:
+    """Say how many cores other processes used during the rounds."""
+    if not others:
+        return "not measured"
+    return f"{statistics.median(others):.2f} (median), {max(others):.2f} (worst round)"
 
 
 def versions(fleet: Fleet) -> dict[str, str]:

@@ -13,7 +13,7 @@ import numpy as np
 from cffi import FFI
 
 from adarray import ops  # noqa: F401  (registers the operations)
-from adarray.codegen.eager import GROUP, Kernel, all_kernels
+from adarray.codegen.eager import EXACT_LEAF, GROUP, LEAF, Kernel, all_kernels
 
 HERE = Path(__file__).resolve().parent
 # Compiled into both modules when present, each with its declarations in a .cdef beside it.
@@ -129,6 +129,7 @@ _HEAD = """
 #include <omp.h>
 #endif
 #define GROUP %(group)d
+#define LARGEST_LEAF %(leaf)d
 #include "adarray_math.h"
 #include "libmvec.h"
 #include "map.h"
@@ -140,6 +141,8 @@ def _level(name: str, features: str, kernels: list[Kernel]) -> Iterator[str]:
     """Yield all kernels for one level, and the tables of their addresses."""
     if features:
         yield f'#pragma GCC push_options\n#pragma GCC target("{features}")'
+    yield f"#undef ADARRAY_LEVEL\n#define ADARRAY_LEVEL(name) name##_{name}"
+    yield '#include "adarray_vector.h"'
     for k in kernels:
         yield k.text.replace("@", f"_{name}")
     if features:
@@ -147,9 +150,7 @@ def _level(name: str, features: str, kernels: list[Kernel]) -> Iterator[str]:
     yield f"static const map_function maps_{name}[] = {{"
     yield from (f"    {k.name}_{name}," for k in kernels if not k.parts)
     yield f"}};\nstatic const FoldParts folds_{name}[] = {{"
-    yield from (
-        f"    {{{', '.join(f'{p}_{name}' for p in k.parts)}}}," for k in kernels if k.parts
-    )
+    yield from (f"    {{{', '.join(f'{p}_{name}' for p in k.parts)}}}," for k in kernels if k.parts)
     yield "};"
 
 
@@ -158,14 +159,20 @@ def source(kernels: Iterable[Kernel]) -> str:
     kernels = list(kernels)
     maps = [k for k in kernels if not k.parts]
     folds = [k for k in kernels if k.parts]
-    lines = [_HEAD % {"group": GROUP}, "static const MapKernel maps[] = {"]
+    lines = [
+        _HEAD % {"group": GROUP, "leaf": max(LEAF, EXACT_LEAF)},
+        "static const MapKernel maps[] = {",
+    ]
     for k in maps:
         truths = sum(1 << i for i, x in enumerate(k.inputs) if x in k.truths)
         lines.append(
             f'    {{"{k.name}", "{k.hash}", {NUMBERS[k.dtype]}, {len(k.inputs)}, {truths}u}},'
         )
     lines += ["};", "static const FoldKernel folds[] = {"]
-    lines += [f'    {{"{k.name}", "{k.hash}", {NUMBERS[k.dtype]}}},' for k in folds]
+    lines += [
+        f'    {{"{k.name}", "{k.hash}", {NUMBERS[k.dtype]}, {EXACT_LEAF if k.exact else LEAF}}},'
+        for k in folds
+    ]
     lines.append("};")
     first, *others = LEVELS
     lines += _level(first[0], first[1], kernels)
@@ -200,6 +207,7 @@ FLAGS = [
     "-O3", "-g0", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
     "-fno-builtin-sin", "-fno-builtin-cos", "-fno-builtin-sinf", "-fno-builtin-cosf",
 ]  # fmt: skip
+LIBRARIES = {"linux": ["m", "dl"], "win32": []}
 
 
 def builder(name: str, flags: list[str], link: list[str]) -> FFI:
@@ -220,7 +228,7 @@ def builder(name: str, flags: list[str], link: list[str]) -> FFI:
         include_dirs=[str(HERE), np.get_include()],
         extra_compile_args=[*FLAGS, *flags] if sys.platform != "win32" else [],
         extra_link_args=link,
-        libraries=["m"] if sys.platform != "win32" else [],
+        libraries=LIBRARIES.get(sys.platform, ["m"]),
         # Without a compiler the package still installs, with the numpy backend alone.
         optional=True,
     )

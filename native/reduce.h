@@ -10,7 +10,6 @@
 #include "arrays.h"
 #include <stdlib.h>
 
-#define LEAF 1024    /* elements folded by one call */
 #define LEAF_ROWS 32 /* rows added one after the other */
 #define TILE 512     /* outputs that are accumulated side by side */
 #define CHUNK 65536  /* elements of one thread's task */
@@ -18,6 +17,7 @@
 typedef struct {
     const char *name, *hash;
     int type;
+    intptr_t leaf; /* elements folded by one call */
 } FoldKernel;
 
 typedef struct {
@@ -30,6 +30,7 @@ typedef struct {
 
 typedef struct {
     const FoldParts *f;
+    intptr_t leaf;
     Operand kept;                   /* outer kept axes of x; dims outermost first */
     Operand folded;                 /* folded axes of x */
     intptr_t out_strides[MAX_DIMS]; /* of the result, along `kept` */
@@ -39,25 +40,33 @@ typedef struct {
     intptr_t width, tiles, units, chunks, chunk, total;
 } Fold;
 
+/* Fold a leaf, copied together first where its elements lie apart. Not inlined: its buffer
+ * would be in every frame of the recursion. */
+static __attribute__((noinline)) void fold_leaf(const Fold *r, const Operand *o, intptr_t lo,
+                                                intptr_t n, char *result)
+{
+    char buffer[LARGEST_LEAF * 8] __attribute__((aligned(64)));
+    intptr_t run = 0;
+    const char *at = locate(o, lo, &run);
+    if (run < n || o->strides[o->nd - 1] != o->size || (uintptr_t)at % o->size) {
+        load(o, lo, n, buffer);
+        at = buffer;
+    }
+    r->f->fold(at, n, result);
+}
+
 /* Fold elements lo .. hi of one output's line. */
 static void fold_line(const Fold *r, const Operand *o, intptr_t lo, intptr_t hi, char *result)
 {
-    if (hi - lo > LEAF) {
-        char right[8] __attribute__((aligned(8)));
-        const intptr_t middle = lo + ((hi - lo) / 2 + LEAF - 1) / LEAF * LEAF;
-        fold_line(r, o, lo, middle, result);
-        fold_line(r, o, middle, hi, right);
-        r->f->merge(result, right, 1);
+    if (hi - lo <= r->leaf) {
+        fold_leaf(r, o, lo, hi - lo, result);
         return;
     }
-    char buffer[LEAF * 8] __attribute__((aligned(64)));
-    intptr_t run = 0;
-    const char *at = locate(o, lo, &run);
-    if (run < hi - lo || o->strides[o->nd - 1] != o->size || (uintptr_t)at % o->size) {
-        load(o, lo, hi - lo, buffer);
-        at = buffer;
-    }
-    r->f->fold(at, hi - lo, result);
+    char right[8] __attribute__((aligned(8)));
+    const intptr_t middle = lo + ((hi - lo) / 2 + r->leaf - 1) / r->leaf * r->leaf;
+    fold_line(r, o, lo, middle, result);
+    fold_line(r, o, middle, hi, right);
+    r->f->merge(result, right, 1);
 }
 
 /* Fold rows lo .. hi, each `width` elements of neighbouring outputs. */
@@ -143,13 +152,14 @@ static void plan_fold(Fold *r, PyArrayObject *x, PyArrayObject *out, unsigned ax
 {
     intptr_t kd[MAX_DIMS], ks[MAX_DIMS], ko[MAX_DIMS], fd[MAX_DIMS], fs[MAX_DIMS];
     int nk = 0, nf = 0, order[MAX_DIMS];
+    const int keepdims = PyArray_NDIM(out) == PyArray_NDIM(x);
     for (int i = 0; i < PyArray_NDIM(x); i++) {
         if (axes >> i & 1) {
             fd[nf] = PyArray_DIM(x, i);
             fs[nf++] = PyArray_STRIDE(x, i);
         } else {
             kd[nk] = PyArray_DIM(x, i);
-            ko[nk] = PyArray_STRIDE(out, nk);
+            ko[nk] = PyArray_STRIDE(out, keepdims ? i : nk);
             ks[nk++] = PyArray_STRIDE(x, i);
         }
     }
@@ -213,6 +223,7 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
     if (!read_array(address, kernel->type, &r.folded) || !read_array(result, kernel->type, &o))
         return WRONG_ARRAY;
     r.f = f;
+    r.leaf = kernel->leaf;
     r.size = r.folded.size;
     plan_fold(&r, (PyArrayObject *)address, out, axes);
     if (r.folded.nd == 0) return WRONG_ARRAY; /* nothing to fold: NumPy copies */

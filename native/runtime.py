@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
+from adarray_native import blas
 
 from adarray.codegen import eager
 from adarray.codegen.eager import Kernel
@@ -21,11 +22,18 @@ from adarray.errors import BackendError
 from adarray.op import OPS, Op, Reduction
 from adarray.scalar import Expr
 
-from adarray_native import blas
-
 ndarray = np.ndarray
 FLAGS = (("divide", 1), ("over", 2), ("under", 4), ("invalid", 8))
 DTYPES = {np.dtype(d).num: d for d in eager.DTYPES}
+# Arguments of the C function that stand for no operand.
+_PADDING = tuple((0,) * (6 - n) for n in range(7))
+DOUBLE, SINGLE = np.dtype(np.float64).num, np.dtype(np.float32).num
+
+
+# Where NumPy brings AVX-512 versions that one thread of ours does not beat (measured).
+NUMPY_IS_FASTER = frozenset(
+    {("power", "float64")} | {(n, "float32") for n in ("log", "expm1", "tanh", "power", "log1p")}
+)
 
 
 class Cutoffs(NamedTuple):
@@ -33,29 +41,43 @@ class Cutoffs(NamedTuple):
 
     Parameters
     ----------
-    light, heavy : int
-        NumPy computes below these: kernels that wait for memory, and kernels that wait
-        for arithmetic. A call of C gives up the GIL, which costs more than it gains
-        for small arrays.
-    fold : int
-        The same for reductions.
+    light, fused, heavy, fold : int
+        NumPy computes below these: kernels that wait for memory, derivatives that NumPy
+        takes several passes for, kernels that wait for arithmetic, and reductions. A call
+        of C gives up the GIL, which costs more than it gains for small arrays.
     light_threads, heavy_threads, fold_threads : int
         One thread computes below these.
+    product, vector_product : int
+        Numbers of multiplications below which NumPy computes a product of matrices, and
+        of a matrix and a vector.
     """
 
-    light: int = 32768
-    heavy: int = 2048
-    fold: int = 32768
+    light: int = 65536
+    fused: int = 8192
+    heavy: int = 4096
+    fold: int = 16384
     light_threads: int = 131072
-    heavy_threads: int = 16384
+    heavy_threads: int = 32768
     fold_threads: int = 131072
+    product: int = blas.MATRIX_CUTOFF
+    vector_product: int = blas.VECTOR_CUTOFF
 
 
 class Compiled(NamedTuple):
-    """A kernel that is both printed by the current record and in the extension module."""
+    """A kernel that is both printed by the current record and in the extension module.
 
-    kernel: Kernel
+    Parameters
+    ----------
+    index : int
+        Its number in the module.
+    take : tuple of int
+        Positions of its inputs in ``operands`` or, for a rule, in ``(g, out, *operands)``.
+    cutoff, threads_from : int
+        From how many elements on it is used, and from how many on with threads.
+    """
+
     index: int
+    take: tuple[int, ...]
     cutoff: int
     threads_from: int
 
@@ -78,14 +100,14 @@ class Library:
         module = importlib.import_module(f"adarray_native.{name}")
         self.ffi: Any = module.ffi
         self.lib: Any = module.lib
-        text = self.ffi.string
+        lib = self.lib
         self.maps = {
-            text(self.lib.adarray_map_name(i)).decode(): (i, text(self.lib.adarray_map_hash(i)))
-            for i in range(self.lib.adarray_map_count())
+            self.text(lib.adarray_map_name(i)): (i, self.text(lib.adarray_map_hash(i)))
+            for i in range(lib.adarray_map_count())
         }
         self.folds = {
-            text(self.lib.adarray_fold_name(i)).decode(): (i, text(self.lib.adarray_fold_hash(i)))
-            for i in range(self.lib.adarray_fold_count())
+            self.text(lib.adarray_fold_name(i)): (i, self.text(lib.adarray_fold_hash(i)))
+            for i in range(lib.adarray_fold_count())
         }
         level = os.environ.get("ADARRAY_SIMD")
         if level is not None:
@@ -103,22 +125,41 @@ class Library:
             )
         self.lib.adarray_limit_level(names.index(wanted) if wanted in names else best)
 
+    def text(self, pointer: Any) -> str:
+        """Return the string that C holds at `pointer`."""
+        return str(self.ffi.string(pointer).decode())
+
     def level_name(self, level: int) -> str:
         """Return the name of an instruction-set level."""
-        return str(self.ffi.string(self.lib.adarray_level_name(level)).decode())
+        return self.text(self.lib.adarray_level_name(level))
 
     def find(self, kernel: Kernel | None) -> int | None:
         """Return the number of a printed kernel; None if the compiled one differs."""
         if kernel is None:
             return None
-        index, digest = (self.folds if kernel.parts else self.maps).get(kernel.name, (0, b""))
-        return index if digest.decode() == kernel.hash else None
+        index, digest = (self.folds if kernel.parts else self.maps).get(kernel.name, (0, ""))
+        return index if digest == kernel.hash else None
 
 
-def _reported(flags: int) -> bool:
-    """Whether the caller's errstate wants to hear of any of the raised flags."""
+def _numpy_has_wide(name: str, dtype: str) -> bool:
+    """Whether NumPy computes the ufunc `name` with 512-bit vectors on this machine."""
+    found = np.lib.introspect.opt_func_info(func_name=f"^{name}$", signature=f"^{dtype}$")
+    used = " ".join(str(entry.get("current")) for by in found.values() for entry in by.values())
+    return "AVX512" in used or "X86_V4" in used
+
+
+def _reported(flags: int, out: Any = None) -> bool:
+    """Whether the caller's errstate wants to hear of any of the raised flags.
+
+    Vector functions raise some flags for nothing, such as that of exp(-inf). A forward
+    kernel passes its result `out`: if that is finite, nothing was divided by zero,
+    overflowed or was invalid.
+    """
     handling = np.geterr()
-    return any(flags & bit and handling[name] != "ignore" for name, bit in FLAGS)
+    if not any(flags & bit and handling[name] != "ignore" for name, bit in FLAGS):
+        return False
+    underflow = flags & 4 and handling["under"] != "ignore"
+    return bool(underflow or out is None or not np.isfinite(out).all())
 
 
 class CPUEngine:
@@ -138,7 +179,7 @@ class CPUEngine:
         self.threads = threads
         self.library = library
         self.cutoffs = cutoffs
-        self._smallest = min(cutoffs.light, cutoffs.heavy)
+        self._smallest = min(cutoffs.fused, cutoffs.heavy)
         self._map = library.lib.adarray_map
         self._fold = library.lib.adarray_fold
         self._kernels: dict[Any, Compiled | None] = {}
@@ -169,7 +210,13 @@ class CPUEngine:
             named = _named(g, saved)
             args = (a.value if a.op == "const" else named[a.value] for a in expr.args)
             return self.pointwise(OPS[expr.op], tuple(args))
-        fixed = self._fixed(op, saved[1:]) if op.name in eager.FIXED else None
+        fixed = None
+        if op.name in eager.FIXED:
+            fixed = self._fixed(op, saved[1:])
+            exponent = saved[1 + eager.FIXED[op.name][0]]
+            if fixed is None and type(exponent) is float and g.dtype.num != DOUBLE:
+                # NumPy subtracts 1 from a Python number in float64.
+                return NotImplemented
         return self._compute(op, operand, fixed, (g, *saved))
 
     def _fixed(self, op: Op, values: tuple[Any, ...]) -> int | None:
@@ -196,17 +243,27 @@ class CPUEngine:
         index = self.library.find(kernel)
         made = None
         if kernel is not None and index is not None:
-            c = self.cutoffs
-            limits = (
-                (c.fold, c.fold_threads)
-                if kernel.parts
-                else (c.heavy, c.heavy_threads)
-                if kernel.heavy
-                else (c.light, c.light_threads)
-            )
-            made = Compiled(kernel, index, *limits)
+            # Positions in (operands), or in (g, out, *operands).
+            first = 0 if operand < 0 else 2
+            places = {"g": 0, "out": 1, **{f"x{i}": first + i for i in range(op.arity)}}
+            take = tuple(places[x] for x in kernel.inputs)
+            made = Compiled(index, take, *self._limits(op, operand, dtype, kernel))
         self._kernels[key] = made
         return made
+
+    def _limits(self, op: Op, operand: int, dtype: str, kernel: Kernel) -> tuple[int, int]:
+        """Return from how many elements on a kernel is used, and from how many on threads are."""
+        c = self.cutoffs
+        if kernel.parts:
+            return c.fold, c.fold_threads
+        if not kernel.heavy:
+            return c.light if operand < 0 else c.fused, c.light_threads
+        if operand < 0 and c == Cutoffs() and _numpy_has_wide(op.name, dtype):
+            # One thread gains nothing over NumPy's own wide vectors, or even loses.
+            if self.threads > 1:
+                return c.heavy_threads, c.heavy_threads
+            return sys.maxsize if (op.name, dtype) in NUMPY_IS_FASTER else c.light, c.heavy_threads
+        return c.heavy, c.heavy_threads
 
     def _compute(self, op: Op, operand: int, fixed: int | None, values: tuple[Any, ...]) -> Any:
         """Run a forward kernel on ``values = operands``, or a rule's on ``(g, out, *operands)``."""
@@ -219,30 +276,22 @@ class CPUEngine:
         compiled = self._kernel(op, operand, fixed, DTYPES[dtype.num])
         if compiled is None:
             return NotImplemented
-        kernel = compiled.kernel
-        if operand < 0:
-            inputs = [values[int(n[1:])] for n in kernel.inputs]
-        else:
-            named = _named(values[0], values[1:])
-            inputs = [named[n] for n in kernel.inputs]
         arrays = []
-        for x in inputs:
+        for i in compiled.take:
+            x = values[i]
             a = x if type(x) is ndarray else _as_array(x, dtype)
             if a is None:
                 return NotImplemented
             arrays.append(a)
-        return self._run(compiled, arrays, dtype)
-
-    def _run(self, compiled: Compiled, arrays: list[Any], dtype: Any) -> Any:
-        """Run a pointwise kernel on arrays."""
         out = _result(arrays, dtype, compiled.cutoff)
         if out is None:
             return NotImplemented
         threads = self.threads if out.size >= compiled.threads_from else 1
-        addresses = [id(a) for a in arrays]
-        addresses += [0] * (6 - len(addresses))
-        flags = self._map(compiled.index, id(out), threads, len(arrays), *addresses)
-        if flags and (flags < 0 or _reported(flags)):
+        count = len(arrays)
+        flags = self._map(
+            compiled.index, id(out), threads, count, *map(id, arrays), *_PADDING[count]
+        )
+        if flags and (flags < 0 or _reported(flags, out if operand < 0 else None)):
             return NotImplemented
         return out
 
@@ -253,8 +302,8 @@ class CPUEngine:
         if op.name == "matmul":
             if params or len(values) != 2:
                 return NotImplemented
-            lib = self.library
-            return blas.matmul(lib.lib, lib.ffi, self.threads, values[0], values[1])
+            lib, c = self.library, self.cutoffs
+            return blas.matmul(lib.lib, lib.ffi, self.threads, *values, c.product, c.vector_product)
         if isinstance(op.lower, Reduction):
             return self._reduce(op, values[0], params)
         return NotImplemented
@@ -270,16 +319,17 @@ class CPUEngine:
         compiled = self._kernel(op, -1, None, dtype)
         if not bits or compiled is None:
             return NotImplemented
-        kept = [n for i, n in enumerate(x.shape) if not bits >> i & 1]
+        if params.get("keepdims"):
+            shape = [1 if bits >> i & 1 else n for i, n in enumerate(x.shape)]
+        else:
+            shape = [n for i, n in enumerate(x.shape) if not bits >> i & 1]
         fortran = x.ndim > 1 and x.strides[0] < x.strides[-1]
-        out = np.empty(kept, x.dtype, order="F" if fortran else "C")
+        out = np.empty(shape, x.dtype, order="F" if fortran else "C")
         threads = self.threads if x.size >= compiled.threads_from else 1
         flags = self._fold(compiled.index, id(x), bits, id(out), threads)
         if flags and (flags < 0 or _reported(flags)):
             return NotImplemented
-        if params.get("keepdims"):
-            return out.reshape([1 if bits >> i & 1 else n for i, n in enumerate(x.shape)], order="A")
-        return out if kept else out[()]
+        return out if shape else out[()]
 
 
 def _named(g: Any, saved: tuple[Any, ...]) -> dict[str, Any]:
@@ -294,7 +344,7 @@ def _as_array(x: Any, dtype: Any) -> Any:
     """Return a number as an array of `dtype`; None where NumPy would promote or complain."""
     kind = type(x)
     if kind is float:
-        if dtype.num == 11 and abs(x) > 3.4e38 and abs(x) != np.inf:
+        if dtype.num == SINGLE and abs(x) > 3.4e38 and abs(x) != np.inf:
             return None
     elif kind is int:
         if abs(x) > 1 << 53:
@@ -347,144 +397,3 @@ def _axis_bits(axis: Any, ndim: int) -> int:
             return 0
         bits |= 1 << int(a % ndim)
     return bits
-
-
-def load(backend: str, module: str) -> Library:
-    """Return the library of a backend.
-
-    Raises
-    ------
-    BackendError
-        If the extension module is missing or cannot be loaded.
-    """
-    try:
-        return Library(module)
-    except ModuleNotFoundError as error:
-        if error.name != f"adarray_native.{module}":
-            raise
-        raise BackendError(
-            f"backend {backend!r}: its C module is missing ({error}), because no C compiler "
-            "worked when adarray was installed; install one (gcc, with OpenMP for 'openmp') and "
-            "reinstall adarray, or use the backend 'numpy'"
-        ) from error
-    except ImportError as error:
-        raise BackendError(
-            f"backend {backend!r}: its C module cannot be loaded ({error}); reinstall adarray on "
-            "this machine, or use the backend 'numpy'"
-        ) from error
-
-
-def check_count(backend: str, option: str, value: Any, least: int) -> int:
-    """Return an option that counts something.
-
-    Raises
-    ------
-    BackendError
-        If it is not an integer, or less than `least`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise BackendError(
-            f"backend {backend!r}: the option {option} is {value!r}; "
-            f"pass an integer of at least {least}"
-        )
-    return int(value)
-
-
-def check_options(backend: str, options: dict[str, Any], known: tuple[str, ...]) -> None:
-    """Refuse options that a backend does not have.
-
-    Raises
-    ------
-    BackendError
-        If there is one.
-    """
-    for name in sorted(options):
-        if name not in known:
-            raise BackendError(
-                f"backend {backend!r}: unknown option {name!r}; it takes {', '.join(known)}"
-            )
-
-
-def cutoffs(defaults: Cutoffs, value: int | None) -> Cutoffs:
-    """Return the cutoffs for the option ``cutoff=``: one number for all, None for measured."""
-    return defaults if value is None else Cutoffs(*[value] * len(defaults))
-
-
-class CPUBackend:
-    """What both backends are made of.
-
-    Attributes
-    ----------
-    name : str
-    module : str
-        Name of the extension module.
-    known : tuple of str
-        Options of `engine`.
-    """
-
-    name: str
-    module: str
-    known: tuple[str, ...]
-
-    def __init__(self) -> None:
-        self._library: Library | None = None
-
-    @property
-    def library(self) -> Library:
-        """The extension module, loaded when first asked for."""
-        if self._library is None:
-            self._library = load(self.name, self.module)
-            self.loaded(self._library)
-        return self._library
-
-    def loaded(self, library: Library) -> None:
-        """Prepare the library that was just loaded."""
-
-    def default_threads(self) -> int:
-        """Return the number of threads without an option."""
-        return 1
-
-    def engine(self, **options: Any) -> CPUEngine:
-        """Return an engine.
-
-        Parameters
-        ----------
-        threads : int, optional
-            Number of threads.
-        cutoff : int, optional
-            Number of elements below which NumPy computes; by default what measurement
-            found, one number for each class of kernels.
-
-        Raises
-        ------
-        BackendError
-            If an option is unknown or wrong, or the C module is missing.
-        """
-        check_options(self.name, options, self.known)
-        threads = options.get("threads")
-        cutoff = options.get("cutoff")
-        if threads is not None:
-            threads = check_count(self.name, "threads", threads, 1)
-        if cutoff is not None:
-            cutoff = check_count(self.name, "cutoff", cutoff, 0)
-        library = self.library
-        return CPUEngine(
-            self.name, library, threads or self.default_threads(), cutoffs(Cutoffs(), cutoff)
-        )
-
-    def info(self) -> dict[str, str]:
-        """Return facts to show in ``python -m adarray info``."""
-        try:
-            library = self.library
-        except BackendError as error:
-            return {"status": "unavailable", "why": str(error)}
-        lib = library.lib
-        calls: Callable[[Any], bytes] = library.ffi.string
-        return {
-            "status": "available",
-            "compiler": calls(lib.adarray_compiler()).decode(),
-            "simd": library.level_name(lib.adarray_level()),
-            "libmvec": ("no", "yes, before glibc 2.35", "yes")[lib.adarray_libmvec()],
-            "threads": str(self.default_threads()),
-            "kernels": str(len(library.maps) + len(library.folds)),
-        }

@@ -10,7 +10,7 @@ from adarray.array import ADArray
 from adarray.dispatch import attach, tangent_of
 from adarray.errors import ShapeError
 from adarray.inplace import sync_if_view
-from adarray.trace import Handle, snapshot
+from adarray.trace import Extras, Handle, snapshot
 
 
 def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
@@ -25,7 +25,8 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
         made = snapshot(sync_if_view(x))
     else:
         value = x if isinstance(x, (float, np.generic)) else np.array(x)
-        made = ADArray(value, None, None, True)
+        weak = isinstance(x, float) and not isinstance(x, np.generic)
+        made = ADArray(value, None, Extras(weak=True) if weak else None, True)
     if np.shape(tangent) != np.shape(made._v):
         raise ShapeError(
             f"{name}: the tangent has shape {np.shape(tangent)} and its primal "

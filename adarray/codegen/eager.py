@@ -32,13 +32,19 @@ GROUP = 16
 # Accumulators of a fold: enough vectors to hide the latency of the addition.
 LANES = {"float64": 32, "float32": 64}
 
+# Elements that one call folds; the results are merged pairwise, against rounding errors.
+# Choices have none.
+LEAF, EXACT_LEAF = 1024, 4096
+
 NEUTRAL = {"maximum": -np.inf, "minimum": np.inf}
 
-# Functions that cost tens of cycles an element; the others wait for memory.
+# Functions that cost NumPy tens of cycles an element; the others wait for memory. (NumPy's
+# `where` branches on every element.)
 HEAVY = frozenset({
     "power", "float_power", "fmod", "remainder", "floor_divide", "cbrt", "hypot", "exp", "exp2",
     "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
     "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "logaddexp", "logaddexp2",
+    "where",
 })  # fmt: skip
 
 
@@ -61,6 +67,8 @@ class Kernel(NamedTuple):
         Whether arithmetic rather than memory bounds its speed.
     parts : tuple of str
         Names of a reduction's functions, empty for a pointwise kernel.
+    exact : bool
+        Whether a reduction rounds nothing.
     """
 
     name: str
@@ -70,6 +78,7 @@ class Kernel(NamedTuple):
     text: str
     heavy: bool
     parts: tuple[str, ...] = ()
+    exact: bool = False
 
     @property
     def hash(self) -> str:
@@ -319,7 +328,7 @@ def reduction(op: Op, dtype: str) -> Kernel | None:
     )
     heavy = any(e.op in HEAVY for e in call("add", mapped, post).walk())
     parts = tuple(f"{name}_{p}" for p in ("fold", "add", "merge", "start", "post"))
-    return Kernel(name, dtype, (), frozenset(), text, heavy, parts)
+    return Kernel(name, dtype, (), frozenset(), text, heavy, parts, lower.combine in NEUTRAL)
 
 
 def kernels_of(op: Op) -> Iterator[Kernel]:
@@ -331,9 +340,8 @@ def kernels_of(op: Op) -> Iterator[Kernel]:
             values = FIXED[op.name][1] if op.name in FIXED else ()
             for fixed in (None, *range(len(values))):
                 made.append(forward(op, dtype, fixed))
-                for i in range(op.arity):
-                    if fixed is None or i != FIXED[op.name][0]:
-                        made.append(derivative(op, i, dtype, fixed))
+                own = -1 if fixed is None else FIXED[op.name][0]
+                made += [derivative(op, i, dtype, fixed) for i in range(op.arity) if i != own]
     yield from (k for k in made if k is not None)
 
 

@@ -50,7 +50,8 @@ LIBRARY = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
     "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "nextafter": "nextafter", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "fix": "trunc",
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "fix": "trunc",
+    "nextafter": "nextafter",
 }  # fmt: skip
 # Functions of native/adarray_math.h.
 HELPERS = frozenset({
@@ -59,12 +60,12 @@ HELPERS = frozenset({
 })  # fmt: skip
 
 
-# Helpers that stand in for library functions, by dtype.
+# Functions of native/adarray_vector.h that stand in for library functions, by dtype.
 INSTEAD = {
-    ("log", "float32"): "adarray_log_f32",
-    ("expm1", "float32"): "adarray_expm1_f32",
-    ("tanh", "float32"): "adarray_tanh_f32",
-    ("tanh", "float64"): "adarray_tanh_f64",
+    ("log", "float32"): "ADARRAY_LEVEL(adarray_log_f32)",
+    ("expm1", "float32"): "ADARRAY_LEVEL(adarray_expm1_f32)",
+    ("tanh", "float32"): "ADARRAY_LEVEL(adarray_tanh_f32)",
+    ("tanh", "float64"): "ADARRAY_LEVEL(adarray_tanh_f64)",
 }
 
 
@@ -157,9 +158,11 @@ class Printer:
             text = text if "." in text or "e" in text else f"{text}.0"
         else:
             text = repr(number)
-        return f"({text}{self.dialect.literal[self.dtype]})" if number < 0 or (
-            number == 0 and math.copysign(1, number) < 0
-        ) else f"{text}{self.dialect.literal[self.dtype]}"
+        return (
+            f"({text}{self.dialect.literal[self.dtype]})"
+            if number < 0 or (number == 0 and math.copysign(1, number) < 0)
+            else f"{text}{self.dialect.literal[self.dtype]}"
+        )
 
     def _number(self, text: str, is_bool: bool) -> str:
         """Return `text` as a number: truth values become 1 and 0."""

@@ -23,7 +23,8 @@ install_methods(
     {
         "all": np.all, "any": np.any, "argmax": np.argmax, "argmin": np.argmin,
         "argsort": np.argsort, "argpartition": np.argpartition, "nonzero": np.nonzero,
-        "searchsorted": np.searchsorted, "round": np.round, "clip": elementwise.clip_method, "dot": np.dot,
+        "searchsorted": np.searchsorted, "round": np.round, "dot": np.dot,
+        "clip": elementwise.clip_method,
         "take": np.take, "trace": np.trace, "ptp": np.ptp, "conj": np.conjugate,
         "conjugate": np.conjugate, "compress": indexing.compress_method, "put": np.put,
         "sort": indexing.sort_inplace, "fill": writing.fill,

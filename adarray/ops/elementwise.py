@@ -65,7 +65,8 @@ def _log(x: Any) -> Any:
     if isinstance(x, (int, float)) and not isinstance(x, np.generic):
         return float(np.log(x))
     if isinstance(x, ADArray) and x._x is not None and x._x.weak:
-        return weakened(np.log(x))
+        made: Any = np.log(x)
+        return weakened(made)
     return np.log(x)
 
 
@@ -175,9 +176,25 @@ arccosh = pointwise(np.arccosh, lambda g, out, x: g / np.sqrt(x * x - 1), domain
 arctanh = pointwise(np.arctanh, lambda g, out, x: g / (1 - x * x), domain=UNIT)
 deg2rad = pointwise(np.deg2rad, lambda g, out, x: g * (math.pi / 180), aliases=(np.radians,))
 rad2deg = pointwise(np.rad2deg, lambda g, out, x: g * (180 / math.pi), aliases=(np.degrees,))
+
+
+def _sinc_slope(g: Any, out: Any, x: Any) -> Any:
+    """Cotangent of sinc: a series near 0, where the quotient cancels.
+
+    With z = pi x, the derivative of sin(z) / z is (cos z - sin(z) / z) / z
+    = -z/3 + z**3/30 - z**5/840 + z**7/45360 - z**9/3991680 + ...
+    """
+    near = np.abs(x) < 0.1
+    z = np.where(near, math.pi * x, 0.0)  # 0: the series must not overflow far away
+    q = z * z
+    series = z * (-1 / 3 + q * (1 / 30 + q * (-1 / 840 + q * (1 / 45360 - q / 3991680))))
+    quotient = (np.cos(math.pi * x) - out) / (x + (x == 0))
+    return g * np.where(near, math.pi * series, quotient)
+
+
 sinc = pointwise(
     np.sinc,
-    lambda g, out, x: g * ((np.cos(math.pi * x) - out) / (x + (x == 0))),
+    _sinc_slope,
     operands=("x",),
     expr=lambda x: np.where(x == 0, 1.0, np.sin(math.pi * x) / (math.pi * x)),
 )
@@ -359,8 +376,8 @@ def _clip(
     a_max: Any = None,
     out: Any = None,
     *,
-    min: Any = None,  # noqa: A002  (NumPy's names)
-    max: Any = None,  # noqa: A002
+    min: Any = None,
+    max: Any = None,
     **kwargs: Any,
 ) -> Any:
     low = min if a_min is None or a_min is np._NoValue else a_min
@@ -374,8 +391,61 @@ def _clip(
     return r if out is None else np.positive(r, out=out)
 
 
+@composite(np.select)
+def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """Nested choices: the first condition that holds counts."""
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not len(condlist):
+        raise ValueError("select with an empty condition list is not possible")
+    r = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        r = np.where(condition, choice, r)
+    return r
+
+
+@composite_if_traced(np.polyval)
+def _polyval(p: Any, x: Any) -> Any:
+    """Horner's rule; the first coefficient belongs to the highest power."""
+    y = np.zeros_like(x)
+    for i in range(len(p)):
+        y = y * x + p[i]
+    return y
+
+
+@composite_if_traced(np.linspace)
+def _linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """Evenly spaced values, by NumPy's own formula; the last is `stop` itself."""
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    delta = np.subtract(stop, start) * 1.0
+    steps = num - 1 if endpoint else num
+    step = delta / steps if steps else delta * np.nan
+    count = np.arange(num, dtype=delta.dtype).reshape((-1,) + (1,) * np.ndim(delta))
+    y = count * (step if steps else delta) + start
+    if endpoint and num > 1:
+        y[-1, ...] = stop
+    y = np.moveaxis(y, 0, axis) if axis != 0 else y
+    y = y if dtype is None else np.astype(y, np.dtype(dtype))
+    return (y, step) if retstep else y
+
+
 def clip_method(
-    a: Any, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any  # noqa: A002
+    a: Any,
+    min: Any = None,
+    max: Any = None,
+    out: Any = None,
+    **kwargs: Any,
 ) -> Any:
     """Return `a` with its values brought into bounds, as the ndarray method does."""
     return np.clip(a, min, max, out=out, **kwargs)

@@ -107,10 +107,8 @@ def _take(
     a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
 ) -> Any:
     indices = _take_plain(a, indices, axis, mode)
-    if axis is None:
-        r = np.ravel(a)[indices]
-    else:
-        r = a[(slice(None),) * (axis % a.ndim) + (indices,)]
+    flat = axis is None
+    r = np.ravel(a)[indices] if flat else a[(*(slice(None),) * (axis % a.ndim), indices)]
     return r if out is None else np.positive(r, out=out)
 
 

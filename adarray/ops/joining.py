@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 
 from adarray.op import Layout, Op, composite, register
 from adarray.ops.common import normalized_axes, s
+
 
 def _concatenate_vjp(
     g: Any, i: int, out: Any, *arrays: Any, axis: int | None = 0, dtype: Any = None
@@ -139,7 +141,7 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     else:
         edges = [0, *(int(i) for i in indices_or_sections), n]
     lead = (slice(None),) * (axis % ary.ndim)
-    return [ary[(*lead, slice(a, b))] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [ary[(*lead, slice(a, b))] for a, b in itertools.pairwise(edges)]
 
 
 @composite(np.split)
@@ -164,7 +166,6 @@ def _dsplit(ary: Any, indices_or_sections: Any) -> Any:
     return np.split(ary, indices_or_sections, 2)
 
 
-
 @composite(np.unstack)
 def _unstack(x: Any, /, *, axis: int = 0) -> Any:
     moved = np.moveaxis(x, axis, 0)
@@ -186,3 +187,24 @@ def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str =
     shape = np.broadcast_shapes(*(x.shape for x in made))
     spread = tuple(np.broadcast_to(x, shape) for x in made)
     return tuple(np.copy(x) for x in spread) if copy else spread
+
+
+@composite(np.block)
+def _block(arrays: Any) -> Any:
+    """Join nested lists: the innermost along the last axis, the next along the one before."""
+
+    def depth_of(x: Any) -> int:
+        return 1 + max(map(depth_of, x), default=0) if isinstance(x, list) else 0
+
+    def rank_of(x: Any) -> int:
+        return max(map(rank_of, x), default=0) if isinstance(x, list) else int(np.ndim(x))
+
+    def join(x: Any, depth: int) -> Any:
+        if isinstance(x, list):
+            return np.concatenate([join(part, depth - 1) for part in x], axis=-depth)
+        (x,) = _as_arrays([x])
+        return np.reshape(x, (1,) * (rank - x.ndim) + x.shape)
+
+    depth = depth_of(arrays)
+    rank = max(depth, rank_of(arrays))
+    return np.copy(join(arrays, depth))

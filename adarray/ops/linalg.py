@@ -13,9 +13,8 @@ from adarray.ops.common import composite_if_traced, keep, normalized_axes, s
 
 
 def _euclidean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    if axis is None:
-        return np.linalg.norm(x) if not keepdims else np.linalg.norm(x, keepdims=True)
-    return np.linalg.norm(x, axis=axis, keepdims=keepdims)
+    norm: Any = np.linalg.norm
+    return norm(x, axis=axis, keepdims=keepdims)
 
 
 def _unit(x: Any, out: Any, axis: Any) -> Any:
@@ -52,7 +51,7 @@ norm = register(
 
 
 @composite_if_traced(np.linalg.norm)
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     if ord is None:
         return apply(norm, (x,), {"axis": axis, "keepdims": keepdims})
     axes = normalized_axes(axis, x.ndim)
@@ -100,17 +99,22 @@ def _matrix_norm(x: Any, p: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 @composite_if_traced(np.linalg.vector_norm)
 def _linalg_vector_norm(
-    x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2  # noqa: A002
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    keepdims: bool = False,
+    ord: Any = 2,
 ) -> Any:
     axes = normalized_axes(axis, x.ndim)
     rest = tuple(i for i in range(x.ndim) if i not in axes)
-    flat = np.reshape(np.transpose(x, rest + axes), tuple(x.shape[i] for i in rest) + (-1,))
+    flat = np.reshape(np.transpose(x, rest + axes), (*(x.shape[i] for i in rest), -1))
     r = _vector_norm(flat, ord, flat.ndim - 1, False)
     return keep(r, x.shape, axes) if keepdims else r
 
 
 @composite_if_traced(np.linalg.matrix_norm)
-def _linalg_matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:  # noqa: A002
+def _linalg_matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
 
 

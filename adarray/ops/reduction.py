@@ -110,7 +110,7 @@ def _others(a: Any, axis: Any) -> Any:
     axes = normalized_axes(axis, len(shape))
     rest = tuple(i for i in range(len(shape)) if i not in axes)
     moved = np.transpose(a, rest + axes)
-    flat = np.reshape(moved, tuple(shape[i] for i in rest) + (-1,))
+    flat = np.reshape(moved, (*(shape[i] for i in rest), -1))
     one = np.ones_like(flat[..., :1])
     before = np.cumprod(np.concatenate([one, flat[..., :-1]], axis=-1), axis=-1)
     behind = np.concatenate([one, np.flip(flat, -1)[..., :-1]], axis=-1)
@@ -258,7 +258,9 @@ def _as_weights(a: Any, axis: Any, weights: Any) -> Any:
         return weights
     axes = normalized_axes(axis, a.ndim)
     if axis is None or weights.shape != tuple(a.shape[i] for i in axes):
-        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+        raise ValueError(
+            "Shape of weights must be consistent with shape of a along specified axis."
+        )
     moved = np.transpose(weights, tuple(int(i) for i in np.argsort(axes)))
     shape = tuple(n if i in axes else 1 for i, n in enumerate(a.shape))
     return np.broadcast_to(np.reshape(moved, shape), a.shape)
@@ -301,7 +303,7 @@ def _cumprod_parts(a: Any, axis: Any) -> Any:
     """Lower-triangular partial derivatives, shape (..., n, n): d out[i] / d a[j]."""
     flat = np.reshape(a, (-1,)) if axis is None else np.moveaxis(a, axis, -1)
     n = flat.shape[-1]
-    ones = np.ones(np.shape(flat)[:-1] + (n, n), a.dtype)
+    ones = np.ones((*np.shape(flat)[:-1], n, n), a.dtype)
     diagonal = np.eye(n, dtype=bool)
     # Row j holds the factors of the product with the j-th one left out.
     rows = np.where(diagonal, ones, flat[..., None, :] * ones)

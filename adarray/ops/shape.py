@@ -186,14 +186,12 @@ triu = _linear(
 )
 
 
-def _diagonal_vjp(
-    g: Any, out: Any, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1
-) -> Any:
+def _diagonal_vjp(g: Any, out: Any, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     shape = list(a.shape)
     axis1, axis2 = axis1 % a.ndim, axis2 % a.ndim
     rows, columns = shape[axis1], shape[axis2]
-    back = np.zeros_like(g, shape=tuple(n for i, n in enumerate(shape) if i not in (axis1, axis2))
-                         + (rows, columns))  # fmt: skip
+    rest = (n for i, n in enumerate(shape) if i not in (axis1, axis2))
+    back = np.zeros_like(g, shape=(*rest, rows, columns))
     i = np.arange(out.shape[-1])
     back[..., i + max(-offset, 0), i + max(offset, 0)] = g
     return np.moveaxis(back, (-2, -1), (axis1, axis2))
@@ -242,9 +240,12 @@ def _repeat_vjp(g: Any, out: Any, a: Any, repeats: Any, axis: int | None = None)
     else:
         at = axis % a.ndim
         n = shape[at]
-    counts = np.broadcast_to(np.asarray(repeats), (n,))
-    back = np.zeros_like(g, shape=g.shape[:at] + (n,) + g.shape[at + 1 :])
-    index = (slice(None),) * at + (np.repeat(np.arange(n), counts),)
+    if np.size(repeats) == 1:
+        times = int(np.asarray(repeats).reshape(()))
+        split = np.reshape(g, (*g.shape[:at], n, times, *g.shape[at + 1 :]))
+        return np.reshape(np.sum(split, axis=at + 1), shape)
+    back = np.zeros_like(g, shape=(*g.shape[:at], n, *g.shape[at + 1 :]))
+    index: Any = (*(slice(None),) * at, np.repeat(np.arange(n), repeats))
     np.add.at(back, index, g)
     return np.reshape(back, shape)
 
@@ -263,7 +264,7 @@ repeat = _linear(
 )
 
 
-def _tile_vjp(g: Any, out: Any, A: Any, reps: Any) -> Any:  # noqa: N803  (NumPy's name)
+def _tile_vjp(g: Any, out: Any, A: Any, reps: Any) -> Any:
     reps = (reps,) if np.ndim(reps) == 0 else tuple(reps)
     d = max(len(reps), A.ndim)
     reps = (1,) * (d - len(reps)) + reps
@@ -293,10 +294,8 @@ tile = _linear(
 
 def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     if isinstance(pad_width, dict):
-        return [
-            (w, w) if isinstance(w, int) else tuple(w)  # type: ignore[misc]
-            for w in (pad_width.get(i, pad_width.get(i - ndim, 0)) for i in range(ndim))
-        ]
+        given: list[Any] = [pad_width.get(i, pad_width.get(i - ndim, 0)) for i in range(ndim)]
+        return [(w, w) if isinstance(w, int) else (int(w[0]), int(w[1])) for w in given]
     return [(int(a), int(b)) for a, b in np.broadcast_to(np.asarray(pad_width), (ndim, 2))]
 
 
@@ -345,6 +344,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
         f"pad: the mode {mode!r} is not differentiated; use one of 'constant', 'edge', 'wrap', "
         "'reflect', 'symmetric'"
     )
+
 
 # -- other names -------------------------------------------------------------------------------
 

@@ -39,17 +39,17 @@ def _target(name: str, function: Any, target: Any, values: Any, *args: Any) -> b
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     if not _target("copyto", np.copyto, dst, src, src, casting, where):
         return
-    source = src if isinstance(src, Handle) else np.asarray(src)
-    if not np.can_cast(source.dtype, dst.dtype, casting):  # type: ignore[attr-defined]
+    source: Any = src if isinstance(src, Handle) else np.asarray(src)
+    if not np.can_cast(source.dtype, dst.dtype, casting):
         raise TypeError(
-            f"Cannot cast array data from {source.dtype} to {dst.dtype} "  # type: ignore[attr-defined]
+            f"Cannot cast array data from {source.dtype} to {dst.dtype} "
             f"according to the rule '{casting}'"
         )
     if where is True:
-        dst[...] = source  # type: ignore[index]
+        dst[...] = source
     else:
         mask = np.broadcast_to(plain(where), np.shape(dst))
-        dst[mask] = np.broadcast_to(source, np.shape(dst))[mask]  # type: ignore[index,call-overload]
+        dst[mask] = np.broadcast_to(source, np.shape(dst))[mask]
 
 
 @composite(np.put)

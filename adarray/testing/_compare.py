@@ -32,9 +32,7 @@ def ulp_errors(got: np.ndarray, expected: np.ndarray, scale: np.ndarray | None =
     return np.where(zeros, np.inf, error).astype(np.float64)
 
 
-def mismatch(
-    got: Any, expected: Any, limit: float, scale: np.ndarray | None = None
-) -> str | None:
+def mismatch(got: Any, expected: Any, limit: float, scale: np.ndarray | None = None) -> str | None:
     """Describe how `got` differs from `expected` by more than `limit` ulp, None if it does not.
 
     Type (array or NumPy scalar), dtype and shape must be equal.

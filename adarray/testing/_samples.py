@@ -49,7 +49,7 @@ def _stride_zero(fill: Fill, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _unaligned(fill: Fill, shape: tuple[int, ...]) -> np.ndarray:
-    """An array whose memory begins at an odd address."""
+    """Return an array whose memory begins at an odd address."""
     values = fill(shape)
     buffer = np.zeros(values.nbytes + 1, np.uint8)
     made = buffer[1:].view(values.dtype).reshape(shape)
@@ -57,12 +57,12 @@ def _unaligned(fill: Fill, shape: tuple[int, ...]) -> np.ndarray:
     return made
 
 
-def _scalar(fill: Fill, shape: tuple[int, ...]) -> Any:
+def _scalar(fill: Fill, _: tuple[int, ...]) -> Any:
     return fill(())[()]
 
 
-def _python(fill: Fill, shape: tuple[int, ...]) -> Any:
-    """A Python number, whose dtype yields to that of the other operand."""
+def _python(fill: Fill, _: tuple[int, ...]) -> Any:
+    """Return a Python number, whose dtype yields to that of the other operand."""
     return fill(()).item()
 
 
@@ -127,7 +127,21 @@ def special_values(dtype: np.dtype[Any]) -> np.ndarray:
     info = np.finfo(dtype)
     least, small, huge = info.smallest_subnormal, info.tiny, info.max
     with np.errstate(all="ignore"):
-        positive = [0.0, np.inf, least, small, huge, huge / 2, 1.0, 0.5, 2.0, 3.0, 1e-3, 17.25, 90.0]
+        positive = [
+            0.0,
+            np.inf,
+            least,
+            small,
+            huge,
+            huge / 2,
+            1.0,
+            0.5,
+            2.0,
+            3.0,
+            1e-3,
+            17.25,
+            90.0,
+        ]
         values = [v for p in positive for v in (p, -p)]
     return np.array([*values, np.nan], dtype)
 
@@ -175,7 +189,7 @@ def sample_cases(op: Op, dtype: np.dtype[Any], rng: np.random.Generator) -> Iter
         cast = [_cast(x, dtype) for x in operands]
         yield Case(f"sample {k}", cast, params, 2)
     if isinstance(op.lower, Reduction):
-        yield from _reduction_cases(op, op.lower, dtype, rng)
+        yield from _reduction_cases(op.lower, dtype, rng)
 
 
 def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
@@ -185,7 +199,7 @@ def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _reduction_cases(
-    op: Op, lower: Reduction, dtype: np.dtype[Any], rng: np.random.Generator
+    lower: Reduction, dtype: np.dtype[Any], rng: np.random.Generator
 ) -> Iterator[Case]:
     """Yield values-only cases over layouts and axes, and over special values."""
     fill = _filler((-1.5, 1.5), dtype, rng)

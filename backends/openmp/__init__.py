@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from adarray_native.runtime import CPUBackend, Library
+from adarray_native.backend import CPUBackend
+from adarray_native.runtime import Library
 
 
 class OpenMPBackend(CPUBackend):

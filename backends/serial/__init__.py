@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from adarray_native.backend import CPUBackend
+from adarray_native.runtime import CPUEngine
+
 from adarray.errors import BackendError
-from adarray_native.runtime import CPUBackend, CPUEngine
 
 
 class SerialBackend(CPUBackend):

@@ -14,6 +14,7 @@ import pytest
 
 import adarray
 from adarray.testing import check_grads
+from adarray.testing._ops import use_all_sizes
 
 Inputs = tuple[np.ndarray, ...]
 
@@ -42,16 +43,27 @@ for _a in ((), (4,), (3, 4), (2, 3, 4)):
     for _b in ((), (4,), (4, 2), (5, 4, 2)):
         case(f"dot {_a} {_b}", np.dot, normal(_a, _b))
         case(f"method dot {_a} {_b}", lambda a, b: a.dot(b), normal(_a, _b))
-for _a, _b in (((4,), (4,)), ((3, 4), (2, 4)), ((2, 3, 4), (5, 4)), ((), (3, 2)), ((4,), (2, 3, 4))):
+for _a, _b in (
+    ((4,), (4,)),
+    ((3, 4), (2, 4)),
+    ((2, 3, 4), (5, 4)),
+    ((), (3, 2)),
+    ((4,), (2, 3, 4)),
+):
     case(f"inner {_a} {_b}", np.inner, normal(_a, _b))
 for _a, _b in (((3,), (4,)), ((2, 3), (2,)), ((), (3,))):
     case(f"outer {_a} {_b}", np.outer, normal(_a, _b))
 case("vdot vectors", np.vdot, normal((4,), (4,)))
 case("vdot matrices", np.vdot, normal((2, 3), (2, 3)))
 for _axes in (0, 1, 2, ([1, 0], [0, 1]), (-1, 0), ([-1], [0]), ([], [])):
-    case(f"tensordot {_axes}", lambda a, b, axes=_axes: np.tensordot(a, b, axes), normal((3, 4), (4, 3))
-         if _axes != 2 else normal((3, 4), (3, 4)))  # fmt: skip
-case("tensordot 3-d", lambda a, b: np.tensordot(a, b, ([2, 0], [0, 2])), normal((2, 3, 4), (4, 5, 2)))
+    case(
+        f"tensordot {_axes}",
+        lambda a, b, axes=_axes: np.tensordot(a, b, axes),
+        normal((3, 4), (4, 3)) if _axes != 2 else normal((3, 4), (3, 4)),
+    )
+case(
+    "tensordot 3-d", lambda a, b: np.tensordot(a, b, ([2, 0], [0, 2])), normal((2, 3, 4), (4, 5, 2))
+)
 for _a, _b in (((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 2)), ((3, 4), (4, 2)), ((2, 3, 4), (4, 2)),
                ((4,), (2, 4, 3)), ((2, 3, 4), (4,)), ((2, 1, 3, 4), (5, 4, 2))):  # fmt: skip
     case(f"operator @ {_a} {_b}", lambda a, b: a @ b, normal(_a, _b))
@@ -78,27 +90,55 @@ case("linalg.cross", np.linalg.cross, normal((3,), (3,)))
 # -- einsum ------------------------------------------------------------------------------------
 
 for _text, _shapes in {
-    "ij,jk->ik": ((2, 3), (3, 4)), "ij,jk": ((2, 3), (3, 4)), "ij->ji": ((2, 3),),
-    "ij->": ((2, 3),), "ij->j": ((2, 3),), "ii->i": ((3, 3),), "ii": ((3, 3),),
-    "ba": ((2, 3),), "i,i": ((4,), (4,)), "i,j->ij": ((3,), (4,)), "...ij,...jk->...ik": ((2, 3, 4), (2, 4, 5)),
-    "...ij,jk": ((2, 3, 4), (4, 5)), "i...->...": ((2, 3, 4),), "...": ((2, 3),),
-    "...i,...i": ((2, 3), (3,)), "ij...,jk...->ik...": ((2, 3, 2), (3, 4, 2)),
-    "iij->j": ((3, 3, 2),), "iji->j": ((3, 2, 3),), "ii,ij->j": ((3, 3), (3, 2)),
-    "ij,ij->ij": ((2, 3), (1, 3)), "aij,ajk->aik": ((5, 2, 3), (1, 3, 4)),
-    "i,ij,j->": ((2,), (2, 3), (3,)), "ij,kl->ijkl": ((2, 2), (2, 3)), "ij,k->i": ((2, 3), (4,)),
-    "ijk,jil->kl": ((2, 3, 4), (3, 2, 5)), " i j , j k -> k i ": ((2, 3), (3, 4)),
-    "iii->i": ((3, 3, 3),), "iijj->ij": ((2, 2, 3, 3),), ",ij->ij": ((), (2, 3)),
-    "Ab,bC->AC": ((2, 3), (3, 4)), "...a,...b->...ab": ((2, 3), (4,)),
-}.items():  # fmt: skip
-    case(f"einsum {_text!r} {_shapes}", lambda *x, text=_text: np.einsum(text, *x), normal(*_shapes))
+    "ij,jk->ik": ((2, 3), (3, 4)),
+    "ij,jk": ((2, 3), (3, 4)),
+    "ij->ji": ((2, 3),),
+    "ij->": ((2, 3),),
+    "ij->j": ((2, 3),),
+    "ii->i": ((3, 3),),
+    "ii": ((3, 3),),
+    "ba": ((2, 3),),
+    "i,i": ((4,), (4,)),
+    "i,j->ij": ((3,), (4,)),
+    "...ij,...jk->...ik": ((2, 3, 4), (2, 4, 5)),
+    "...ij,jk": ((2, 3, 4), (4, 5)),
+    "i...->...": ((2, 3, 4),),
+    "...": ((2, 3),),
+    "...i,...i": ((2, 3), (3,)),
+    "ij...,jk...->ik...": ((2, 3, 2), (3, 4, 2)),
+    "iij->j": ((3, 3, 2),),
+    "iji->j": ((3, 2, 3),),
+    "ii,ij->j": ((3, 3), (3, 2)),
+    "ij,ij->ij": ((2, 3), (1, 3)),
+    "aij,ajk->aik": ((5, 2, 3), (1, 3, 4)),
+    "i,ij,j->": ((2,), (2, 3), (3,)),
+    "ij,kl->ijkl": ((2, 2), (2, 3)),
+    "ij,k->i": ((2, 3), (4,)),
+    "ijk,jil->kl": ((2, 3, 4), (3, 2, 5)),
+    " i j , j k -> k i ": ((2, 3), (3, 4)),
+    "iii->i": ((3, 3, 3),),
+    "iijj->ij": ((2, 2, 3, 3),),
+    ",ij->ij": ((), (2, 3)),
+    "Ab,bC->AC": ((2, 3), (3, 4)),
+    "...a,...b->...ab": ((2, 3), (4,)),
+}.items():
+    case(
+        f"einsum {_text!r} {_shapes}", lambda *x, text=_text: np.einsum(text, *x), normal(*_shapes)
+    )
 _chain = normal((2, 3), (3, 4), (4, 2))
 case("einsum optimize", lambda *x: np.einsum("ij,jk,kl->il", *x, optimize=True), _chain)
 case("einsum greedy", lambda *x: np.einsum("ij,jk,kl", *x, optimize="greedy"), _chain)
-case("einsum optimize ellipsis", lambda *x: np.einsum("...j,jk,kl->...l", *x, optimize=True), _chain)
+case(
+    "einsum optimize ellipsis", lambda *x: np.einsum("...j,jk,kl->...l", *x, optimize=True), _chain
+)
 case("einsum optimize size 1", lambda *x: np.einsum("ij,ij,jk->ik", *x, optimize=True),
      normal((2, 3), (1, 3), (3, 4)))  # fmt: skip
-case("einsum sublists", lambda a, b: np.einsum(a, [0, 1], b, [1, 2], [2, 0]), normal((2, 3), (3, 4)))
-case("einsum implicit sublists", lambda a, b: np.einsum(a, [0, 1], b, [1, 2]), normal((2, 3), (3, 4)))
+case(
+    "einsum sublists", lambda a, b: np.einsum(a, [0, 1], b, [1, 2], [2, 0]), normal((2, 3), (3, 4))
+)
+case(
+    "einsum implicit sublists", lambda a, b: np.einsum(a, [0, 1], b, [1, 2]), normal((2, 3), (3, 4))
+)
 case("einsum sublists ellipsis", lambda a: np.einsum(a, [Ellipsis, 0], [0, Ellipsis]), T)
 case("einsum same operand twice", lambda a: np.einsum("ij,ij->i", a, a), M)
 case("einsum plain operand", lambda a: np.einsum("ij,j", a, np.arange(4.0, dtype=a.dtype)), M)
@@ -106,7 +146,11 @@ case("einsum plain operand", lambda a: np.einsum("ij,j", a, np.arange(4.0, dtype
 # -- joining and splitting ---------------------------------------------------------------------
 
 for _axis in (0, 1, 2, -1, -3):
-    case(f"stack axis={_axis}", lambda a, b, axis=_axis: np.stack([a, b], axis), normal((2, 3), (2, 3)))
+    case(
+        f"stack axis={_axis}",
+        lambda a, b, axis=_axis: np.stack([a, b], axis),
+        normal((2, 3), (2, 3)),
+    )
 case("stack scalars", lambda a: np.stack([a[0], a[1] * a[2]]), V)
 for _function in (np.vstack, np.hstack, np.dstack, np.column_stack):
     for _shapes in (((3,), (3,)), ((2, 3), (2, 3)), ((2, 3, 1), (2, 3, 1))):
@@ -139,8 +183,9 @@ case("meshgrid", lambda a, b: list(np.meshgrid(a, b)), normal((3,), (4,)))
 case("meshgrid ij 3", lambda *x: list(np.meshgrid(*x, indexing="ij")), normal((2,), (3,), (2,)))
 case("meshgrid sparse", lambda *x: list(np.meshgrid(*x, sparse=True)), normal((2,), (3,)))
 for _name, _f in {
-    "r_-like": lambda a, b: np.concatenate((a, b, a)), "list of rows": lambda a, b: np.stack([a, b]).T,
-}.items():  # fmt: skip
+    "r_-like": lambda a, b: np.concatenate((a, b, a)),
+    "list of rows": lambda a, b: np.stack([a, b]).T,
+}.items():
     case(_name, _f, normal((3,), (3,)))
 
 # -- moving ------------------------------------------------------------------------------------
@@ -222,48 +267,76 @@ case("where scalar condition", lambda a: np.where(True, a, 2 * a), M)
 case("where 1", lambda a: a[np.where(a > 0)], M)
 case("heaviside of the value", lambda a: np.heaviside(np.array([0.0, -1.0, 1.0, 0.0]), a), M)
 _picks: dict[str, Any] = {
-    "int": 1, "negative": -2, "slice": slice(0, 2), "step": (slice(None), slice(None, None, -2)),
-    "ellipsis": (..., 0), "newaxis": (None, 1, ..., None), "mask": M[0] > 0, "row mask": (np.array([True, False, True]),),
-    "array": np.array([2, 0, 2]), "two arrays": (np.array([0, 2]), np.array([1, 1])),
-    "array and slice": (slice(1, 3), np.array([3, 3, 0])), "list": [0, 0, 1], "empty list": [],
-    "separated arrays": (np.array([0, 1]), None, np.array([1, 1])), "0-d array": np.array(1),
-    "numpy integer": np.int64(2), "bool": True, "column of rows": (np.array([[0], [2]]), np.array([1, 3])),
-    "empty slice": slice(2, 2), "everything": (), "mask and int": (np.array([True, False, True]), 2),
-}  # fmt: skip
+    "int": 1,
+    "negative": -2,
+    "slice": slice(0, 2),
+    "step": (slice(None), slice(None, None, -2)),
+    "ellipsis": (..., 0),
+    "newaxis": (None, 1, ..., None),
+    "mask": M[0] > 0,
+    "row mask": (np.array([True, False, True]),),
+    "array": np.array([2, 0, 2]),
+    "two arrays": (np.array([0, 2]), np.array([1, 1])),
+    "array and slice": (slice(1, 3), np.array([3, 3, 0])),
+    "list": [0, 0, 1],
+    "empty list": [],
+    "separated arrays": (np.array([0, 1]), None, np.array([1, 1])),
+    "0-d array": np.array(1),
+    "numpy integer": np.int64(2),
+    "bool": True,
+    "column of rows": (np.array([[0], [2]]), np.array([1, 3])),
+    "empty slice": slice(2, 2),
+    "everything": (),
+    "mask and int": (np.array([True, False, True]), 2),
+}
 for _name, _pick in _picks.items():
     case(f"getitem {_name}", lambda a, i=_pick: a[i], M)
 
 # -- choices and bounds --------------------------------------------------------------------------
 
 for _name, _f in {
-    "both": lambda a: np.clip(a, -0.5, 0.5), "low": lambda a: np.clip(a, -0.5, None),
-    "high": lambda a: np.clip(a, None, 0.5), "keywords": lambda a: np.clip(a, min=-0.5, max=0.5),
-    "min only": lambda a: np.clip(a, min=-0.5), "a_min a_max": lambda a: np.clip(a, a_min=-1, a_max=0.5),
+    "both": lambda a: np.clip(a, -0.5, 0.5),
+    "low": lambda a: np.clip(a, -0.5, None),
+    "high": lambda a: np.clip(a, None, 0.5),
+    "keywords": lambda a: np.clip(a, min=-0.5, max=0.5),
+    "min only": lambda a: np.clip(a, min=-0.5),
+    "a_min a_max": lambda a: np.clip(a, a_min=-1, a_max=0.5),
     "array bounds": lambda a: np.clip(a, np.full(4, -0.5, a.dtype), np.full((3, 1), 0.5, a.dtype)),
-    "method": lambda a: a.clip(-0.5, 0.5), "method low": lambda a: a.clip(-0.5),
-    "method keywords": lambda a: a.clip(min=-0.5, max=0.7), "traced bound": lambda a: np.clip(a, -0.5, a[0]),
+    "method": lambda a: a.clip(-0.5, 0.5),
+    "method low": lambda a: a.clip(-0.5),
+    "method keywords": lambda a: a.clip(min=-0.5, max=0.7),
+    "traced bound": lambda a: np.clip(a, -0.5, a[0]),
     "plain array, traced bounds": lambda a: np.clip(np.zeros(4, a.dtype), a[0] - 1, a[1] + 2),
-}.items():  # fmt: skip
+}.items():
     case(f"clip {_name}", _f, M)
 case("nan_to_num options", lambda a: np.nan_to_num(a, nan=1.0, posinf=2.0, neginf=3.0), M)
 
 # -- norms and reductions --------------------------------------------------------------------------
 
 for _name, _f in {
-    "vector": lambda a: np.linalg.norm(a[0]), "Frobenius": lambda a: np.linalg.norm(a),
-    "fro": lambda a: np.linalg.norm(a, "fro"), "axis": lambda a: np.linalg.norm(a, axis=1),
+    "vector": lambda a: np.linalg.norm(a[0]),
+    "Frobenius": lambda a: np.linalg.norm(a),
+    "fro": lambda a: np.linalg.norm(a, "fro"),
+    "axis": lambda a: np.linalg.norm(a, axis=1),
     "axis keepdims": lambda a: np.linalg.norm(a, axis=0, keepdims=True),
-    "2, axis": lambda a: np.linalg.norm(a, 2, axis=-1), "1": lambda a: np.linalg.norm(a[0], 1),
-    "inf": lambda a: np.linalg.norm(a[0], np.inf), "-inf": lambda a: np.linalg.norm(a[0], -np.inf),
-    "3": lambda a: np.linalg.norm(a, 3, axis=0), "0": lambda a: np.linalg.norm(a[0], 0) + a[0, 0],
-    "matrix 1": lambda a: np.linalg.norm(a, 1), "matrix -1": lambda a: np.linalg.norm(a, -1),
-    "matrix inf": lambda a: np.linalg.norm(a, np.inf), "keepdims": lambda a: np.linalg.norm(a, keepdims=True),
+    "2, axis": lambda a: np.linalg.norm(a, 2, axis=-1),
+    "1": lambda a: np.linalg.norm(a[0], 1),
+    "inf": lambda a: np.linalg.norm(a[0], np.inf),
+    "-inf": lambda a: np.linalg.norm(a[0], -np.inf),
+    "3": lambda a: np.linalg.norm(a, 3, axis=0),
+    "0": lambda a: np.linalg.norm(a[0], 0) + a[0, 0],
+    "matrix 1": lambda a: np.linalg.norm(a, 1),
+    "matrix -1": lambda a: np.linalg.norm(a, -1),
+    "matrix inf": lambda a: np.linalg.norm(a, np.inf),
+    "keepdims": lambda a: np.linalg.norm(a, keepdims=True),
     "matrix -inf": lambda a: np.linalg.norm(a, -np.inf, keepdims=True),
     "axes": lambda a: np.linalg.norm(a, axis=(0, 1), keepdims=True),
-    "vector_norm": lambda a: np.linalg.vector_norm(a), "vector_norm axis": lambda a: np.linalg.vector_norm(a, axis=0, ord=1),
+    "vector_norm": lambda a: np.linalg.vector_norm(a),
+    "vector_norm axis": lambda a: np.linalg.vector_norm(a, axis=0, ord=1),
     "vector_norm keepdims": lambda a: np.linalg.vector_norm(a, keepdims=True, ord=3),
-    "matrix_norm": lambda a: np.linalg.matrix_norm(a), "matrix_norm 1": lambda a: np.linalg.matrix_norm(a, ord=1, keepdims=True),
-}.items():  # fmt: skip
+    "matrix_norm": lambda a: np.linalg.matrix_norm(a),
+    "matrix_norm 1": lambda a: np.linalg.matrix_norm(a, ord=1, keepdims=True),
+}.items():
     case(f"norm {_name}", _f, M)
 case("norm axes of 3-d", lambda a: np.linalg.norm(a, axis=(0, 2)), T)
 case("matrix_norm 3-d inf", lambda a: np.linalg.matrix_norm(a, ord=np.inf), T)
@@ -289,9 +362,22 @@ for _name in ("nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanvar", "nan
     _f = getattr(np, _name)
     for _axis in (None, 0, 1):
         # The holes are made inside: differences around nan say nothing.
-        case(f"{_name} {_axis}", lambda a, f=_f, x=_axis: f(np.where(np.isnan(_holes), np.nan, a), axis=x), M)
+        case(
+            f"{_name} {_axis}",
+            lambda a, f=_f, x=_axis: f(np.where(np.isnan(_holes), np.nan, a), axis=x),
+            M,
+        )
 case("nancumsum", lambda a: np.nancumsum(np.where(np.isnan(_holes), np.nan, a), axis=1), M)
 case("nancumprod", lambda a: np.nancumprod(np.where(np.isnan(_holes), np.nan, a)), M)
+case("select", lambda a: np.select([a > 0.5, a > -0.5], [a * a, 2 * a], default=a[0]), M)
+case("select plain", lambda a: np.select([a > 0], [a]), M)
+case("polyval", lambda p, x: np.polyval(p, x), normal((4,), (2, 3)))
+case("linspace", lambda a: np.linspace(a[0, 0], a[1, 1], 5), M)
+case("linspace arrays", lambda a: np.linspace(a[0], a[1], 4, endpoint=False, axis=-1), M)
+case("linspace with its step", lambda a: np.linspace(a[0], a[1], 3, retstep=True), M)
+case("block", lambda a, b: np.block([[a, b], [b * b, a]]), normal((2, 3), (2, 3)))
+case("block of ranks", lambda a: np.block([a[0, 0], a[0], a[1]]), M)
+case("block of one", lambda a: np.block(a), M)
 case("modf", lambda a: list(np.modf(a)), M)
 case("divmod", lambda a: list(np.divmod(a, 0.7)), M)
 case("ldexp", lambda a: np.ldexp(a, np.array([0, 1, -2, 3])), M)
@@ -335,3 +421,16 @@ def test_derivatives(name: str) -> None:
 def test_float32_derivatives(name: str) -> None:
     f, inputs = CASES[name]
     check_grads(f, tuple(x.astype(np.float32) for x in inputs), order=1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient_on_a_backend(name: str, backend: str) -> None:
+    """Kernels give the values and gradients that NumPy gives."""
+    f, inputs = CASES[name]
+    results = []
+    for context in (use_all_sizes("numpy"), use_all_sizes(backend)):
+        with context:
+            y, pullback = adarray.vjp(f, *inputs)
+            results.append((y, pullback(y)))
+    compare(results[1][0], results[0][0])
+    compare(results[1][1], results[0][1])

@@ -12,6 +12,7 @@ import pytest
 import adarray
 from adarray import ADArray, NotDifferentiableError, TraceError
 from adarray.testing import check_grads
+from adarray.testing._ops import use_all_sizes
 
 X = np.random.default_rng(3).normal(size=(3, 4))
 B = np.random.default_rng(4).normal(size=(3, 4))
@@ -117,7 +118,7 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
     "x % 0.7": lambda x: x % 0.7,
     "3 % x": lambda x: 3 % x,
     "x // 0.7": lambda x: (x // 0.7) * x,
-    "list": lambda x: x + [1.0, 2.0, 3.0, 4.0],
+    "list": lambda x: x * [1.0, 2.0, 3.0, 4.0],
     "numpy scalar": lambda x: x * x.dtype.type(2.0),
     "row": lambda x: x * x[0],
     "comparisons": lambda x: (x > 0) * x + (x <= 0.5) * x - (x != 0) * x * (x == x),
@@ -320,3 +321,32 @@ def test_shapes_that_do_not_broadcast(name: str) -> None:
     f = getattr(operator, {"add": "add", "subtract": "sub", "multiply": "mul"}.get(name, name))
     with pytest.raises(ValueError, match=r"\(3, 4\) and \(5,\), which do not broadcast"):
         adarray.grad(lambda x: np.sum(f(x, np.ones(5))))(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("name", CASES)
+def test_on_a_backend(name: str, dtype: type, backend: str) -> None:
+    """Kernels give the dtypes, values and gradients that NumPy gives."""
+    f, x = CASES[name], X.astype(dtype)
+    results = []
+    for context in (use_all_sizes("numpy"), use_all_sizes(backend)):
+        with context:
+            y, pullback = adarray.vjp(f, x)
+            (g,) = pullback(y)
+            results.append((f(ADArray(x)).numpy(), y, g))
+    for got, expected in zip(results[1], results[0], strict=True):
+        assert got.dtype == expected.dtype
+        assert got.shape == expected.shape
+        tolerance = 200 * np.finfo(dtype).eps
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_an_error_that_is_not_about_shapes_stays_as_it_is() -> None:
+    with pytest.raises(ValueError, match="Integers to negative integer powers are not allowed"):
+        ADArray(np.array([2, 3])) ** -1
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble, ">f8", ">f4"])
+def test_other_floating_dtypes(dtype: Any) -> None:
+    x = X.astype(dtype)
+    check_grads(lambda v: np.sum(np.tanh(v) @ v.T, axis=0), (x,), order=1)

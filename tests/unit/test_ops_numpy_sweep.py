@@ -160,18 +160,21 @@ def test_traced_argument(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPat
         results[:] = result
         return [r for r in result if isinstance(r, (ADArray, np.ndarray, np.generic, float))]
 
+    refusal = None
     try:
         vjp(run, x)
     except ADArrayError as error:
+        refusal = error
+    if refusal is not None:
         # A public error that says which function it is about.
-        assert name.rpartition(".")[2] in str(error) or isinstance(error, TraceError)
+        assert name.rpartition(".")[2] in str(refusal) or isinstance(refusal, TraceError)
         assert not list(tmp_path.iterdir())
         return
     assert name not in WRITERS
     assert results, "the call gave nothing"
-    for r in results:
-        assert getattr(r, "dtype", None) != object
-    if all(np.asarray(getattr(r, "_v", r)).dtype.kind != "f" for r in results):
+    kinds = {r.dtype.kind for r in results if isinstance(r, (ADArray, np.ndarray, np.generic))}
+    assert "O" not in kinds
+    if "f" not in kinds:
         return  # truth values, positions, shapes and texts are constants by nature
     check_grads(run, (x,))
 
