@@ -6,6 +6,7 @@ array([1., 1.])
 """
 
 from adarray import ops as _ops  # noqa: F401  (registers the operations)
+from adarray._version import __version__
 from adarray.array import ADArray, array, stop_gradient, value_of
 from adarray.backend import backends, current_backend, use
 from adarray.errors import (
@@ -19,8 +20,6 @@ from adarray.errors import (
     UnsupportedFunctionError,
 )
 from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_grad, vjp
-
-from adarray._version import __version__
 
 
 def __getattr__(name: str) -> object:

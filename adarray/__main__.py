@@ -41,10 +41,13 @@ def _backends() -> Iterator[str]:
         try:
             backend = load(name)
             backend.engine()
+            facts = {k: v for k, v in backend.info().items() if k != "status"}
         except BackendError as error:
             yield f"{name}: not available: {error}"
             continue
-        facts = {k: v for k, v in backend.info().items() if k != "status"}
+        except Exception as error:  # a plugin's mistake must not hide the others
+            yield f"{name}: broken: {type(error).__name__}: {error}"
+            continue
         rest = ", ".join(f"{k}: {v}" for k, v in facts.items())
         yield f"{name}: available" + (f" ({rest})" if rest else "")
     if not adarray.backends():

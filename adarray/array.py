@@ -13,7 +13,7 @@ from adarray.dispatch import apply, binary, leaves_graph, unary
 from adarray.errors import DTypeError, TraceError
 from adarray.inplace import augmented, plain_index, setitem, sync_if_view
 from adarray.op import FUNCTIONS
-from adarray.protocol import call_function, call_ufunc, traced
+from adarray.protocol import call_function, call_ufunc, is_foreign, traced
 from adarray.trace import Extras, GradSlot, Handle, leaf
 
 
@@ -411,11 +411,14 @@ def _operators(name: str, ufunc: Any) -> None:
         setattr(ADArray, function.__name__, function)
 
 
-def _constant_operators(names: dict[str, Any], kinds: tuple[str, ...]) -> None:
-    """Operators whose result has no derivative, and ``@``: by way of the ufunc protocol."""
+def _other_operators(names: dict[str, Any], kinds: tuple[str, ...]) -> None:
+    """``@``, comparisons and integer operators: none of them keeps Python numbers weak."""
     for name, ufunc in names.items():
 
         def forward(self: ADArray, other: Any, ufunc: Any = ufunc) -> Any:
+            op = FUNCTIONS.get(ufunc)
+            if op is not None and not is_foreign(other):
+                return apply(op, (self, other))
             return call_ufunc(ufunc, "__call__", (self, other), {})
 
         def reflected(self: ADArray, other: Any, ufunc: Any = ufunc) -> Any:
@@ -435,7 +438,7 @@ for _name, _ufunc in {
     "pow": np.power, "mod": np.remainder,
 }.items():  # fmt: skip
     _operators(_name, _ufunc)
-_constant_operators(
+_other_operators(
     {
         "floordiv": np.floor_divide, "matmul": np.matmul, "and": np.bitwise_and,
         "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift,
@@ -443,7 +446,7 @@ _constant_operators(
     },
     ("", "r", "i"),
 )  # fmt: skip
-_constant_operators(
+_other_operators(
     {
         "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
         "eq": np.equal, "ne": np.not_equal,
@@ -456,8 +459,11 @@ def _unary_operators(names: dict[str, Any]) -> None:
     for name, ufunc in names.items():
 
         def method(self: ADArray, ufunc: Any = ufunc) -> Any:
-            r = call_ufunc(ufunc, "__call__", (self,), {})
-            return weakened(r) if _is_number(self) and r.dtype.kind == "f" else r
+            op = FUNCTIONS.get(ufunc)
+            r = unary(op, self) if op else call_ufunc(ufunc, "__call__", (self,), {})
+            if self._x is not None and _is_number(self) and r.dtype.kind == "f":
+                return weakened(r)
+            return r
 
         method.__name__ = f"__{name}__"
         setattr(ADArray, method.__name__, method)

@@ -334,7 +334,8 @@ def replay(value: Any, steps: tuple[Any, ...]) -> Any:
 def sync(view: Handle) -> None:
     """Read a view again if its base was written since."""
     x = view._x
-    assert x is not None and x.base is not None
+    assert x is not None
+    assert x.base is not None
     node, buffer, tangents = x.seen
     root = x.base
     rx = root._x
@@ -382,7 +383,8 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
         # The view must follow the user's array, not the stripped copy of its handle.
         moved = view_of(source, op, operands[1:], params, out._v)
         moved._node = out._node
-        assert moved._x is not None and out._x is not None
+        assert moved._x is not None
+        assert out._x is not None
         moved._x.tangents = out._x.tangents
         out = moved
     total: Any = None

@@ -66,7 +66,7 @@ class Node:
         self.guard = guard
 
 
-def _identity(g: Any, *saved: Any) -> Any:
+def _identity(g: Any, *_saved: Any) -> Any:
     return g
 
 

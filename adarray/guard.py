@@ -9,12 +9,10 @@ a fingerprint of sampled elements, compared when the rule runs, catches that.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 import weakref
-from collections.abc import Iterator
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any
 
 import numpy as np
@@ -32,24 +30,23 @@ _protected: dict[int, tuple[list[int], list[np.ndarray]]] = {}
 _made: ContextVar[list[weakref.ref[Guard]] | None] = ContextVar("adarray_guards", default=None)
 
 
-@contextlib.contextmanager
-def released_on_error() -> Iterator[None]:
-    """Release the guards made in the block if it raises.
+def watch() -> Token[list[weakref.ref[Guard]] | None]:
+    """Start to note the guards that are made in this context."""
+    return _made.set([])
+
+
+def unwatch(token: Token[list[weakref.ref[Guard]] | None], failed: bool) -> None:
+    """End what `watch` began; release the guards made meanwhile if the trace failed.
 
     The nodes that hold them may live on in the frames of the exception's
     traceback, and the arrays must not stay read-only with them.
     """
-    token = _made.set([])
-    try:
-        yield
-    except BaseException:
+    if failed:
         for ref in _made.get() or ():
             guard = ref()
             if guard is not None:
                 guard.release()
-        raise
-    finally:
-        _made.reset(token)
+    _made.reset(token)
 
 
 def keep_plain(value: Any) -> tuple[Any, Guard | None]:

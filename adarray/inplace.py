@@ -22,7 +22,7 @@ from adarray.runtime import MODE
 from adarray.trace import Extras, Handle, Tangent, root_of, snapshot
 
 
-def _no_call(*args: Any) -> Any:
+def _no_call(*_args: Any) -> Any:
     raise AssertionError("a write is recorded by `setitem`, never called")
 
 

@@ -253,6 +253,7 @@ class Binder:
         self.signature = signature
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """Return ``(operands, params, out)`` of one call."""
         if self.rest is not None or len(args) > len(self.names):
             bound = self.signature.bind(*args, **kwargs).arguments
             bound.update(bound.pop("kwargs", {}))

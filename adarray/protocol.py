@@ -26,7 +26,7 @@ _DEFAULTS = {"casting": "same_kind", "order": "K", "subok": True, "signature": N
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
     """Run a ufunc or one of its methods on operands of which one is an ADArray."""
-    if any(_is_foreign(x) for x in inputs):
+    if any(is_foreign(x) for x in inputs):
         return NotImplemented
     kwargs = dict(kwargs)
     name = ufunc.__name__
@@ -203,7 +203,7 @@ def plain(x: Any) -> Any:
     return x
 
 
-def _is_foreign(x: Any) -> bool:
+def is_foreign(x: Any) -> bool:
     """Whether `x` is another duck array, which may know how to work with ours."""
     if isinstance(x, (Handle, np.ndarray, np.generic, int, float, complex, list, tuple)):
         return False

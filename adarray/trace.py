@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +17,7 @@ import numpy as np
 from adarray.aval import Aval, aval_of
 from adarray.errors import DTypeError
 from adarray.graph import LEAF, Node, next_level
-from adarray.guard import keep_plain, released_on_error
+from adarray.guard import keep_plain, unwatch, watch
 
 
 class Tangent:
@@ -208,28 +206,33 @@ _gc_users = 0
 _gc_before: tuple[int, int, int] = (700, 10, 10)
 
 
-@contextmanager
-def tracing() -> Iterator[int]:
-    """Open a trace and yield its level.
+class tracing:  # noqa: N801  (reads as a statement)
+    """Context manager that opens a trace; ``with tracing() as level``.
 
     The cyclic garbage collector would look at every live node again and again
     (nodes make no cycles); its threshold is raised while any trace is open.
     """
-    global _gc_users, _gc_before
-    level = next_level()
-    token = LEVEL.set(level)
-    with _gc_lock:
-        if _gc_users == 0:
-            _gc_before = gc.get_threshold()
-            if _gc_before[0]:
-                gc.set_threshold(max(_gc_before[0], 200_000), *_gc_before[1:])
-        _gc_users += 1
-    outermost = released_on_error() if token.old_value in (0, Token.MISSING) else nullcontext()
-    try:
-        with outermost:
-            yield level
-    finally:
-        LEVEL.reset(token)
+
+    __slots__ = ("_level_token", "_watch_token")
+
+    def __enter__(self) -> int:
+        global _gc_users, _gc_before
+        level = next_level()
+        self._watch_token = watch() if LEVEL.get() == 0 else None
+        self._level_token = LEVEL.set(level)
+        with _gc_lock:
+            if _gc_users == 0:
+                _gc_before = gc.get_threshold()
+                if _gc_before[0]:
+                    gc.set_threshold(max(_gc_before[0], 200_000), *_gc_before[1:])
+            _gc_users += 1
+        return level
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        global _gc_users
+        LEVEL.reset(self._level_token)
+        if self._watch_token is not None:
+            unwatch(self._watch_token, failed=kind is not None)
         with _gc_lock:
             _gc_users -= 1
             if _gc_users == 0:

@@ -21,7 +21,7 @@ SETTLE_S = 0.03  # the threads of the engine that ran before stop spinning
 ROUND_S = 0.15  # measuring time of one engine in one round
 PATIENCE_S = 600.0  # for one answer; compilers may take minutes
 QUIET = 0.1  # cores that others may use while an engine is timed, or it is timed again
-ATTEMPTS = 5
+ATTEMPTS = 3
 
 
 def busy_s(pid: int | None = None) -> float:
@@ -263,11 +263,16 @@ def _agree(digest: list[float] | None, reference: list[float] | None) -> list[fl
 
 
 def ratio(a: Result, b: Result) -> float | None:
-    """Return how long `a` took in units of `b`: the median over rounds of both."""
+    """Return how long `a` took in units of `b`: the median over rounds.
+
+    Rounds in which other processes disturbed one of the two count only where fewer
+    than three are without.
+    """
     if a.error or b.error:
         return None
-    pairs = zip(a.times, b.times, strict=True)
-    return statistics.median(x[0] / y[0] for x, y in pairs)
+    rounds = list(zip(a.times, b.times, a.others, b.others, strict=True))
+    quiet = [r for r in rounds if max(r[2:]) <= QUIET]
+    return statistics.median(x[0] / y[0] for x, y, *_ in (quiet if len(quiet) > 2 else rounds))
 
 
 _IMPORT = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"

@@ -38,10 +38,10 @@ ADARRAY_FN _Bool adarray_sign_bit_f32(float x) { int32_t b; memcpy(&b, &x, 4); r
  * equal operands (zeros of either sign) the second one is the result, as NumPy's vector
  * loops on x86 have it. */
 #define ADARRAY_CHOICES(T, N, M)                                                          \
-    ADARRAY_FN T N(maximum)(T a, T b) { return (a > b) | (a != a) ? a : b; }              \
-    ADARRAY_FN T N(minimum)(T a, T b) { return (a < b) | (a != a) ? a : b; }              \
-    ADARRAY_FN T N(fmax)(T a, T b) { return (a > b) | (b != b) ? a : b; }                 \
-    ADARRAY_FN T N(fmin)(T a, T b) { return (a < b) | (b != b) ? a : b; }                 \
+    ADARRAY_FN T N(maximum)(T a, T b) { return ((a > b) | (a != a)) ? a : b; }              \
+    ADARRAY_FN T N(minimum)(T a, T b) { return ((a < b) | (a != a)) ? a : b; }              \
+    ADARRAY_FN T N(fmax)(T a, T b) { return ((a > b) | (b != b)) ? a : b; }                 \
+    ADARRAY_FN T N(fmin)(T a, T b) { return ((a < b) | (b != b)) ? a : b; }                 \
     ADARRAY_FN T N(sign)(T x)                                                             \
     {                                                                                     \
         T s = x > 0 ? (T)1 : (T)0;                                                        \
@@ -63,7 +63,7 @@ ADARRAY_FN _Bool adarray_sign_bit_f32(float x) { int32_t b; memcpy(&b, &x, 4); r
         T m = M(fmod)(a, b);                                                              \
         T q = (a - m) / b;                                                                \
         T lower = q - (T)1;                                                               \
-        q = (m != 0) & ((b < 0) != (m < 0)) ? lower : q;                                  \
+        q = ((m != 0) & ((b < 0) != (m < 0))) ? lower : q;                                  \
         T f = M(floor)(q);                                                                \
         T above = f + (T)1;                                                               \
         f = q - f > (T)0.5 ? above : f;                                                   \

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from adarray_native import blas
 from adarray_native.runtime import CPUEngine, Cutoffs, Library
 
 from adarray.errors import BackendError
@@ -147,4 +148,5 @@ class CPUBackend:
             "libmvec": ("no", "yes, before glibc 2.35", "yes")[lib.adarray_libmvec()],
             "threads": str(self.default_threads()),
             "kernels": str(len(library.maps) + len(library.folds)),
+            "blas": blas.status(library.lib, library.ffi),
         }

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 
 #define LEAF_ROWS 32 /* rows added one after the other */
-#define TILE 512     /* outputs that are accumulated side by side */
+#define TILE 1024    /* outputs that are accumulated side by side */
+#define NARROW 8     /* fewer outputs than that are folded one by one */
+#define SHORT 32     /* elements of folds so short that outputs lie side by side anyway */
 #define CHUNK 65536  /* elements of one thread's task */
 
 typedef struct {
@@ -82,14 +84,19 @@ static void fold_rows(const Fold *r, const Operand *o, intptr_t width, intptr_t 
         return;
     }
     r->f->start(result, width);
+    intptr_t run = 0;
+    const char *at = locate(o, lo, &run);
     for (intptr_t row = lo; row < hi; row++) {
-        intptr_t run = 0;
-        const char *at = locate(o, row, &run);
+        const char *from = at;
         if (r->stride != r->size || (uintptr_t)at % r->size) {
             copy_run(buffer, at, r->stride, width, r->size);
-            at = buffer;
+            from = buffer;
         }
-        r->f->add(result, at, width);
+        r->f->add(result, from, width);
+        if (--run > 0)
+            at += o->strides[o->nd - 1];
+        else if (row + 1 < hi)
+            at = locate(o, row + 1, &run);
     }
 }
 
@@ -195,7 +202,11 @@ static void plan_fold(Fold *r, PyArrayObject *x, PyArrayObject *out, unsigned ax
         }
     }
     const intptr_t inner = r->folded.nd ? r->folded.strides[r->folded.nd - 1] : 0;
-    r->wide = k->nd && llabs(k->strides[k->nd - 1]) < inner && k->dims[k->nd - 1] >= 16;
+    r->wide = 0;
+    if (k->nd) {
+        const intptr_t stride = llabs(k->strides[k->nd - 1]), length = k->dims[k->nd - 1];
+        r->wide = (stride < inner && length >= NARROW) || (r->total < SHORT && length >= SHORT);
+    }
     r->width = r->tiles = 1;
     r->stride = r->out_stride = r->length = 0;
     if (r->wide) {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +33,17 @@ DOUBLE, SINGLE = np.dtype(np.float64).num, np.dtype(np.float32).num
 
 # Where NumPy brings AVX-512 versions that one thread of ours does not beat (measured).
 NUMPY_IS_FASTER = frozenset(
-    {("power", "float64")} | {(n, "float32") for n in ("log", "expm1", "tanh", "power", "log1p")}
+    {("power", "float64"), ("log", "float64")}
+    | {(n, "float32") for n in ("log", "expm1", "tanh", "power", "log1p")}
 )
+
+
+# Functions in vector form: with no libmvec, with that before glibc 2.35, and since then.
+# NumPy's division functions and logaddexp have no vector form anywhere.
+_OWN = frozenset({"where"})
+_FIRST = _OWN | {"exp", "log", "sin", "cos", "power"}
+_SCALAR = frozenset({"fmod", "remainder", "floor_divide", "logaddexp", "logaddexp2"})
+VECTOR = (_OWN, _FIRST, eager.HEAVY - _SCALAR)
 
 
 class Cutoffs(NamedTuple):
@@ -68,15 +78,15 @@ class Compiled(NamedTuple):
 
     Parameters
     ----------
-    index : int
-        Its number in the module.
+    number : int
+        Its place in the module.
     take : tuple of int
         Positions of its inputs in ``operands`` or, for a rule, in ``(g, out, *operands)``.
     cutoff, threads_from : int
         From how many elements on it is used, and from how many on with threads.
     """
 
-    index: int
+    number: int
     take: tuple[int, ...]
     cutoff: int
     threads_from: int
@@ -109,6 +119,7 @@ class Library:
             self.text(lib.adarray_fold_name(i)): (i, self.text(lib.adarray_fold_hash(i)))
             for i in range(lib.adarray_fold_count())
         }
+        self.vector = VECTOR[lib.adarray_libmvec()]
         level = os.environ.get("ADARRAY_SIMD")
         if level is not None:
             self._limit(level)
@@ -155,7 +166,7 @@ def _reported(flags: int, out: Any = None) -> bool:
     kernel passes its result `out`: if that is finite, nothing was divided by zero,
     overflowed or was invalid.
     """
-    handling = np.geterr()
+    handling: Mapping[str, Any] = np.geterr()
     if not any(flags & bit and handling[name] != "ignore" for name, bit in FLAGS):
         return False
     underflow = flags & 4 and handling["under"] != "ignore"
@@ -258,11 +269,17 @@ class CPUEngine:
             return c.fold, c.fold_threads
         if not kernel.heavy:
             return c.light if operand < 0 else c.fused, c.light_threads
-        if operand < 0 and c == Cutoffs() and _numpy_has_wide(op.name, dtype):
-            # One thread gains nothing over NumPy's own wide vectors, or even loses.
-            if self.threads > 1:
+        if operand < 0 and c == Cutoffs():
+            wide = _numpy_has_wide(op.name, dtype)
+            if wide and self.threads > 1:
                 return c.heavy_threads, c.heavy_threads
-            return sys.maxsize if (op.name, dtype) in NUMPY_IS_FASTER else c.light, c.heavy_threads
+            # One thread gains nothing over NumPy's own wide vectors, or even loses, and
+            # nothing from a function that the C library has for one element at a time.
+            scalar = op.name in eager.HEAVY and op.name not in self.library.vector
+            if self.threads == 1 and (scalar or (wide and (op.name, dtype) in NUMPY_IS_FASTER)):
+                return sys.maxsize, sys.maxsize
+            if wide:
+                return c.light, c.heavy_threads
         return c.heavy, c.heavy_threads
 
     def _compute(self, op: Op, operand: int, fixed: int | None, values: tuple[Any, ...]) -> Any:
@@ -289,7 +306,7 @@ class CPUEngine:
         threads = self.threads if out.size >= compiled.threads_from else 1
         count = len(arrays)
         flags = self._map(
-            compiled.index, id(out), threads, count, *map(id, arrays), *_PADDING[count]
+            compiled.number, id(out), threads, count, *map(id, arrays), *_PADDING[count]
         )
         if flags and (flags < 0 or _reported(flags, out if operand < 0 else None)):
             return NotImplemented
@@ -326,7 +343,7 @@ class CPUEngine:
         fortran = x.ndim > 1 and x.strides[0] < x.strides[-1]
         out = np.empty(shape, x.dtype, order="F" if fortran else "C")
         threads = self.threads if x.size >= compiled.threads_from else 1
-        flags = self._fold(compiled.index, id(x), bits, id(out), threads)
+        flags = self._fold(compiled.number, id(x), bits, id(out), threads)
         if flags and (flags < 0 or _reported(flags)):
             return NotImplemented
         return out if shape else out[()]

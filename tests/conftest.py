@@ -34,5 +34,6 @@ def backend_params() -> list[Any]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test that takes `backend` on each installed backend."""
-    if "backend" in metafunc.fixturenames:
+    own = {m.args[0] for m in metafunc.definition.iter_markers("parametrize")}
+    if "backend" in metafunc.fixturenames and not any("backend" in str(names) for names in own):
         metafunc.parametrize("backend", backend_params())

@@ -222,6 +222,7 @@ def _add_owned(before: Any, ct: Any) -> Any:
 
 
 def check_guard(node: Node) -> None:
+    """Raise if a plain operand that `node` saved was changed since."""
     guards = node.guard if isinstance(node.guard, list) else [node.guard]
     for guard in guards:
         guard.check(node.op.name)

@@ -44,7 +44,8 @@ def demo(options: Options) -> int:
     """Run the demo and return the exit status.
 
     It is 0 if the network was trained on every backend that can work here, at
-    least one; 1 if a gradient is wrong or no backend works; 2 if data cannot be read.
+    least one; 1 if a gradient is wrong, a backend fails or none works; 2 if the data
+    cannot be read.
     """
     try:
         digits = data.load()
@@ -61,13 +62,11 @@ def demo(options: Options) -> int:
     )
     for line in report.missing():
         print(line)
-    try:
-        runs, skipped = _train_all(options, digits, epochs)
-    except ArithmeticError as error:
-        print(error, file=sys.stderr)
-        return 1
+    runs, skipped, failed = _train_all(options, digits, epochs)
     for name, reason in skipped.items():
         print(f"\nskipped {name}: {reason}")
+    for name, reason in failed.items():
+        print(f"\nFAILED {name}: {reason}")
     if not runs:
         print(
             "demo: no backend to run on; `python -m adarray info` says why, and "
@@ -78,27 +77,31 @@ def demo(options: Options) -> int:
     print(f"\n{report.table(runs)}\n")
     for path in report.picture(runs, title, options.output):
         print(f"wrote {path}")
-    return 0
+    return 1 if failed else 0
 
 
 def _train_all(
     options: Options, digits: data.Digits, epochs: int
-) -> tuple[list[Run], dict[str, str]]:
-    """Return the runs, and why other backends were skipped."""
+) -> tuple[list[Run], dict[str, str], dict[str, str]]:
+    """Return the runs, why other backends cannot work here, and why others failed."""
     names = options.backends or tuple(
         sorted(adarray.backends(), key=lambda n: (*(n != o for o in ORDER), n))
     )
     runs: list[Run] = []
     skipped: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for name in names:
         try:
             run = train(name, digits, options.hidden, epochs, options.seed, report.progress)
         except BackendError as error:
             skipped[name] = str(error)
             continue
+        except Exception as error:  # a wrong gradient too: the other backends are still shown
+            failed[name] = f"{type(error).__name__}: {error}"
+            continue
         runs.append(run)
         print(
             f"{name:>8}: gradient agrees with central differences to {run.gradient_error:.0e}, "
             f"loss {run.losses[0]:.3f} -> {run.losses[-1]:.4f}"
         )
-    return runs, skipped
+    return runs, skipped, failed

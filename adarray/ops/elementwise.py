@@ -292,8 +292,8 @@ def _choose(condition: Any, x: Any, y: Any) -> Any:
 where = pointwise(
     _choose,
     lambda g, out, c, x, y: g * 0,
-    lambda g, out, c, x, y: np.where(c, g, g * 0),
-    lambda g, out, c, x, y: np.where(c, g * 0, g),
+    lambda g, out, c, x, y: np.where(c, g, 0.0),
+    lambda g, out, c, x, y: np.where(c, 0.0, g),
     domain=[(0, 1, "bool"), REAL, REAL],
     name="where",
     operands=("condition", "x", "y"),
@@ -309,7 +309,7 @@ def _finite(x: Any) -> Any:
 
 nan_to_num = pointwise(
     _finite,
-    lambda g, out, x: np.where(np.isfinite(x), g, g * 0),
+    lambda g, out, x: g * np.isfinite(x),
     name="nan_to_num",
     operands=("x",),
     # The largest number of the dtype is the neighbour of its infinity.
@@ -358,9 +358,9 @@ def _clip3(a: Any, low: Any, high: Any) -> Any:
 
 clip = pointwise(
     _clip3,
-    lambda g, out, a, low, high: np.where((a >= low) & (a <= high), g, g * 0),
-    lambda g, out, a, low, high: np.where((a < low) & (low <= high), g, g * 0),
-    lambda g, out, a, low, high: np.where((a > high) | (low > high), g, g * 0),
+    lambda g, out, a, low, high: g * ((a >= low) & (a <= high)),
+    lambda g, out, a, low, high: g * ((a < low) & (low <= high)),
+    lambda g, out, a, low, high: g * ((a > high) | (low > high)),
     name="clip",
     domain=[REAL, (-2.0, -1.0), (1.0, 2.0)],
     operands=("a", "low", "high"),

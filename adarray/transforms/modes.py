@@ -169,9 +169,10 @@ def check_scalar(name: str, y: Any) -> None:
             f"{name}: the function returned a {type(y).__name__}, not a number; return one "
             "scalar (with has_aux=True, a pair of it and anything else)"
         )
-    if np.shape(y) != ():
+    shape = y.shape if isinstance(y, Handle | np.ndarray) else ()  # type: ignore[union-attr]
+    if shape != ():
         raise ShapeError(
-            f"{name}: the function returned shape {np.shape(y)}, not a scalar; reduce it (for "
+            f"{name}: the function returned shape {shape}, not a scalar; reduce it (for "
             "instance with np.sum), or use adarray.jacobian or adarray.vjp"
         )
     dtype = y.dtype if hasattr(y, "dtype") else np.result_type(y)

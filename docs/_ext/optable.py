@@ -36,9 +36,13 @@ def public_name(function: Any) -> str:
 def numpy_names(op: Op) -> list[str]:
     """Return the public names of all functions that an operation stands for."""
     own = [f for f in (op.numpy, *op.aliases) if not f.__name__.startswith("_")]
-    # An operation of our own is reached by way of the NumPy function of its name.
-    names = [public_name(f) for f in own] or [f"np.{op.name}"]
-    return list(dict.fromkeys(names))
+    if own:
+        return list(dict.fromkeys(map(public_name, own)))
+    # An operation of our own is reached by way of the NumPy function of its name, if there is one.
+    for prefix, module in (("np.", np), ("np.linalg.", np.linalg)):
+        if hasattr(module, op.name):
+            return [prefix + op.name]
+    return [op.name]
 
 
 def reverse(op: Op) -> str:
@@ -130,10 +134,13 @@ class FunctionList(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return a paragraph of names."""
-        known = {"composite": set(COMPOSITES) - set(FUNCTIONS), "constant": CONSTANT_FUNCTIONS}
+        # Bodies of ndarray methods are registered too, and belong to the functions listed.
+        composites = {f for f in COMPOSITES if not public_name(f).startswith("adarray")}
+        known = {"composite": composites - set(FUNCTIONS), "constant": CONSTANT_FUNCTIONS}
         if self.arguments[0] not in known:
             raise self.error(f"functionlist: {self.arguments[0]!r}; one of {sorted(known)}")
-        names = sorted({public_name(f) for f in known[self.arguments[0]]})
+        tabled = {name for op in all_ops() for name in numpy_names(op)}
+        names = sorted({public_name(f) for f in known[self.arguments[0]]} - tabled)
         paragraph = nodes.paragraph()
         for k, name in enumerate(names):
             if k:

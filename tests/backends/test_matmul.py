@@ -102,11 +102,6 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def always_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip nothing: the shapes below are small, and the C code shares out large work only."""
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("a", "b"), SHAPES, ids=str)
 def test_layouts(engine: Any, a: Any, b: Any, dtype: type) -> None:
@@ -115,3 +110,255 @@ def test_layouts(engine: Any, a: Any, b: Any, dtype: type) -> None:
     for name_x, u in layouts(x):
         for name_y, v in layouts(y):
             check(engine, u, v, (name_x, name_y))
+
+
+# Work that is worth sharing: tiles along rows, columns and both, whole products, slices.
+LARGE = [
+    ((300, 200), (200, 257)), ((67, 500), (500, 65)), ((2000, 40), (40, 10)),
+    ((10, 90), (90, 3000)),
+    ((700, 600), (600,)), ((600,), (600, 700)), ((3, 128, 128), (3, 128, 128)),
+    ((13, 96, 96), (13, 96, 96)), ((40, 64, 64), (64, 64)), ((64, 64), (40, 64, 64)),
+    ((300001,), (300001,)), ((9000001,), (9000001,)), ((30, 1, 5000), (5000, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("a", "b"), LARGE, ids=str)
+def test_shared_work(engine: Any, a: Any, b: Any, dtype: type) -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=a).astype(dtype), rng.normal(size=b).astype(dtype)
+    check(engine, x, y)
+    if x.ndim > 1:
+        check(engine, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2), y, "transposed x")
+    if y.ndim > 1:
+        check(engine, x, np.ascontiguousarray(y.swapaxes(-1, -2)).swapaxes(-1, -2), "transposed y")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_do_not_depend_on_threads(dtype: type) -> None:
+    rng = np.random.default_rng(5)
+    engines = [_engine("openmp", threads=n, cutoff=0) for n in (1, 2, 3, 4)]
+    for a, b in (((400000,), (400000,)), ((256, 300), (300, 128)), ((20, 64, 64), (20, 64, 64))):
+        x, y = rng.normal(size=a).astype(dtype), rng.normal(size=b).astype(dtype)
+        one, *others = (product(e, x, y) for e in engines)
+        for other in others:
+            if one.ndim:
+                # BLAS may use other kernels at edges: rounding differs, but not by order of sums.
+                scale = np.matmul(np.abs(x), np.abs(y))
+                assert np.all(np.abs(one - other) <= 8 * np.finfo(dtype).eps * scale)
+            else:
+                assert one == other
+        for e, first in zip(engines, (one, *others), strict=True):
+            assert np.array_equal(product(e, x, y), first)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("a", "b"), [((70, 60), (60, 90)), ((70, 60), (60,)), ((60,), (60, 90)),
+                                      ((60,), (60,)), ((4, 9, 60), (60, 5))], ids=str)  # fmt: skip
+def test_special_values(engine: Any, a: Any, b: Any, dtype: type) -> None:
+    rng = np.random.default_rng(6)
+    for value in (np.nan, np.inf, -np.inf, np.finfo(dtype).max):
+        x, y = rng.normal(size=a).astype(dtype), rng.normal(size=b).astype(dtype)
+        x[..., 3] = value
+        y[..., 3 if y.ndim == 1 else 2] = [0.0, value, 1.0][rng.integers(3)]
+        with np.errstate(all="ignore"):
+            got, expected = product(engine, x, y), np.matmul(x, y)
+        assert got is not NotImplemented
+        assert np.array_equal(np.isnan(got), np.isnan(expected))
+        assert np.array_equal(np.isposinf(got), np.isposinf(expected))
+        assert np.array_equal(np.isneginf(got), np.isneginf(expected))
+
+
+def test_memory_of_the_result_is_not_read(engine: Any) -> None:
+    """What lies in fresh memory must not count, not even a nan times beta, which is 0."""
+    rng = np.random.default_rng(7)
+    for a, b in (((64, 50), (50, 60)), ((200, 50), (50,)), ((50,), (50, 200)), ((4, 8, 8), (8, 8))):
+        x, y = rng.normal(size=a), rng.normal(size=b)
+        size = np.matmul(x, y).size
+        for _ in range(5):
+            dirty = [np.full(size, np.nan) for _ in range(8)]
+            del dirty
+            assert np.all(np.isfinite(product(engine, x, y)))
+
+
+def test_errors_are_numpys_to_report(engine: Any) -> None:
+    x, y = np.full((40, 50), 1e200), np.full((50, 60), 1e200)
+    assert product(engine, x, y) is NotImplemented
+    with np.errstate(over="ignore"):
+        assert np.all(product(engine, x, y) == np.inf)
+    x[0, 0] = np.inf
+    y[:] = 0.0
+    assert product(engine, x, y) is NotImplemented
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(product(engine, x, y)).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert product(engine, np.full((40, 50), np.nan), y) is not NotImplemented
+
+
+def test_refusals(engine: Any) -> None:
+    x, y = np.ones((30, 40)), np.ones((40, 50))
+    small = np.ones((40, 50), np.float32)
+    refused = [
+        (x, small), (x.astype(np.int64), y.astype(np.int64)), (x.astype(complex), y),
+        (x.astype(np.float16), y.astype(np.float16)), (x.astype(">f8"), y.astype(">f8")),
+        (x.view(np.matrix), y), (x, y.view(np.ma.MaskedArray)), (x, y[:-1]),
+        (np.ones(3), np.ones(4)),
+        (np.ones((2, 3, 4)), np.ones((3, 4, 5))), (np.ones(()), y), (x, np.ones(())), (x, 2.0),
+        ([[1.0]], y), (np.ones((3, 0)), np.ones((0, 4))), (np.ones((0, 3)), np.ones((3, 4))),
+    ]  # fmt: skip
+    for a, b in refused:
+        assert product(engine, a, b) is NotImplemented, (a, b)
+    nothing = product(engine, np.ones((0, 3, 4)), np.ones((4, 5)))
+    assert nothing is NotImplemented or nothing.shape == (0, 3, 5)
+
+
+@pytest.mark.parametrize("name", ["serial", "openmp"])
+def test_small_products_stay_with_numpy(name: str) -> None:
+    engine = _engine(name)
+    for a, b in (((20, 30), (30, 40)), ((90, 90), (90,)), ((90,), (90, 90)), ((900,), (900,))):
+        assert product(engine, np.ones(a), np.ones(b)) is NotImplemented
+    for a, b in (((64, 64), (64, 64)), ((300, 90), (90,)), ((20000,), (20000,))):
+        check(engine, np.ones(a), np.ones(b))
+
+
+def test_threads_at_once() -> None:
+    engines = [_engine("serial", cutoff=0), _engine("openmp", threads=2, cutoff=0)]
+    rng = np.random.default_rng(8)
+    x, y = rng.normal(size=(150, 200)), rng.normal(size=(200, 180))
+    expected = np.matmul(x, y)
+    wrong: list[str] = []
+
+    def work(engine: Any) -> None:
+        results = [product(engine, x, y) for _ in range(20)]
+        if not np.allclose(results, expected, rtol=0, atol=1e-11):
+            wrong.append(engine.name)
+
+    threads = [threading.Thread(target=work, args=(engine,)) for engine in engines * 2]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(120)
+    assert not any(t.is_alive() for t in threads)
+    assert not wrong
+
+
+# -- the library ---------------------------------------------------------------------------------
+
+
+def run_code(code: str, **environment: str) -> str:
+    """Run Python code in a process of its own; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", _START + code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+_START = """
+import os
+import numpy as np
+from adarray.backend import load
+from adarray.op import OPS
+tasks = lambda: len(os.listdir("/proc/self/task"))
+engine = load("openmp").engine(threads=2, cutoff=0)
+x, y = np.ones((300, 200)), np.ones((200, 100))
+def product():
+    return engine.call(OPS["matmul"], (x, y), {})
+"""
+
+needs_proc = pytest.mark.skipif(
+    not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc"
+)
+
+
+@needs_proc
+def test_blas_starts_no_threads() -> None:
+    _engine("openmp")
+    code = """
+serial = load("serial").engine(cutoff=0)
+before = tasks()
+assert np.all(serial.call(OPS["matmul"], (x, y), {}) == 200)
+print(tasks() - before, os.environ.get("OPENBLAS_NUM_THREADS"))
+assert np.all(product() == 200)
+print(tasks() - before)
+"""
+    lines = run_code(code, OPENBLAS_NUM_THREADS="3").splitlines()
+    # The second thread of our own team, and nothing else; the environment is as it was.
+    assert lines == ["0 3", "1"]
+
+
+@needs_proc
+def test_a_library_in_use_by_others_is_left_alone() -> None:
+    _engine("openmp")
+    code = """
+from cffi import FFI
+from adarray_native import blas
+ffi = FFI()
+ffi.cdef("int scipy_openblas_get_num_threads(void); void scipy_openblas_set_num_threads(int);")
+theirs = ffi.dlopen(str(blas.find()), ffi.RTLD_NOW | ffi.RTLD_GLOBAL)
+theirs.scipy_openblas_set_num_threads(2)
+before = tasks()
+assert np.all(load("serial").engine(cutoff=0).call(OPS["matmul"], (x, y), {}) == 200)
+assert tasks() == before
+assert np.all(product() == 200)
+print(theirs.scipy_openblas_get_num_threads())
+print(sum("adarray-blas" in line and "r-xp" in line for line in open("/proc/self/maps")))
+"""
+    assert run_code(code).splitlines() == ["2", "1"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_products_after_a_fork() -> None:
+    _engine("openmp")
+    code = """
+import sys
+assert np.all(product() == 200)
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.all(product() == 200) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert np.all(product() == 200)
+print("done")
+"""
+    assert run_code(code) == "done"
+
+
+@pytest.fixture
+def fresh_blas(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module that finds BLAS, as if it had not looked for one yet."""
+    _engine("serial")
+    from adarray_native import blas
+
+    monkeypatch.setattr(blas, "_functions", {})
+    monkeypatch.setattr(blas, "_path", None)
+    return blas
+
+
+def test_without_the_wheel_numpy_computes(fresh_blas: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(fresh_blas, "find", lambda: None)
+    engine = load("serial").engine(cutoff=0)
+    assert product(engine, np.ones((64, 64)), np.ones((64, 64))) is NotImplemented
+    assert load("serial").info()["blas"] == (
+        "NumPy, with its own threads: scipy-openblas32 is not installed; install "
+        "scipy-openblas32 for products on the backend's threads"
+    )
+
+
+def test_a_broken_library_is_named(fresh_blas: Any, monkeypatch: Any, tmp_path: Any) -> None:
+    path = tmp_path / "libscipy_openblas.so"
+    path.write_bytes(b"no library")
+    monkeypatch.setattr(fresh_blas, "find", lambda: path)
+    engine = load("serial").engine(cutoff=0)
+    assert product(engine, np.ones((64, 64)), np.ones((64, 64))) is NotImplemented
+    assert str(path) in load("serial").info()["blas"]
+
+
+def test_status_names_the_library() -> None:
+    _engine("serial")
+    assert load("serial").info()["blas"].startswith("OpenBLAS ")

@@ -34,7 +34,9 @@ def test_small_arrays_stay_with_numpy() -> None:
         assert engine.derivative(OPS["tanh"], 0, x, (x, None)) is NotImplemented
         assert engine.call(OPS["sum"], (x,), {}) is NotImplemented
         big = np.linspace(0.1, 1, 200_000)
-        assert engine.pointwise(OPS["sin"], (big,)) is not NotImplemented
+        assert engine.pointwise(OPS["add"], (big, big)) is not NotImplemented
+        assert engine.call(OPS["sum"], (big,), {}) is not NotImplemented
+        assert engine.derivative(OPS["tanh"], 0, big, (big, None)) is not NotImplemented
         # A product of small operands may be big.
         assert engine.pointwise(OPS["add"], (big[:1000, None], big[:1000])) is not NotImplemented
 
@@ -227,5 +229,6 @@ def test_info() -> None:
         info = load(backend).info()
         assert info["status"] == "available"
         assert info["simd"] in ("base", "avx2", "avx512")
-        assert set(info) == {"status", "compiler", "simd", "libmvec", "threads", "kernels"}
+        known = {"status", "compiler", "simd", "libmvec", "threads", "kernels", "blas"}
+        assert set(info) == known
         assert all(isinstance(v, str) for v in info.values())

@@ -264,8 +264,8 @@ def test_read_only_and_bad_writes_change_nothing():
         x.sum()[()] = 1.0
     with pytest.raises(ValueError, match="non-broadcastable output operand"):
         x += np.ones((2, 5))
+    i = adarray.array([1, 2])
     with pytest.raises(TypeError, match="same_kind"):
-        i = adarray.array([1, 2])
         i += adarray.array([0.5, 0.5])
     np.testing.assert_array_equal(x.numpy(), VECTOR)
 

@@ -106,6 +106,16 @@ def test_info_tells_why_a_backend_is_missing(
     assert "  fake: not available: backend 'fake': no such device; buy one\n" in told
 
 
+def test_info_survives_a_broken_backend(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = FakeBackend()
+    monkeypatch.setattr(broken, "info", lambda: {}["status"])
+    install(monkeypatch, broken)
+    assert command.info() == 0
+    assert "  fake: broken: KeyError: 'status'\n" in capsys.readouterr().out
+
+
 def test_info_shows_facts_of_a_backend(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,8 +252,8 @@ def test_demo_without_any_backend(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("_small_set")
-def test_demo_stops_at_a_wrong_gradient(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_demo_fails_at_a_wrong_gradient(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Wrong:
         name, threads = "fake", 1
@@ -258,13 +268,15 @@ def test_demo_stops_at_a_wrong_gradient(
             return NotImplemented
 
     install(monkeypatch, FakeBackend(Wrong()))
-    assert command.main([*QUICK, "--backend", "fake"]) == 1
-    told = capsys.readouterr().err
-    assert re.fullmatch(
-        r"demo: on backend 'fake' the gradient differs from central differences by "
-        rf"\S+ \(relative\), more than {CHECK_LIMIT:.0e}\n",
+    names = ["--backend", "fake", "--backend", "numpy"]
+    assert command.main([*QUICK, *names, "--output", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    assert re.search(
+        r"\nFAILED fake: ArithmeticError: demo: on backend 'fake' the gradient differs from "
+        rf"central differences by \S+ \(relative\), more than {CHECK_LIMIT:.0e}\n",
         told,
     )
+    assert re.search(r"^numpy +\d", told, re.MULTILINE)
 
 
 def _run(name: str, forward: float, backward: float) -> Run:
