@@ -277,6 +277,8 @@ class Binder:
             elif name in self.op.params:
                 if value is not np._NoValue:
                     params[name] = value
+            elif name == "where" and value is True:
+                continue
             elif value is not np._NoValue and not same_argument(value, self.defaults.get(name)):
                 raise NotDifferentiableError(
                     f"{self.op.name}: the argument {name}={value!r} is not differentiated; leave "

@@ -153,16 +153,14 @@ class Printer:
             return f"({self.type})ADARRAY_NAN"
         if math.isinf(number):
             return f"{'-' if number < 0 else ''}({self.type})ADARRAY_INF"
+        text = repr(number)
         if self.dtype == "float32":
-            text = str(np.float32(number))
+            # The fewest digits that give the number; NumPy's own text depends on its version.
+            texts = (f"{number:.{digits}g}" for digits in range(1, 10))
+            text = next(t for t in texts if np.float32(float(t)) == number)
             text = text if "." in text or "e" in text else f"{text}.0"
-        else:
-            text = repr(number)
-        return (
-            f"({text}{self.dialect.literal[self.dtype]})"
-            if number < 0 or (number == 0 and math.copysign(1, number) < 0)
-            else f"{text}{self.dialect.literal[self.dtype]}"
-        )
+        text += self.dialect.literal[self.dtype]
+        return f"({text})" if math.copysign(1, number) < 0 else text
 
     def _number(self, text: str, is_bool: bool) -> str:
         """Return `text` as a number: truth values become 1 and 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ def _matmul_vjp_y(g: Any, out: Any, x: Any, y: Any) -> Any:
         if x.ndim == 2:
             return run(matmul, _t(x), g)
         return unbroadcast(run(matmul, _t(x), np.expand_dims(g, -1))[..., 0], y.shape)
+    if y.ndim == 2:  # a stack of matrices by one matrix: one long product, not a sum of many
+        rows = math.prod(g.shape[:-1])
+        x, g = np.reshape(x, (rows, x.shape[-1])), np.reshape(g, (rows, g.shape[-1]))
     return unbroadcast(run(matmul, _t(x), g), y.shape)
 
 
