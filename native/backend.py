@@ -95,12 +95,12 @@ class CPUBackend:
     def library(self) -> Library:
         """The extension module, loaded when first asked for."""
         if self._library is None:
-            self._library = load(self.name, self.module)
-            self.loaded(self._library)
+            self._library = self.load()
         return self._library
 
-    def loaded(self, library: Library) -> None:
-        """Prepare the library that was just loaded."""
+    def load(self) -> Library:
+        """Load the extension module and make it ready."""
+        return load(self.name, self.module)
 
     def default_threads(self) -> int:
         """Return the number of threads without an option."""

@@ -83,7 +83,12 @@ def normalized_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def keep(g: Any, shape: tuple[int, ...], axis: Any) -> Any:
-    """Give a reduction's result back its reduced axes, with length 1."""
+    """Give a reduction's result back its reduced axes, with length 1.
+
+    A scalar stays one: it broadcasts as it is.
+    """
+    if axis is None and g.ndim == 0:
+        return g
     axes = normalized_axes(axis, len(shape))
     return np.reshape(g, tuple(1 if i in axes else n for i, n in enumerate(shape)))
 

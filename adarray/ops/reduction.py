@@ -34,8 +34,17 @@ def _count(shape: tuple[int, ...], axis: Any) -> int:
     return n
 
 
+# Elements up to which filling an array is cheaper than NumPy's making of a broadcast view.
+_SMALL = 4096
+
+
 def _spread(g: Any, out: Any, a: Any, axis: Any = None, keepdims: bool = False, **_: Any) -> Any:
-    return np.broadcast_to(keep(g, a.shape, axis), a.shape)
+    g = keep(g, a.shape, axis)
+    if a.size <= _SMALL and isinstance(g, (np.ndarray, np.generic)):
+        back = np.empty(a.shape, g.dtype)
+        back[...] = g
+        return back
+    return np.broadcast_to(g, a.shape)
 
 
 sum_ = register(
