@@ -9,6 +9,9 @@
 
 #include <Python.h>
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+// Only struct fields are read; the API table is not imported, and its importer does not
+// compile under the limited API that cffi asks for.
+#define NO_IMPORT_ARRAY
 #include <numpy/ndarraytypes.h>
 #include <fenv.h>
 #include <stdint.h>

@@ -134,6 +134,9 @@ _HEAD = """
 #include "libmvec.h"
 #include "map.h"
 #include "reduce.h"
+#ifdef _OPENMP
+__thread double adarray_team_resumes;
+#endif
 """
 
 

@@ -4,6 +4,7 @@
 #endif
 #include "arrays.h"
 #include "gemm.h"
+#include "team.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -355,15 +356,20 @@ static void work(const Product *p, intptr_t first, intptr_t team)
 static int run_tiles(Product *p, int threads)
 {
     int flags = 0;
-    threads = plan(p, threads);
+    threads = team_size(plan(p, threads));
 #ifdef _OPENMP
     if (threads > 1) {
+        const double begun = team_clock();
+        double worked = begun;
 #pragma omp parallel num_threads(threads) reduction(| : flags)
         {
             feclearexcept(FE_ALL_EXCEPT);
             work(p, omp_get_thread_num(), omp_get_num_threads());
             flags |= read_flags();
+#pragma omp master
+            worked = team_clock();
         }
+        team_report(threads, begun, worked, team_clock());
         return flags;
     }
 #endif
@@ -395,14 +401,20 @@ static int run_dot(const Product *p, int threads)
     int flags = 0;
     const double worth = (double)p->k / VECTOR_SHARE;
     if (worth < threads) threads = (int)worth;
+    threads = team_size(threads);
 #ifdef _OPENMP
     if (threads > 1) {
+        const double begun = team_clock();
+        double worked = begun;
 #pragma omp parallel num_threads(threads) reduction(| : flags)
         {
             feclearexcept(FE_ALL_EXCEPT);
             dot_blocks(p, partial, size, omp_get_thread_num(), omp_get_num_threads());
             flags |= read_flags();
+#pragma omp master
+            worked = team_clock();
         }
+        team_report(threads, begun, worked, team_clock());
     } else
 #endif
     {

@@ -3,6 +3,7 @@
 #define ADARRAY_MAP_H
 
 #include "arrays.h"
+#include "team.h"
 
 #define BLOCK 1024 /* elements of a buffer: a few buffers fit the first-level cache */
 
@@ -117,19 +118,32 @@ static int map_arrays(const MapKernel *kernel, map_function f, const uintptr_t *
     intptr_t size = 1;
     for (int i = 0; i < PyArray_NDIM(out); i++) size *= PyArray_DIM(out, i);
     char *data = PyArray_BYTES(out);
+    threads = team_size(threads);
     /* Parts are whole groups, so that their borders change no value. */
     const intptr_t part = ((size + threads - 1) / threads + 63) / 64 * 64;
+    const double begun = team_clock();
+    double worked = begun;
 #ifdef _OPENMP
-#pragma omp parallel for num_threads(threads) reduction(| : flags) schedule(static) if (threads > 1)
+#pragma omp parallel num_threads(threads) reduction(| : flags) if (threads > 1)
 #endif
-    for (int t = 0; t < threads; t++) {
-        const intptr_t lo = t * part, hi = lo + part < size ? lo + part : size;
-        if (lo < hi) {
-            feclearexcept(FE_ALL_EXCEPT);
-            map_range(f, count, in, data, o.size, lo, hi);
-            flags |= read_flags();
+    {
+#ifdef _OPENMP
+#pragma omp for schedule(static) nowait
+#endif
+        for (int t = 0; t < threads; t++) {
+            const intptr_t lo = t * part, hi = lo + part < size ? lo + part : size;
+            if (lo < hi) {
+                feclearexcept(FE_ALL_EXCEPT);
+                map_range(f, count, in, data, o.size, lo, hi);
+                flags |= read_flags();
+            }
         }
+#ifdef _OPENMP
+#pragma omp master
+#endif
+        worked = team_clock();
     }
+    team_report(threads, begun, worked, team_clock());
     return flags;
 }
 

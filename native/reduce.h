@@ -8,6 +8,7 @@
 #define ADARRAY_REDUCE_H
 
 #include "arrays.h"
+#include "team.h"
 #include <stdlib.h>
 
 #define LEAF_ROWS 32 /* rows added one after the other */
@@ -241,13 +242,16 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
     char *data = PyArray_BYTES(out), *parts = NULL;
     const intptr_t slot = r.width * r.size, tasks = r.units * r.chunks;
     if (r.chunks > 1 && !(parts = malloc((size_t)(tasks * slot)))) return NO_MEMORY;
+    threads = team_size(threads);
+    const double begun = team_clock();
+    double worked = begun;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads) reduction(| : flags) if (threads > 1)
 #endif
     {
         feclearexcept(FE_ALL_EXCEPT);
 #ifdef _OPENMP
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
 #endif
         for (intptr_t task = 0; task < tasks; task++) {
             char values[TILE * 8] __attribute__((aligned(64)));
@@ -262,6 +266,11 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
             }
         }
 #ifdef _OPENMP
+#pragma omp master
+#endif
+        worked = team_clock();
+#ifdef _OPENMP
+#pragma omp barrier
 #pragma omp for schedule(static)
 #endif
         for (intptr_t unit = 0; unit < (parts ? r.units : 0); unit++) {
@@ -276,8 +285,8 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
         }
         flags |= read_flags();
     }
+    team_report(threads, begun, worked, team_clock());
     free(parts);
-    (void)threads;
     return flags;
 }
 

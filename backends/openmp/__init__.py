@@ -3,30 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from adarray_native.backend import CPUBackend
 from adarray_native.runtime import Library
-
-# How often a thread that waits looks for work before it sleeps: about 50 microseconds on
-# current processors. GNU's default is some 10 milliseconds, in which a waiting thread takes
-# the processor from the very thread it waits for when other programs run: a training step
-# of 2 ms took 50 to 80 then.
-SPINS = "1000"
-
-
-@contextmanager
-def _short_spin() -> Iterator[None]:
-    """Have the OpenMP runtime, if it is loaded in this block, wait for a short time only."""
-    if any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")):
-        yield
-        return
-    os.environ["GOMP_SPINCOUNT"] = SPINS
-    try:
-        yield
-    finally:
-        os.environ.pop("GOMP_SPINCOUNT", None)
 
 
 class OpenMPBackend(CPUBackend):
@@ -36,7 +15,8 @@ class OpenMPBackend(CPUBackend):
     -----
     Each call names its number of threads, so contexts with different numbers do not
     disturb each other. Without the option, OMP_NUM_THREADS or the processors that this
-    process may use decide. OMP_WAIT_POLICY and GOMP_SPINCOUNT are honoured.
+    process may use decide. While other programs hold the processors, so that a call waits
+    for its team longer than it works, the next calls run on one thread.
     """
 
     name = "openmp"
@@ -48,8 +28,7 @@ class OpenMPBackend(CPUBackend):
 
         A forked child has none of the team's members and would wait for them.
         """
-        with _short_spin():
-            library = super().load()
+        library = super().load()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=library.lib.adarray_pause)
         return library
