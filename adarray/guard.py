@@ -19,7 +19,7 @@ import numpy as np
 
 from adarray.errors import TraceError
 
-COPY_LIMIT = 1 << 16  # bytes; a copy of this size costs about as much as a fingerprint
+COPY_LIMIT = 1 << 18  # bytes; up to here a copy costs little beside the operation that reads it
 SAMPLES = 256
 
 _lock = threading.RLock()

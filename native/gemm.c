@@ -356,20 +356,19 @@ static void work(const Product *p, intptr_t first, intptr_t team)
 static int run_tiles(Product *p, int threads)
 {
     int flags = 0;
-    threads = team_size(plan(p, threads));
+    TeamClock clock;
+    threads = team_begin(&clock, plan(p, threads));
 #ifdef _OPENMP
     if (threads > 1) {
-        const double begun = team_clock();
-        double worked = begun;
 #pragma omp parallel num_threads(threads) reduction(| : flags)
         {
             feclearexcept(FE_ALL_EXCEPT);
             work(p, omp_get_thread_num(), omp_get_num_threads());
             flags |= read_flags();
 #pragma omp master
-            worked = team_clock();
+            team_worked(&clock, threads);
         }
-        team_report(threads, begun, worked, team_clock());
+        team_end(&clock, threads);
         return flags;
     }
 #endif
@@ -401,20 +400,19 @@ static int run_dot(const Product *p, int threads)
     int flags = 0;
     const double worth = (double)p->k / VECTOR_SHARE;
     if (worth < threads) threads = (int)worth;
-    threads = team_size(threads);
+    TeamClock clock;
+    threads = team_begin(&clock, threads);
 #ifdef _OPENMP
     if (threads > 1) {
-        const double begun = team_clock();
-        double worked = begun;
 #pragma omp parallel num_threads(threads) reduction(| : flags)
         {
             feclearexcept(FE_ALL_EXCEPT);
             dot_blocks(p, partial, size, omp_get_thread_num(), omp_get_num_threads());
             flags |= read_flags();
 #pragma omp master
-            worked = team_clock();
+            team_worked(&clock, threads);
         }
-        team_report(threads, begun, worked, team_clock());
+        team_end(&clock, threads);
     } else
 #endif
     {

@@ -118,7 +118,8 @@ static int map_arrays(const MapKernel *kernel, map_function f, const uintptr_t *
     intptr_t size = 1;
     for (int i = 0; i < PyArray_NDIM(out); i++) size *= PyArray_DIM(out, i);
     char *data = PyArray_BYTES(out);
-    threads = team_size(threads);
+    TeamClock clock;
+    threads = team_begin(&clock, threads);
     /* Parts are whole groups, so that their borders change no value. */
     const intptr_t part = ((size + threads - 1) / threads + 63) / 64 * 64;
     const double begun = team_clock();
@@ -141,9 +142,9 @@ static int map_arrays(const MapKernel *kernel, map_function f, const uintptr_t *
 #ifdef _OPENMP
 #pragma omp master
 #endif
-        worked = team_clock();
+        team_worked(&clock, threads);
     }
-    team_report(threads, begun, worked, team_clock());
+    team_end(&clock, threads);
     return flags;
 }
 

@@ -242,9 +242,8 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
     char *data = PyArray_BYTES(out), *parts = NULL;
     const intptr_t slot = r.width * r.size, tasks = r.units * r.chunks;
     if (r.chunks > 1 && !(parts = malloc((size_t)(tasks * slot)))) return NO_MEMORY;
-    threads = team_size(threads);
-    const double begun = team_clock();
-    double worked = begun;
+    TeamClock clock;
+    threads = team_begin(&clock, threads);
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads) reduction(| : flags) if (threads > 1)
 #endif
@@ -268,7 +267,7 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
 #ifdef _OPENMP
 #pragma omp master
 #endif
-        worked = team_clock();
+        team_worked(&clock, threads);
 #ifdef _OPENMP
 #pragma omp barrier
 #pragma omp for schedule(static)
@@ -285,7 +284,7 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
         }
         flags |= read_flags();
     }
-    team_report(threads, begun, worked, team_clock());
+    team_end(&clock, threads);
     free(parts);
     return flags;
 }

@@ -2,15 +2,16 @@
  *
  * A team is as fast as its slowest member. Where other programs compete for the processors,
  * a member may wait for one while the caller spins for it, up to some 10 milliseconds with
- * GNU's OpenMP: a training step of 2 ms took 50 to 80 then. So a call that waited for its
- * team much longer than it worked makes the next ones run alone, for 10 times as long as it
- * waited: what is lost stays below a tenth. Results do not depend on the number of threads.
+ * GNU's OpenMP: a training step of 2 ms took 50 to 80 then. So a call that lost half as much
+ * time as the caller's own part took makes the next ones run alone, for 10 times as long as
+ * it lost: the loss stays near a tenth. Results do not depend on the number of threads.
  */
 #ifndef ADARRAY_TEAM_H
 #define ADARRAY_TEAM_H
 
 #ifdef _OPENMP
 #include <omp.h>
+#include <time.h>
 
 #define PATIENCE 300e-6 /* seconds; waking a sleeping team takes up to a third of that */
 #define REST 10.0
@@ -18,28 +19,48 @@
 /* When this calling thread uses its team again. The module's main source defines it. */
 extern __thread double adarray_team_resumes __attribute__((visibility("hidden")));
 
-/* Return the number of threads to use where `threads` are allowed. */
-static inline int team_size(int threads)
+typedef struct { double begun, cpu; } TeamClock;
+
+/* Return the processor time of this thread, in which it may have waited for a processor. */
+static inline double team_cpu(void)
 {
-    return threads > 1 && omp_get_wtime() < adarray_team_resumes ? 1 : threads;
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Note when the caller's own work began and ended, and when the whole team's did. */
-static inline void team_report(int threads, double begun, double worked, double done)
+/* Return the number of threads to use where `threads` are allowed, and start the clock. */
+static inline int team_begin(TeamClock *c, int threads)
 {
-    const double waited = done - worked;
-    if (threads > 1 && waited > PATIENCE + 2 * (worked - begun))
-        adarray_team_resumes = done + REST * waited;
+    if (threads < 2) return threads;
+    c->begun = omp_get_wtime();
+    if (c->begun < adarray_team_resumes) return 1;
+    c->cpu = team_cpu();
+    return threads;
 }
 
-static inline double team_clock(void) { return omp_get_wtime(); }
+/* The caller has done its own part. */
+static inline void team_worked(TeamClock *c, int threads)
+{
+    if (threads > 1) c->cpu = team_cpu() - c->cpu;
+}
+
+/* The team is done. */
+static inline void team_end(const TeamClock *c, int threads)
+{
+    if (threads < 2) return;
+    const double now = omp_get_wtime(), lost = now - c->begun - c->cpu;
+    if (lost > PATIENCE + 0.5 * c->cpu) adarray_team_resumes = now + REST * lost;
+}
 #else
-static inline int team_size(int threads) { (void)threads; return 1; }
-static inline void team_report(int threads, double begun, double worked, double done)
+typedef struct { int unused; } TeamClock;
+static inline int team_begin(TeamClock *c, int threads)
 {
-    (void)threads, (void)begun, (void)worked, (void)done;
+    (void)threads;
+    return c->unused = 1;
 }
-static inline double team_clock(void) { return 0; }
+static inline void team_worked(TeamClock *c, int threads) { (void)c, (void)threads; }
+static inline void team_end(const TeamClock *c, int threads) { (void)c, (void)threads; }
 #endif
 
 #endif
