@@ -475,13 +475,15 @@ _unary_operators({"neg": np.negative, "pos": np.positive, "abs": np.absolute, "i
 def install_methods(functions: dict[str, Callable[..., Any]]) -> None:
     """Give ADArray methods that call NumPy functions with `self` first."""
     for name, function in functions.items():
-        if name in ADArray.__dict__:
-            continue
+        if name not in ADArray.__dict__:
+            setattr(ADArray, name, _method(name, function))
 
-        def method(self: ADArray, *args: Any, function: Any = function, **kwargs: Any) -> Any:
-            return call_function(function, (self, *args), kwargs)
 
-        method.__name__ = name
-        method.__qualname__ = f"ADArray.{name}"
-        method.__doc__ = f"As `numpy.ndarray.{name}`."
-        setattr(ADArray, name, method)
+def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: ADArray, *args: Any, **kwargs: Any) -> Any:
+        return call_function(function, (self, *args), kwargs)
+
+    method.__name__ = name
+    method.__qualname__ = f"ADArray.{name}"
+    method.__doc__ = f"As `numpy.ndarray.{name}`."
+    return method

@@ -207,7 +207,8 @@ def source(kernels: Iterable[Kernel]) -> str:
 # has no vector version. Contracting to fused multiply-add would make sqrt(a*a - b*b) nan
 # for a == b. The mathematical library is named, or libmvec is not recorded as needed.
 FLAGS = [
-    "-O3", "-g0", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
+    "-O3", "-g0", "-std=gnu11", "-Werror=implicit-function-declaration",
+    "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
     "-fno-builtin-sin", "-fno-builtin-cos", "-fno-builtin-sinf", "-fno-builtin-cosf",
 ]  # fmt: skip
 LIBRARIES = {"linux": ["m", "dl"], "win32": []}

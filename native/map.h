@@ -122,8 +122,6 @@ static int map_arrays(const MapKernel *kernel, map_function f, const uintptr_t *
     threads = team_begin(&clock, threads);
     /* Parts are whole groups, so that their borders change no value. */
     const intptr_t part = ((size + threads - 1) / threads + 63) / 64 * 64;
-    const double begun = team_clock();
-    double worked = begun;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads) reduction(| : flags) if (threads > 1)
 #endif

@@ -155,42 +155,35 @@ static int by_stride(const intptr_t *dims, const intptr_t *strides, int nd, int 
     return n;
 }
 
-/* Split the axes into kept and folded ones, merge neighbours, and plan the work. */
-static void plan_fold(Fold *r, PyArrayObject *x, PyArrayObject *out, unsigned axes)
+/* Lay out the folded axes: dims and strides of x. */
+static void plan_folded(Fold *r, const intptr_t *dims, const intptr_t *strides, int nd)
 {
-    intptr_t kd[MAX_DIMS], ks[MAX_DIMS], ko[MAX_DIMS], fd[MAX_DIMS], fs[MAX_DIMS];
-    int nk = 0, nf = 0, order[MAX_DIMS];
-    const int keepdims = PyArray_NDIM(out) == PyArray_NDIM(x);
-    for (int i = 0; i < PyArray_NDIM(x); i++) {
-        if (axes >> i & 1) {
-            fd[nf] = PyArray_DIM(x, i);
-            fs[nf++] = PyArray_STRIDE(x, i);
-        } else {
-            kd[nk] = PyArray_DIM(x, i);
-            ko[nk] = PyArray_STRIDE(out, keepdims ? i : nk);
-            ks[nk++] = PyArray_STRIDE(x, i);
+    int order[MAX_DIMS];
+    Operand *o = &r->folded;
+    o->nd = by_stride(dims, strides, nd, order);
+    for (int i = 0; i < o->nd; i++) {
+        o->dims[i] = dims[order[i]];
+        o->strides[i] = strides[order[i]];
+        if (o->strides[i] < 0) { /* the order along an axis is ours to choose */
+            o->data += (o->dims[i] - 1) * o->strides[i];
+            o->strides[i] = -o->strides[i];
         }
     }
-    r->folded.data = PyArray_BYTES(x);
-    nf = by_stride(fd, fs, nf, order);
-    for (int i = 0; i < nf; i++) {
-        r->folded.dims[i] = fd[order[i]];
-        r->folded.strides[i] = fs[order[i]];
-        if (fs[order[i]] < 0) { /* the order along an axis is ours to choose */
-            r->folded.data += (fd[order[i]] - 1) * fs[order[i]];
-            r->folded.strides[i] = -fs[order[i]];
-        }
-    }
-    r->folded.nd = nf;
-    coalesce(&r->folded);
+    coalesce(o);
     r->total = 1;
-    for (int i = 0; i < r->folded.nd; i++) r->total *= r->folded.dims[i];
+    for (int i = 0; i < o->nd; i++) r->total *= o->dims[i];
+}
 
-    nk = by_stride(kd, ks, nk, order);
+/* Lay out the kept axes: dims, strides of x, strides of the result. */
+static void plan_kept(Fold *r, const intptr_t *dims, const intptr_t *strides, const intptr_t *out,
+                      int nd)
+{
+    int order[MAX_DIMS];
     Operand *k = &r->kept;
+    nd = by_stride(dims, strides, nd, order);
     k->nd = 0;
-    for (int i = 0; i < nk; i++) {
-        const intptr_t d = kd[order[i]], s = ks[order[i]], o = ko[order[i]];
+    for (int i = 0; i < nd; i++) {
+        const intptr_t d = dims[order[i]], s = strides[order[i]], o = out[order[i]];
         const int m = k->nd - 1;
         if (m >= 0 && k->strides[m] == s * d && r->out_strides[m] == o * d) {
             k->dims[m] *= d;
@@ -202,6 +195,12 @@ static void plan_fold(Fold *r, PyArrayObject *x, PyArrayObject *out, unsigned ax
             r->out_strides[k->nd++] = o;
         }
     }
+}
+
+/* Decide whether outputs are folded side by side, and cut the work into tasks. */
+static void plan_work(Fold *r)
+{
+    Operand *k = &r->kept;
     const intptr_t inner = r->folded.nd ? r->folded.strides[r->folded.nd - 1] : 0;
     r->wide = 0;
     if (k->nd) {
@@ -222,6 +221,28 @@ static void plan_fold(Fold *r, PyArrayObject *x, PyArrayObject *out, unsigned ax
     for (int i = 0; i < k->nd; i++) r->units *= k->dims[i];
     r->chunk = r->wide ? (CHUNK / r->width + LEAF_ROWS - 1) / LEAF_ROWS * LEAF_ROWS : CHUNK;
     r->chunks = (r->total + r->chunk - 1) / r->chunk;
+}
+
+/* Split the axes into kept and folded ones, merge neighbours, and plan the work. */
+static void plan_fold(Fold *r, PyArrayObject *x, PyArrayObject *out, unsigned axes)
+{
+    intptr_t kd[MAX_DIMS], ks[MAX_DIMS], ko[MAX_DIMS], fd[MAX_DIMS], fs[MAX_DIMS];
+    int nk = 0, nf = 0;
+    const int keepdims = PyArray_NDIM(out) == PyArray_NDIM(x);
+    for (int i = 0; i < PyArray_NDIM(x); i++) {
+        if (axes >> i & 1) {
+            fd[nf] = PyArray_DIM(x, i);
+            fs[nf++] = PyArray_STRIDE(x, i);
+        } else {
+            kd[nk] = PyArray_DIM(x, i);
+            ko[nk] = PyArray_STRIDE(out, keepdims ? i : nk);
+            ks[nk++] = PyArray_STRIDE(x, i);
+        }
+    }
+    r->folded.data = PyArray_BYTES(x);
+    plan_folded(r, fd, fs, nf);
+    plan_kept(r, kd, ks, ko, nk);
+    plan_work(r);
 }
 
 /* Fold the axes whose bits are set; return flags, or a negative number as map_arrays. */
