@@ -36,12 +36,18 @@ class Pullback:
         leaves with a gradient slot.
     record : bool
         Record every rule, whatever the level.
+    release : bool
+        Drop what a node saved as soon as its rules have run: nobody else will walk
+        it, and the memory serves the rest of this walk.
     """
 
-    def __init__(self, level: int, targets: set[int], record: bool = False) -> None:
+    def __init__(
+        self, level: int, targets: set[int], record: bool = False, release: bool = False
+    ) -> None:
         self.level = level
         self.targets = targets
         self.record = record
+        self.release = release
         # Nodes that wait for their turn, those made last first.
         self.heap: list[tuple[int, Node]] = []
         self.cotangents: dict[int, Any] = {}
@@ -74,7 +80,7 @@ class Pullback:
     def run(self) -> dict[int, Any]:
         """Walk, and return the cotangents of the targets by creation number."""
         heap, cotangents = self.heap, self.cotangents
-        level, record_all = self.level, self.record
+        level, record_all, release = self.level, self.record, self.release
         mode = MODE.get()
         engine = mode.engine if mode is not None else None
         node: Node | None = None  # the next node, where that is known without the heap
@@ -114,6 +120,8 @@ class Pullback:
                 if last is not None:
                     self.add(last, last_ct)
                 last, last_ct = p, ct
+            if release and not record:
+                node.op, node.saved, node.guard = FREED, (), None
             node = None
             if last is not None:
                 order = last.order
@@ -136,8 +144,8 @@ class Pullback:
             return False  # the input of an inner trace: on to where it came from
         if op is FREED:
             raise TraceError(
-                "backward: the graph was freed by an earlier backward(); pass "
-                "retain_graph=True to that call to walk it again"
+                "backward: the graph was freed by an earlier backward() or gradient; pass "
+                "retain_graph=True to that backward() to walk it again"
             )
         self._transfer(node, g)
         return True

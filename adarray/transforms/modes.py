@@ -66,12 +66,15 @@ class Inputs:
         self.args = tuple(new)
         self.nodes: list[Node] = [h._node for h in self.leaves if h._node is not None]
 
-    def pull(self, results: list[tuple[Node, Any]]) -> Any:
-        """Return the gradients, in the structure of the arguments."""
+    def pull(self, results: list[tuple[Node, Any]], release: bool = False) -> Any:
+        """Return the gradients, in the structure of the arguments.
+
+        `release` frees the graph on the way: it will not be walked again.
+        """
         for n in self.nodes:
             if n.guard is not None:
                 check_guard(n)
-        walk = Pullback(self.level, {n.order for n in self.nodes})
+        walk = Pullback(self.level, {n.order for n in self.nodes}, release=release)
         for node, g in results:
             walk.add(node, g)
         found = walk.run()
@@ -295,7 +298,7 @@ def _reverse(
             check_scalar(name, y)
             node = y._node if isinstance(y, Handle) else None
             seeds = [] if node is None else [(node, node.aval.dtype.type(1))]
-            g = inputs.pull(seeds)
+            g = inputs.pull(seeds, release=True)
             given = any(isinstance(x, Handle) for x in inputs.given)
             value = plain_result(y, level, given)
             if has_aux:
