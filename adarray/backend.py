@@ -121,9 +121,11 @@ def _engine(name: str, options: dict[str, Any]) -> Engine | None:
         return _engines[key]
 
 
-# The modes to return to, innermost last. They are kept in the context and not in the
+# The modes to return to and the engines' tokens, innermost last. They are kept in the context and not in the
 # `use` object, so that one object may be entered by several threads and tasks.
-_OUTER: ContextVar[tuple[Mode | None, ...]] = ContextVar("adarray_outer_modes", default=())
+_OUTER: ContextVar[tuple[tuple[Mode | None, Any], ...]] = ContextVar(
+    "adarray_outer_modes", default=()
+)
 
 
 class use:  # noqa: N801  (reads as a statement)
@@ -166,7 +168,9 @@ class use:  # noqa: N801  (reads as a statement)
         record = current_mode().record
         # The defaults are represented by None, which operations test fastest.
         mode = None if self._engine is None and record else Mode(self._engine, record, self._name)
-        _OUTER.set((*_OUTER.get(), MODE.get()))
+        enter = getattr(self._engine, "enter", None)
+        token = enter() if enter is not None else None
+        _OUTER.set((*_OUTER.get(), (MODE.get(), token)))
         MODE.set(mode)
         return self
 
@@ -176,9 +180,12 @@ class use:  # noqa: N801  (reads as a statement)
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        *outer, before = _OUTER.get()
+        *outer, (before, token) = _OUTER.get()
         _OUTER.set(tuple(outer))
         MODE.set(before)
+        leave = getattr(self._engine, "leave", None)
+        if leave is not None:
+            leave(token)
 
 
 def current_backend() -> str:

@@ -28,6 +28,11 @@ class Engine(Protocol):
         Name of the backend.
     threads : int
         Number of threads it computes with.
+
+    Notes
+    -----
+    An engine may also have ``enter() -> token`` and ``leave(token)``, called when a
+    `use` block that chose it begins and ends, for instance to provide memory.
     """
 
     name: str

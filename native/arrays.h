@@ -32,7 +32,7 @@ typedef struct {
 } Operand;
 
 /* Fill in data and size; 0 if the array is not of `type` in native byte order. */
-static int read_array(uintptr_t address, int type, Operand *o)
+static inline int read_array(uintptr_t address, int type, Operand *o)
 {
     PyArrayObject *x = (PyArrayObject *)address;
     const PyArray_Descr *d = PyArray_DESCR(x);
@@ -45,7 +45,7 @@ static int read_array(uintptr_t address, int type, Operand *o)
 }
 
 /* Drop dims of length 1 and merge neighbours that are one longer dim. */
-static void coalesce(Operand *o)
+static inline void coalesce(Operand *o)
 {
     int n = 0;
     for (int i = 0; i < o->nd; i++) {
@@ -64,7 +64,7 @@ static void coalesce(Operand *o)
 }
 
 /* Copy `n` elements that lie `stride` bytes apart. */
-static void copy_run(char *to, const char *from, intptr_t stride, intptr_t n, int size)
+static inline void copy_run(char *to, const char *from, intptr_t stride, intptr_t n, int size)
 {
     if (stride == size) {
         memcpy(to, from, (size_t)(n * size));
@@ -78,7 +78,7 @@ static void copy_run(char *to, const char *from, intptr_t stride, intptr_t n, in
 }
 
 /* Return the address of element `start` of the line, and how many follow at `stride`. */
-static const char *locate(const Operand *o, intptr_t start, intptr_t *run)
+static inline const char *locate(const Operand *o, intptr_t start, intptr_t *run)
 {
     const char *p = o->data;
     intptr_t rest = start;
@@ -92,7 +92,7 @@ static const char *locate(const Operand *o, intptr_t start, intptr_t *run)
 }
 
 /* Copy elements start .. start + n of the line into `to`. */
-static void load(const Operand *o, intptr_t start, intptr_t n, char *to)
+static inline void load(const Operand *o, intptr_t start, intptr_t n, char *to)
 {
     if (o->constant) {
         for (intptr_t i = 0; i < n; i++) memcpy(to + i * o->size, o->data, (size_t)o->size);
@@ -123,7 +123,7 @@ static void load(const Operand *o, intptr_t start, intptr_t n, char *to)
 }
 
 /* Floating-point flags as bits that do not depend on the machine. */
-static int read_flags(void)
+static inline int read_flags(void)
 {
     const int e = fetestexcept(FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID);
     return (e & FE_DIVBYZERO ? 1 : 0) | (e & FE_OVERFLOW ? 2 : 0)

@@ -24,6 +24,7 @@ from adarray.op import OPS, Op, Reduction
 from adarray.scalar import Expr
 
 ndarray = np.ndarray
+_ARRAY_API: Any = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
 FLAGS = (("divide", 1), ("over", 2), ("under", 4), ("invalid", 8))
 DTYPES = {np.dtype(d).num: d for d in eager.DTYPES}
 # Arguments of the C function that stand for no operand.
@@ -120,6 +121,9 @@ class Library:
             for i in range(lib.adarray_fold_count())
         }
         self.vector = VECTOR[lib.adarray_libmvec()]
+        # Array memory to keep at most: an eighth of the machine's, and no more than 2 GiB.
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self.lib.adarray_pool_limit(min(1 << 31, memory // 8))
         level = os.environ.get("ADARRAY_SIMD")
         if level is not None:
             self._limit(level)
@@ -195,6 +199,16 @@ class CPUEngine:
         self._fold = library.lib.adarray_fold
         self._kernels: dict[Any, Compiled | None] = {}
         self._calls: dict[tuple[Op, int], Expr | None] = {}
+
+    # -- memory ----------------------------------------------------------------------------
+
+    def enter(self) -> int:
+        """Let the pool serve NumPy's arrays in this context; return what `leave` needs."""
+        return int(self.library.lib.adarray_pool_enter(id(_ARRAY_API)))
+
+    def leave(self, token: int) -> None:
+        """Restore the allocator that was there before `enter`."""
+        self.library.lib.adarray_pool_leave(id(_ARRAY_API), token)
 
     # -- pointwise -----------------------------------------------------------------------
 

@@ -1,0 +1,214 @@
+/* A cache of array memory, by way of NumPy's allocator protocol (NEP 49).
+ *
+ * Filling a fresh array of many pages costs more than most arithmetic on it: the system
+ * clears each page when it is first touched, and the C library gives large blocks back as
+ * soon as they are freed. Here blocks of 64 KiB and more are rounded up to a size class (8
+ * to a doubling, so at most an eighth is lost) and kept in one list a class, linked through
+ * their own first bytes. They are ordinary blocks of malloc, so that realloc and free work on
+ * them, and any of them may be given back at any time.
+ *
+ * NumPy keeps its allocator in a context variable, and every array remembers its own: the
+ * pool serves the arrays that are made inside of `adarray.use`, wherever they die.
+ */
+#include "pool.h"
+#include <Python.h>
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NO_IMPORT_ARRAY
+#include <numpy/ndarraytypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__GLIBC__) && defined(__linux__)
+#include <malloc.h>
+#include <sys/mman.h>
+#define POOL_AVAILABLE 1
+#else
+#define POOL_AVAILABLE 0
+#endif
+
+#if POOL_AVAILABLE
+
+#define POOL_MIN ((size_t)1 << 16)
+#define POOL_LOG_MIN 16
+#define POOL_CLASSES ((40 - POOL_LOG_MIN) * 8)
+#define HUGE_PAGE ((size_t)1 << 21)
+/* Positions in NumPy's table of functions, part of its stable binary interface. */
+#define SET_HANDLER 304
+
+static void *heads[POOL_CLASSES];
+static size_t cached;
+static atomic_size_t limit;
+static atomic_int users;
+/* Only ever tried, never waited for: a forked child may inherit it locked for good, and
+ * goes on without the cache then. */
+static atomic_flag busy = ATOMIC_FLAG_INIT;
+static PyObject *capsule;
+
+/* Return the class of a size, and round the size up to that of the class; -1: no class. */
+static int size_class(size_t *size)
+{
+    const int log = 63 - __builtin_clzll((unsigned long long)*size);
+    const size_t step = (size_t)1 << (log - 3);
+    const size_t steps = (*size + step - 1) / step; /* 8 to 16 */
+    const int k = (log - POOL_LOG_MIN) * 8 + (int)steps - 8;
+    *size = steps * step;
+    return k < POOL_CLASSES ? k : -1;
+}
+
+static void flush(void)
+{
+    for (int k = 0; k < POOL_CLASSES; k++)
+        while (heads[k] != NULL) {
+            void *block = heads[k];
+            heads[k] = *(void **)block;
+            free(block);
+        }
+    cached = 0;
+}
+
+/* Return a cached block of the class of `size`, which is rounded up, or NULL. */
+static void *take(size_t *size)
+{
+    const int k = size_class(size);
+    void *block = NULL;
+    if (k >= 0 && !atomic_flag_test_and_set(&busy)) {
+        block = heads[k];
+        if (block != NULL) {
+            heads[k] = *(void **)block;
+            cached -= *size;
+        }
+        atomic_flag_clear(&busy);
+    }
+    return block;
+}
+
+/* Ask for huge pages where NumPy would: they cost a fraction of the faults. */
+static void *advised(void *block, size_t size)
+{
+#ifdef MADV_HUGEPAGE
+    if (block != NULL && size >= 2 * HUGE_PAGE) {
+        const uintptr_t begin = ((uintptr_t)block + 4095) & ~(uintptr_t)4095;
+        madvise((void *)begin, size - (begin - (uintptr_t)block), MADV_HUGEPAGE);
+    }
+#endif
+    return block;
+}
+
+static void *pool_malloc(void *ctx, size_t size)
+{
+    (void)ctx;
+    if (size < POOL_MIN) return malloc(size);
+    void *block = take(&size);
+    return block != NULL ? block : advised(malloc(size), size);
+}
+
+static void *pool_calloc(void *ctx, size_t count, size_t each)
+{
+    (void)ctx;
+    size_t size;
+    if (__builtin_mul_overflow(count, each, &size)) return NULL;
+    if (size < POOL_MIN) return calloc(count, each);
+    const size_t wanted = size;
+    void *block = take(&size);
+    if (block != NULL) return memset(block, 0, wanted);
+    return advised(calloc(1, size), size);
+}
+
+static void *pool_realloc(void *ctx, void *block, size_t size)
+{
+    (void)ctx;
+    if (size >= POOL_MIN) size_class(&size);
+    return realloc(block, size);
+}
+
+static void pool_free(void *ctx, void *block, size_t size)
+{
+    (void)ctx;
+    if (block != NULL && size >= POOL_MIN && atomic_load(&users) > 0) {
+        const int k = size_class(&size);
+        const size_t most = atomic_load(&limit);
+        /* The size is NumPy's word; what was allocated is the C library's. */
+        if (k >= 0 && size <= most / 2 && malloc_usable_size(block) >= size
+            && !atomic_flag_test_and_set(&busy)) {
+            if (cached + size > most) flush();
+            *(void **)block = heads[k];
+            heads[k] = block;
+            cached += size;
+            atomic_flag_clear(&busy);
+            return;
+        }
+    }
+    free(block);
+}
+
+static PyDataMem_Handler handler = {
+    "adarray_pool", 1, {NULL, pool_malloc, pool_calloc, pool_realloc, pool_free}};
+
+static PyObject *set_handler(uintptr_t api, PyObject *wanted)
+{
+    void **table = (void **)PyCapsule_GetPointer((PyObject *)api, NULL);
+    if (table == NULL) return NULL;
+    return ((PyObject * (*)(PyObject *)) table[SET_HANDLER])(wanted);
+}
+
+uintptr_t adarray_pool_enter(uintptr_t api)
+{
+    const PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *before = NULL;
+    if (capsule == NULL) capsule = PyCapsule_New(&handler, "mem_handler", NULL);
+    if (capsule != NULL) before = set_handler(api, capsule);
+    if (before != NULL) atomic_fetch_add(&users, 1);
+    PyErr_Clear();
+    PyGILState_Release(state);
+    return (uintptr_t)before;
+}
+
+void adarray_pool_leave(uintptr_t api, uintptr_t before)
+{
+    if (before == 0) return;
+    const PyGILState_STATE state = PyGILState_Ensure();
+    Py_XDECREF(set_handler(api, (PyObject *)before));
+    Py_DECREF((PyObject *)before);
+    PyErr_Clear();
+    PyGILState_Release(state);
+    if (atomic_fetch_sub(&users, 1) == 1 && !atomic_flag_test_and_set(&busy)) {
+        flush();
+        atomic_flag_clear(&busy);
+    }
+}
+
+void adarray_pool_limit(size_t bytes)
+{
+    atomic_store(&limit, bytes);
+}
+
+size_t adarray_pool_cached(void)
+{
+    return cached;
+}
+
+#else
+
+uintptr_t adarray_pool_enter(uintptr_t api)
+{
+    (void)api;
+    return 0;
+}
+
+void adarray_pool_leave(uintptr_t api, uintptr_t before)
+{
+    (void)api;
+    (void)before;
+}
+
+void adarray_pool_limit(size_t bytes)
+{
+    (void)bytes;
+}
+
+size_t adarray_pool_cached(void)
+{
+    return 0;
+}
+#endif

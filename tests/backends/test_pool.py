@@ -1,0 +1,156 @@
+"""The pool that serves array memory inside of a `use` block."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+from adarray.backend import load
+
+N = 1 << 16  # elements of float64: well above the smallest block that is kept
+
+
+@pytest.fixture(params=["serial", "openmp"])
+def library(request: Any) -> Any:
+    try:
+        found = load(request.param).library.lib  # type: ignore[attr-defined]
+    except adarray.BackendError as error:
+        pytest.skip(str(error))
+    with adarray.use(request.param):
+        np.empty(N)
+        if found.adarray_pool_cached() == 0:
+            pytest.skip("no pool on this system")
+    return request.param, found
+
+
+def test_memory_is_kept_inside_of_the_block_only(library: Any) -> None:
+    name, lib = library
+    assert lib.adarray_pool_cached() == 0
+    with adarray.use(name):
+        x = np.ones(N)
+        assert lib.adarray_pool_cached() == 0
+        address = x.ctypes.data
+        del x
+        assert lib.adarray_pool_cached() == 8 * N
+        with adarray.use(name):
+            assert np.empty(N).ctypes.data == address
+        assert lib.adarray_pool_cached() == 8 * N
+        with adarray.use("numpy"):
+            before = lib.adarray_pool_cached()
+            y = np.ones(N)
+            assert lib.adarray_pool_cached() <= before
+    assert lib.adarray_pool_cached() == 0
+    np.testing.assert_array_equal(y, 1.0)
+
+
+def test_arrays_outlive_the_block(library: Any) -> None:
+    name, lib = library
+    with adarray.use(name):
+        x = np.arange(N)
+    np.testing.assert_array_equal(x, np.arange(N))
+    del x
+    assert lib.adarray_pool_cached() == 0
+
+
+def test_zeros_are_zeros(library: Any) -> None:
+    name, _ = library
+    with adarray.use(name):
+        for dtype in (np.float64, np.int8, np.complex128):
+            dirty = np.full(N, 7, dtype)
+            del dirty
+            np.testing.assert_array_equal(np.zeros(N, dtype), 0)
+
+
+def test_sizes_between_classes(library: Any) -> None:
+    name, _ = library
+    rng = np.random.default_rng(0)
+    kept: list[tuple[np.ndarray, float]] = []
+    with adarray.use(name):
+        for n in rng.integers(1, 200_000, 400):
+            x = np.full(n, float(n))
+            kept.append((x, float(n)))
+            if len(kept) > 12:
+                kept.pop(int(rng.integers(len(kept))))
+            if n % 3 == 0:
+                y = np.full(n, 1.0)
+                y.resize(int(rng.integers(1, 200_000)), refcheck=False)
+                y[:] = -1.0
+        for x, value in kept:
+            assert (x == value).all()
+
+
+def test_blocks_of_other_threads_do_not_meet(library: Any) -> None:
+    name, _ = library
+    wrong = []
+
+    def work(k: int) -> None:
+        with adarray.use(name):
+            for _ in range(100):
+                x = np.full(N, float(k))
+                y = x + 1.0
+                if not ((x == k).all() and (y == k + 1).all()):
+                    wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def _child(name: str, queue: Any) -> None:
+    with adarray.use(name):
+        queue.put(float(adarray.grad(lambda x: np.sum(x * x))(np.ones(N)).sum()))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_after_a_fork(library: Any) -> None:
+    name, _ = library
+    context = multiprocessing.get_context("fork")
+    with adarray.use(name):
+        del (x := [np.ones(N)])[:]
+        queue = context.Queue()
+        process = context.Process(target=_child, args=(name, queue))
+        process.start()
+        assert queue.get(timeout=60) == 2.0 * N
+        process.join(timeout=60)
+    assert process.exitcode == 0
+    assert x == []
+
+
+def test_other_contexts_keep_their_allocator(library: Any) -> None:
+    name, lib = library
+    seen = []
+
+    def work() -> None:
+        before = lib.adarray_pool_cached()
+        x = np.ones(N)
+        del x
+        seen.append(lib.adarray_pool_cached() - before)
+
+    with adarray.use(name):
+        t = threading.Thread(target=work)
+        t.start()
+        t.join()
+    assert seen == [0]
+
+
+def test_gradients_do_not_change(library: Any) -> None:
+    name, _ = library
+
+    def f(x: Any) -> Any:
+        y = np.exp(-x * x)
+        y[1:] = y[:-1] * x[1:]
+        return np.sum(np.tanh(y) + np.log1p(x * x))
+
+    x = np.random.default_rng(0).normal(size=N)
+    expected = adarray.grad(f)(x)
+    with adarray.use(name):
+        for _ in range(5):
+            np.testing.assert_allclose(adarray.grad(f)(x), expected, rtol=1e-12, atol=1e-14)
