@@ -121,11 +121,10 @@ def _engine(name: str, options: dict[str, Any]) -> Engine | None:
         return _engines[key]
 
 
-# The modes to return to and the engines' tokens, innermost last. They are kept in the context and not in the
-# `use` object, so that one object may be entered by several threads and tasks.
-_OUTER: ContextVar[tuple[tuple[Mode | None, Any], ...]] = ContextVar(
-    "adarray_outer_modes", default=()
-)
+# The modes to return to and the engines' tokens, innermost last. They are kept in the
+# context and not in the `use` object, so that several threads and tasks may enter one.
+_Outer = tuple[tuple[Mode | None, Any], ...]
+_OUTER: ContextVar[_Outer] = ContextVar("adarray_outer_modes", default=())
 
 
 class use:  # noqa: N801  (reads as a statement)
