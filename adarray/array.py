@@ -40,10 +40,10 @@ class ADArray(Handle):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and not kwargs:
             op = FUNCTIONS.get(ufunc)
-            if op is not None:
+            if op is not None and op.pointwise:
                 if len(inputs) == 1:
                     return unary(op, inputs[0])
-                if op.pointwise:
+                if len(inputs) == 2:
                     return binary(op, *inputs)
         return call_ufunc(ufunc, method, inputs, kwargs)
 
@@ -103,12 +103,12 @@ class ADArray(Handle):
 
     @property
     def real(self) -> ADArray:
-        """The array itself: its values are real."""
-        return self
+        """The real part: a view; the array itself if it is real."""
+        return call_function(np.real, (self,), {})  # type: ignore[no-any-return]
 
     @property
     def imag(self) -> ADArray:
-        """Zeros: the values are real."""
+        """The imaginary part; zeros if the array is real."""
         return call_function(np.imag, (self,), {})  # type: ignore[no-any-return]
 
     @property
@@ -292,7 +292,8 @@ backward_hook: list[Callable[..., None]] = []
 def weakened(x: ADArray) -> ADArray:
     """Return the 0-d array as a traced Python number, whose dtype yields to others."""
     tangents = x._x.tangents if x._x is not None else ()
-    return ADArray(float(x._v), x._node, Extras(tangents=tangents, weak=True), True)
+    number = complex(x._v) if x.dtype.kind == "c" else float(x._v)
+    return ADArray(number, x._node, Extras(tangents=tangents, weak=True), True)
 
 
 def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArray:
@@ -313,7 +314,7 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     Raises
     ------
     DTypeError
-        If `requires_grad` is set and the dtype is not real floating point.
+        If `requires_grad` is set and the dtype is neither floating point nor complex.
 
     Examples
     --------
@@ -323,14 +324,7 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     >>> x.grad
     array([2., 4.])
     """
-    if isinstance(obj, Handle):
-        out = call_function(np.copy, (obj,), {})
-    elif isinstance(obj, (list, tuple)) and any(map(_holds_handle, obj)):
-        out = call_function(np.stack, ([array(o) for o in obj],), {})
-    else:
-        out = ADArray(np.array(obj, dtype=dtype))
-    if dtype is not None and out.dtype != np.dtype(dtype):
-        out = out.astype(dtype)
+    out = call_function(np.array, (obj,), {"dtype": dtype})  # see adarray.ops.creation
     if not requires_grad:
         return out  # type: ignore[no-any-return]
     if traced(out):
@@ -338,9 +332,9 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
             "array: requires_grad=True makes a leaf, and obj is traced already; "
             "pass obj.detach() to start a new graph"
         )
-    if out.dtype.kind != "f":
+    if out.dtype.kind not in "fc":
         raise DTypeError(
-            f"array: requires_grad=True needs a real floating dtype, got {out.dtype}; "
+            f"array: requires_grad=True needs a floating or complex dtype, got {out.dtype}; "
             "pass dtype=float"
         )
     made = leaf(ADArray, out._v, 0, "array")
@@ -350,12 +344,6 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     # Its own, writeable buffer: optimisers update leaves in place under no_grad().
     made._v, made._x = out._v, Extras(slot=slot)
     return made  # type: ignore[return-value]
-
-
-def _holds_handle(obj: Any) -> bool:
-    if isinstance(obj, (list, tuple)):
-        return any(map(_holds_handle, obj))
-    return isinstance(obj, Handle)
 
 
 def value_of(x: Any) -> Any:
@@ -380,7 +368,7 @@ def stop_gradient(x: Any) -> Any:
 
 # -- operators ---------------------------------------------------------------------------
 
-_NUMBERS = (float, int)
+_NUMBERS = (float, int, complex)
 
 
 def _is_number(x: Any) -> bool:
@@ -394,13 +382,13 @@ def _operators(name: str, ufunc: Any) -> None:
     def forward(self: ADArray, other: Any) -> Any:
         r = binary(FUNCTIONS[ufunc], self, other)
         if self._x is not None and _is_number(self) and _is_number(other):
-            return weakened(r) if r.dtype.kind == "f" else r
+            return weakened(r) if r.dtype.kind in "fc" else r
         return r
 
     def reflected(self: ADArray, other: Any) -> Any:
         r = binary(FUNCTIONS[ufunc], other, self)
         if self._x is not None and _is_number(self) and _is_number(other):
-            return weakened(r) if r.dtype.kind == "f" else r
+            return weakened(r) if r.dtype.kind in "fc" else r
         return r
 
     def inplace(self: ADArray, other: Any) -> Any:
@@ -461,7 +449,7 @@ def _unary_operators(names: dict[str, Any]) -> None:
         def method(self: ADArray, ufunc: Any = ufunc) -> Any:
             op = FUNCTIONS.get(ufunc)
             r = unary(op, self) if op else call_ufunc(ufunc, "__call__", (self,), {})
-            if self._x is not None and _is_number(self) and r.dtype.kind == "f":
+            if self._x is not None and _is_number(self) and r.dtype.kind in "fc":
                 return weakened(r)
             return r
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.errors import DTypeError
+
 
 class Aval:
     """Shape and dtype of an array value.
@@ -55,3 +57,27 @@ def aval_of(value: Any) -> Aval:
     if not isinstance(value, (np.ndarray, np.generic)):
         value = np.asarray(value)
     return Aval(value.shape, value.dtype)
+
+
+# What takes the place of an ndarray subclass whose arithmetic differs from an array's.
+_SUBCLASSES = {
+    "MaskedArray": "a masked array: its mask would be lost; pass np.where(x.mask, fill, x.data), "
+    "or x.filled(value)",
+    "matrix": "a numpy.matrix, whose * is a matrix product; pass np.asarray(x), and use @",
+}
+
+
+def refuse_subclass(x: Any, name: str) -> None:
+    """Raise if the operand `x` of the function `name` is an ndarray that computes otherwise.
+
+    Raises
+    ------
+    DTypeError
+        If it is a masked array or a matrix.
+    """
+    cls = type(x)
+    if cls is np.ndarray or not isinstance(x, np.ndarray):
+        return
+    for base in cls.__mro__:
+        if base.__name__ in _SUBCLASSES and base.__module__.startswith("numpy"):
+            raise DTypeError(f"{name}: an operand is {_SUBCLASSES[base.__name__]}")

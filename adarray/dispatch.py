@@ -13,7 +13,7 @@ import numpy as np
 
 from adarray.aval import Aval, aval_of
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, TraceError
-from adarray.graph import Node, merge_spans, next_order
+from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import Guard, keep_plain
 from adarray.op import Layout, Op
 from adarray.probe import needs
@@ -49,7 +49,7 @@ def unary(op: Op, x: Handle) -> Any:
         return type(x)(r)
     aval = node.aval
     if r.dtype is not aval.dtype:
-        if r.dtype.kind != "f":
+        if r.dtype.kind not in "fc":
             return type(x)(no_derivative(op, r))
         aval = Aval(r.shape, r.dtype)
     save_out, save_x = op._plans.get(1) or op.plan(1)
@@ -101,7 +101,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         mask, aval = 3, nx.aval
         span = nx.span if nx.span is ny.span else merge_spans(nx.span, ny.span)
     if r.dtype is not aval.dtype or r.shape != aval.shape:
-        if r.dtype.kind != "f":
+        if r.dtype.kind not in "fc":
             return cls(no_derivative(op, r))
         aval = Aval(r.shape, r.dtype)
     save_out, save_x, save_y = op._plans.get(mask) or op.plan(mask)
@@ -185,16 +185,11 @@ def reraise(op: Op, values: tuple[Any, ...], error: ValueError) -> NoReturn:
 
 
 def no_derivative(op: Op, r: Any) -> Any:
-    """Return the result of an operation on traced values that is not floating point."""
+    """Return the result of an operation on traced values that is not floating or complex."""
     if r.dtype.kind == "O":
         raise DTypeError(
             f"{op.name}: an operand is an array of objects; adarray computes on arrays of "
             "numbers: convert it with .astype(float)"
-        )
-    if r.dtype.kind == "c":
-        raise NotDifferentiableError(
-            f"{op.name}: the result is {r.dtype}, and complex numbers are not differentiated; "
-            "keep real and imaginary parts in two real arrays"
         )
     return r  # integers and truth values are piecewise constant
 
@@ -249,11 +244,13 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
         r = compute(op, tuple(values), params, mode)
     except ValueError as error:
         reraise(op, tuple(values), error)
+    if op.outputs > 1:
+        return _several(op, operands, params, values, r, parents, mask, span, cls)
     if span is None or not recording:
         return _wrap(op, operands, params, values, r, cls)
     if not isinstance(r, (np.ndarray, np.generic)):
         r = np.asarray(r)[()]
-    if r.dtype.kind != "f":
+    if r.dtype.kind not in "fc":
         return cls(no_derivative(op, r))
     out = _wrap(op, operands, params, values, r, cls)
     aval = Aval(r.shape, r.dtype)
@@ -262,15 +259,55 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
     return out
 
 
+def _several(
+    op: Op,
+    operands: tuple[Any, ...],
+    params: dict[str, Any],
+    values: list[Any],
+    results: Any,
+    parents: list[Node | None],
+    mask: int,
+    span: tuple[int, int] | None,
+    cls: type[Handle],
+) -> Any:
+    """Wrap the results of an operation with several; each picks its part from one node."""
+    out = tuple(_wrap(op, operands, params, values, r, cls) for r in results)
+    if hasattr(results, "_fields"):
+        out = type(results)(*out)
+    mode = MODE.get()
+    if span is None or (mode is not None and not mode.record):
+        return out
+    avals = tuple(aval_of(x._v) for x in out)
+    saved, guards = _saved(op, mask, operands, values, out, avals)
+    node = Node(op, tuple(parents), saved, params or None, avals[0], span, guards)
+    for k, x in enumerate(out):
+        if avals[k].dtype.kind in "fc":
+            x._node = pick(node, k, avals[k])
+        else:
+            no_derivative(op, x._v)
+    return out
+
+
+def pick(node: Node, index: int, aval: Aval) -> Node:
+    """Return the node of one result of an operation with several."""
+    return Node(PICK, (node,), (None, None), {"index": index}, aval, node.span)
+
+
 def _saved(
-    op: Op, mask: int, operands: tuple[Any, ...], values: list[Any], out: Handle, aval: Aval
+    op: Op, mask: int, operands: tuple[Any, ...], values: list[Any], out: Any, aval: Any
 ) -> tuple[tuple[Any, ...], list[Guard] | None]:
-    """Return ``(out, *operands)`` as the rules read them, and the guards of plain arrays."""
+    """Return ``(out, *operands)`` as the rules read them, and the guards of plain arrays.
+
+    `out` and `aval` are tuples for an operation with several results.
+    """
     guards: list[Guard] | None = None
     wanted = op._plans.get(mask) if not op.variadic else None
     if wanted is None:
         wanted = op.plan(mask) if op.pointwise else needs(op, mask, len(operands))
-    saved: list[Any] = [save(out) if wanted[0] else None if op.pointwise else aval]
+    if not wanted[0]:
+        saved: list[Any] = [None if op.pointwise else aval]
+    else:
+        saved = [tuple(map(save, out)) if op.outputs > 1 else save(out)]
     for x, v, want in zip(operands, values, wanted[1:], strict=True):
         if want:
             if isinstance(x, Handle):
@@ -376,6 +413,8 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
     for x, p in zip(operands, primals, strict=True):
         if p is not x and p._frozen:
             root_of(x)._frozen = True
+    if op.outputs > 1:
+        return _push_several(op, operands, primals, params, out, level)
     if out._v is None or not _inexact(op, out._v):
         return out
     source = operands[0]
@@ -401,25 +440,67 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
     return out
 
 
+def _push_several(
+    op: Op,
+    operands: tuple[Any, ...],
+    primals: tuple[Any, ...],
+    params: dict[str, Any],
+    out: Any,
+    level: int,
+) -> Any:
+    """Give the results of an operation with several their tangents."""
+    totals: list[Any] = [None] * len(out)
+    for i, x in enumerate(operands):
+        t = tangent_of(x, level)
+        if t is not None:
+            parts = jvp_rule(op, i, t, out, primals, params)
+            totals = [
+                part if total is None else total if part is None else total + part
+                for total, part in zip(totals, parts, strict=True)
+            ]
+    made = next((x._node for x in out if x._node is not None), None)
+    for x, total in zip(out, totals, strict=True):
+        if total is not None and _inexact(op, x._v):
+            attach(x, level, total)
+    if made is not None:
+        node = made.parents[0]
+        assert node is not None
+        _save_tangents(node, (out, *operands))
+        for x in out:
+            if x._node is not None:
+                x._node.span = node.span
+    return out
+
+
 def _save_tangents(node: Node, sources: tuple[Any, ...]) -> None:
     """Keep the tangents of what `node` saved: forward over reverse differentiates its rules."""
     saved = list(node.saved)
-    lowest = node.span[0]
     for j, (v, source) in enumerate(zip(node.saved, sources, strict=False)):
-        if isinstance(v, Aval) or v is None or not isinstance(source, Handle):
-            continue
-        if source._x is None or not source._x.tangents:
-            continue
-        # A reverse walk differentiates only traces that were opened before its own.
-        needed = [t for t in source._x.tangents if t.level < node.span[1]]
-        if not needed:
-            continue
-        value = v._v if isinstance(v, Handle) else v
-        kept = tuple(Tangent(t.level, _apart(t.value)) for t in needed)
-        saved[j] = type(source)(value, None, Extras(tangents=kept, weak=source._x.weak), True)
-        lowest = min(lowest, kept[0].level)
-        node.saved = saved  # a list: some of the values are ADArrays
-    node.span = (lowest, node.span[1])
+        if isinstance(v, tuple) and isinstance(source, tuple):  # several results
+            made: Any = tuple(_with_tangents(node, a, b) for a, b in zip(v, source, strict=True))
+            changed = any(a is not b for a, b in zip(v, made, strict=True))
+        else:
+            made = _with_tangents(node, v, source)
+            changed = made is not v
+        if changed:
+            saved[j] = made
+            node.saved = saved  # a list: some of the values are ADArrays
+
+
+def _with_tangents(node: Node, v: Any, source: Any) -> Any:
+    """Return the saved value `v` of `source` with the tangents that outer traces need."""
+    if isinstance(v, Aval) or v is None or not isinstance(source, Handle):
+        return v
+    if source._x is None or not source._x.tangents:
+        return v
+    # A reverse walk differentiates only traces that were opened before its own.
+    needed = [t for t in source._x.tangents if t.level < node.span[1]]
+    if not needed:
+        return v
+    value = v._v if isinstance(v, Handle) else v
+    kept = tuple(Tangent(t.level, _apart(t.value)) for t in needed)
+    node.span = (min(node.span[0], kept[0].level), node.span[1])
+    return type(source)(value, None, Extras(tangents=kept, weak=source._x.weak), True)
 
 
 def _apart(tangent: Handle) -> Handle:
@@ -438,7 +519,10 @@ def jvp_rule(
     op: Op, i: int, t: Any, out: Any, primals: tuple[Any, ...], params: dict[str, Any]
 ) -> Any:
     """Return the tangent of the result for tangent `t` of operand `i`."""
-    primal_out = snapshot(out) if isinstance(out, Handle) else out
+    if isinstance(out, tuple):
+        primal_out: Any = tuple(map(snapshot, out))
+    else:
+        primal_out = snapshot(out) if isinstance(out, Handle) else out
     if op.pointwise:
         rule = op.rules[i]
         if rule is None:
@@ -466,6 +550,8 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
     if tangent._v.shape != shape:
         tangent = np.broadcast_to(tangent, shape)
     if tangent._v.dtype != dtype:
+        if dtype.kind == "f" and tangent._v.dtype.kind == "c":
+            tangent = np.real(tangent)  # of a real function of complex numbers
         tangent = tangent.astype(dtype)
     if tangent._x is not None or type(tangent._v) is np.ndarray:
         tangent = snapshot(tangent)
@@ -477,9 +563,9 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
 def _inexact(op: Op, v: Any) -> bool:
     """Whether the result `v` of `op` carries a tangent."""
     dtype = aval_of(v).dtype
-    if dtype.kind != "f":
+    if dtype.kind not in "fc":
         no_derivative(op, np.empty((), dtype))
-    return bool(dtype.kind == "f")
+    return bool(dtype.kind in "fc")
 
 
 def leaves_graph(what: str, fix: str) -> TraceError:

@@ -35,7 +35,7 @@ class Node:
     params : dict or None
         Keyword arguments of the rules.
     aval : Aval
-        Shape and dtype of the result.
+        Shape and dtype of the result; of an operation with several, of the first.
     span : tuple of int
         Smallest and largest level of the traces that the result depends on.
         Levels grow with nesting, so ``span[0] < level`` means that an outer
@@ -68,6 +68,20 @@ class Node:
 
 def _identity(g: Any, *_saved: Any) -> Any:
     return g
+
+
+class Part:
+    """The cotangent of one result of an operation with several."""
+
+    __slots__ = ("g", "index")
+
+    def __init__(self, index: int, g: Any) -> None:
+        self.index = index
+        self.g = g
+
+
+# One result of an operation with several: its parent is the operation's node.
+PICK = Op("pick", _identity, Opaque(), (lambda g, *_, index: Part(index, g),))
 
 
 # An input of a trace. It has a parent when the input is traced by an outer trace.

@@ -179,7 +179,7 @@ def _write_tangents(root: Handle, steps: tuple[Any, ...], index: Any, value: Any
         target[where] = 0 if t_value is None else t_value
 
 
-def assign(x: Handle, result: Any) -> Handle:
+def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
     """Make `x` hold `result`, as ``x[...] = result`` or ``out=x`` would, and return `x`.
 
     Raises
@@ -187,7 +187,7 @@ def assign(x: Handle, result: Any) -> Handle:
     ValueError
         If the shapes differ.
     TypeError
-        If the dtypes do not cast under NumPy's ``same_kind`` rule.
+        If the dtypes do not cast under NumPy's rule `casting`.
     """
     sync_if_view(x)
     sync_if_view(result)
@@ -198,10 +198,10 @@ def assign(x: Handle, result: Any) -> Handle:
             f"doesn't match the broadcast shape {np.shape(v)}"
         )
     to = aval_of(x._v).dtype
-    if not np.can_cast(aval_of(v).dtype, to, "same_kind"):
+    if not np.can_cast(aval_of(v).dtype, to, casting):  # type: ignore[arg-type]
         raise TypeError(
             f"Cannot cast in-place output from {aval_of(v).dtype} to {to} "
-            "with casting rule 'same_kind'"
+            f"with casting rule '{casting}'"
         )
     is_view = x._x is not None and x._x.base is not None
     if is_view or not isinstance(result, Handle) or aval_of(v).dtype != to:

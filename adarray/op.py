@@ -6,6 +6,8 @@ derivative rules and sample inputs. Nothing about an operation stands elsewhere.
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -125,14 +127,22 @@ class Op:
         ``needs(mask, params)`` returns the positions in ``(out, *operands)`` to
         save when the operands in `mask` (bits) are traced. Found by running the
         rules on probes where it is not given.
+    outputs : int
+        Number of results. With more than one, the function returns a tuple (a
+        namedtuple stays one), `g` and `out` in the rules are tuples, and jvp rules
+        return one. A cotangent is zeros where nothing flowed back, and None (as
+        tangents are) for a result that is not floating point or complex.
+    general : Op, optional
+        The operation that takes the calls with arguments that are not in `params`,
+        such as ``where=``: this one stays short, and its kernels printable.
     note : str
         What the documentation's table says, such as the derivative at kinks.
     """
 
     __slots__ = (
-        "_binder", "_plans", "aliases", "evaluate", "jvp", "lower", "methods", "name", "needs",
-        "note", "numpy", "operands", "params", "pointwise", "rules", "samples", "signature",
-        "special", "transfer", "variadic",
+        "_binder", "_plans", "aliases", "evaluate", "general", "jvp", "lower", "methods", "name",
+        "needs", "note", "numpy", "operands", "outputs", "params", "pointwise", "rules",
+        "samples", "signature", "special", "transfer", "variadic",
     )  # fmt: skip
 
     def __init__(
@@ -152,6 +162,8 @@ class Op:
         methods: tuple[str, ...] = (),
         needs: Callable[..., Any] | None = None,
         transfer: Callable[..., Any] | None = None,
+        outputs: int = 1,
+        general: Op | None = None,
         note: str = "",
     ) -> None:
         self.name = name
@@ -168,6 +180,8 @@ class Op:
         self.methods = methods
         self.needs = needs
         self.note = note
+        self.outputs = outputs
+        self.general = general
         # transfer(g, node): reverse rule that may take over the buffer of g;
         # only in-place writes have one (see adarray.inplace).
         self.transfer = transfer
@@ -218,7 +232,10 @@ class Op:
         return plan
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """Return ``(operands, params, out)`` of a call with NumPy's signature."""
+        """Return ``(operands, params, out)`` of a call with NumPy's signature.
+
+        They are None where the call is one for `general`.
+        """
         if self._binder is None:
             self._binder = Binder(self)
         return self._binder(args, kwargs)
@@ -280,6 +297,8 @@ class Binder:
             elif name == "where" and value is True:
                 continue
             elif value is not np._NoValue and not same_argument(value, self.defaults.get(name)):
+                if self.op.general is not None:
+                    return None, None, None
                 raise NotDifferentiableError(
                     f"{self.op.name}: the argument {name}={value!r} is not differentiated; leave "
                     f"it at its default {self.defaults.get(name)!r} and write the step in other "
@@ -330,6 +349,19 @@ def register(op: Op) -> Op:
 def all_ops() -> Iterator[Op]:
     """Yield every registered operation in order of registration."""
     yield from OPS.values()
+
+
+# Module whose functions need rules of ours: our module that registers them. It is imported
+# when a function that is not known is met after the other module was imported.
+LATE: dict[str, str] = {}
+
+
+def load_late() -> bool:
+    """Import the rules for modules that are loaded by now; return whether there were any."""
+    waiting = [name for name in LATE if name in sys.modules]
+    for name in waiting:
+        importlib.import_module(LATE.pop(name))
+    return bool(waiting)
 
 
 # NumPy functions whose results carry no derivative: they get plain values and

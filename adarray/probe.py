@@ -120,9 +120,16 @@ def _probe(op: Op, mask: int) -> tuple[bool, ...]:
             )
         for operands, params in sample_operands(op):
             out = call_plain(op, operands, params)
-            probes = [Probe(out), *(v if v is None else Probe(v) for v in operands)]
-            rule(np.ones(np.shape(out)), *probes, **params)
-            for j, p in enumerate(probes):
+            probes = [v if v is None else Probe(v) for v in operands]
+            if op.outputs > 1:
+                results = tuple(map(Probe, out))
+                g = tuple(np.ones(r.shape) if r.dtype.kind in "fc" else None for r in results)
+                rule(g, results, *probes, **params)
+            else:
+                results = (Probe(out),)
+                rule(np.ones(np.shape(out)), results[0], *probes, **params)
+            read[0] |= any(r.read for r in results)
+            for j, p in enumerate(probes, 1):
                 read[j] |= p is not None and p.read
     return tuple(read)
 

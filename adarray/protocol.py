@@ -7,115 +7,211 @@ the function.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from adarray.aval import refuse_subclass
 from adarray.dispatch import apply, leaves_graph
-from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
-from adarray.inplace import assign, sync_if_view
-from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, same_argument
-from adarray.rebind import rebind_plain
+from adarray.errors import DTypeError, UnsupportedFunctionError
+from adarray.inplace import assign, setitem, sync_if_view
+from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, load_late
+from adarray.rebind import INTO_PLAIN, rebind_plain
 from adarray.trace import Handle
 
-_REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min,
-           np.logical_and: np.all, np.logical_or: np.any}  # fmt: skip
-_ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
-_DEFAULTS = {"casting": "same_kind", "order": "K", "subok": True, "signature": None, "where": True}
+# Bodies of the methods of ufuncs for traced operands, ``body(ufunc, *inputs, **kwargs)``,
+# by the method's name; they are written over other functions, in `adarray.ops.ufunc`.
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
     """Run a ufunc or one of its methods on operands of which one is an ADArray."""
     if any(is_foreign(x) for x in inputs):
         return NotImplemented
-    kwargs = dict(kwargs)
     name = ufunc.__name__
-    out = kwargs.pop("out", None)
-    target = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    for x in inputs:
+        refuse_subclass(x, name)
     if method == "at":
-        return _at(ufunc, inputs)
-    if not any(traced(x) for x in inputs):
-        where = kwargs.get("where", True)
-        if where is not True and isinstance(target, Handle):
-            kwargs["out"] = sync_if_view(target)._v.copy()
-        r = getattr(ufunc, method)(*map(plain, inputs), **{k: plain(v) for k, v in kwargs.items()})
-    elif method == "reduce" and ufunc in _REDUCE:
-        r = _reduce(_REDUCE[ufunc], *inputs, **kwargs)
-    elif method == "accumulate" and ufunc in _ACCUMULATE:
-        axis, dtype = kwargs.pop("axis", 0), kwargs.pop("dtype", None)
-        r = call_function(_ACCUMULATE[ufunc], inputs[:1], {"axis": axis, "dtype": dtype})
-    elif method == "outer":
+        return UFUNC_METHODS["at"](ufunc, *inputs)
+    if method == "outer" and ufunc.nin == 2 and not ufunc.signature:
         x, y = (v if hasattr(v, "ndim") else np.asarray(v) for v in inputs)
-        r = _call(ufunc, (x.reshape(x.shape + (1,) * y.ndim), y), kwargs)
-    elif method == "__call__":
-        r = _call(ufunc, inputs, kwargs)
+        inputs, method = (np.reshape(x, x.shape + (1,) * y.ndim), y), "__call__"
+    kwargs = dict(kwargs)
+    out = kwargs.pop("out", None)
+    targets = out if isinstance(out, tuple) else (out,)
+    kept = kwargs.get("where", True) is not True and method != "reduce" and traced(targets)
+    if not (kept or traced(inputs) or traced(kwargs.get("initial"))):
+        return _untraced(ufunc, method, inputs, kwargs, targets)
+    if method != "__call__":
+        r = UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
+    elif kwargs.get("where", True) is not True:
+        return _masked(ufunc, inputs, kwargs, targets)
     else:
-        raise NotDifferentiableError(
-            f"{name}.{method}: has no derivative rule; write it with other functions, or pass "
-            "adarray.stop_gradient(x) if no gradient should flow through it"
+        r = _call(ufunc, inputs, kwargs)
+    if not any(t is not None for t in targets):
+        return r
+    casting = kwargs.get("casting", "same_kind")
+    if len(targets) == 1:
+        target = targets[0]
+        if target.shape != r.shape and method == "__call__" and not ufunc.signature:
+            r = _stretch(r, target.shape)
+        return finish(r, target, name, casting)
+    return tuple(
+        finish(_stretch(part, t.shape) if t is not None else part, t, name, casting)
+        for part, t in zip(r, targets, strict=True)
+    )
+
+
+def _stretch(r: Any, shape: tuple[int, ...]) -> Any:
+    """Broadcast a result to the shape of its ``out=``; NumPy's error where it does not fit."""
+    try:
+        return r if r.shape == shape else np.broadcast_to(r, shape)
+    except ValueError:
+        return r  # `assign` says which shapes do not match
+
+
+def _untraced(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any, targets: tuple[Any, ...]
+) -> Any:
+    """Let NumPy compute on plain values; plain ``out=`` are its own business."""
+    if any(t is not None for t in targets):
+        kwargs["out"] = tuple(
+            np.copy(sync_if_view(t)._v)[...] if isinstance(t, Handle) else t for t in targets
         )
-    if isinstance(target, tuple):
-        return tuple(finish(part, t, name) for part, t in zip(r, target, strict=True))
-    return finish(r, target, name)
+    r = getattr(ufunc, method)(*map(plain, inputs), **{k: plain(v) for k, v in kwargs.items()})
+    results = r if isinstance(r, tuple) else (r,)
+    if len(targets) != len(results):  # no out= was given
+        targets = (None,) * len(results)
+    made = tuple(
+        _wrap(part) if t is None else assign(t, type(t)(part)) if isinstance(t, Handle) else t
+        for part, t in zip(results, targets, strict=True)
+    )
+    return made if isinstance(r, tuple) else made[0]
+
+
+def _masked(
+    ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any], targets: tuple[Any, ...]
+) -> Any:
+    """Call a ufunc with ``where=``: only elements that are asked for are computed.
+
+    The others keep the value, and the gradient, of ``out=``; without it NumPy leaves
+    what the memory held before, and zeros stand for that here.
+    """
+    name = ufunc.__name__
+    where = np.asanyarray(plain(kwargs.pop("where")))
+    if where.dtype != bool:
+        raise TypeError(
+            f"Cannot cast array data from {where.dtype!r} to dtype('bool') "
+            "according to the rule 'safe'"
+        )
+    casting = kwargs.get("casting", "same_kind")
+    arrays = tuple(x if is_number(x) or hasattr(x, "shape") else np.asarray(x) for x in inputs)
+    shape = np.broadcast_shapes(where.shape, *(np.shape(x) for x in arrays))
+    for t in targets:
+        if t is not None:
+            shape = np.broadcast_shapes(shape, t.shape)
+    for t in targets:
+        if t is not None and t.shape != shape:
+            raise ValueError(
+                f"non-broadcastable output operand with shape {t.shape} doesn't match the "
+                f"broadcast shape {shape}"
+            )
+    mask = np.broadcast_to(where, shape)
+    picked = tuple(x if np.ndim(x) == 0 else np.broadcast_to(x, shape)[mask] for x in arrays)
+    r = call_ufunc(ufunc, "__call__", picked, kwargs)
+    parts = r if isinstance(r, tuple) else (r,)
+    if len(targets) != len(parts):
+        targets = (None,) * len(parts)
+    made = tuple(
+        _write_masked(t, part, mask, casting, name) for t, part in zip(targets, parts, strict=True)
+    )
+    return made if isinstance(r, tuple) else made[0]
+
+
+def _write_masked(target: Any, part: Any, mask: np.ndarray, casting: Any, name: str) -> Any:
+    """Write the computed elements of one result, and return the whole."""
+    if target is None:
+        target = Handle.array_class(np.zeros(mask.shape, part.dtype))
+    elif not isinstance(target, Handle):
+        raise leaves_graph(f"{name} into a plain ndarray of shape {target.shape}", INTO_PLAIN)
+    _check_casting(part.dtype, target.dtype, casting, name)
+    setitem(target, mask, part)
+    return target
+
+
+def _check_casting(source: Any, to: Any, casting: Any, name: str) -> None:
+    if not np.can_cast(source, to, casting):
+        raise TypeError(
+            f"Cannot cast ufunc {name!r} output from {source!r} to {to!r} with casting rule "
+            f"{casting!r}"
+        )
 
 
 def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a ufunc on operands of which one is traced."""
     name = ufunc.__name__
     if ufunc in CONSTANT_FUNCTIONS:
-        return ufunc(*map(plain, inputs), **kwargs)
-    dtype = kwargs.pop("dtype", None)
-    for key, value in kwargs.items():
-        if not same_argument(value, _DEFAULTS.get(key)):
-            raise NotDifferentiableError(
-                f"{name}: the argument {key}={value!r} is not differentiated; leave it out "
-                "(for where=, use np.where on the result)"
-            )
-    if dtype is not None:
-        inputs = tuple(
-            call_function(np.astype, (x, dtype), {}) if isinstance(x, Handle) else x for x in inputs
-        )
+        return _untraced(ufunc, "__call__", inputs, kwargs, ())
+    if kwargs:
+        kwargs = dict(kwargs)
+        kwargs.pop("casting", None)
+        if kwargs.pop("subok", True) not in (True, False):
+            raise TypeError("'subok' must be a boolean")
+        order = kwargs.pop("order", "K")
+        if "axes" in kwargs or "axis" in kwargs or "keepdims" in kwargs:
+            return UFUNC_METHODS["core_axes"](ufunc, *inputs, **kwargs)
+        inputs = _loop_inputs(ufunc, inputs, kwargs)
+        if order not in (None, "K", "A"):
+            r = _call(ufunc, inputs, {})
+            ordered = tuple(np.copy(x, order=order) for x in (r if type(r) is tuple else (r,)))
+            return ordered if isinstance(r, tuple) else ordered[0]
     if ufunc in COMPOSITES:
         return COMPOSITES[ufunc](*inputs)
     op = FUNCTIONS.get(ufunc)
-    if op is None:
-        raise _unsupported(name)
-    return apply(op, inputs)
+    if op is not None:
+        return apply(op, inputs)
+    if load_late():
+        return _call(ufunc, inputs, kwargs)
+    raise _unsupported(name)
 
 
-def _reduce(
-    function: Any, x: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False, **rest: Any
-) -> Any:
-    rest = {k: v for k, v in rest.items() if v is not np._NoValue and v is not True}
-    if dtype is not None:
-        rest["dtype"] = dtype
-    return call_function(function, (x,), {"axis": axis, "keepdims": keepdims, **rest})
-
-
-def _at(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> None:
-    """``np.add.at(x, index, values)`` and ``np.subtract.at``, in place."""
-    target = inputs[0]
-    if not isinstance(target, Handle):
-        if any(traced(x) for x in inputs):
-            raise leaves_graph(
-                f"{ufunc.__name__}.at into a plain ndarray",
-                "make the array with np.zeros_like(x) or another function of a traced array",
-            )
-        ufunc.at(target, *map(plain, inputs[1:]))
-        return
-    if not any(traced(x) for x in inputs):
-        fresh = sync_if_view(target)._v.copy()
-        ufunc.at(fresh, *map(plain, inputs[1:]))
-        assign(target, type(target)(fresh))
-        return
-    if ufunc not in (np.add, np.subtract):
-        raise NotDifferentiableError(
-            f"{ufunc.__name__}.at: has no derivative rule; np.add.at and np.subtract.at have one"
+def _loop_inputs(
+    ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Return the operands in the dtypes of the loop that ``dtype=`` or ``signature=`` name."""
+    casting = kwargs.pop("casting", "same_kind")
+    dtype, signature = kwargs.pop("dtype", None), kwargs.pop("signature", None)
+    signature = kwargs.pop("sig", signature)
+    if kwargs:
+        raise TypeError(
+            f"{ufunc.__name__}() got an unexpected keyword argument {sorted(kwargs)[0]!r}"
         )
-    index, values = plain(inputs[1]), inputs[2]
-    op = FUNCTIONS[np.add.at]
-    values = -values if ufunc is np.subtract else values
-    assign(target, apply(op, (target, values), {"index": index}))
+    if dtype is None and signature is None:
+        return inputs
+    if isinstance(signature, str):
+        signature = tuple(signature.replace("->", ""))
+    if signature is not None and len(signature) == 1:
+        (dtype,) = signature
+    if dtype is not None:
+        signature = (None,) * ufunc.nin + (dtype,) * ufunc.nout
+    signature = tuple(None if d is None else np.dtype(d) for d in signature)
+    given = tuple(
+        type(x) if is_number(x) else x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+        for x in map(plain, inputs)
+    )
+    resolved = ufunc.resolve_dtypes(
+        given + (None,) * ufunc.nout, signature=signature, casting=casting
+    )
+    return tuple(
+        call_function(np.astype, (x, d), {}) if isinstance(x, Handle) else np.asarray(x, d)[()]
+        for x, d in zip(inputs, resolved[: ufunc.nin], strict=True)
+    )
+
+
+def is_number(x: Any) -> bool:
+    """Whether `x` is a Python number, whose dtype yields to others."""
+    return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
 
 def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -129,6 +225,10 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     op = FUNCTIONS.get(func)
     if op is not None:
         operands, params, out = op.bind(args, kwargs)
+        if operands is None:
+            op = op.general
+            assert op is not None
+            operands, params, out = op.bind(args, kwargs)
         if not any(isinstance(x, Handle) for x in operands):
             r = func(*plain(args), **plain({k: v for k, v in kwargs.items() if k != "out"}))
             return finish(r, out, op.name)
@@ -150,7 +250,7 @@ def _unsupported(name: str) -> UnsupportedFunctionError:
     )
 
 
-def finish(r: Any, out: Any, name: str) -> Any:
+def finish(r: Any, out: Any, name: str, casting: str = "same_kind") -> Any:
     """Wrap plain results as ADArrays, and write the result into ``out=`` if given."""
     if isinstance(r, tuple) and out is None:
         return type(r)(*(_wrap(x) for x in r)) if hasattr(r, "_fields") else tuple(map(_wrap, r))
@@ -160,10 +260,10 @@ def finish(r: Any, out: Any, name: str) -> Any:
     if isinstance(out, tuple):
         (out,) = out
     if isinstance(out, Handle):
-        return assign(out, r)
+        return assign(out, r, casting)
     if traced(r):
         return rebind_plain(out, r, name)
-    np.copyto(out, plain(r), casting="same_kind")
+    np.copyto(out, plain(r), casting=casting)
     return out
 
 

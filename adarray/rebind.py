@@ -18,6 +18,10 @@ import numpy as np
 from adarray.dispatch import leaves_graph
 from adarray.trace import Handle, leaf
 
+INTO_PLAIN = (
+    "make the array with np.zeros_like(x) or another function of a traced array, "
+    "or write `y = y + x` in place of `y += x`"
+)
 # Kind of name -> references that an array with one holder shows in `rebind_plain`.
 _holders: dict[str, int] = {}
 _measuring = threading.local()
@@ -52,11 +56,7 @@ def rebind_plain(out: np.ndarray, result: Handle, name: str) -> Any:
             _calibrate(type(result))
         if count <= _holders[kind]:
             return result
-    raise leaves_graph(
-        f"{name} into a plain ndarray of shape {out.shape}",
-        "make the array with np.zeros_like(x) or another function of a traced array, "
-        "or write `y = y + x` in place of `y += x`",
-    )
+    raise leaves_graph(f"{name} into a plain ndarray of shape {out.shape}", INTO_PLAIN)
 
 
 def _target_kind(frame: FrameType) -> str | None:

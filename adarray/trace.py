@@ -166,7 +166,7 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
     Raises
     ------
     DTypeError
-        If `value` is not real floating point.
+        If `value` is neither floating point nor complex.
     """
     parent: Node | None = None
     tangents: tuple[Tangent, ...] = ()
@@ -184,10 +184,9 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
         if not isinstance(value, np.ndarray) and not isinstance(value, np.generic) and not weak:
             value = np.asarray(value)
         value, guard = keep_plain(value)
-    if aval.dtype.kind != "f":
-        kind = "complex" if aval.dtype.kind == "c" else "non-floating"
+    if aval.dtype.kind not in "fc":
         raise DTypeError(
-            f"{name}: has {kind} dtype {aval.dtype}, which has no real derivative here; "
+            f"{name}: has non-floating dtype {aval.dtype}, which has no real derivative here; "
             "pass floating point, for instance x.astype(float) or 3.0 for 3"
         )
     # Tangents mean that an outer trace in forward mode sees what happens to the input.

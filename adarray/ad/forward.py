@@ -24,8 +24,8 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
     if isinstance(x, Handle):
         made = snapshot(sync_if_view(x))
     else:
-        value = x if isinstance(x, (float, np.generic)) else np.array(x)
-        weak = isinstance(x, float) and not isinstance(x, np.generic)
+        value = x if isinstance(x, (float, complex, np.generic)) else np.array(x)
+        weak = isinstance(x, (float, complex)) and not isinstance(x, np.generic)
         made = ADArray(value, None, Extras(weak=True) if weak else None, True)
     if np.shape(tangent) != np.shape(made._v):
         raise ShapeError(

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray, backward_hook
-from adarray.dispatch import apply
-from adarray.errors import NotDifferentiableError, ShapeError, TraceError
-from adarray.graph import FREED, LEAF, Node
+from adarray.aval import Aval, aval_of
+from adarray.dispatch import apply, pick
+from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, TraceError
+from adarray.graph import FREED, LEAF, Node, Part
 from adarray.inplace import sync_if_view
 from adarray.op import FUNCTIONS
 from adarray.ops.common import Placed, unbroadcast
-from adarray.protocol import traced
+from adarray.protocol import plain, traced
 from adarray.runtime import MODE
 from adarray.trace import LEVEL, Extras, Handle
 
@@ -59,7 +60,9 @@ class Pullback:
         """Accumulate the cotangent `ct` of node `p`."""
         key = p.order
         before = self.cotangents.get(key)
-        if before is None:
+        if type(ct) is Part:
+            self._add_part(p, before, ct)
+        elif before is None:
             if type(ct) is Placed:
                 ct = ct.add_to(ct.zeros())
                 self.owned.add(key)
@@ -76,6 +79,15 @@ class Pullback:
             self.cotangents[key] = total = before + ct
             if type(total) is np.ndarray or isinstance(total, Handle):
                 self.owned.add(key)
+
+    def _add_part(self, p: Node, before: Any, part: Part) -> None:
+        """Accumulate the cotangent of one result of `p`; a dict holds those of all."""
+        if before is None:
+            self.cotangents[p.order] = {part.index: part.g}
+            heappush(self.heap, (p.order, p))
+        else:
+            held = before.get(part.index)
+            before[part.index] = part.g if held is None else held + part.g
 
     def run(self) -> dict[int, Any]:
         """Walk, and return the cotangents of the targets by creation number."""
@@ -125,7 +137,12 @@ class Pullback:
             node = None
             if last is not None:
                 order = last.order
-                if type(last_ct) is Placed or order in cotangents or (heap and heap[0][0] < order):
+                if (
+                    type(last_ct) is Placed
+                    or type(last_ct) is Part
+                    or order in cotangents
+                    or (heap and heap[0][0] < order)
+                ):
                     self.add(last, last_ct)
                 else:  # it would come off the heap next
                     node, g = last, last_ct
@@ -154,18 +171,31 @@ class Pullback:
         """Return the saved values as ADArrays on the nodes and tangents they came from."""
         made: list[Any] = []
         for v, p in zip(node.saved, (node, *node.parents), strict=False):
-            if not isinstance(v, (np.ndarray, np.generic, float, int, Handle)) or p is None:
-                made.append(v)
-                continue
-            tangents: tuple[Any, ...] = ()
-            if isinstance(v, Handle):
-                assert v._x is not None
-                tangents = tuple(t for t in v._x.tangents if t.level < self.level)
-                v = v._v
-            weak = type(v) is float or type(v) is int
-            x = Extras(tangents=tangents, weak=weak) if tangents or weak else None
-            made.append(ADArray(v, p, x, True) if record or tangents else v)
+            if isinstance(v, tuple):  # several results
+                avals = [w if isinstance(w, Aval) else aval_of(plain(w)) for w in v]
+                picks = [pick(node, k, a) if record else node for k, a in enumerate(avals)]
+                each = zip(v, avals, picks, strict=True)
+                made.append(
+                    tuple(
+                        self._handle(w, q, record) if a.dtype.kind in "fc" else w for w, a, q in each
+                    )
+                )
+            else:
+                made.append(self._handle(v, p, record))
         return tuple(made)
+
+    def _handle(self, v: Any, p: Node | None, record: bool) -> Any:
+        """Return one saved value as an ADArray on the node it came from, where rules need it."""
+        if not isinstance(v, (np.ndarray, np.generic, float, int, complex, Handle)) or p is None:
+            return v
+        tangents: tuple[Any, ...] = ()
+        if isinstance(v, Handle):
+            assert v._x is not None
+            tangents = tuple(t for t in v._x.tangents if t.level < self.level)
+            v = v._v
+        weak = type(v) is float or type(v) is int or type(v) is complex
+        x = Extras(tangents=tangents, weak=weak) if tangents or weak else None
+        return ADArray(v, p, x, True) if record or tangents else v
 
     def _transfer(self, node: Node, g: Any) -> None:
         """Hand the buffer of `g` on to the array that was written into."""
@@ -194,6 +224,8 @@ def _general(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:
     if op.variadic and i >= op.arity - 1:
         return op.rules[-1](g, i, *saved, **params)  # type: ignore[misc]
     rule = op.rules[i] if i < len(op.rules) else None
+    if type(g) is dict:
+        g = _all_parts(g, saved[0])
     if rule is None:
         raise NotDifferentiableError(
             f"{op.name}: no derivative with respect to operand {i}; pass it as a plain array, "
@@ -202,14 +234,25 @@ def _general(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:
     return rule(g, *saved, **params)
 
 
+def _all_parts(g: dict[int, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the cotangents of all results: zeros, and None for integers, where none came."""
+    avals = [r if isinstance(r, Aval) else aval_of(plain(r)) for r in results]
+    return tuple(
+        g[k] if k in g else np.zeros(a.shape, a.dtype)[()] if a.dtype.kind in "fc" else None
+        for k, a in enumerate(avals)
+    )
+
+
 def fit(ct: Any, p: Node) -> Any:
     """Bring a cotangent to the shape and dtype of the value it belongs to."""
     aval = p.aval
-    if type(ct) is Placed:
+    if type(ct) is Placed or type(ct) is Part:
         return ct
     if ct.shape != aval.shape:
         ct = unbroadcast(ct, aval.shape)
     if ct.dtype != aval.dtype:
+        if aval.dtype.kind == "f" and ct.dtype.kind == "c":
+            ct = np.real(ct)  # the operand moves along the real axis only
         ct = ct.astype(aval.dtype)
     return ct
 
@@ -245,6 +288,11 @@ def backward(x: ADArray, gradient: Any, retain_graph: bool, create_graph: bool) 
             "adarray.array(..., requires_grad=True)"
         )
     if gradient is None:
+        if x.dtype.kind == "c":
+            raise DTypeError(
+                f"backward: the array is {x.dtype}; return a real number, for instance its "
+                "absolute value, or pass gradient="
+            )
         if x.size != 1:
             raise ShapeError(
                 f"backward: the array has shape {x.shape}, not a scalar's; reduce it, for "

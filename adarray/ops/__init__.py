@@ -6,8 +6,10 @@ from adarray.array import install_methods
 from adarray.op import METHODS
 from adarray.ops import (  # noqa: F401
     common,
+    complex,
     constants,
     contraction,
+    creation,
     elementwise,
     indexing,
     joining,
@@ -15,6 +17,7 @@ from adarray.ops import (  # noqa: F401
     missing,
     reduction,
     shape,
+    ufunc,
     writing,
 )
 
@@ -25,8 +28,8 @@ install_methods(
         "argsort": np.argsort, "argpartition": np.argpartition, "nonzero": np.nonzero,
         "searchsorted": np.searchsorted, "round": np.round, "dot": np.dot,
         "clip": elementwise.clip_method,
-        "take": np.take, "trace": np.trace, "ptp": np.ptp, "conj": np.conjugate,
-        "conjugate": np.conjugate, "compress": indexing.compress_method, "put": np.put,
+        "take": np.take, "trace": np.trace, "ptp": np.ptp,
+        "compress": indexing.compress_method, "put": np.put,
         "sort": indexing.sort_inplace, "fill": writing.fill,
     }
 )  # fmt: skip

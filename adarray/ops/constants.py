@@ -23,7 +23,7 @@ constant(
 )  # fmt: skip
 # Piecewise constant: the derivative is zero wherever it exists.
 constant(
-    np.sign, np.floor, np.ceil, np.trunc, np.rint, np.round, np.around, np.fix,
+    np.floor, np.ceil, np.trunc, np.rint, np.round, np.around, np.fix,
     np.floor_divide, np.spacing,
 )  # fmt: skip
 # Only the shape and dtype of the argument matter.

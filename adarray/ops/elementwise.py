@@ -17,6 +17,7 @@ from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, Pointwise, composite, register
 from adarray.ops.common import composite_if_traced, s, unbroadcast
+from adarray.ops.complex import conjugate_of
 from adarray.protocol import plain
 
 REAL = (-3.0, 3.0)
@@ -62,6 +63,8 @@ divide = pointwise(
 
 def _log(x: Any) -> Any:
     """Return log(x), and for a Python number one again: its dtype yields to that of arrays."""
+    if isinstance(x, complex) and not isinstance(x, np.generic):
+        return complex(np.log(x))
     if isinstance(x, (int, float)) and not isinstance(x, np.generic):
         return float(np.log(x))
     if isinstance(x, ADArray) and x._x is not None and x._x.weak:
@@ -119,7 +122,9 @@ reciprocal = pointwise(np.reciprocal, lambda g, out, x: -g * out * out, domain=P
 square = pointwise(np.square, lambda g, out, x: g * (2 * x))
 sqrt = pointwise(np.sqrt, lambda g, out, x: g * 0.5 / out, domain=POSITIVE, note="inf at 0")
 cbrt = pointwise(np.cbrt, lambda g, out, x: g / (3 * out * out), domain=POSITIVE, note="inf at 0")
-absolute = pointwise(np.absolute, lambda g, out, x: g * np.sign(x), note="0 at 0")
+absolute = pointwise(
+    np.absolute, lambda g, out, x: g * conjugate_of(np.sign(x)), note="0 at 0; z / |z| conjugated"
+)
 fabs = pointwise(np.fabs, lambda g, out, x: g * np.sign(x), note="0 at 0")
 copysign = pointwise(
     np.copysign,
@@ -172,7 +177,7 @@ sinh = pointwise(np.sinh, lambda g, out, x: g * np.cosh(x))
 cosh = pointwise(np.cosh, lambda g, out, x: g * np.sinh(x))
 tanh = pointwise(np.tanh, lambda g, out, x: g * (1 - out * out))
 arcsinh = pointwise(np.arcsinh, lambda g, out, x: g / np.sqrt(x * x + 1))
-arccosh = pointwise(np.arccosh, lambda g, out, x: g / np.sqrt(x * x - 1), domain=(1.3, 4.0))
+arccosh = pointwise(np.arccosh, lambda g, out, x: g / (np.sqrt(x - 1) * np.sqrt(x + 1)), domain=(1.3, 4.0))
 arctanh = pointwise(np.arctanh, lambda g, out, x: g / (1 - x * x), domain=UNIT)
 deg2rad = pointwise(np.deg2rad, lambda g, out, x: g * (math.pi / 180), aliases=(np.radians,))
 rad2deg = pointwise(np.rad2deg, lambda g, out, x: g * (180 / math.pi), aliases=(np.degrees,))
@@ -358,9 +363,10 @@ def _clip3(a: Any, low: Any, high: Any) -> Any:
 
 clip = pointwise(
     _clip3,
-    lambda g, out, a, low, high: g * ((a >= low) & (a <= high)),
-    lambda g, out, a, low, high: g * ((a < low) & (low <= high)),
-    lambda g, out, a, low, high: g * ((a > high) | (low > high)),
+    # Functions, not operators: Python's complex numbers have no order, NumPy's have one.
+    lambda g, out, a, low, high: g * (np.greater_equal(a, low) & np.less_equal(a, high)),
+    lambda g, out, a, low, high: g * (np.less(a, low) & np.less_equal(low, high)),
+    lambda g, out, a, low, high: g * (np.greater(a, high) | np.greater(low, high)),
     name="clip",
     domain=[REAL, (-2.0, -1.0), (1.0, 2.0)],
     operands=("a", "low", "high"),

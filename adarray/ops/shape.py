@@ -371,26 +371,6 @@ def _matrix_transpose(x: Any, /) -> Any:
     return np.swapaxes(x, -1, -2)
 
 
-# Real arrays are their own real part and conjugate, and have no imaginary one.
-@composite(np.real)
-def _real(val: Any) -> Any:
-    return val if _is_real(val) else type(val)(np.real(plain(val)))
-
-
-@composite(np.conjugate)
-def _conjugate(x: Any) -> Any:
-    return x if _is_real(x) else type(x)(np.conjugate(plain(x)))
-
-
-@composite(np.imag)
-def _imag(val: Any) -> Any:
-    return np.zeros_like(val) if _is_real(val) else type(val)(np.imag(plain(val)))
-
-
-def _is_real(x: Any) -> bool:
-    return bool(x.dtype.kind != "c")
-
-
 @composite(np.full_like)
 def _full_like(
     a: Any,

@@ -44,6 +44,8 @@ def mismatch(got: Any, expected: Any, limit: float, scale: np.ndarray | None = N
         return f"got dtype {got.dtype}, expected {expected.dtype}"
     if got.shape != expected.shape:
         return f"got shape {got.shape}, expected {expected.shape}"
+    if expected.dtype.kind == "c":
+        return _complex_mismatch(got, expected, limit, scale)
     if expected.dtype.kind != "f":
         wrong = got != expected
         if not wrong.any():
@@ -60,12 +62,26 @@ def mismatch(got: Any, expected: Any, limit: float, scale: np.ndarray | None = N
     )
 
 
-def worst(got: Any, expected: Any, tolerance: Any) -> tuple[float, float, float, str] | None:
+def _complex_mismatch(
+    got: np.ndarray, expected: np.ndarray, limit: float, scale: np.ndarray | None
+) -> str | None:
+    """Compare complex numbers: the distance is counted in units of the larger part."""
+    size = np.abs(expected) if scale is None else np.abs(scale)
+    for name in ("real", "imag"):
+        a, b = np.asarray(getattr(got, name)), np.asarray(getattr(expected, name))
+        found = mismatch(a, b, limit, size.astype(b.dtype))
+        if found is not None:
+            return f"{name} part: {found}"
+    return None
+
+
+def worst(got: Any, expected: Any, tolerance: Any) -> tuple[Any, Any, float, str] | None:
     """Return ``(got, expected, relative error, where)`` of the worst element, None if all agree.
 
     Elements agree when they are equal, both nan, or differ by at most `tolerance`.
     """
-    got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
+    dtype = np.complex128 if np.iscomplexobj(got) or np.iscomplexobj(expected) else np.float64
+    got, expected = np.asarray(got, dtype), np.asarray(expected, dtype)
     if got.size == 0:
         return None
     with np.errstate(all="ignore"):
@@ -75,7 +91,7 @@ def worst(got: Any, expected: Any, tolerance: Any) -> tuple[float, float, float,
     if excess.max() <= 1:
         return None
     at = np.unravel_index(int(np.argmax(excess)), excess.shape)
-    a, b = float(got[at]), float(expected[at])
+    a, b = got[at].item(), expected[at].item()
     with np.errstate(all="ignore"):
         relative = abs(a - b) / max(abs(a), abs(b)) if np.isfinite([a, b]).all() else np.inf
     return a, b, relative, f" at index {_index(at)}" if excess.ndim else ""

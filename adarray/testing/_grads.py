@@ -56,7 +56,8 @@ def check_grads(
         Plain NumPy code; returns an array, a number, or a nest of them. Results
         that are not floating point are not looked at.
     args : sequence
-        Arguments of `f`: arrays, ADArrays, Python floats, or nests of them.
+        Arguments of `f`: arrays, ADArrays, Python floats, or nests of them, real or
+        complex.
     order : int
         Highest order of differentiation.
     modes : sequence of {"fwd", "rev"}
@@ -87,8 +88,8 @@ def check_grads(
 
         (f(x + h d) - f(x - h d)) / (2 h) = J d + O(h**2)
 
-    reverse mode with forward mode by ``<g, J d> = <J^T g, d>`` for a random
-    cotangent g (with differences where ``"fwd"`` is not among the modes), and the
+    reverse mode with forward mode by ``<g, J d> = <J^T g, d>``, the real part of
+    the sum of products, for a random cotangent g (with differences where ``"fwd"`` is not among the modes), and the
     derivative so found is differentiated again. Differences in float32 are too
     coarse to tell anything: the derivatives of float32 inputs are compared with
     those of the same inputs in float64, and must have the dtype of the inputs.
@@ -115,7 +116,7 @@ def check_grads(
     step = Step("check_grads", names)
     wide = [widened(x) for x in xs]
     check_wide(fun, wide, order, tuple(modes), tolerance, rng, step)
-    if any(dtype_of(x) != np.float64 for x in xs):
+    if any(dtype_of(x) != wide_dtype(x) for x in xs):
         check_narrow(fun, xs, order, tuple(modes), rng, step)
 
 
@@ -128,7 +129,7 @@ def dtype_of(x: Any) -> np.dtype[Any]:
 
 
 def _floating(x: Any) -> bool:
-    return is_array(x) and dtype_of(x).kind == "f"
+    return is_array(x) and dtype_of(x).kind in "fc"
 
 
 def flat_function(
@@ -172,13 +173,18 @@ def flat_function(
 
 
 def widened(x: Any) -> Any:
-    """Return an input in float64; one that is float64 already keeps its memory layout."""
-    return cast_like(x, np.dtype(np.float64))
+    """Return an input in float64 or complex128; one that is so already keeps its memory layout."""
+    return cast_like(x, wide_dtype(x))
+
+
+def wide_dtype(x: Any) -> np.dtype[Any]:
+    """Return complex128 for complex values, else float64."""
+    return np.dtype(np.complex128 if dtype_of(x).kind == "c" else np.float64)
 
 
 def cast_like(x: Any, dtype: np.dtype[Any]) -> Any:
     """Return `x` in another dtype, with the order and the signs of its strides."""
-    if isinstance(x, float) and not isinstance(x, np.generic):
+    if isinstance(x, (float, complex)) and not isinstance(x, np.generic):
         return x
     if x.dtype == dtype:
         return x
@@ -190,14 +196,14 @@ def cast_like(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _values(x: Any) -> np.ndarray:
-    """Return the values of a plain array, a number or an ADArray, as float64."""
-    return np.asarray(x.numpy() if isinstance(x, Handle) else x, np.float64)  # type: ignore[attr-defined]
+    """Return the values of a plain array, a number or an ADArray, in float64 or complex128."""
+    return np.asarray(x.numpy() if isinstance(x, Handle) else x, wide_dtype(x))  # type: ignore[attr-defined]
 
 
 def _moved(x: Any, by: np.ndarray) -> Any:
     """Return a fresh input ``x + by`` of the kind of `x`."""
-    if isinstance(x, float) and not isinstance(x, np.generic):
-        return float(x + by)
+    if isinstance(x, (float, complex)) and not isinstance(x, np.generic):
+        return type(x)(x + by)
     made = _values(x) + by
     if isinstance(x, Handle):
         return type(x)(made)
@@ -207,14 +213,20 @@ def _moved(x: Any, by: np.ndarray) -> Any:
 # -- directions ------------------------------------------------------------------------------
 
 
+def random_like(rng: np.random.Generator, x: Any) -> Any:
+    """Return normal random numbers of the shape of `x`, complex if `x` is."""
+    drawn = rng.normal(size=np.shape(x))
+    return drawn + 1j * rng.normal(size=np.shape(x)) if dtype_of(x).kind == "c" else drawn
+
+
 def unit_direction(
     rng: np.random.Generator, xs: Sequence[Any], only: int | None = None
 ) -> list[np.ndarray]:
     """Return a random direction of length 1 for the inputs; zero for all but `only`, if given."""
-    ts = [rng.normal(size=np.shape(x)) for x in xs]
+    ts = [random_like(rng, x) for x in xs]
     if only is not None:
         ts = [t if k == only else np.zeros_like(t) for k, t in enumerate(ts)]
-    length = np.sqrt(sum(float(np.sum(np.square(t))) for t in ts))
+    length = np.sqrt(sum(float(np.sum(np.square(np.abs(t)))) for t in ts))
     return [np.asarray(t / (length or 1.0)) for t in ts]
 
 
@@ -273,7 +285,10 @@ def _differences(
 
 
 def _dots(left: Sequence[Any], right: Sequence[Any]) -> float:
-    return sum(float(np.sum(_values(a) * _values(b))) for a, b in zip(left, right, strict=True))
+    """Return how cotangents and tangents are paired: the real part of the sum of products."""
+    return sum(
+        float(np.sum(_values(a) * _values(b)).real) for a, b in zip(left, right, strict=True)
+    )
 
 
 def _fail(step: Step, mode: str, against: str, name: str, found: Any) -> AssertionError:
@@ -300,9 +315,7 @@ def check_wide(
     if order < 1:
         return
     ts = unit_direction(rng, xs)
-    gs = [
-        rng.normal(size=np.shape(y)) for y in fun(*(_moved(x, np.zeros(np.shape(x))) for x in xs))
-    ]
+    gs = [random_like(rng, y) for y in fun(*(_moved(x, np.zeros(np.shape(x))) for x in xs))]
     broken = _first_order(fun, xs, ts, gs, modes, tolerance, step)
     if broken is not None:
         # Ask again one argument at a time, so that the message names the culprit.
@@ -371,6 +384,12 @@ def check_kinds(cotangents: Sequence[Any], xs: Sequence[Any], step: Step) -> Non
             )
 
 
+def _rounded(t: Any, dtype: np.dtype[Any]) -> Any:
+    """Return `t` rounded to `dtype`, both parts if it is complex, in its own dtype."""
+    narrow = np.result_type(dtype, np.complex64) if np.iscomplexobj(t) else dtype
+    return np.asarray(t).astype(narrow).astype(wide_dtype(t))
+
+
 def check_narrow(
     fun: Function,
     xs: Sequence[Any],
@@ -379,15 +398,15 @@ def check_narrow(
     rng: np.random.Generator,
     step: Step,
 ) -> None:
-    """Compare derivatives of inputs that are not float64 with those of float64 inputs."""
+    """Compare derivatives of narrow inputs with those of float64 or complex128 inputs."""
     if order < 1:
         return
     wide = [widened(x) for x in xs]
     ys = fun(*(_moved(x, np.zeros(np.shape(x))) for x in wide))
     # Directions that the narrow dtype holds exactly, so that both see the same ones.
-    coarse = min((dtype_of(x) for x in xs), key=lambda d: d.itemsize)
-    ts = [t.astype(coarse).astype(np.float64) for t in unit_direction(rng, xs)]
-    gs = [rng.normal(size=np.shape(y)).astype(coarse).astype(np.float64) for y in ys]
+    coarse = min((np.finfo(dtype_of(x)).dtype for x in xs), key=lambda d: d.itemsize)
+    ts = [_rounded(t, coarse) for t in unit_direction(rng, wide)]
+    gs = [_rounded(random_like(rng, y), coarse) for y in ys]
     precision = max(float(np.finfo(d).eps) for d in (coarse, np.dtype(np.float64)))
     for mode in modes:
         derive = forward(fun, ts) if mode == "fwd" else reverse(fun, gs)

@@ -25,6 +25,7 @@ from adarray.testing._grads import (
     check_wide,
     dtype_of,
     flat_function,
+    random_like,
 )
 from adarray.testing._samples import Case, cases
 from adarray.trace import Handle
@@ -48,8 +49,9 @@ def opcheck(
     backend : str
         Name of an installed backend. It computes arrays of every size itself where
         it takes the option ``cutoff``, below which it would hand them to NumPy.
-    dtype : {numpy.float64, numpy.float32}
-        Precision of the inputs.
+    dtype : {numpy.float64, numpy.float32, numpy.complex128, numpy.complex64}
+        Type of the inputs. With complex ones, cases that NumPy refuses for its
+        dtype must be refused, too.
     seed : int
         Seed of the sample inputs and directions.
 
@@ -72,10 +74,10 @@ def opcheck(
       that of the sum of magnitudes, since summands cancel (products of n factors
       may differ by the square root of n);
     - the scalar expression that kernels are printed from, evaluated by NumPy;
-    - in float64: tangents against central differences, cotangents against
+    - in float64 and complex128: tangents against central differences, cotangents against
       tangents, and both again for the second derivative;
-    - in float32: tangents and cotangents, first and second order, against those
-      in float64, and their dtypes;
+    - in float32 and complex64: tangents and cotangents, first and second order,
+      against those in double precision, and their dtypes;
     - on a backend: gradients against those that NumPy computes.
 
     Examples
@@ -111,13 +113,19 @@ class _OpCheck:
         """Check values, expression and derivatives on one case."""
         title = f"opcheck({self.op.name}, {self.backend}, {self.dtype}), {case.name}"
         before = [np.array(x) for x in case.operands]
-        expected = call_plain(self.op, [_copy(x) for x in case.operands], case.params)
+        try:
+            expected = call_plain(self.op, [_copy(x) for x in case.operands], case.params)
+        except TypeError as error:
+            if self.dtype.kind != "c":
+                raise
+            self._refused(case, title, error)
+            return
         self._values(case, expected, title)
         _check_unchanged(case, before, title)
-        if self.op.pointwise:
+        if self.op.pointwise and self.dtype.kind == "f":
             self._expression(case, expected, title)
         picked = self._differentiable(case)
-        if not picked or dtype_of(expected).kind != "f":
+        if not picked or not any(dtype_of(y).kind in "fc" for y in results(expected)):
             return
         if case.order:
             self._derivatives(case, picked, title)
@@ -127,6 +135,17 @@ class _OpCheck:
         if current_mode().engine is not None:
             self._against_numpy(case, picked, title)
         _check_unchanged(case, before, title)
+
+    def _refused(self, case: Case, title: str, error: TypeError) -> None:
+        """Check that what NumPy refuses for its dtype is refused here too."""
+        made = [ADArray(_copy(x)) if _is_array(x) else x for x in case.operands]
+        if not any(isinstance(x, Handle) for x in made):
+            return
+        try:
+            self._call(*made, **case.params)
+        except TypeError:
+            return
+        raise AssertionError(f"{title}: NumPy refuses this ({error}), adarray does not")
 
     def _call(self, *operands: Any, **params: Any) -> Any:
         """Call the operation as users do where it is a ufunc: that is the short way."""
@@ -138,9 +157,16 @@ class _OpCheck:
         made = [ADArray(_copy(x)) if _is_array(x) else x for x in case.operands]
         if not any(isinstance(x, Handle) for x in made):
             return
-        got = self._call(*made, **case.params)._v
+        outcome = self._call(*made, **case.params)
+        if isinstance(expected, tuple):
+            for k, (r, e) in enumerate(zip(outcome, expected, strict=True)):
+                found = mismatch(r._v, e, ULP)
+                if found is not None:
+                    raise AssertionError(f"{title}: result {k}: {found}; correct the operation")
+            return
+        got = outcome._v
         scale = None
-        if isinstance(self.op.lower, (Reduction, Contraction, Scan)) and dtype_of(got).kind == "f":
+        if isinstance(self.op.lower, (Reduction, Contraction, Scan)) and dtype_of(got).kind in "fc":
             scale = self._magnitude(case, expected)
         limit: float = ULP
         if isinstance(self.op.lower, Reduction) and self.op.lower.combine == "multiply":
@@ -154,7 +180,7 @@ class _OpCheck:
         """Return the magnitudes whose last place counts: what is folded, without signs."""
         if self.op.name in ("max", "min"):
             return None  # a choice, not a sum
-        sizes = [np.abs(x) if _is_array(x) and x.dtype.kind == "f" else x for x in case.operands]
+        sizes = [np.abs(x) if _is_array(x) and x.dtype.kind in "fc" else x for x in case.operands]
         return np.abs(np.asarray(call_plain(self.op, sizes, case.params), dtype_of(expected)))
 
     def _expression(self, case: Case, expected: Any, title: str) -> None:
@@ -174,7 +200,7 @@ class _OpCheck:
         return tuple(
             i
             for i, x in enumerate(case.operands)
-            if (isinstance(x, float) or (_is_array(x) and x.dtype.kind == "f"))
+            if (isinstance(x, (float, complex)) or (_is_array(x) and x.dtype.kind in "fc"))
             and (self.op.variadic or rules[i] is not None)
         )
 
@@ -185,7 +211,7 @@ class _OpCheck:
         fun, xs, names = flat_function(call, tuple(case.operands), picked)
         step = Step(title, tuple(n.replace("argument", "operand") for n in names))
         rng = np.random.default_rng(self.seed)
-        if self.dtype == np.float64:
+        if self.dtype in (np.float64, np.complex128):
             check_wide(fun, xs, case.order, MODES, Tolerance(1e-6, 1e-6, None), rng, step)
         else:
             check_narrow(fun, xs, case.order, MODES, rng, step)
@@ -197,15 +223,16 @@ class _OpCheck:
             return self._call(*operands, **case.params)
 
         fun, xs, _ = flat_function(call, tuple(case.operands), picked)
-        results = []
+        found_grads = []
         for context in (contextlib.nullcontext(), use("numpy")):
             with context:
-                (y,), pullback = vjp(fun, *xs)
-                g = np.random.default_rng(self.seed).normal(size=np.shape(y))
-                results.append(pullback((np.asarray(g, dtype_of(y)),)))
+                ys, pullback = vjp(fun, *xs)
+                rng = np.random.default_rng(self.seed)
+                gs = tuple(np.asarray(random_like(rng, y), dtype_of(y)) for y in ys)
+                found_grads.append(pullback(gs))
         precision = float(np.finfo(self.dtype).eps)
-        for i, got, expected in zip(picked, *results, strict=True):
-            values = np.asarray(expected, np.float64)
+        for i, got, expected in zip(picked, *found_grads, strict=True):
+            values = np.asarray(expected)
             limit = 100 * precision * np.maximum(np.abs(values), 1.0)
             found = worst(got, values, limit)
             if found is not None:
@@ -213,6 +240,11 @@ class _OpCheck:
                     f"{title}: gradient of operand {i}{found[3]}: got {found[0]!r}, expected "
                     f"{found[1]!r} from NumPy; correct the backend's derivative kernel"
                 )
+
+
+def results(expected: Any) -> tuple[Any, ...]:
+    """Return the results of an operation as a tuple."""
+    return expected if isinstance(expected, tuple) else (expected,)
 
 
 def _check_unchanged(case: Case, before: list[np.ndarray], title: str) -> None:

@@ -119,6 +119,12 @@ def _filler(domain: tuple[Any, ...], dtype: np.dtype[Any], rng: np.random.Genera
     low, high, *kind = domain
     if kind == ["bool"]:
         return lambda shape: rng.integers(0, 2, size=shape).astype(bool)
+    if dtype.kind == "c":
+        # Real parts from the domain, imaginary ones of its width: no cut is crossed from
+        # within (-1, 1) or the positive half plane, where most of them begin.
+        return lambda shape: np.asarray(
+            rng.uniform(low, high, size=shape) + 1j * rng.uniform(0.1, 1.0, size=shape)
+        ).astype(dtype)
     return lambda shape: np.asarray(rng.uniform(low, high, size=shape)).astype(dtype)
 
 
@@ -174,6 +180,8 @@ def pointwise_cases(op: Op, dtype: np.dtype[Any], rng: np.random.Generator) -> I
             layouts = itertools.cycle((first, second))
             made = [make(fill, shape) for fill, (make, shape) in zip(fills, layouts, strict=False)]
             yield Case(name, made, {}, order)
+    if dtype.kind == "c":
+        return  # special values of complex functions are NumPy's own
     specials = _special_operands(op, dtype)
     yield Case("special values", specials, {}, 0)
     yield Case("special values, reversed", [x[::-1] for x in specials], {}, 0)
@@ -186,16 +194,25 @@ def sample_cases(op: Op, dtype: np.dtype[Any], rng: np.random.Generator) -> Iter
     """Yield the cases that a record lists, and more for reductions."""
     for k, sample in enumerate(op.samples(rng)):
         operands, params, _ = op.bind(sample.args, sample.kwargs)
-        cast = [_cast(x, dtype) for x in operands]
+        cast = [_cast(x, dtype, rng) for x in operands]
         yield Case(f"sample {k}", cast, params, 2)
-    if isinstance(op.lower, Reduction):
+    if isinstance(op.lower, Reduction) and dtype.kind == "f":
         yield from _reduction_cases(op.lower, dtype, rng)
 
 
-def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
-    if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind == "f":
-        return cast_like(x, dtype)
-    return x
+def _cast(x: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
+    """Return an operand in `dtype`, or in the complex or real dtype of its precision."""
+    if not isinstance(x, (np.ndarray, np.generic)) or x.dtype.kind not in "fc":
+        return x
+    if x.dtype.kind == "c":
+        return cast_like(x, np.result_type(dtype, np.complex64))
+    if dtype.kind == "c":
+        wide = cast_like(x, dtype)
+        if isinstance(wide, np.ndarray):
+            wide += 1j * rng.normal(size=wide.shape)
+            return wide
+        return dtype.type(wide + 1j * rng.normal())
+    return cast_like(x, dtype)
 
 
 def _reduction_cases(

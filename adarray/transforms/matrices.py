@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from adarray.errors import DTypeError
-from adarray.transforms.modes import Argnums, _named, grad, jvp, pick, vjp
+from adarray.transforms.modes import (
+    Argnums,
+    _named,
+    check_holomorphic,
+    grad,
+    jvp,
+    pick,
+    vjp,
+    with_intercept,
+)
 from adarray.transforms.tree import flatten, is_array
 
 
@@ -29,7 +38,14 @@ def _dtype(x: Any) -> Any:
     return x.dtype if hasattr(x, "dtype") else np.result_type(x)
 
 
-def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto") -> Callable[..., Any]:
+def jacobian(
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    mode: str = "auto",
+    *,
+    holomorphic: bool = False,
+    intercept: bool = False,
+) -> Callable[..., Any]:
     """Return a function that computes the Jacobian of `f`.
 
     Parameters
@@ -41,6 +57,11 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto") ->
     mode : {"auto", "forward", "reverse"}
         ``forward`` costs one pass per input element, ``reverse`` one per output
         element; ``auto`` takes what has fewer.
+    holomorphic : bool
+        Whether `f` is an analytic function of complex arguments; the Jacobian is
+        then that of complex derivatives.
+    intercept : bool
+        As for `value_and_grad`.
 
     Returns
     -------
@@ -54,6 +75,11 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto") ->
     ------
     ValueError
         If `mode` is unknown.
+    DTypeError
+        If arguments and results are complex without `holomorphic`; or if one side
+        is complex and `mode` asks for a pass per complex element: real functions
+        of complex arguments need ``reverse``, complex ones of real arguments
+        ``forward``.
 
     Examples
     --------
@@ -63,6 +89,8 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto") ->
     """
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f"jacobian: mode {mode!r}; one of 'auto', 'forward', 'reverse'")
+
+    f = with_intercept(f, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         picked = pick("jacobian", args, argnums)
@@ -78,21 +106,37 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto") ->
         for i, x in enumerate(in_leaves):
             if not is_array(x):
                 raise DTypeError(f"jacobian: leaf {i} is a {type(x).__name__}, not an array")
+        if holomorphic:
+            check_holomorphic("jacobian", in_leaves)
+        complex_in = not holomorphic and any(_dtype(x).kind == "c" for x in in_leaves)
         single = isinstance(argnums, int)
         in_size = sum(int(np.size(_plain(x))) for x in in_leaves)
         if mode != "forward":
             y, pullback = vjp(of_picked, *xs)
             out_leaves, out_rebuild = flatten(y)
             out_size = sum(int(np.size(_plain(v))) for v in out_leaves)
-            if mode == "reverse" or out_size <= in_size:
+            complex_out = not holomorphic and any(_dtype(v).kind == "c" for v in out_leaves)
+            if complex_out and (complex_in or mode == "reverse"):
+                raise _not_real("forward")
+            if mode == "reverse" or complex_in or (out_size <= in_size and not complex_out):
                 rows = _reverse_rows(pullback, out_leaves, out_rebuild)
                 return _assemble(
                     rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "reverse"
                 )
+        if complex_in:
+            raise _not_real("reverse")
         columns, out_leaves, out_rebuild = _forward_columns(of_picked, in_leaves, in_rebuild)
         return _assemble(columns, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "forward")
 
     return _named("jacobian", f, transformed)  # type: ignore[no-any-return]
+
+
+def _not_real(mode: str) -> DTypeError:
+    return DTypeError(
+        "jacobian: complex numbers have two directions each, and one pass per element finds one; "
+        f"pass holomorphic=True for an analytic function, or mode={mode!r} where only the other "
+        "side is complex, or view complex arrays as pairs of real numbers"
+    )
 
 
 def _plain(x: Any) -> Any:
@@ -153,7 +197,9 @@ def _assemble(
     return out_rebuild(blocks)
 
 
-def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+def hessian(
+    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = False
+) -> Callable[..., Any]:
     """Return a function that computes the Hessian of a scalar function.
 
     Parameters
@@ -161,7 +207,9 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     f : callable
         Returns a real scalar.
     argnums : int or sequence of int
-        Positions of the arguments to differentiate.
+        Positions of the arguments to differentiate; real arrays.
+    intercept : bool
+        As for `value_and_grad`.
 
     Returns
     -------
@@ -181,4 +229,5 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
+    f = with_intercept(f, intercept)
     return _named("hessian", f, jacobian(grad(f, argnums), argnums, mode="forward"))  # type: ignore[no-any-return]

@@ -100,7 +100,7 @@ class Inputs:
         if isinstance(given, Handle):
             return ADArray(np.array(g)[()])
         if node.aval.weak:
-            return float(g)
+            return complex(g) if node.aval.dtype.kind == "c" else float(g)
         if isinstance(given, np.ndarray):
             return fresh(g, given.shape)
         return np.asarray(g)[()]
@@ -160,14 +160,14 @@ def closed_tree(tree: Any, level: int, to_adarray: bool = False) -> Any:
     return rebuild([plain_result(x, level, to_adarray) for x in leaves])
 
 
-def check_scalar(name: str, y: Any) -> None:
+def check_scalar(name: str, y: Any, holomorphic: bool = False) -> None:
     """Raise unless a result can be differentiated by `grad`.
 
     Raises
     ------
     ShapeError, DTypeError, TypeError
     """
-    if isinstance(y, Handle) and isinstance(y._v, np.floating):
+    if isinstance(y, Handle) and isinstance(y._v, np.floating) and not holomorphic:
         return  # what nearly every loss is
     if not is_array(y):
         raise TypeError(
@@ -181,15 +181,41 @@ def check_scalar(name: str, y: Any) -> None:
             "instance with np.sum), or use adarray.jacobian or adarray.vjp"
         )
     dtype = y.dtype if hasattr(y, "dtype") else np.result_type(y)
-    if dtype.kind == "c":
+    if dtype.kind == "c" and not holomorphic:
         raise DTypeError(
             f"{name}: the function returned {dtype}; return a real number, for instance its "
-            "absolute value"
+            "absolute value, or pass holomorphic=True for the derivative of an analytic function"
+        )
+    if dtype.kind != "c" and holomorphic:
+        raise DTypeError(
+            f"{name}: holomorphic=True, but the function returned {dtype}; an analytic function "
+            "returns a complex number: leave holomorphic out"
         )
 
 
+def check_holomorphic(name: str, given: Sequence[Any]) -> None:
+    """Raise unless all differentiated arguments are complex.
+
+    Raises
+    ------
+    DTypeError
+    """
+    for i, x in enumerate(given):
+        dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
+        if dtype.kind != "c":
+            raise DTypeError(
+                f"{name}: holomorphic=True, but input {i} has dtype {dtype}; pass complex "
+                "arguments, or leave holomorphic out"
+            )
+
+
 def value_and_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+    intercept: bool = False,
 ) -> Callable[..., Any]:
     """Return a function that computes the value of `f` and its gradient.
 
@@ -201,9 +227,15 @@ def value_and_grad(
     argnums : int or sequence of int
         Positions of the arguments to differentiate. Each may be an array, a
         number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
-        them, of real floating dtype.
+        them, of floating or complex dtype.
     has_aux : bool
         Whether `f` returns a pair ``(value, aux)``.
+    holomorphic : bool
+        Whether `f` is an analytic function of complex arguments with a complex
+        value; the gradient is then its complex derivative.
+    intercept : bool
+        Run `f` under `adarray.intercept`, which also differentiates code that
+        converts its arguments by ``np.asarray`` or fills arrays it has made.
 
     Returns
     -------
@@ -218,7 +250,8 @@ def value_and_grad(
     ShapeError
         If the value is not a scalar.
     DTypeError
-        If an argument or the value is not real floating.
+        If an argument is neither floating nor complex, or the value is not real
+        (not complex, with `holomorphic`).
     TraceError
         If a value would leave the graph.
     NotDifferentiableError
@@ -228,6 +261,9 @@ def value_and_grad(
     -----
     Reverse mode: time and memory grow with the number of operations of one call
     of `f`, not with the number of inputs.
+
+    For a real value and a complex argument ``x + i y`` the gradient is
+    ``df/dx - i df/dy``: a step of gradient descent goes along its conjugate.
 
     References
     ----------
@@ -240,15 +276,24 @@ def value_and_grad(
     >>> adarray.value_and_grad(lambda x: np.sum(np.sin(x) ** 2))(np.array([0.0, 1.0]))
     (np.float64(0.7080734182735712), array([0.        , 0.90929743]))
     """
-    return _reverse(f, argnums, has_aux, "value_and_grad", lambda value, g: (value, g))
+    f = with_intercept(f, intercept)
+    options = (argnums, has_aux, holomorphic)
+    return _reverse(f, options, "value_and_grad", lambda value, g: (value, g))
 
 
-def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+def grad(
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+    intercept: bool = False,
+) -> Callable[..., Any]:
     """Return a function that computes the gradient of `f`.
 
     Parameters
     ----------
-    f, argnums, has_aux
+    f, argnums, has_aux, holomorphic, intercept
         As for `value_and_grad`.
 
     Returns
@@ -269,9 +314,20 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
     >>> adarray.grad(adarray.grad(np.tanh))(1.0)
     -0.6397000084492246
     """
+    f = with_intercept(f, intercept)
+    options = (argnums, has_aux, holomorphic)
     if has_aux:
-        return _reverse(f, argnums, has_aux, "grad", lambda value, g: (g, value[1]))
-    return _reverse(f, argnums, has_aux, "grad", lambda _, g: g)
+        return _reverse(f, options, "grad", lambda value, g: (g, value[1]))
+    return _reverse(f, options, "grad", lambda _, g: g)
+
+
+def with_intercept(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
+    """Return `f`, to run under `adarray.intercept` if that is asked for."""
+    if not intercept or not callable(f):
+        return f
+    from adarray.intercept import intercepted  # not needed before: it brings all of adarray.numpy
+
+    return intercepted(f)
 
 
 def _named(transform: str, f: Callable[..., Any], wrapper: Callable[..., Any]) -> Any:
@@ -282,8 +338,12 @@ def _named(transform: str, f: Callable[..., Any], wrapper: Callable[..., Any]) -
 
 
 def _reverse(
-    f: Callable[..., Any], argnums: Argnums, has_aux: bool, name: str, combine: Callable[..., Any]
+    f: Callable[..., Any],
+    options: tuple[Argnums, bool, bool],
+    name: str,
+    combine: Callable[..., Any],
 ) -> Callable[..., Any]:
+    argnums, has_aux, holomorphic = options
     if not callable(f):
         raise TypeError(f"{name}: expected a function, got {type(f).__name__}")
 
@@ -295,7 +355,9 @@ def _reverse(
             if has_aux:
                 y, aux = _pair(name, y)
             y = sync_if_view(y)
-            check_scalar(name, y)
+            check_scalar(name, y, holomorphic)
+            if holomorphic:
+                check_holomorphic(name, inputs.given)
             node = y._node if isinstance(y, Handle) else None
             seeds = [] if node is None else [(node, node.aval.dtype.type(1))]
             g = inputs.pull(seeds, release=True)
@@ -317,7 +379,9 @@ def _pair(name: str, y: Any) -> tuple[Any, Any]:
     return y
 
 
-def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False) -> Any:
+def vjp(
+    f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool = False
+) -> Any:
     """Return the value of `f` and the function that pulls cotangents back.
 
     Parameters
@@ -328,6 +392,8 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False) -> Any:
         Arguments of `f`; all are differentiated.
     has_aux : bool
         Whether `f` returns a pair ``(y, aux)``.
+    intercept : bool
+        As for `value_and_grad`.
 
     Returns
     -------
@@ -342,6 +408,13 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False) -> Any:
     ------
     ShapeError
         From the pullback, if the cotangent has another structure or shape than y.
+    DTypeError
+        From the pullback, if the cotangent of a real array is complex.
+
+    Notes
+    -----
+    Cotangents g and tangents t are paired as ``Re(sum(g * t))``, without a
+    conjugate: the pullback of ``A @ x`` is ``A.T @ g``, for complex A too.
 
     Examples
     --------
@@ -350,6 +423,7 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False) -> Any:
     >>> pullback(np.array([1.0, 10.0]))
     (array([  1., -10.]),)
     """
+    f = with_intercept(f, intercept)
     with tracing() as level:
         inputs = Inputs("vjp", xs, tuple(range(len(xs))), level)
         y = f(*inputs.args)
@@ -390,12 +464,22 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False) -> Any:
 
 
 def _as_cotangent(c: Any, node: Node) -> Any:
+    if np.iscomplexobj(c) and node.aval.dtype.kind == "f":
+        raise DTypeError(
+            f"vjp: the cotangent is complex and the result {node.aval.dtype}; pass a real one"
+        )
     if isinstance(c, Handle):
         return c if c._v.dtype == node.aval.dtype else c.astype(node.aval.dtype)  # type: ignore[attr-defined]
     return np.array(c, dtype=node.aval.dtype)[()]
 
 
-def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    intercept: bool = False,
+) -> tuple[Any, Any]:
     """Return the value of `f` and its derivative along `tangents`: forward mode.
 
     Parameters
@@ -406,6 +490,8 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
         Arguments of `f`: arrays, numbers, or nests of them.
     tangents : sequence
         Directions, of the structure and shapes of `primals`.
+    intercept : bool
+        As for `value_and_grad`.
 
     Returns
     -------
@@ -416,7 +502,8 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     ShapeError
         If a tangent has another shape than its primal, or the structures differ.
     DTypeError
-        If a primal is not real floating.
+        If a primal is neither floating nor complex, or the tangent of a real one
+        is complex.
 
     Notes
     -----
@@ -431,6 +518,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     """
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError("jvp: primals and tangents are a tuple or list of arguments each")
+    f = with_intercept(f, intercept)
     xs, rebuild = flatten(tuple(primals))
     ts, _ = flatten(tuple(tangents))
     if len(xs) != len(ts):
@@ -442,10 +530,15 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
         duals = []
         for i, (x, t) in enumerate(zip(xs, ts, strict=True)):
             dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
-            if dtype.kind != "f":
+            if dtype.kind not in "fc":
                 raise DTypeError(
                     f"jvp: primal {i} has dtype {dtype}; pass floating point, for instance "
                     "x.astype(float)"
+                )
+            if dtype.kind == "f" and np.iscomplexobj(t):
+                raise DTypeError(
+                    f"jvp: primal {i} has dtype {dtype} and its tangent is complex; pass a real "
+                    "tangent, or the primal as a complex number"
                 )
             duals.append(dual(x, t, level, f"jvp: input {i}"))
         y = f(*rebuild(duals))

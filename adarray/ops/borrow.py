@@ -1,0 +1,225 @@
+"""NumPy's own Python implementations, run over ADArrays.
+
+Many NumPy functions are written in Python on top of others. Their bodies would
+work on traced arrays, were it not for the calls by which NumPy coerces its
+arguments (``asarray``) and makes room for results (``empty``). `borrow` runs such a
+body with other globals: a dictionary that hands out the module's own names, except
+that those functions let ADArrays pass, and that NumPy's private helpers are
+borrowed in turn. Nothing of NumPy itself is changed; other callers see none of it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from adarray.errors import UnsupportedFunctionError
+from adarray.ops import creation
+from adarray.ops.common import composite_if_traced
+from adarray.protocol import plain
+from adarray.trace import Handle
+
+# What Python and the warnings module read of a function's globals without
+# asking for missing keys.
+_MODULE_KEYS = ("__name__", "__package__", "__spec__", "__file__", "__builtins__")
+
+
+class Overlay(dict[str, Any]):
+    """The globals of a NumPy module, with the names replaced that stop ADArrays.
+
+    A dict subclass, since Python asks only those for missing globals.
+    """
+
+    def __init__(self, module_globals: dict[str, Any]) -> None:
+        super().__init__({k: module_globals[k] for k in _MODULE_KEYS if k in module_globals})
+        self.module_globals = module_globals
+
+    def __missing__(self, name: str) -> Any:
+        value = replaced(self.module_globals[name])  # KeyError: Python looks among the builtins
+        self[name] = value
+        return value
+
+
+class Namespace:
+    """A NumPy module as borrowed bodies see it (``np`` in ``np.asarray``)."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self.__dict__["_module"] = module
+
+    def __getattr__(self, name: str) -> Any:
+        value = replaced(getattr(self._module, name))
+        self.__dict__[name] = value
+        return value
+
+
+class Converter:
+    """Stands for NumPy's private ``_array_converter``: arguments as arrays, results wrapped."""
+
+    def __init__(self, *arrays: Any) -> None:
+        self.scalar_input = tuple(np.isscalar(a) for a in arrays)
+        self._given = arrays
+        self._arrays = tuple(creation.asanyarray(a) for a in arrays)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._arrays[i]
+
+    def as_arrays(
+        self,
+        /,
+        subok: bool = True,  # noqa: ARG002  (there are no subclasses)
+        pyscalars: str = "convert",
+    ) -> tuple[Any, ...]:
+        """Return the arguments as arrays, Python numbers as they are if asked so."""
+        if pyscalars == "convert":
+            return self._arrays
+        return tuple(
+            x if type(x) in (int, float, complex) else a
+            for x, a in zip(self._given, self._arrays, strict=True)
+        )
+
+    def result_type(
+        self, /, extra_dtype: Any = None, ensure_inexact: bool = False
+    ) -> np.dtype[Any]:
+        """Return the common dtype, in which Python numbers yield to arrays."""
+        parts = [*self.as_arrays(pyscalars="preserve")]
+        if extra_dtype is not None:
+            parts.append(extra_dtype)
+        dtype: np.dtype[Any] = np.result_type(*parts, *([0.0] if ensure_inexact else []))
+        return dtype
+
+    def wrap(self, arr: Any, /, to_scalar: bool | None = None) -> Any:  # noqa: ARG002
+        """Return a result as it is: ADArrays have one class, 0-d or not."""
+        return arr
+
+
+def _allocator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` such that it gives ADArrays, into which traced values can be written.
+
+    Integers and truth values stay plain: they are positions, and carry no derivative.
+    """
+
+    def allocate(*args: Any, **kwargs: Any) -> Any:
+        made = function(*args, **kwargs)
+        if isinstance(made, Handle) or made.dtype.kind not in "fc":
+            return made
+        return Handle.array_class(made)
+
+    return allocate
+
+
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``atleast_nd`` for arguments that may be lists of traced values."""
+
+    def convert(*arrays: Any) -> Any:
+        return function(*map(creation.asanyarray, arrays))
+
+    return convert
+
+
+def _replacements() -> dict[int, Any]:
+    """Return what stands for NumPy's functions in borrowed bodies, by identity."""
+    made: dict[int, Any] = {
+        id(getattr(np, name)): function for name, function in creation.CREATION.items()
+    }
+    made[id(np.r_)], made[id(np.c_)] = creation.r_, creation.c_
+    for kind in ("zeros", "empty", "ones", "full"):
+        for name in (kind, kind + "_like"):
+            function = getattr(np, name)
+            made[id(function)] = _allocator(function)
+    for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
+        made[id(function)] = _each(function)
+    made[id(np.broadcast)] = lambda *arrays: np.broadcast(*map(plain, arrays))
+    converter = getattr(np._core._multiarray_umath, "_array_converter", None)  # type: ignore[attr-defined]
+    if converter is not None:
+        made[id(converter)] = Converter
+    return made
+
+
+_REPLACEMENTS = _replacements()
+_OVERLAYS: dict[int, Overlay] = {}
+_BORROWED: dict[types.FunctionType, types.FunctionType] = {}
+
+
+def _is_numpy(name: str | None) -> bool:
+    return name is not None and name.partition(".")[0] == "numpy"
+
+
+def replaced(value: Any) -> Any:
+    """Return what a borrowed body finds in place of a global `value` of a NumPy module."""
+    if id(value) in _REPLACEMENTS:
+        return _REPLACEMENTS[id(value)]
+    if isinstance(value, types.FunctionType) and _is_numpy(value.__globals__.get("__name__")):
+        return over_adarrays(value)
+    if isinstance(value, types.ModuleType) and _is_numpy(value.__name__):
+        return Namespace(value)
+    if type(value) is dict:  # tables of functions, such as the methods of quantile
+        return {k: replaced(v) for k, v in value.items()}
+    return value
+
+
+def over_adarrays(function: types.FunctionType) -> types.FunctionType:
+    """Return a Python function of NumPy's such that ADArrays pass through it."""
+    made = _BORROWED.get(function)
+    if made is None:
+        space = function.__globals__
+        overlay = _OVERLAYS.setdefault(id(space), Overlay(space))
+        made = types.FunctionType(
+            function.__code__,
+            overlay,
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
+        )
+        made.__kwdefaults__ = function.__kwdefaults__
+        made = _BORROWED.setdefault(function, made)
+    return made
+
+
+def borrowed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return NumPy's own implementation of `function`, to be run over ADArrays.
+
+    Parameters
+    ----------
+    function : callable
+        A function of NumPy's that is written in Python, with or without dispatch.
+
+    Returns
+    -------
+    callable
+        It has the signature of `function`. Where this NumPy has no implementation
+        in Python, it raises `UnsupportedFunctionError` when called.
+    """
+    body = getattr(function, "_implementation", function)
+    if isinstance(body, types.FunctionType):
+        return over_adarrays(body)
+    name = function.__name__
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedFunctionError(
+            f"{name}: NumPy {np.__version__} has no implementation of it in Python that could "
+            "run over traced arrays; write it with other NumPy functions, or pass "
+            "adarray.value_of(x) if no gradient should flow through it"
+        )
+
+    return refuse
+
+
+def borrow(*functions: Callable[..., Any]) -> None:
+    """Register NumPy's own implementations of `functions` for traced arguments.
+
+    Parameters
+    ----------
+    *functions : callable
+        Functions of NumPy's that dispatch. Untraced arguments go to NumPy as they are.
+    """
+    for function in functions:
+        composite_if_traced(function)(borrowed(function))

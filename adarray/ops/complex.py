@@ -1,0 +1,113 @@
+"""Parts, conjugates, phases and signs of complex numbers.
+
+Real numbers are pairs (g, t) of a cotangent and a tangent; a complex cotangent is
+paired as ``Re(sum(g * t))``. So the rules of analytic functions, which have complex
+derivatives, read the same for real and complex operands, and
+the gradient of a real function of ``x + i y`` is ``df/dx - i df/dy``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.dispatch import apply
+from adarray.op import Layout, Op, Opaque, Pointwise, composite, register
+from adarray.ops.common import composite_if_traced, s
+from adarray.protocol import plain, traced
+
+
+def is_complex(x: Any) -> bool:
+    """Whether an operand (array, number or symbol of a scalar expression) is complex."""
+    dtype = getattr(x, "dtype", None)
+    return isinstance(x, complex) if dtype is None else bool(dtype.kind == "c")
+
+
+def conjugate_of(x: Any) -> Any:
+    """Return the conjugate; `x` itself, and no copy of it, if it is real."""
+    return np.conjugate(x) if is_complex(x) else x
+
+
+def _samples(rng: np.random.Generator) -> list[Any]:
+    z = rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4))
+    return [s(z), s(z[::-1, ::2]), s(np.complex128(1 - 2j)), s(rng.normal(size=4))]
+
+
+conjugate = register(
+    Op(
+        "conjugate",
+        np.conjugate,
+        Pointwise(lambda x: np.positive(x)),  # kernels are printed for real numbers
+        [lambda g, out, x: conjugate_of(g)],
+        samples=((-3.0, 3.0),),
+        operands=("x",),
+        signature="x, /, out=None",
+        methods=("conjugate", "conj"),
+    )
+)
+
+
+def _real_part(x: Any) -> Any:
+    return x.real
+
+
+real = register(
+    Op(
+        "real",
+        _real_part,
+        Layout(),
+        [lambda g, out, x: g],
+        jvp="linear",
+        samples=_samples,
+        operands=("x",),
+        note="a view, as in NumPy",
+    )
+)
+
+
+def _imaginary_part(x: Any) -> Any:
+    """Return the imaginary part; read-only, since writes are recorded for real parts only."""
+    part = np.array(x.imag)[()]
+    if isinstance(part, np.ndarray):
+        part.flags.writeable = False
+    return part
+
+
+imag = register(
+    Op(
+        "imag",
+        _imaginary_part,
+        Opaque(),
+        [lambda g, out, x: g * (-1j if is_complex(x) else 0.0)],
+        jvp="linear",
+        samples=_samples,
+        operands=("x",),
+        note="read-only: write x[...] = x.real + 1j * y in place of x.imag = y",
+    )
+)
+
+
+@composite(np.real)
+def _real(val: Any) -> Any:
+    return apply(real, (val,)) if is_complex(val) else val
+
+
+@composite(np.imag)
+def _imag(val: Any) -> Any:
+    return apply(imag, (val,)) if is_complex(val) else np.zeros_like(val)
+
+
+@composite_if_traced(np.angle)
+def _angle(z: Any, deg: bool = False) -> Any:
+    phase = np.arctan2(np.imag(z), np.real(z))
+    return phase * (180 / np.pi) if deg else phase
+
+
+@composite(np.sign)
+def _sign(x: Any, /) -> Any:
+    """``np.sign``: constant for real numbers, ``x / |x|`` for complex ones, 0 at 0."""
+    if not (is_complex(x) and traced(x)):
+        return type(x)(np.sign(plain(x)))
+    length = np.absolute(x)
+    return x / (length + (length == 0))

@@ -1,0 +1,364 @@
+"""Methods of ufuncs on traced arrays: reduce, accumulate, reduceat, at, and ``axes=``.
+
+Sums, products and extrema have records of their own. Any other ufunc is folded over
+the elements, one recorded call for each, which gives NumPy's values in NumPy's order.
+NumPy itself runs first where a call has many arguments: it checks them, raises its own
+errors and says what the result looks like.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.dispatch import apply, leaves_graph
+from adarray.inplace import assign, sync_if_view
+from adarray.op import CONSTANT_FUNCTIONS, FUNCTIONS, Op, Opaque, composite, register
+from adarray.ops.common import normalized_axes, s
+from adarray.protocol import UFUNC_METHODS, call_function, call_ufunc, plain, traced
+from adarray.trace import Handle
+
+_REDUCE: dict[Any, Any] = {
+    np.add: np.sum,
+    np.multiply: np.prod,
+    np.maximum: np.max,
+    np.minimum: np.min,
+}
+_ACCUMULATE: dict[Any, Any] = {np.add: np.cumsum, np.multiply: np.cumprod}
+_EXTREMA = (np.maximum, np.minimum, np.fmax, np.fmin)
+
+
+def _as_array(x: Any) -> Any:
+    return x if hasattr(x, "ndim") else np.asarray(x)
+
+
+def _by_numpy(method: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return what NumPy makes of the plain values, without its floating point warnings."""
+    with np.errstate(all="ignore"):
+        return method(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+
+
+def _constant(value: Any) -> Any:
+    return Handle.array_class(value)
+
+
+# -- reduce ------------------------------------------------------------------------------------
+
+
+def _reduce(
+    ufunc: Any,
+    x: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = np._NoValue,
+    where: Any = True,
+) -> Any:
+    """``ufunc.reduce``: by its record where there is one, else by a fold."""
+    x = _as_array(x)
+    function = _REDUCE.get(ufunc)
+    if function is None or traced(initial) or not isinstance(x, Handle):
+        return _fold(ufunc, x, axis, dtype, keepdims, initial, where)
+    options: dict[str, Any] = {"axis": axis, "keepdims": bool(keepdims)}
+    if dtype is not None:
+        if function in (np.sum, np.prod):
+            options["dtype"] = dtype
+        else:
+            x = call_function(np.astype, (x, np.dtype(dtype)), {})
+    if initial is not np._NoValue and (initial is not None or function in (np.max, np.min)):
+        options["initial"] = initial
+    if where is not True:
+        options["where"] = where
+    return call_function(function, (x,), options)
+
+
+def _fold(
+    ufunc: Any, x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any
+) -> Any:
+    """Fold `ufunc` over axes, one recorded call for each element along them."""
+    options: dict[str, Any] = {"axis": axis, "dtype": dtype, "keepdims": keepdims}
+    if initial is not np._NoValue:
+        options["initial"] = initial
+    if where is not True:
+        options["where"] = where
+    expected = _by_numpy(ufunc.reduce, x, **options)
+    if expected.dtype.kind not in "fc":
+        return _constant(expected)
+    x = x if x.dtype == expected.dtype else np.astype(x, expected.dtype)
+    axes = normalized_axes(axis, x.ndim)
+    items, rest = _items(x, axes)
+    masks: Any = None
+    if where is not True:
+        masks, _ = _items(np.broadcast_to(np.asarray(plain(where)), x.shape), axes)
+    start = 0
+    if initial is not np._NoValue and initial is not None:
+        total = np.broadcast_to(initial, rest)
+        total = total.astype(expected.dtype) if hasattr(total, "astype") else total
+    elif masks is None and len(items):
+        total, start = items[0], 1
+    else:
+        total = np.full(rest, ufunc.identity, expected.dtype)[()]
+    for i in range(start, len(items)):
+        total = _step(ufunc, total, items[i], None if masks is None else masks[i])
+    if not isinstance(total, Handle):
+        total = _constant(total)
+    return np.reshape(total, expected.shape)
+
+
+def _items(x: Any, axes: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
+    """Return the array with `axes` joined in front, and the shape of one of its items."""
+    rest = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    moved = np.moveaxis(x, axes, tuple(range(len(axes))))
+    count = int(np.prod([x.shape[i] for i in axes], dtype=int))
+    return np.reshape(moved, (count, *rest)), rest
+
+
+def _step(ufunc: Any, total: Any, item: Any, mask: Any) -> Any:
+    """Return ``ufunc(total, item)`` where `mask` holds and `total` elsewhere."""
+    if mask is None:
+        return ufunc(total, item)
+    if not np.ndim(mask):
+        return ufunc(total, item) if mask else total
+    out = np.copy(total) if isinstance(total, Handle) else _constant(np.array(total))
+    return ufunc(total, item, out=out, where=mask)
+
+
+# -- accumulate --------------------------------------------------------------------------------
+
+
+def _accumulate(ufunc: Any, x: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    """``ufunc.accumulate``; of equal extrema, the one that came first has the derivative."""
+    x = _as_array(x)
+    if ufunc in _ACCUMULATE and x.ndim and isinstance(axis, (int, np.integer)):
+        return call_function(_ACCUMULATE[ufunc], (x,), {"axis": axis, "dtype": dtype})
+    expected = _by_numpy(ufunc.accumulate, x, axis=axis, dtype=dtype)
+    if expected.dtype.kind not in "fc":
+        return _constant(expected)
+    x = x if x.dtype == expected.dtype else np.astype(x, expected.dtype)
+    (at,) = normalized_axes(axis, x.ndim)
+    if ufunc in _EXTREMA:
+        return np.take_along_axis(x, _record_setters(expected, at), at)
+    items, _ = _items(x, (at,))
+    if not len(items):
+        return x
+    made = [items[0]]
+    for i in range(1, len(items)):
+        made.append(ufunc(made[-1], items[i]))
+    return np.stack(made, axis=at)
+
+
+def _record_setters(running: Any, axis: int) -> Any:
+    """Return the position along `axis` of the element that each running extremum is."""
+    n = running.shape[axis]
+    lead = (slice(None),) * axis
+    now, before = running[(*lead, slice(1, None))], running[(*lead, slice(None, -1))]
+    changed = (now != before) & ~(np.isnan(now) & np.isnan(before))
+    shape = tuple(n - 1 if i == axis else 1 for i in range(running.ndim))
+    numbers = np.zeros(running.shape, np.intp)
+    if n:
+        numbers[(*lead, slice(1, None))] = changed * np.arange(1, n).reshape(shape)
+    return np.maximum.accumulate(numbers, axis)
+
+
+# -- reduceat ----------------------------------------------------------------------------------
+
+
+def _reduceat(ufunc: Any, x: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    """``ufunc.reduceat``: the elements are gathered, segment after segment, then reduced."""
+    x = _as_array(x)
+    indices = np.asarray(plain(indices))
+    expected = _by_numpy(ufunc.reduceat, x, indices, axis=axis, dtype=dtype)
+    if expected.dtype.kind not in "fc":
+        return _constant(expected)
+    x = x if x.dtype == expected.dtype else np.astype(x, expected.dtype)
+    (at,) = normalized_axes(axis, x.ndim)
+    lead = (slice(None),) * at
+    n = x.shape[at]
+    ends = np.append(indices[1:], n)
+    lengths = np.where(indices < ends, ends - indices, 1)
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.intp)
+    positions = np.arange(lengths.sum()) + np.repeat(indices - starts, lengths)
+    y = x[(*lead, positions)]
+    op = _SEGMENTS.get(ufunc)
+    if op is not None and len(indices):
+        return apply(op, (y,), {"starts": starts, "axis": at})
+    if not len(indices):
+        return y
+    stops = starts + lengths
+    parts = [
+        _reduce(ufunc, y[(*lead, slice(a, b))], axis=at)
+        for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
+    ]
+    return np.stack(parts, axis=at)
+
+
+def _lengths(n: int, starts: Any) -> Any:
+    return np.diff(np.append(starts, n))
+
+
+def _spread(g: Any, a: Any, starts: Any, axis: int) -> Any:
+    """Give every element the value of its segment."""
+    return np.repeat(g, _lengths(a.shape[axis], starts), axis=axis)
+
+
+def _segment_weights(a: Any, out: Any, starts: Any, axis: int) -> Any:
+    """Weight 1/k on each of the k elements of a segment that equal its extremum."""
+    mask = (a == _spread(out, a, starts, axis)) * np.ones((), a.dtype)
+    count = np.add.reduceat(mask, starts, axis=axis)
+    return mask / _spread(count, a, starts, axis)
+
+
+def _segment_samples(rng: np.random.Generator) -> list[Any]:
+    return [
+        s(rng.normal(size=7), np.array([0, 2, 3]), axis=0),
+        s(rng.normal(size=(3, 5)), np.array([0, 1, 4]), axis=1),
+        s(rng.normal(size=(6, 2)), np.array([0]), axis=0),
+    ]
+
+
+def _segment_op(ufunc: Any, vjp: Any, jvp: Any, note: str = "") -> Op:
+    """Register the reduction of segments that follow each other without gaps."""
+
+    def reduce_segments(a: Any, starts: Any, axis: int = 0) -> Any:
+        return ufunc.reduceat(a, starts, axis=axis)
+
+    return register(
+        Op(
+            f"{ufunc.__name__}.reduceat",
+            reduce_segments,
+            Opaque(),
+            [vjp],
+            jvp=jvp,
+            samples=_segment_samples,
+            operands=("a",),
+            params=("starts", "axis"),
+            note=note,
+        )
+    )
+
+
+def _add_segments_vjp(g: Any, out: Any, a: Any, starts: Any, axis: int = 0) -> Any:
+    return _spread(g, a, starts, axis)
+
+
+def _extremum_segments_vjp(g: Any, out: Any, a: Any, starts: Any, axis: int = 0) -> Any:
+    return _spread(g, a, starts, axis) * _segment_weights(a, out, starts, axis)
+
+
+def _extremum_segments_jvp(t: Any, out: Any, a: Any, starts: Any, axis: int = 0) -> Any:
+    return np.add.reduceat(t * _segment_weights(a, out, starts, axis), starts, axis=axis)
+
+
+_TIES = "ties share the derivative equally"
+_SEGMENTS: dict[Any, Op] = {
+    np.add: _segment_op(np.add, _add_segments_vjp, "linear"),
+    np.maximum: _segment_op(
+        np.maximum, _extremum_segments_vjp, [_extremum_segments_jvp], note=_TIES
+    ),
+    np.minimum: _segment_op(
+        np.minimum, _extremum_segments_vjp, [_extremum_segments_jvp], note=_TIES
+    ),
+}
+
+
+# -- at ----------------------------------------------------------------------------------------
+
+
+def _at(ufunc: Any, target: Any, index: Any, *values: Any) -> None:
+    """``ufunc.at``: in place, an element that is named several times is changed each time."""
+    if not isinstance(target, Handle):
+        if traced(values):
+            raise leaves_graph(
+                f"{ufunc.__name__}.at into a plain ndarray",
+                "make the array with np.zeros_like(x) or another function of a traced array",
+            )
+        ufunc.at(target, *plain((index, *values)))
+        return
+    if not (traced(target) or traced(values)):
+        fresh = np.array(sync_if_view(target)._v)
+        ufunc.at(fresh, *plain((index, *values)))
+        assign(target, type(target)(fresh))
+        return
+    index = plain(index)
+    checked = np.array(plain(target))
+    _by_numpy(ufunc.at, checked, index, *values)  # raises NumPy's errors
+    if ufunc in CONSTANT_FUNCTIONS and not traced(target):
+        assign(target, type(target)(checked))
+    elif ufunc in (np.add, np.subtract) and target.dtype.kind in "fc":
+        (value,) = values
+        value = np.negative(value) if ufunc is np.subtract else value
+        assign(target, apply(FUNCTIONS[np.add.at], (target, value), {"index": index}))
+    else:
+        _at_in_rounds(ufunc, target, index, values)
+
+
+def _at_in_rounds(ufunc: Any, target: Any, index: Any, values: tuple[Any, ...]) -> None:
+    """Change every named element once in each round, as often as it is named."""
+    numbers = np.arange(target.size).reshape(target.shape)[index]
+    flat = np.ravel(numbers)
+    values = tuple(np.reshape(np.broadcast_to(v, np.shape(numbers)), (-1,)) for v in values)
+    # The k-th occurrence of an element belongs to round k.
+    order = np.argsort(flat, kind="stable")
+    grouped = flat[order]
+    first = np.searchsorted(grouped, grouped, side="left")
+    rounds = np.empty(len(flat), np.intp)
+    rounds[order] = np.arange(len(flat)) - first
+    for k in range(int(rounds.max(initial=-1)) + 1):
+        chosen = np.flatnonzero(rounds == k)
+        where = np.unravel_index(flat[chosen], target.shape) if target.ndim else ()
+        picked = tuple(v[chosen] if target.ndim else v[chosen][0] for v in values)
+        target[where] = ufunc(target[where], *picked)
+
+
+# -- generalized ufuncs ------------------------------------------------------------------------
+
+
+def _core_axes(
+    ufunc: Any,
+    *inputs: Any,
+    axes: Any = None,
+    axis: Any = None,
+    keepdims: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """``axes=``, ``axis=`` and ``keepdims=`` of matmul, vecdot, matvec, vecmat and others."""
+    options: dict[str, Any] = {} if axes is None else {"axes": axes}
+    if axis is not None:
+        options["axis"] = axis
+    if keepdims:
+        options["keepdims"] = keepdims
+    arrays = tuple(_as_array(x) for x in inputs)
+    _by_numpy(ufunc, *arrays, **options, **kwargs)  # raises NumPy's errors
+    listed = [(axis,)] * ufunc.nin if axis is not None else list(axes or ())
+    listed = [a if isinstance(a, (tuple, list)) else (a,) for a in listed]
+    given = listed[: ufunc.nin] or [()] * ufunc.nin
+    if not listed and keepdims:
+        given = [(-1,)] * ufunc.nin
+    moved = tuple(
+        np.moveaxis(x, tuple(a), tuple(range(-len(a), 0))) if a else x
+        for x, a in zip(arrays, given, strict=True)
+    )
+    r = call_ufunc(ufunc, "__call__", moved, kwargs)
+    if len(listed) > ufunc.nin and not keepdims:
+        to = tuple(listed[ufunc.nin])
+        return np.moveaxis(r, tuple(range(-len(to), 0)), to) if to else r
+    if not keepdims:
+        return r
+    to = tuple(listed[ufunc.nin]) if len(listed) > ufunc.nin else tuple(given[0])
+    return np.expand_dims(r, to)
+
+
+UFUNC_METHODS.update(
+    reduce=_reduce, accumulate=_accumulate, reduceat=_reduceat, at=_at, core_axes=_core_axes
+)
+
+
+# -- several results ---------------------------------------------------------------------------
+
+
+@composite(np.frexp)
+def _frexp(x: Any, /) -> Any:
+    """``np.frexp``: the mantissa is x times a power of 2 that is constant in between."""
+    exponent = np.frexp(plain(x))[1]
+    return np.ldexp(x, -exponent), _constant(exponent)

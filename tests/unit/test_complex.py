@@ -1,0 +1,207 @@
+"""Complex numbers: the convention, every analytic ufunc, and functions that are not analytic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+from adarray import DTypeError
+from adarray.testing import check_grads
+
+RNG = np.random.default_rng(0)
+Z = RNG.uniform(0.3, 0.8, size=(2, 3)) + 1j * RNG.uniform(0.2, 0.7, size=(2, 3))
+W = RNG.normal(size=(3, 2)) + 1j * RNG.normal(size=(3, 2))
+X = RNG.uniform(0.3, 0.8, size=(2, 3))
+
+
+def test_the_gradient_of_a_real_function_is_dx_minus_i_dy() -> None:
+    # f = x**2 * y, so df/dx = 2 x y and df/dy = x**2.
+    def f(z: Any) -> Any:
+        return np.sum(np.real(z) ** 2 * np.imag(z))
+
+    x, y = Z.real, Z.imag
+    np.testing.assert_allclose(adarray.grad(f)(Z), 2 * x * y - 1j * x**2)
+
+
+def test_descent_along_the_conjugate_finds_the_minimum() -> None:
+    target, z = 2.0 - 3.0j, np.array([0j, 5.0 + 1j])
+    for _ in range(50):
+        z = z - 0.2 * np.conj(adarray.grad(lambda z: np.sum(np.abs(z - target) ** 2))(z))
+    np.testing.assert_allclose(z, target)
+
+
+def test_holomorphic_gradient_is_the_complex_derivative() -> None:
+    g = adarray.grad(lambda z: np.sum(np.exp(z) * z), holomorphic=True)(Z)
+    np.testing.assert_allclose(g, np.exp(Z) * (Z + 1))
+    value, g = adarray.value_and_grad(np.sin, holomorphic=True)(0.5 + 0.1j)
+    assert value == np.sin(0.5 + 0.1j)
+    assert type(g) is complex
+    np.testing.assert_allclose(g, np.cos(0.5 + 0.1j))
+    np.testing.assert_allclose(
+        adarray.grad(adarray.grad(lambda z: z**4, holomorphic=True), holomorphic=True)(1 + 2j),
+        12 * (1 + 2j) ** 2,
+    )
+
+
+def test_jacobians() -> None:
+    z = Z[0]
+    np.testing.assert_allclose(
+        adarray.jacobian(np.square, holomorphic=True)(z), np.diag(2 * z), atol=1e-15
+    )
+    real_to_complex = adarray.jacobian(lambda x: np.exp(1j * x))(X[0])
+    np.testing.assert_allclose(real_to_complex, np.diag(1j * np.exp(1j * X[0])), atol=1e-15)
+    complex_to_real = adarray.jacobian(np.abs)(z)
+    np.testing.assert_allclose(complex_to_real, np.diag(z.conj() / np.abs(z)), atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "ufunc",
+    [
+        np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sqrt, np.square,
+        np.reciprocal, np.negative, np.positive, np.sin, np.cos, np.tan, np.arcsin, np.arccos,
+        np.arctan, np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh, np.sinc,
+    ],
+    ids=lambda u: u.__name__,
+)  # fmt: skip
+def test_analytic_functions_of_one_argument(ufunc: Any) -> None:
+    points = Z.copy()
+    check_grads(ufunc, (points,))
+    # All four quadrants: no branch of a root or logarithm is mistaken for another.
+    check_grads(ufunc, (np.concatenate([points, -points, points.conj(), -points.conj()]),))
+    check_grads(ufunc, (points.astype(np.complex64),))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [np.add, np.subtract, np.multiply, np.divide, np.power],
+    ids=lambda u: u.__name__,
+)
+def test_two_arguments_of_either_kind(f: Any) -> None:
+    check_grads(f, (Z, W.T))
+    check_grads(f, (X, W.T))
+    check_grads(f, (Z, X))
+    check_grads(lambda x: f(x, 1 + 2j), (X,))
+    check_grads(lambda x: f(2.0, x), (Z,))
+
+
+NOT_ANALYTIC = {
+    "abs": np.abs,
+    "real": np.real,
+    "imag": np.imag,
+    "conj": np.conj,
+    "method conj": lambda z: z.conj() * z,
+    "attributes": lambda z: z.real * np.sin(z.imag),
+    "angle": np.angle,
+    "angle in degrees": lambda z: np.angle(z, deg=True),
+    "sign": np.sign,
+    "abs squared": lambda z: np.sum(np.abs(z) ** 2),
+    "vdot": lambda z: np.vdot(z, W),
+    "to real and back": lambda z: np.abs(z) * 1j + z.real,
+    "where": lambda z: np.where(X > 0.5, z, np.conj(z)),
+    "sum of products": lambda z: np.sum(z @ W * 1j).real,
+    "maximum": lambda z: np.maximum(z, W.T),
+    "real result of complex steps": lambda z: (z * np.conj(z)).real,
+    "astype": lambda z: np.abs(z).astype(complex) * z,
+    "write into the real part": lambda z: _written(z),
+}
+
+
+def _written(z: Any) -> Any:
+    w = z * 1.0
+    w.real[0] = np.imag(z)[1] * 2
+    w[1] = np.conj(w[0])
+    return w
+
+
+@pytest.mark.parametrize("name", NOT_ANALYTIC)
+def test_functions_that_are_not_analytic(name: str) -> None:
+    check_grads(NOT_ANALYTIC[name], (Z,))
+    check_grads(NOT_ANALYTIC[name], (Z.astype(np.complex64),))
+
+
+def test_derivatives_at_zero_are_finite() -> None:
+    z = np.array([0j, 1 + 1j])
+    g = adarray.grad(lambda z: np.sum(np.abs(z)))(z)
+    np.testing.assert_allclose(g, [0, (1 - 1j) / np.sqrt(2)])
+    assert np.isfinite(adarray.vjp(np.sign, z)[1](np.ones(2, complex))[0]).all()
+
+
+def test_real_arguments_get_real_gradients() -> None:
+    g = adarray.grad(lambda x: np.sum(np.abs(np.exp(1j * x) + x) ** 2))(X)
+    assert g.dtype == np.float64
+    g = adarray.grad(lambda x: np.abs(x * (1 + 1j)))(np.float32(2.0))
+    assert g.dtype == np.float32
+
+
+def test_tensor_style() -> None:
+    z = adarray.array(Z, requires_grad=True)
+    np.sum(np.abs(z) ** 2).backward()
+    np.testing.assert_allclose(z.grad, 2 * Z.conj())
+
+
+def test_the_imaginary_part_is_read_only() -> None:
+    def f(z: Any) -> Any:
+        z.imag[0] = 1.0
+        return np.sum(np.abs(z))
+
+    with pytest.raises(ValueError, match="assignment destination is read-only"):
+        adarray.grad(f)(Z)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: adarray.grad(np.sum)(Z),
+            "grad: the function returned complex128; return a real number, for instance its "
+            "absolute value, or pass holomorphic=True for the derivative of an analytic function",
+        ),
+        (
+            lambda: adarray.grad(lambda z: np.sum(np.abs(z)), holomorphic=True)(Z),
+            "grad: holomorphic=True, but the function returned float64; an analytic function "
+            "returns a complex number: leave holomorphic out",
+        ),
+        (
+            lambda: adarray.grad(lambda x: np.sum(x * 1j), holomorphic=True)(X),
+            "grad: holomorphic=True, but input 0 has dtype float64; pass complex arguments, or "
+            "leave holomorphic out",
+        ),
+        (
+            lambda: adarray.jacobian(np.sin)(Z),
+            "jacobian: complex numbers have two directions each, and one pass per element finds "
+            "one; pass holomorphic=True for an analytic function, or mode='forward' where only "
+            "the other side is complex, or view complex arrays as pairs of real numbers",
+        ),
+        (
+            lambda: adarray.vjp(np.sin, X)[1](Z),
+            "vjp: the cotangent is complex and the result float64; pass a real one",
+        ),
+        (
+            lambda: adarray.jvp(np.sin, (X,), (Z,)),
+            "jvp: primal 0 has dtype float64 and its tangent is complex; pass a real tangent, or "
+            "the primal as a complex number",
+        ),
+        (
+            lambda: adarray.array(1j, requires_grad=True).backward(),
+            "backward: the array is complex128; return a real number, for instance its absolute "
+            "value, or pass gradient=",
+        ),
+    ],
+)
+def test_error_texts(call: Any, message: str) -> None:
+    with pytest.raises(DTypeError) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", ["serial", "openmp"])
+def test_backends_leave_complex_numbers_to_numpy(name: str) -> None:
+    try:
+        context = adarray.use(name, cutoff=0)
+    except adarray.BackendError:
+        pytest.skip(f"the {name} backend is not available")
+    with context:
+        check_grads(lambda z: np.sum(np.abs(np.exp(z) * z) ** 2), (Z,))
