@@ -9,6 +9,8 @@ from adarray import ops as _ops  # noqa: F401  (registers the operations)
 from adarray._version import __version__
 from adarray.array import ADArray, array, stop_gradient, value_of
 from adarray.backend import backends, current_backend, use
+from adarray.custom import register_rule
+from adarray.debug import debug_nans
 from adarray.errors import (
     ADArrayError,
     BackendError,
@@ -19,15 +21,16 @@ from adarray.errors import (
     TraceError,
     UnsupportedFunctionError,
 )
+from adarray.intercepting import intercept, wrap
 from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_grad, vjp
 
 
 def __getattr__(name: str) -> object:
-    """Import `adarray.testing` when it is first asked for."""
-    if name == "testing":
+    """Import `adarray.testing` and `adarray.numpy` when they are first asked for."""
+    if name in ("testing", "numpy"):
         import importlib
 
-        return importlib.import_module("adarray.testing")
+        return importlib.import_module(f"adarray.{name}")
     raise AttributeError(f"module 'adarray' has no attribute {name!r}")
 
 
@@ -45,14 +48,18 @@ __all__ = [
     "array",
     "backends",
     "current_backend",
+    "debug_nans",
     "grad",
     "hessian",
+    "intercept",
     "jacobian",
     "jvp",
     "no_grad",
+    "register_rule",
     "stop_gradient",
     "use",
     "value_and_grad",
     "value_of",
     "vjp",
+    "wrap",
 ]

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
 
-from adarray.aval import aval_of
-from adarray.dispatch import apply, binary, leaves_graph, unary
+from adarray.attributes import Attributes
+from adarray.conversion import Conversions, new_leaf
+from adarray.dispatch import apply, binary, unary
 from adarray.errors import DTypeError, TraceError
-from adarray.inplace import augmented, plain_index, setitem, sync_if_view
+from adarray.inplace import plain_index, setitem, sync_if_view
 from adarray.op import FUNCTIONS
-from adarray.protocol import call_function, call_ufunc, is_foreign, traced
+from adarray.operators import Operators, weakened
+from adarray.protocol import call_function, call_ufunc, traced
+from adarray.scope import SCOPE, seen_class
+from adarray.signatures import Methods
 from adarray.trace import Extras, GradSlot, Handle, leaf
 
 
-class ADArray(Handle):
+class ADArray(Operators, Conversions, Attributes, Methods, Handle):
     """An array whose operations are recorded, so that they can be differentiated.
 
     It behaves as the `numpy.ndarray` of its values does: operators, methods,
@@ -35,6 +40,11 @@ class ADArray(Handle):
     __slots__ = ("__weakref__",)
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def __class__(self) -> type:
+        # isinstance(x, np.ndarray) holds in code that adarray.intercept reaches.
+        return type(self) if SCOPE.get() is None else seen_class(self._v, type(self))
+
     # -- NumPy's protocols ----------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -49,172 +59,6 @@ class ADArray(Handle):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return call_function(func, args, kwargs)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        self._must_be_constant("np.asarray", "keep it an ADArray (np.stack joins several)")
-        if copy is False:
-            raise ValueError("np.asarray: an ADArray can only be converted with a copy")
-        return np.array(self._v, dtype=dtype)
-
-    # -- what an array is -----------------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
-        return np.shape(sync_if_view(self)._v)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        dtype: np.dtype[Any] = aval_of(self._v).dtype
-        return dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return np.ndim(self._v)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(np.size(self._v))
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.size * self.itemsize
-
-    @property
-    def T(self) -> ADArray:  # noqa: N802  (NumPy's name)
-        """The array with its axes reversed: a view."""
-        return call_function(np.transpose, (self,), {})  # type: ignore[no-any-return]
-
-    @property
-    def mT(self) -> ADArray:  # noqa: N802
-        """The array with its last two axes swapped: a view."""
-        if self.ndim < 2:
-            raise ValueError("matrix transpose with ndim < 2 is undefined")
-        return call_function(np.swapaxes, (self, -1, -2), {})  # type: ignore[no-any-return]
-
-    @property
-    def real(self) -> ADArray:
-        """The real part: a view; the array itself if it is real."""
-        return call_function(np.real, (self,), {})  # type: ignore[no-any-return]
-
-    @property
-    def imag(self) -> ADArray:
-        """The imaginary part; zeros if the array is real."""
-        return call_function(np.imag, (self,), {})  # type: ignore[no-any-return]
-
-    @property
-    def flat(self) -> Iterator[ADArray]:
-        """The elements, one after the other."""
-        return iter(self.reshape(-1))
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether a derivative may flow through this array."""
-        return traced(self)
-
-    @property
-    def grad(self) -> np.ndarray | ADArray | None:
-        """Gradient that `backward` accumulated here, shape and dtype of the array."""
-        slot = self._x.slot if self._x is not None else None
-        return slot.grad if slot is not None else None
-
-    @grad.setter
-    def grad(self, value: Any) -> None:
-        slot = self._x.slot if self._x is not None else None
-        if slot is None:
-            raise TraceError("grad: only an array made with requires_grad=True has one")
-        slot.grad = value
-
-    # -- ways out of the graph --------------------------------------------------------
-
-    def numpy(self) -> np.ndarray:
-        """Return the values as a fresh plain ndarray, outside of the graph."""
-        return np.array(sync_if_view(self)._v)
-
-    def detach(self) -> ADArray:
-        """Return the values as an array of which no derivative is taken."""
-        sync_if_view(self)
-        return ADArray(self._v.copy() if isinstance(self._v, np.ndarray) else self._v)
-
-    def item(self, *index: Any) -> Any:
-        """Return one element as a Python number; traced, if the array is."""
-        if index:
-            return self.reshape(-1)[index[0]].item() if len(index) == 1 else self[index].item()
-        if self.size != 1:
-            raise ValueError("can only convert an array of size 1 to a Python scalar")
-        if not traced(self):
-            return sync_if_view(self)._v.item() if hasattr(self._v, "item") else self._v
-        return weakened(self.reshape(()) if self.ndim else self)
-
-    def tolist(self) -> Any:
-        """Return the values as nested lists of Python numbers."""
-        self._must_be_constant("tolist", "index the array instead")
-        return np.asarray(self._v).tolist()
-
-    def _must_be_constant(self, what: str, fix: str) -> None:
-        if traced(self):
-            raise leaves_graph(what, fix)
-        sync_if_view(self)
-
-    def __float__(self) -> float:
-        self._must_be_constant("float", "use np functions in place of float() and math.*")
-        return float(self._v)
-
-    def __int__(self) -> int:
-        self._must_be_constant("int", "use np functions in place of int()")
-        return int(self._v)
-
-    def __complex__(self) -> complex:
-        self._must_be_constant("complex", "use np functions in place of complex()")
-        return complex(self._v)
-
-    def __index__(self) -> int:
-        self._must_be_constant("index", "an index is an integer")
-        return operator.index(np.asarray(self._v)[()])
-
-    def __bool__(self) -> bool:
-        return bool(sync_if_view(self)._v)
-
-    def __round__(self, digits: int | None = None) -> Any:
-        rounded = call_function(np.round, (self, digits or 0), {})
-        return int(rounded) if digits is None else rounded
-
-    def __divmod__(self, other: Any) -> tuple[Any, Any]:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
-        return other // self, other % self
-
-    def __repr__(self) -> str:
-        sync_if_view(self)
-        text = np.array2string(np.asarray(self._v), separator=", ", prefix="ADArray(")
-        dtype = "" if self.dtype == np.float64 else f", dtype={self.dtype}"
-        return f"ADArray({text}{dtype}{', traced' if traced(self) else ''})"
-
-    def __str__(self) -> str:
-        return str(sync_if_view(self)._v)
-
-    def __format__(self, spec: str) -> str:
-        return format(sync_if_view(self)._v, spec)
-
-    def __reduce__(self) -> Any:
-        self._must_be_constant("pickle", "pickle x.numpy()")
-        return (ADArray, (self._v,))
-
-    def __copy__(self) -> ADArray:
-        return call_function(np.copy, (self,), {})  # type: ignore[no-any-return]
-
-    def __deepcopy__(self, memo: Any) -> ADArray:
-        return self.__copy__()
 
     # -- containers -------------------------------------------------------------------
 
@@ -238,6 +82,12 @@ class ADArray(Handle):
     def __setitem__(self, index: Any, value: Any) -> None:
         setitem(self, index, value)
 
+    def __delitem__(self, index: Any) -> None:
+        raise ValueError("cannot delete array elements")
+
+    def __class_getitem__(cls, arguments: Any) -> Any:
+        return GenericAlias(cls, arguments)
+
     # -- methods whose call differs from the function's ---------------------------------
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> ADArray:
@@ -259,6 +109,28 @@ class ADArray(Handle):
     def flatten(self, order: Any = "C") -> ADArray:
         """Return a one-dimensional copy."""
         return call_function(np.copy, (self.reshape(-1, order=order),), {})  # type: ignore[no-any-return]
+
+    def astype(
+        self,
+        dtype: Any,
+        order: Any = "K",
+        casting: Any = "unsafe",
+        subok: bool = True,  # noqa: ARG002  (NumPy's signature; there are no subclasses)
+        copy: bool = True,
+    ) -> ADArray:
+        """Return the array in another dtype; itself with ``copy=False`` if that changes nothing."""
+        to = np.dtype(dtype)
+        if not np.can_cast(self.dtype, to, casting):
+            raise TypeError(
+                f"Cannot cast array data from {self.dtype!r} to {to!r} according to the rule "
+                f"{casting!r}"
+            )
+        flags = self.flags
+        kept = order in ("K", "A", None) or flags[f"{order}_CONTIGUOUS"]
+        if not copy and to == self.dtype and kept:
+            return self
+        r = call_function(np.astype, (self, to), {})
+        return r if kept else call_function(np.copy, (r,), {"order": order})  # type: ignore[no-any-return]
 
     def backward(
         self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False
@@ -287,13 +159,6 @@ class ADArray(Handle):
 
 # Set by adarray.ad.reverse, which stands above this module in the layers.
 backward_hook: list[Callable[..., None]] = []
-
-
-def weakened(x: ADArray) -> ADArray:
-    """Return the 0-d array as a traced Python number, whose dtype yields to others."""
-    tangents = x._x.tangents if x._x is not None else ()
-    number = complex(x._v) if x.dtype.kind == "c" else float(x._v)
-    return ADArray(number, x._node, Extras(tangents=tangents, weak=True), True)
 
 
 def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArray:
@@ -346,6 +211,9 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     return made  # type: ignore[return-value]
 
 
+new_leaf.append(lambda values: array(values, requires_grad=True))
+
+
 def value_of(x: Any) -> Any:
     """Return the plain values of an ADArray, outside of the graph; others as they are.
 
@@ -366,100 +234,6 @@ def stop_gradient(x: Any) -> Any:
     return x.detach() if isinstance(x, ADArray) else x
 
 
-# -- operators ---------------------------------------------------------------------------
-
-_NUMBERS = (float, int, complex)
-
-
-def _is_number(x: Any) -> bool:
-    """Whether `x` is a Python number, or traced as one."""
-    if isinstance(x, Handle):
-        return x._x is not None and x._x.weak
-    return isinstance(x, _NUMBERS) and not isinstance(x, np.generic)
-
-
-def _operators(name: str, ufunc: Any) -> None:
-    def forward(self: ADArray, other: Any) -> Any:
-        r = binary(FUNCTIONS[ufunc], self, other)
-        if self._x is not None and _is_number(self) and _is_number(other):
-            return weakened(r) if r.dtype.kind in "fc" else r
-        return r
-
-    def reflected(self: ADArray, other: Any) -> Any:
-        r = binary(FUNCTIONS[ufunc], other, self)
-        if self._x is not None and _is_number(self) and _is_number(other):
-            return weakened(r) if r.dtype.kind in "fc" else r
-        return r
-
-    def inplace(self: ADArray, other: Any) -> Any:
-        return augmented(self, forward(self, other))
-
-    for prefix, function in (("", forward), ("r", reflected), ("i", inplace)):
-        function.__name__ = f"__{prefix}{name}__"
-        setattr(ADArray, function.__name__, function)
-
-
-def _other_operators(names: dict[str, Any], kinds: tuple[str, ...]) -> None:
-    """``@``, comparisons and integer operators: none of them keeps Python numbers weak."""
-    for name, ufunc in names.items():
-
-        def forward(self: ADArray, other: Any, ufunc: Any = ufunc) -> Any:
-            op = FUNCTIONS.get(ufunc)
-            if op is not None and not is_foreign(other):
-                return apply(op, (self, other))
-            return call_ufunc(ufunc, "__call__", (self, other), {})
-
-        def reflected(self: ADArray, other: Any, ufunc: Any = ufunc) -> Any:
-            return call_ufunc(ufunc, "__call__", (other, self), {})
-
-        def inplace(self: ADArray, other: Any, ufunc: Any = ufunc) -> Any:
-            return augmented(self, call_ufunc(ufunc, "__call__", (self, other), {}))
-
-        made = {"": forward, "r": reflected, "i": inplace}
-        for kind in kinds:
-            made[kind].__name__ = f"__{kind}{name}__"
-            setattr(ADArray, f"__{kind}{name}__", made[kind])
-
-
-for _name, _ufunc in {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
-    "pow": np.power, "mod": np.remainder,
-}.items():  # fmt: skip
-    _operators(_name, _ufunc)
-_other_operators(
-    {
-        "floordiv": np.floor_divide, "matmul": np.matmul, "and": np.bitwise_and,
-        "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift,
-        "rshift": np.right_shift,
-    },
-    ("", "r", "i"),
-)  # fmt: skip
-_other_operators(
-    {
-        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-        "eq": np.equal, "ne": np.not_equal,
-    },
-    ("",),
-)  # fmt: skip
-
-
-def _unary_operators(names: dict[str, Any]) -> None:
-    for name, ufunc in names.items():
-
-        def method(self: ADArray, ufunc: Any = ufunc) -> Any:
-            op = FUNCTIONS.get(ufunc)
-            r = unary(op, self) if op else call_ufunc(ufunc, "__call__", (self,), {})
-            if self._x is not None and _is_number(self) and r.dtype.kind in "fc":
-                return weakened(r)
-            return r
-
-        method.__name__ = f"__{name}__"
-        setattr(ADArray, method.__name__, method)
-
-
-_unary_operators({"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert})
-
-
 def install_methods(functions: dict[str, Callable[..., Any]]) -> None:
     """Give ADArray methods that call NumPy functions with `self` first."""
     for name, function in functions.items():
@@ -475,3 +249,14 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     method.__qualname__ = f"ADArray.{name}"
     method.__doc__ = f"As `numpy.ndarray.{name}`."
     return method
+
+
+__all__ = [
+    "ADArray",
+    "array",
+    "backward_hook",
+    "install_methods",
+    "stop_gradient",
+    "value_of",
+    "weakened",
+]

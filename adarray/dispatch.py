@@ -23,6 +23,7 @@ from adarray.trace import (
     Handle,
     Tangent,
     extras,
+    is_borrowed,
     root_of,
     save,
     snapshot,
@@ -55,7 +56,7 @@ def unary(op: Op, x: Handle) -> Any:
     save_out, save_x = op._plans.get(1) or op.plan(1)
     if save_x:
         x._frozen = True
-        saved = (None, v)
+        saved = (r if save_out else None, v)
     else:
         saved = (r if save_out else None, None)
     # Node(...) and ADArray(...), without the calls of __init__: a tenth of the cost.
@@ -171,12 +172,13 @@ def reraise(op: Op, values: tuple[Any, ...], error: ValueError) -> NoReturn:
     """Raise NumPy's error with the operation and the operands' shapes in it."""
     if type(error) is not ValueError:  # AxisError and the like say more by their type
         raise error
-    shapes = [np.shape(v) for v in values]
+    given = [i for i, v in enumerate(values) if v is not None]
+    shapes = [np.shape(values[i]) for i in given]
     if op.pointwise and _broadcast(shapes):
         raise error  # about something else, such as integers to negative powers
     listed = " and ".join(map(str, shapes)) if len(shapes) < 4 else str(shapes)
     if op.pointwise or len(shapes) > 1:
-        numbers = " and ".join(map(str, range(len(shapes)))) if len(shapes) < 4 else "all"
+        numbers = " and ".join(map(str, given)) if len(shapes) < 4 else "all"
         what = f"operands {numbers} have shapes {listed}"
     else:
         what = f"the operand has shape {listed}"
@@ -310,10 +312,10 @@ def _saved(
         saved = [tuple(map(save, out)) if op.outputs > 1 else save(out)]
     for x, v, want in zip(operands, values, wanted[1:], strict=True):
         if want:
-            if isinstance(x, Handle):
+            if isinstance(x, Handle) and not is_borrowed(x):
                 saved.append(save(x))
                 continue
-            v, guard = keep_plain(_plain(x))
+            v, guard = keep_plain(_plain(v))
             saved.append(v)
             if guard is not None:
                 guards = [guard] if guards is None else [*guards, guard]
@@ -547,6 +549,8 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
     shape, dtype = np.shape(out._v), aval_of(out._v).dtype
     if not isinstance(tangent, Handle):
         tangent = type(out)(np.asarray(tangent)[()])
+    elif not isinstance(tangent._v, (np.ndarray, np.generic)):
+        tangent = np.positive(tangent)  # that of a Python number has no shape
     if tangent._v.shape != shape:
         tangent = np.broadcast_to(tangent, shape)
     if tangent._v.dtype != dtype:

@@ -16,6 +16,14 @@ A message reads *operation: what, which operand, what was got, what to do*.
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+_OURS = (os.path.dirname(__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
+
 
 class ADArrayError(Exception):
     """Base class of all errors that adarray raises on purpose."""
@@ -30,7 +38,44 @@ class DTypeError(ADArrayError, TypeError):
 
 
 class TraceError(ADArrayError, TypeError):
-    """A traced value would silently leave the graph, and its gradient with it."""
+    """A traced value would silently leave the graph, and its gradient with it.
+
+    The message ends with the place in the user's code.
+
+    Attributes
+    ----------
+    filename : str or None
+        File of the innermost line that belongs neither to adarray nor to NumPy.
+    lineno : int or None
+        Its number.
+    """
+
+    def __init__(self, message: str) -> None:
+        self.filename, self.lineno, where = user_line()
+        super().__init__(message + where)
+
+    def __reduce__(self) -> Any:
+        # Made anew, it would name the place where it is unpickled.
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(cls: type[TraceError], args: tuple[Any, ...], state: dict[str, Any]) -> TraceError:
+    made = cls.__new__(cls, *args)
+    made.args = args
+    made.__dict__.update(state)
+    return made
+
+
+def user_line() -> tuple[str | None, int | None, str]:
+    """Return file, line number and a text with both of the innermost code of the user."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_OURS):
+            where = f" (in {frame.f_code.co_name}, file {name}, line {frame.f_lineno})"
+            return name, frame.f_lineno, where
+        frame = frame.f_back  # type: ignore[assignment]
+    return None, None, ""
 
 
 class NotDifferentiableError(ADArrayError):

@@ -19,7 +19,7 @@ from adarray.errors import TraceError
 from adarray.graph import Node, merge_spans
 from adarray.op import Op, Scatter
 from adarray.runtime import MODE
-from adarray.trace import Extras, Handle, Tangent, root_of, snapshot
+from adarray.trace import Extras, Handle, Tangent, is_borrowed, root_of, snapshot
 
 
 def _no_call(*_args: Any) -> Any:
@@ -142,6 +142,11 @@ def _check_target(root: Handle, traced: Any, recording: bool) -> None:
             "would lose the place of its gradient; update it under `with adarray.no_grad():`, "
             "or work on x.copy()"
         )
+    if traced is not None and is_borrowed(root):
+        raise leaves_graph(
+            f"in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
+            "write into a copy (np.copy(x)) or into an array made inside of intercept",
+        )
     kind = aval_of(root._v).dtype.kind
     if traced is not None and kind not in "fc":
         raise leaves_graph(
@@ -203,8 +208,8 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
             f"Cannot cast in-place output from {aval_of(v).dtype} to {to} "
             f"with casting rule '{casting}'"
         )
-    is_view = x._x is not None and x._x.base is not None
-    if is_view or not isinstance(result, Handle) or aval_of(v).dtype != to:
+    tied = x._x is not None and (x._x.base is not None or x._x.borrowed)
+    if tied or not isinstance(result, Handle) or aval_of(v).dtype != to:
         setitem(x, Ellipsis, result)
         return x
     mode = MODE.get()
@@ -213,6 +218,14 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
     if type(v) is not np.ndarray or not recording:
         setitem(x, Ellipsis, result)
         return x
+    if not x._v.flags.writeable:
+        raise ValueError("output array is read-only")
+    move(x, result)
+    return x
+
+
+def move(x: Handle, result: Handle) -> None:
+    """Move the handle `x`, which is no view, to the value and node of `result`."""
     fresh = result if result._x is None else snapshot(result)
     x._v, x._node, x._frozen = fresh._v, fresh._node, fresh._frozen
     tangents = fresh._x.tangents if fresh._x is not None else ()
@@ -220,7 +233,6 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
         x._x.tangents = tangents
     elif tangents:
         x._x = Extras(tangents=tangents)
-    return x
 
 
 def augmented(x: Handle, result: Any) -> Any:

@@ -135,14 +135,21 @@ class Op:
     general : Op, optional
         The operation that takes the calls with arguments that are not in `params`,
         such as ``where=``: this one stays short, and its kernels printable.
+    masks : bool
+        Whether some operands have no effect on the result, as the branch of np.where
+        that is not taken. Their cotangent of zero stays zero on the way back, even
+        where it meets an infinite derivative.
+    invariants : callable, optional
+        ``invariants(out)`` returns what of the results does not depend on choices that
+        NumPy makes, such as the phases of eigenvectors; `opcheck` differentiates that.
     note : str
         What the documentation's table says, such as the derivative at kinks.
     """
 
     __slots__ = (
-        "_binder", "_plans", "aliases", "evaluate", "general", "jvp", "lower", "methods", "name",
-        "needs", "note", "numpy", "operands", "outputs", "params", "pointwise", "rules",
-        "samples", "signature", "special", "transfer", "variadic",
+        "_binder", "_plans", "aliases", "evaluate", "general", "invariants", "jvp", "lower",
+        "masks", "methods", "name", "needs", "note", "numpy", "operands", "outputs", "params",
+        "pointwise", "rules", "samples", "signature", "special", "transfer", "variadic",
     )  # fmt: skip
 
     def __init__(
@@ -163,7 +170,9 @@ class Op:
         needs: Callable[..., Any] | None = None,
         transfer: Callable[..., Any] | None = None,
         outputs: int = 1,
+        masks: bool = False,
         general: Op | None = None,
+        invariants: Callable[..., Any] | None = None,
         note: str = "",
     ) -> None:
         self.name = name
@@ -181,7 +190,9 @@ class Op:
         self.needs = needs
         self.note = note
         self.outputs = outputs
+        self.masks = masks
         self.general = general
+        self.invariants = invariants
         # transfer(g, node): reverse rule that may take over the buffer of g;
         # only in-place writes have one (see adarray.inplace).
         self.transfer = transfer

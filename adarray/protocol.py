@@ -14,9 +14,9 @@ import numpy as np
 
 from adarray.aval import refuse_subclass
 from adarray.dispatch import apply, leaves_graph
-from adarray.errors import DTypeError, UnsupportedFunctionError
+from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.inplace import assign, setitem, sync_if_view
-from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, load_late
+from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, Op, load_late
 from adarray.rebind import INTO_PLAIN, rebind_plain
 from adarray.trace import Handle
 
@@ -99,7 +99,8 @@ def _masked(
     what the memory held before, and zeros stand for that here.
     """
     name = ufunc.__name__
-    where = np.asanyarray(plain(kwargs.pop("where")))
+    where = plain(kwargs.pop("where"))
+    where = where if isinstance(where, np.ndarray) else np.asarray(where, bool)
     if where.dtype != bool:
         raise TypeError(
             f"Cannot cast array data from {where.dtype!r} to dtype('bool') "
@@ -155,7 +156,6 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return _untraced(ufunc, "__call__", inputs, kwargs, ())
     if kwargs:
         kwargs = dict(kwargs)
-        kwargs.pop("casting", None)
         if kwargs.pop("subok", True) not in (True, False):
             raise TypeError("'subok' must be a boolean")
         order = kwargs.pop("order", "K")
@@ -187,7 +187,7 @@ def _loop_inputs(
         raise TypeError(
             f"{ufunc.__name__}() got an unexpected keyword argument {sorted(kwargs)[0]!r}"
         )
-    if dtype is None and signature is None:
+    if dtype is None and signature is None and casting == "same_kind":
         return inputs
     if isinstance(signature, str):
         signature = tuple(signature.replace("->", ""))
@@ -195,18 +195,24 @@ def _loop_inputs(
         (dtype,) = signature
     if dtype is not None:
         signature = (None,) * ufunc.nin + (dtype,) * ufunc.nout
-    signature = tuple(None if d is None else np.dtype(d) for d in signature)
+    if signature is not None:
+        signature = tuple(None if d is None else _instance(d) for d in signature)
     given = tuple(
         type(x) if is_number(x) else x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
         for x in map(plain, inputs)
     )
-    resolved = ufunc.resolve_dtypes(
-        given + (None,) * ufunc.nout, signature=signature, casting=casting
-    )
+    options = {} if signature is None else {"signature": signature}
+    resolved = ufunc.resolve_dtypes(given + (None,) * ufunc.nout, casting=casting, **options)
     return tuple(
         call_function(np.astype, (x, d), {}) if isinstance(x, Handle) else np.asarray(x, d)[()]
         for x, d in zip(inputs, resolved[: ufunc.nin], strict=True)
     )
+
+
+def _instance(dtype: Any) -> np.dtype[Any]:
+    """Return a dtype that may be given as its class, as ufuncs take it."""
+    named = isinstance(dtype, type) and issubclass(dtype, np.dtype)
+    return np.dtype(dtype.type if named else dtype)
 
 
 def is_number(x: Any) -> bool:
@@ -229,6 +235,7 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             op = op.general
             assert op is not None
             operands, params, out = op.bind(args, kwargs)
+        check_params(op, params)
         if not any(isinstance(x, Handle) for x in operands):
             r = func(*plain(args), **plain({k: v for k, v in kwargs.items() if k != "out"}))
             return finish(r, out, op.name)
@@ -241,6 +248,21 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if func in CONSTANT_FUNCTIONS or not (traced(args) or traced(kwargs)):
         return finish(func(*plain(args), **plain(kwargs)), out, func.__name__)
     raise _unsupported(func.__name__)
+
+
+def check_params(op: Op, params: dict[str, Any]) -> None:
+    """Raise if an argument without a derivative rule is traced.
+
+    Raises
+    ------
+    NotDifferentiableError
+    """
+    for name, value in params.items():
+        if isinstance(value, (Handle, tuple, list)) and traced(value):
+            raise NotDifferentiableError(
+                f"{op.name}: the argument {name} is traced and has no derivative rule; pass "
+                "adarray.value_of(it) if no gradient should flow through it"
+            )
 
 
 def _unsupported(name: str) -> UnsupportedFunctionError:

@@ -32,7 +32,9 @@ class Engine(Protocol):
     Notes
     -----
     An engine may also have ``enter() -> token`` and ``leave(token)``, called when a
-    `use` block that chose it begins and ends, for instance to provide memory.
+    `use` block that chose it begins and ends, for instance to provide memory; and
+    ``check_cotangent(op, order, operand, g, ct)``, which sees every cotangent that a
+    reverse walk computes (`order` is the node's creation number).
     """
 
     name: str

@@ -43,13 +43,14 @@ class GradSlot:
 
 
 class Extras:
-    """What only some handles have: a base (views), tangents, a gradient slot, weakness.
+    """What only some handles have: a base (views), tangents, a gradient slot, weakness,
+    memory that belongs to a plain array of the user.
 
     A handle without any of it has no `Extras` at all, which one test tells, and
     takes the short way through dispatch.
     """
 
-    __slots__ = ("base", "seen", "slot", "steps", "tangents", "weak")
+    __slots__ = ("base", "borrowed", "seen", "slot", "steps", "tangents", "weak")
 
     def __init__(
         self,
@@ -58,8 +59,10 @@ class Extras:
         tangents: tuple[Tangent, ...] = (),
         slot: GradSlot | None = None,
         weak: bool = False,
+        borrowed: bool = False,
     ) -> None:
         self.base = base
+        self.borrowed = borrowed  # see adarray.intercepting: never traced, written through
         self.steps = steps  # ((op, other operands, params), ...) from base to view
         self.seen: Any = state_of(base) if base is not None else None
         self.tangents = tangents
@@ -121,6 +124,12 @@ def root_of(handle: Handle) -> Handle:
     return handle if x is None or x.base is None else x.base
 
 
+def is_borrowed(handle: Handle) -> bool:
+    """Whether the values lie in memory that a plain array of the user owns."""
+    x = root_of(handle)._x
+    return x is not None and x.borrowed
+
+
 def save(handle: Handle) -> Any:
     """Return the value of a (synchronised) handle as a node may keep it.
 
@@ -150,6 +159,8 @@ def alive(handle: Handle, level: int, closed: bool = False) -> bool:
 
 def snapshot(handle: Handle) -> Handle:
     """Return an independent handle with the same value, node and tangents, without a copy."""
+    if is_borrowed(handle):
+        return type(handle)(handle._v.copy("K"), handle._node)
     root_of(handle)._frozen = True
     x = handle._x
     rest = None

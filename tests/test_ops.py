@@ -10,7 +10,11 @@ from adarray.op import OPS
 from adarray.testing import check_backend, opcheck
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128, np.complex64], ids=["float64", "float32", "complex128", "complex64"])
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float64, np.float32, np.complex128, np.complex64],
+    ids=["float64", "float32", "complex128", "complex64"],
+)
 @pytest.mark.parametrize("op", OPS)
 def test_op(op: str, backend: str, dtype: type) -> None:
     opcheck(op, backend, dtype)

@@ -53,6 +53,8 @@ class Pullback:
         self.heap: list[tuple[int, Node]] = []
         self.cotangents: dict[int, Any] = {}
         self.owned: set[int] = set()  # nodes whose cotangent's buffer belongs to this walk
+        # Nodes below one that masks: a cotangent of zero there means "no effect".
+        self.masked: set[int] = set()
         self.results: dict[int, Any] = {}
         self.slots: list[tuple[Any, Any]] = []  # gradient slots of leaves, and what to add
 
@@ -91,10 +93,15 @@ class Pullback:
 
     def run(self) -> dict[int, Any]:
         """Walk, and return the cotangents of the targets by creation number."""
+        with np.errstate(invalid="ignore"):  # 0 * inf, which `strong_zero` mends
+            return self._walk()
+
+    def _walk(self) -> dict[int, Any]:
         heap, cotangents = self.heap, self.cotangents
         level, record_all, release = self.level, self.record, self.release
         mode = MODE.get()
         engine = mode.engine if mode is not None else None
+        check = getattr(engine, "check_cotangent", None)
         node: Node | None = None  # the next node, where that is known without the heap
         g: Any = None
         while heap or node is not None:
@@ -113,6 +120,7 @@ class Pullback:
                 saved = self._handles(node, record)
             plain_engine = None if record or type(g) is not np.ndarray else engine
             aval, rules, pointwise, i = node.aval, op.rules, op.pointwise, -1
+            masked = op.masks or (self.masked and node.order in self.masked)
             last: Node | None = None
             last_ct: Any = None
             for p in node.parents:
@@ -125,10 +133,17 @@ class Pullback:
                         ct = plain_engine.derivative(op, i, g, saved)
                     if ct is NotImplemented:
                         ct = rules[i](g, *saved)  # type: ignore[misc]
+                    if masked:
+                        ct = strong_zero(g, ct)
+                        self.masked.add(p.order)
                     if p.aval is not aval:
                         ct = fit(ct, p)
                 else:
                     ct = fit(_general(node, i, g, saved), p)
+                    if masked:
+                        self.masked.add(p.order)
+                if check is not None:
+                    check(op, node.order, i, g, ct)
                 if last is not None:
                     self.add(last, last_ct)
                 last, last_ct = p, ct
@@ -177,7 +192,8 @@ class Pullback:
                 each = zip(v, avals, picks, strict=True)
                 made.append(
                     tuple(
-                        self._handle(w, q, record) if a.dtype.kind in "fc" else w for w, a, q in each
+                        self._handle(w, q, record) if a.dtype.kind in "fc" else w
+                        for w, a, q in each
                     )
                 )
             else:
@@ -206,6 +222,7 @@ class Pullback:
         assert node.op.transfer is not None
         base_g, value_g = node.op.transfer(g, node)
         base, value = node.parents
+        self.masked.update(p.order for p in node.parents if p is not None)
         if value is not None and value.span[1] >= self.level:
             self.add(value, fit(value_g, value))
         if base is not None and base.span[1] >= self.level:
@@ -241,6 +258,19 @@ def _all_parts(g: dict[int, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
         g[k] if k in g else np.zeros(a.shape, a.dtype)[()] if a.dtype.kind in "fc" else None
         for k, a in enumerate(avals)
     )
+
+
+def strong_zero(g: Any, ct: Any) -> Any:
+    """Return the cotangent ``ct = g * f'(x)`` with 0 in place of nan where `g` is 0.
+
+    For results without effect on what is differentiated: an infinite derivative
+    there must not turn zero into nan.
+    """
+    value = plain(ct)
+    nan = np.isnan(value)
+    if not (nan.any() if type(value) is np.ndarray else nan):
+        return ct
+    return np.where(nan & np.equal(plain(g), 0), 0, ct)[()]
 
 
 def fit(ct: Any, p: Node) -> Any:

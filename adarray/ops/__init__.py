@@ -5,18 +5,33 @@ import numpy as np
 from adarray.array import install_methods
 from adarray.op import METHODS
 from adarray.ops import (  # noqa: F401
+    borrow,
+    calculus,
     common,
     complex,
     constants,
     contraction,
     creation,
+    decompositions,
+    eigen,
     elementwise,
+    histograms,
     indexing,
+    interchange,
     joining,
-    linalg,
+    methods,
     missing,
+    norms,
+    order,
+    polynomial,
+    products,
+    quantiles,
+    ranges,
     reduction,
+    scan,
     shape,
+    solvers,
+    statistics,
     ufunc,
     writing,
 )
@@ -30,6 +45,7 @@ install_methods(
         "clip": elementwise.clip_method,
         "take": np.take, "trace": np.trace, "ptp": np.ptp,
         "compress": indexing.compress_method, "put": np.put,
-        "sort": indexing.sort_inplace, "fill": writing.fill,
+        "sort": order.sort_inplace, "partition": order.partition_inplace, "fill": writing.fill,
     }
 )  # fmt: skip
+install_methods(methods.METHODS)

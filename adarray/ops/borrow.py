@@ -6,10 +6,15 @@ arguments (``asarray``) and makes room for results (``empty``). `borrow` runs su
 body with other globals: a dictionary that hands out the module's own names, except
 that those functions let ADArrays pass, and that NumPy's private helpers are
 borrowed in turn. Nothing of NumPy itself is changed; other callers see none of it.
+
+A body that takes a short way for special values is not for borrowing: `numpy.gradient`
+reads one step only where all are equal, and its derivative in the others would be lost.
+A private helper that drops zeros can be replaced (`replace`).
 """
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from adarray.errors import UnsupportedFunctionError
+from adarray.op import composite
 from adarray.ops import creation
 from adarray.ops.common import composite_if_traced
 from adarray.protocol import plain
@@ -97,8 +103,8 @@ class Converter:
         return dtype
 
     def wrap(self, arr: Any, /, to_scalar: bool | None = None) -> Any:  # noqa: ARG002
-        """Return a result as it is: ADArrays have one class, 0-d or not."""
-        return arr
+        """Return a result as an ADArray; it has one class, 0-d or not."""
+        return Handle.array_class(arr) if isinstance(arr, np.ndarray) else arr
 
 
 def _allocator(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,6 +122,16 @@ def _allocator(function: Callable[..., Any]) -> Callable[..., Any]:
     return allocate
 
 
+def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **kwargs: Any) -> Any:
+    """As `numpy.full`, for a fill value that may be traced."""
+    if not creation.holds(fill_value):
+        return _allocator(np.full)(shape, fill_value, dtype, order, **kwargs)
+    value = creation.asarray(fill_value)
+    made = Handle.array_class(np.empty(shape, value.dtype if dtype is None else dtype, order))
+    made[...] = value  # type: ignore[index]
+    return made
+
+
 def _each(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``atleast_nd`` for arguments that may be lists of traced values."""
 
@@ -125,19 +141,42 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
     return convert
 
 
+def _joiner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``concatenate`` or a relative for arrays some of which are lists of traced values."""
+
+    def join(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+        return function([creation.asanyarray(a) for a in arrays], *args, **kwargs)
+
+    return join
+
+
+class _LikeNdarray(type):
+    """Makes ``isinstance(x, ndarray)`` hold for ADArrays in borrowed bodies."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, (np.ndarray, Handle))
+
+
+class _Ndarray(metaclass=_LikeNdarray):
+    """Stands for `numpy.ndarray` in borrowed bodies, which only ask whether one is given."""
+
+
 def _replacements() -> dict[int, Any]:
     """Return what stands for NumPy's functions in borrowed bodies, by identity."""
     made: dict[int, Any] = {
         id(getattr(np, name)): function for name, function in creation.CREATION.items()
     }
-    made[id(np.r_)], made[id(np.c_)] = creation.r_, creation.c_
-    for kind in ("zeros", "empty", "ones", "full"):
-        for name in (kind, kind + "_like"):
-            function = getattr(np, name)
-            made[id(function)] = _allocator(function)
+    for name in ("zeros", "empty", "ones", "zeros_like", "empty_like", "ones_like"):
+        function = getattr(np, name)
+        made[id(function)] = _allocator(function)
+    made[id(np.full)] = _full
     for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
         made[id(function)] = _each(function)
+    for function in (np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack):
+        made[id(function)] = _joiner(function)
     made[id(np.broadcast)] = lambda *arrays: np.broadcast(*map(plain, arrays))
+    made[id(np.r_)], made[id(np.c_)] = creation.r_, creation.c_
+    made[id(np.ndarray)] = _Ndarray
     converter = getattr(np._core._multiarray_umath, "_array_converter", None)  # type: ignore[attr-defined]
     if converter is not None:
         made[id(converter)] = Converter
@@ -147,6 +186,11 @@ def _replacements() -> dict[int, Any]:
 _REPLACEMENTS = _replacements()
 _OVERLAYS: dict[int, Overlay] = {}
 _BORROWED: dict[types.FunctionType, types.FunctionType] = {}
+
+
+def replace(value: Any, stand_in: Any) -> None:
+    """Make borrowed bodies find `stand_in` where NumPy has `value`, a private helper."""
+    _REPLACEMENTS[id(value)] = stand_in
 
 
 def _is_numpy(name: str | None) -> bool:
@@ -184,6 +228,16 @@ def over_adarrays(function: types.FunctionType) -> types.FunctionType:
     return made
 
 
+def _entered(x: Any, name: str = "") -> Any:
+    """Return a plain array of numbers as an ADArray: its copies can take traced values.
+
+    Written to itself, it would be copied first.
+    """
+    if type(x) is np.ndarray and x.dtype.kind in "fc" and name != "out":
+        return Handle.array_class(x, None, None, True)
+    return x
+
+
 def borrowed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return NumPy's own implementation of `function`, to be run over ADArrays.
 
@@ -200,7 +254,13 @@ def borrowed(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     body = getattr(function, "_implementation", function)
     if isinstance(body, types.FunctionType):
-        return over_adarrays(body)
+        run = over_adarrays(body)
+
+        @functools.wraps(run)
+        def enter(*args: Any, **kwargs: Any) -> Any:
+            return run(*map(_entered, args), **{k: _entered(v, k) for k, v in kwargs.items()})
+
+        return enter
     name = function.__name__
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
@@ -213,13 +273,19 @@ def borrowed(function: Callable[..., Any]) -> Callable[..., Any]:
     return refuse
 
 
-def borrow(*functions: Callable[..., Any]) -> None:
-    """Register NumPy's own implementations of `functions` for traced arguments.
+def borrow(*functions: Callable[..., Any], views: bool = False) -> None:
+    """Register NumPy's own implementations of `functions`.
 
     Parameters
     ----------
     *functions : callable
-        Functions of NumPy's that dispatch. Untraced arguments go to NumPy as they are.
+        Functions of NumPy's that dispatch.
+    views : bool
+        Whether results may share memory with arguments. If not, untraced ADArrays
+        go to NumPy as plain arrays; a view of one must be made from the ADArray.
     """
     for function in functions:
-        composite_if_traced(function)(borrowed(function))
+        if views:
+            composite(function)(borrowed(function))
+        else:
+            composite_if_traced(function)(borrowed(function))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,11 @@ def keep(g: Any, shape: tuple[int, ...], axis: Any) -> Any:
     return np.reshape(g, tuple(1 if i in axes else n for i, n in enumerate(shape)))
 
 
+def newer(*names: str) -> tuple[Callable[..., Any], ...]:
+    """Return those among NumPy's functions that this version has; the floor lacks some."""
+    return tuple(getattr(np, n) for n in names if hasattr(np, n))
+
+
 def s(*args: Any, **kwargs: Any) -> Sample:
     """Return a `Sample`, as records write it."""
     return Sample(args, kwargs)
@@ -106,7 +112,8 @@ def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..
     """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
-        names = body.__code__.co_varnames[: body.__code__.co_argcount]
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [n for n, p in inspect.signature(body).parameters.items() if p.kind in positional]
         at = names.index("out") if "out" in names else len(names)
 
         def choose(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -127,4 +134,13 @@ def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..
     return decorate
 
 
-__all__ = ["Op", "Placed", "composite_if_traced", "keep", "normalized_axes", "s", "unbroadcast"]
+__all__ = [
+    "Op",
+    "Placed",
+    "composite_if_traced",
+    "keep",
+    "newer",
+    "normalized_axes",
+    "s",
+    "unbroadcast",
+]

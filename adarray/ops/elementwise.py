@@ -268,24 +268,28 @@ maximum = pointwise(
     np.maximum,
     lambda g, out, x, y: _greater(g, x, y),
     lambda g, out, x, y: _greater(g, y, x),
+    masks=True,
     note=_TIES,
 )
 minimum = pointwise(
     np.minimum,
     lambda g, out, x, y: _greater(g, y, x),
     lambda g, out, x, y: _greater(g, x, y),
+    masks=True,
     note=_TIES,
 )
 fmax = pointwise(
     np.fmax,
     lambda g, out, x, y: _chosen(g, out, x, y),
     lambda g, out, x, y: _chosen(g, out, y, x),
+    masks=True,
     note=_TIES,
 )
 fmin = pointwise(
     np.fmin,
     lambda g, out, x, y: _chosen(g, out, x, y),
     lambda g, out, x, y: _chosen(g, out, y, x),
+    masks=True,
     note=_TIES,
 )
 
@@ -303,8 +307,8 @@ where = pointwise(
     name="where",
     operands=("condition", "x", "y"),
     expr=lambda c, x, y: np.where(c, x, y),
-    note="the branch not taken gets 0; if its own derivative is inf or nan there, 0 * inf "
-    "is nan: choose the argument first, then compute",
+    masks=True,
+    note="the branch not taken gets 0, and an infinite derivative there stays without effect",
 )
 
 
@@ -316,6 +320,7 @@ nan_to_num = pointwise(
     _finite,
     lambda g, out, x: g * np.isfinite(x),
     name="nan_to_num",
+    masks=True,
     operands=("x",),
     # The largest number of the dtype is the neighbour of its infinity.
     expr=lambda x: np.where(np.isnan(x), 0.0, np.where(np.isinf(x), np.nextafter(x, 0.0), x)),
@@ -368,6 +373,7 @@ clip = pointwise(
     lambda g, out, a, low, high: g * (np.less(a, low) & np.less_equal(low, high)),
     lambda g, out, a, low, high: g * (np.greater(a, high) | np.greater(low, high)),
     name="clip",
+    masks=True,
     domain=[REAL, (-2.0, -1.0), (1.0, 2.0)],
     operands=("a", "low", "high"),
     expr=lambda a, low, high: np.minimum(high, np.maximum(low, a)),
@@ -408,42 +414,6 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         r = np.where(condition, choice, r)
     return r
-
-
-@composite_if_traced(np.polyval)
-def _polyval(p: Any, x: Any) -> Any:
-    """Horner's rule; the first coefficient belongs to the highest power."""
-    y = np.zeros_like(x)
-    for i in range(len(p)):
-        y = y * x + p[i]
-    return y
-
-
-@composite_if_traced(np.linspace)
-def _linspace(
-    start: Any,
-    stop: Any,
-    num: int = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: Any = None,
-    axis: int = 0,
-    *,
-    device: Any = None,
-) -> Any:
-    """Evenly spaced values, by NumPy's own formula; the last is `stop` itself."""
-    if num < 0:
-        raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    delta = np.subtract(stop, start) * 1.0
-    steps = num - 1 if endpoint else num
-    step = delta / steps if steps else delta * np.nan
-    count = np.arange(num, dtype=delta.dtype).reshape((-1,) + (1,) * np.ndim(delta))
-    y = count * (step if steps else delta) + start
-    if endpoint and num > 1:
-        y[-1, ...] = stop
-    y = np.moveaxis(y, 0, axis) if axis != 0 else y
-    y = y if dtype is None else np.astype(y, np.dtype(dtype))
-    return (y, step) if retstep else y
 
 
 def clip_method(

@@ -8,7 +8,7 @@ part. What a masked element holds reaches no derivative, nan included.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,12 +26,18 @@ _OPERANDS = ("a", "initial", "where", "mean")
 _PARAMS = ("axis", "dtype", "ddof", "keepdims", "correction")
 
 
+class Rules(NamedTuple):
+    """Cotangent and tangent rules, one per operand."""
+
+    rules: list[Rule | None]
+    jvp: list[Rule | None]
+
+
 def general(
     name: str,
     function: Callable[..., Any],
     signature: str,
-    rules: list[Rule | None],
-    jvp: list[Rule | None],
+    derivatives: Rules,
     samples: Callable[..., Any],
     dispatched: bool = False,
     note: str = "",
@@ -40,8 +46,9 @@ def general(
 
     Parameters
     ----------
-    name, signature, rules, jvp, samples, note
+    name, signature, samples, note
         As in `Op`; operands that are not given are None.
+    derivatives : Rules
     function : callable
         NumPy's function.
     dispatched : bool
@@ -60,8 +67,8 @@ def general(
             name,
             function if dispatched else evaluate,
             Opaque(),
-            rules,
-            jvp=jvp,
+            derivatives.rules,
+            jvp=derivatives.jvp,
             samples=samples,
             operands=operands,
             params=tuple(n for n in names if n in _PARAMS),
@@ -84,8 +91,8 @@ def size_along(shape: tuple[int, ...], axis: Any) -> int:
 
 
 def real_dtype(x: Any) -> np.dtype[Any]:
-    """Return the dtype of the real part of `x`."""
-    return np.empty(0, x.dtype).real.dtype
+    """Return the dtype of the real part of `x`, in the machine's byte order."""
+    return np.empty(0, x.dtype).real.dtype.newbyteorder("=")
 
 
 def live(a: Any, where: Any, skip: bool) -> Any:
@@ -134,7 +141,7 @@ def _over(shape: tuple[int, ...], x: Any) -> Any:
 # -- sums and means ------------------------------------------------------------------------------
 
 
-def sum_rules(skip: bool) -> dict[str, list[Rule | None]]:
+def sum_rules(skip: bool) -> Rules:
     """Return the rules of ``sum(a, initial, where)``."""
 
     def of_a(g: Any, out: Any, a: Any, initial: Any, where: Any, axis: Any = None, **_: Any) -> Any:
@@ -152,10 +159,10 @@ def sum_rules(skip: bool) -> dict[str, list[Rule | None]]:
     def tangent_of_initial(t: Any, out: Any, *_: Any, **params: Any) -> Any:
         return _over(out.shape, t)
 
-    return {"rules": [of_a, of_initial, None], "jvp": [tangent, tangent_of_initial, None]}
+    return Rules([of_a, of_initial, None], [tangent, tangent_of_initial, None])
 
 
-def mean_rules(skip: bool) -> dict[str, list[Rule | None]]:
+def mean_rules(skip: bool) -> Rules:
     """Return the rules of ``mean(a, where)``."""
 
     def of_a(g: Any, out: Any, a: Any, where: Any, axis: Any = None, **_: Any) -> Any:
@@ -171,7 +178,7 @@ def mean_rules(skip: bool) -> dict[str, list[Rule | None]]:
         n = _at_least(live_count(a, mask, axis), 1)
         return _total(t, mask, axis, keepdims, dtype) / _like(n, out)
 
-    return {"rules": [of_a, None], "jvp": [tangent, None]}
+    return Rules([of_a, None], [tangent, None])
 
 
 # -- products ------------------------------------------------------------------------------------
@@ -192,7 +199,7 @@ def others(a: Any, axis: Any) -> Any:
     return np.transpose(back, tuple(int(i) for i in np.argsort(rest + axes)))
 
 
-def prod_rules(skip: bool) -> dict[str, list[Rule | None]]:
+def prod_rules(skip: bool) -> Rules:
     """Return the rules of ``prod(a, initial, where)``."""
 
     def partials(a: Any, initial: Any, mask: Any, axis: Any) -> Any:
@@ -226,13 +233,13 @@ def prod_rules(skip: bool) -> dict[str, list[Rule | None]]:
         filled = masked(a, live(a, where, skip), 1)
         return t * np.prod(filled, axis=axis, dtype=dtype, keepdims=bool(keepdims))
 
-    return {"rules": [of_a, of_initial, None], "jvp": [tangent, tangent_of_initial, None]}
+    return Rules([of_a, of_initial, None], [tangent, tangent_of_initial, None])
 
 
 # -- extrema -------------------------------------------------------------------------------------
 
 
-def extremum_rules(skip: bool) -> dict[str, list[Rule | None]]:
+def extremum_rules(skip: bool) -> Rules:
     """Return the rules of ``max(a, initial, where)`` and of ``min``: ties share equally."""
 
     def ties(a: Any, out: Any, initial: Any, where: Any, axis: Any) -> tuple[Any, Any]:
@@ -249,7 +256,7 @@ def extremum_rules(skip: bool) -> dict[str, list[Rule | None]]:
             shared = shared + first
         if skip:  # nothing equals the nan that stands for nothing
             shared = np.maximum(shared, 1)
-        return equal / shared, None if first is None else first / shared
+        return equal / shared, 0.0 if first is None else first / shared
 
     def of_a(g: Any, out: Any, a: Any, initial: Any, where: Any, axis: Any = None, **_: Any) -> Any:
         return keep(g, a.shape, axis) * ties(a, out, initial, where, axis)[0]
@@ -270,13 +277,20 @@ def extremum_rules(skip: bool) -> dict[str, list[Rule | None]]:
     ) -> Any:
         return t * _like(ties(a, out, initial, where, axis)[1], out)
 
-    return {"rules": [of_a, of_initial, None], "jvp": [tangent, tangent_of_initial, None]}
+    return Rules([of_a, of_initial, None], [tangent, tangent_of_initial, None])
 
 
 # -- variances -----------------------------------------------------------------------------------
 
 
-def variance_rules(skip: bool, root: bool) -> dict[str, list[Rule | None]]:
+def _twice_over(free: Any) -> Any:
+    """Return 2 / free, inf where there is no degree of freedom (NumPy has warned of that)."""
+    if isinstance(free, (int, float)):
+        return 2.0 / free if free else np.inf
+    return np.where(free == 0, np.inf, 2.0 / np.where(free == 0, 1, free))
+
+
+def variance_rules(skip: bool, root: bool) -> Rules:
     """Return the rules of ``var(a, where, mean)``, with `root` of ``std``: 0 at deviation 0.
 
     With d = a - mean and f degrees of freedom, the differential of
@@ -297,7 +311,7 @@ def variance_rules(skip: bool, root: bool) -> dict[str, list[Rule | None]]:
         mask = live(a, where, skip)
         n = live_count(a, mask, axis)
         free = _at_least(n - (ddof if correction is None else correction), 0)
-        factor = _like(np.inf if np.ndim(free) == 0 and free == 0 else 2.0 / free, out)
+        factor = _like(_twice_over(free), out)
         if root:
             factor = factor * 0.5 / (out + (out == 0))
         return mask, conjugate_of(deviation(a, mean, mask, n, axis)), factor
@@ -306,11 +320,11 @@ def variance_rules(skip: bool, root: bool) -> dict[str, list[Rule | None]]:
         g: Any, out: Any, a: Any, where: Any, mean: Any, axis: Any = None, ddof: Any = 0,
         correction: Any = None, **_: Any,
     ) -> Any:  # fmt: skip
-        _, d, factor = parts(out, a, where, mean, axis, ddof, correction)
-        return d * keep(g * factor, a.shape, axis)
+        mask, d, factor = parts(out, a, where, mean, axis, ddof, correction)
+        return masked(d * keep(g * factor, a.shape, axis), mask)
 
     def of_mean(g: Any, out: Any, a: Any, where: Any, mean: Any, **params: Any) -> Any:
-        return unbroadcast(-of_a(g, out, a, where, mean, **params), mean.shape)
+        return unbroadcast(-of_a(g, out, a, where, mean, **params), np.shape(mean))
 
     def tangent(
         t: Any, out: Any, a: Any, where: Any, mean: Any, axis: Any = None, dtype: Any = None,
@@ -322,4 +336,4 @@ def variance_rules(skip: bool, root: bool) -> dict[str, list[Rule | None]]:
     def tangent_of_mean(t: Any, out: Any, *operands: Any, **params: Any) -> Any:
         return tangent(-t, out, *operands, **params)
 
-    return {"rules": [of_a, None, of_mean], "jvp": [tangent, None, tangent_of_mean]}
+    return Rules([of_a, None, of_mean], [tangent, None, tangent_of_mean])

@@ -129,33 +129,4 @@ composite(compress_method)(compress_method)
 def _extract(condition: Any, arr: Any) -> Any:
     return np.ravel(arr)[np.flatnonzero(condition)]
 
-
-@composite(np.sort)
-def _sort(
-    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
-) -> Any:
-    """Gather by the sorting permutation; ties keep their order when the sort is stable."""
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    return np.take_along_axis(a, np.argsort(a, axis=axis, kind=kind, stable=stable), axis)
-
-
-@composite(np.partition)
-def _partition(
-    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
-) -> Any:
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    return np.take_along_axis(a, np.argpartition(a, kth, axis=axis, kind=kind), axis)
-
-
-def sort_inplace(
-    a: Any, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
-) -> None:
-    """Sort `a` in place, as the ndarray method does."""
-    a[...] = _sort(a, axis, kind, order, stable=stable)
-
-
-composite(sort_inplace)(sort_inplace)
-
-__all__ = ["Gather", "compress_method", "getitem", "scatter_add", "sort_inplace"]
+__all__ = ["Gather", "compress_method", "getitem", "scatter_add"]

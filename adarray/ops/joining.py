@@ -172,23 +172,6 @@ def _unstack(x: Any, /, *, axis: int = 0) -> Any:
     return tuple(moved[i] for i in range(moved.shape[0]))
 
 
-@composite(np.meshgrid)
-def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    if indexing not in ("xy", "ij"):
-        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    n = len(xi)
-    order = [1, 0, *range(2, n)] if indexing == "xy" and n > 1 else list(range(n))
-    made = [
-        np.reshape(x, tuple(-1 if j == order[i] else 1 for j in range(n)))
-        for i, x in enumerate(_as_arrays(xi))
-    ]
-    if sparse:
-        return tuple(np.copy(x) for x in made) if copy else tuple(made)
-    shape = np.broadcast_shapes(*(x.shape for x in made))
-    spread = tuple(np.broadcast_to(x, shape) for x in made)
-    return tuple(np.copy(x) for x in spread) if copy else spread
-
-
 @composite(np.block)
 def _block(arrays: Any) -> Any:
     """Join nested lists: the innermost along the last axis, the next along the one before."""

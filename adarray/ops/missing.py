@@ -1,101 +1,130 @@
-"""Reductions that leave nan out: the same reductions over replaced values."""
+"""Reductions and running folds that leave nan out; derivatives with respect to nan are 0."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from adarray.ops.common import composite_if_traced
+from adarray.op import Op, Scan, register
+from adarray.ops.common import s
+from adarray.ops.folding import (
+    DEVIATION,
+    EXTREMUM,
+    MEAN,
+    SUM,
+    extremum_rules,
+    general,
+    mean_rules,
+    prod_rules,
+    sum_rules,
+    variance_rules,
+)
+from adarray.ops.scan import cumprod, cumsum
+
+MASK = np.array([[1, 0, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1]], bool)
 
 
-def _filled(a: Any, value: float) -> Any:
-    """Return `a` with `value` in place of nan; those elements get derivative 0."""
-    return np.where(np.isnan(a), value, a)
+def _holes(rng: np.random.Generator) -> np.ndarray:
+    x = rng.normal(size=(3, 4))
+    x[0, 0] = x[2, 1] = np.nan
+    return x
 
 
-def _present(a: Any, axis: Any, keepdims: bool) -> Any:
-    """Return the number of elements that are not nan."""
-    return np.sum(~np.isnan(a), axis=axis, keepdims=keepdims)
+def _samples(
+    *more: Callable[[np.ndarray], Any],
+) -> Callable[[np.random.Generator], list[Any]]:
+    """Return the samples of a reduction: holes, no holes, masks, and `more` of an array."""
+
+    def samples(rng: np.random.Generator) -> list[Any]:
+        x, y = _holes(rng), rng.normal(size=(2, 3, 2))
+        return [
+            s(x),
+            s(x, axis=0),
+            s(x, axis=1, keepdims=True),
+            s(x.T[::-1], axis=(0, 1)),
+            s(y, axis=(0, -1)),
+            *(f(x) for f in more),
+        ]
+
+    return samples
 
 
-def _given(keepdims: Any) -> bool:
-    return False if keepdims is np._NoValue else bool(keepdims)
+def _where(x: np.ndarray) -> Any:
+    return s(x, axis=1, where=MASK)
 
 
-def _store(r: Any, out: Any) -> Any:
-    return r if out is None else np.positive(r, out=out)
+def _initial(x: np.ndarray) -> Any:
+    return s(x, axis=0, initial=np.float64(0.3))
 
 
-@composite_if_traced(np.nansum)
-def _nansum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = np._NoValue
-) -> Any:
-    return _store(np.sum(_filled(a, 0.0), axis=axis, dtype=dtype, keepdims=_given(keepdims)), out)
+def _initial_where(x: np.ndarray) -> Any:
+    return s(x, axis=1, keepdims=True, initial=np.float64(-0.2), where=MASK)
 
 
-@composite_if_traced(np.nanprod)
-def _nanprod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = np._NoValue
-) -> Any:
-    return _store(np.prod(_filled(a, 1.0), axis=axis, dtype=dtype, keepdims=_given(keepdims)), out)
+_given = _samples(_where, _initial, _initial_where)
+nansum = general("nansum", np.nansum, SUM, sum_rules(skip=True), samples=_given, dispatched=True)
+nanprod = general(
+    "nanprod", np.nanprod, SUM, prod_rules(skip=True), samples=_given, dispatched=True,
+    note="exact where elements are 0",
+)  # fmt: skip
+nanmean = general(
+    "nanmean", np.nanmean, MEAN, mean_rules(skip=True), samples=_samples(_where), dispatched=True
+)
+_function: Any
+for _name, _function in (("nanmax", np.nanmax), ("nanmin", np.nanmin)):
+    general(
+        _name, _function, EXTREMUM, extremum_rules(skip=True),
+        samples=_samples(_initial, _initial_where), dispatched=True,
+        note="ties share the derivative equally",
+    )  # fmt: skip
+for _name, _function in (("nanvar", np.nanvar), ("nanstd", np.nanstd)):
+    general(
+        _name, _function, DEVIATION, variance_rules(skip=True, root=_name == "nanstd"),
+        samples=_samples(
+            _where,
+            lambda x: s(x, axis=0, ddof=1),
+            lambda x: s(x, axis=1, correction=0.5),
+            lambda x: s(x, mean=np.nanmean(x, keepdims=True)),
+            lambda x: s(x, axis=1, keepdims=True, mean=np.array([[0.1], [0.2], [0.7]]), where=MASK),
+        ),
+        dispatched=True,
+        note="0 where the deviation is 0" if _name == "nanstd" else "",
+    )  # fmt: skip
 
 
-@composite_if_traced(np.nanmean)
-def _nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = np._NoValue
-) -> Any:
-    total = np.sum(_filled(a, 0.0), axis=axis, dtype=dtype, keepdims=_given(keepdims))
-    count = np.asarray(_present(a, axis, _given(keepdims))).astype(total.dtype)[()]
-    return _store(total / count, out)
+def _scan(name: str, function: Callable[..., Any], plain: Op, fill: float) -> Op:
+    """Register a running fold with `fill` in place of nan, given the one that keeps nan."""
+    rule = plain.rules[0]
+    assert rule is not None
+
+    def of_a(g: Any, out: Any, a: Any, **params: Any) -> Any:
+        hole = np.isnan(a)
+        return np.where(hole, 0, rule(g, out, np.where(hole, fill, a), **params))
+
+    def tangent(t: Any, out: Any, a: Any, **params: Any) -> Any:
+        hole = np.isnan(a)
+        filled, moved = np.where(hole, fill, a), np.where(hole, 0, t)
+        if plain.jvp == "linear":
+            return plain.numpy(moved, **params)
+        assert plain.jvp is not None
+        forward = plain.jvp[0]
+        return forward(moved, out, filled, **params)  # type: ignore[operator,misc]
+
+    return register(
+        Op(
+            name,
+            function,
+            Scan(),
+            [of_a],
+            jvp=[tangent],
+            samples=lambda rng: [s(x := _holes(rng)), s(x, axis=0), s(x.T[::-1], axis=-1)],
+            operands=("a",),
+            params=("axis", "dtype"),
+        )
+    )
 
 
-@composite_if_traced(np.nanvar)
-def _nanvar(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: float = 0,
-    keepdims: Any = np._NoValue,
-    *,
-    mean: Any = np._NoValue,
-    correction: Any = np._NoValue,
-) -> Any:
-    center = _nanmean(a, axis, dtype, keepdims=True) if mean is np._NoValue else mean
-    squares = np.square(np.where(np.isnan(a), 0.0, a - center))
-    count = np.asarray(_present(a, axis, _given(keepdims))).astype(squares.dtype)[()]
-    free = ddof if correction is np._NoValue else correction
-    return _store(np.sum(squares, axis=axis, keepdims=_given(keepdims)) / (count - free), out)
-
-
-@composite_if_traced(np.nanstd)
-def _nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *args: Any,
-            **kwargs: Any) -> Any:  # fmt: skip
-    var = _nanvar(a, axis, dtype, None, *args, **kwargs)
-    # 0 where the deviation is 0, as for np.std.
-    return _store(np.sqrt(var + (var == 0)) - (var == 0), out)
-
-
-def _extremum(function: Any, fill: float) -> Any:
-    def body(a: Any, axis: Any = None, out: Any = None, keepdims: Any = np._NoValue) -> Any:
-        r = function(_filled(a, fill), axis=axis, keepdims=_given(keepdims))
-        # Where all are nan, the result is nan, as NumPy says (with a warning).
-        empty = np.asarray(_present(a, axis, _given(keepdims))) == 0
-        return _store(np.where(empty, np.nan, r) if empty.any() else r, out)
-
-    return body
-
-
-composite_if_traced(np.nanmax)(_extremum(np.max, -np.inf))
-composite_if_traced(np.nanmin)(_extremum(np.min, np.inf))
-
-
-@composite_if_traced(np.nancumsum)
-def _nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return _store(np.cumsum(_filled(a, 0.0), axis=axis, dtype=dtype), out)
-
-
-@composite_if_traced(np.nancumprod)
-def _nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return _store(np.cumprod(_filled(a, 1.0), axis=axis, dtype=dtype), out)
+nancumsum = _scan("nancumsum", np.nancumsum, cumsum, 0.0)
+nancumprod = _scan("nancumprod", np.nancumprod, cumprod, 1.0)

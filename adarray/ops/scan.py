@@ -19,7 +19,7 @@ def scan_samples(rng: np.random.Generator) -> list[Any]:
 
 def flat(x: Any, axis: int | None) -> tuple[Any, int]:
     """Return the array and axis that a running fold over `axis` works on."""
-    return (np.reshape(x, (-1,)), 0) if axis is None else (x, axis)
+    return (np.reshape(x, (-1,)), 0) if axis is None or x.ndim == 0 else (x, axis)
 
 
 def _reversed_cumsum(g: Any, axis: int) -> Any:
@@ -74,7 +74,7 @@ def linear_recurrence(m: Any, b: Any) -> Any:
 
 
 def _cumprod_vjp(g: Any, out: Any, a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    """The cotangent of a[j] is the product before j times g[j] + a[j+1] (g[j+1] + a[j+2] (...))."""
+    # a[j] gets the product before it times g[j] + a[j+1] (g[j+1] + a[j+2] (g[j+2] + ...)).
     if not a.size:
         return np.zeros_like(a)
     (x, at), (g, _) = flat(a, axis), flat(g, axis)
@@ -85,7 +85,7 @@ def _cumprod_vjp(g: Any, out: Any, a: Any, axis: Any = None, dtype: Any = None) 
 
 
 def _cumprod_jvp(t: Any, out: Any, a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    """The tangent of out[i] is a[i] times that of out[i-1], plus the product before times t[i]."""
+    # The tangent of out[i] is a[i] times that of out[i-1], plus the product before times t[i].
     if not a.size:
         return np.zeros_like(out)
     (x, at), (t, _) = flat(a, axis), flat(t, axis)
@@ -146,8 +146,7 @@ def _cumulative(name: str, function: Callable[..., Any], start: int) -> None:
             r = np.concatenate([np.full(shape, start, r.dtype), r], axis=axis)
         return r if out is None else np.positive(r, out=out)
 
-    for found in newer(name):
-        composite(found)(body)
+    composite(*newer(name))(body)
 
 
 _cumulative("cumulative_sum", np.cumsum, 0)

@@ -206,7 +206,8 @@ class _OpCheck:
 
     def _derivatives(self, case: Case, picked: tuple[int, ...], title: str) -> None:
         def call(*operands: Any) -> Any:
-            return self._call(*operands, **case.params)
+            out = self._call(*operands, **case.params)
+            return out if self.op.invariants is None else self.op.invariants(out)
 
         fun, xs, names = flat_function(call, tuple(case.operands), picked)
         step = Step(title, tuple(n.replace("argument", "operand") for n in names))

@@ -379,9 +379,7 @@ def _pair(name: str, y: Any) -> tuple[Any, Any]:
     return y
 
 
-def vjp(
-    f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool = False
-) -> Any:
+def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool = False) -> Any:
     """Return the value of `f` and the function that pulls cotangents back.
 
     Parameters

@@ -182,8 +182,8 @@ def test_traced_argument(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "name",
     [
-        "np.median", "np.interp", "np.percentile", "np.quantile", "np.convolve", "np.unique",
-        "np.histogram", "np.polyfit", "np.linalg.det", "np.linalg.inv", "np.linalg.svd",
+        "np.interp", "np.convolve", "np.unique",
+        "np.polyfit", "np.linalg.det", "np.linalg.inv", "np.linalg.svd",
         "np.linalg.eigh", "np.fft.fft", "np.fft.rfft", "np.i0",
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 
 import numpy as np
@@ -54,7 +55,21 @@ BUFFER = (
 def test_ways_out_of_the_graph(f, message):
     with pytest.raises(TraceError, match=re.escape(message)) as caught:
         gradient(f)
-    assert str(caught.value).endswith(EXIT)
+    # The message ends with the place in the user's code: here, the line of the lambda above.
+    code = f.__code__
+    line = caught.value.lineno
+    place = f" (in {code.co_name}, file {code.co_filename}, line {line})"
+    assert str(caught.value).endswith(EXIT + place)
+    assert caught.value.filename == __file__
+    assert line in {n for *_, n in code.co_lines()}
+
+
+def test_trace_errors_survive_pickling():
+    with pytest.raises(TraceError) as caught:
+        gradient(lambda x: float(x[0]))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    assert again.lineno == caught.value.lineno
 
 
 def _write_item(x):
@@ -205,9 +220,9 @@ def test_values_of_traced_arrays_steer_python():
             "has_aux=True, a pair of it and anything else)",
         ),
         (
-            lambda x: np.median(x),
+            lambda x: np.nextafter(x, 1.0).sum(),
             NotDifferentiableError,
-            "median: adarray has no derivative rule for this function; write it with other NumPy "
+            "nextafter: adarray has no derivative rule for this function; write it with other NumPy "
             "functions, or pass adarray.value_of(x) if no gradient should flow through it",
         ),
         (
@@ -225,21 +240,6 @@ def test_values_of_traced_arrays_steer_python():
             lambda x: x.reshape(2, 3).sum(),
             ShapeError,
             "reshape: the operand has shape (5,): cannot reshape array of size 5 into shape (2,3)",
-        ),
-        (
-            lambda x: np.sum(x, where=X > 0.5),
-            NotDifferentiableError,
-            "sum: the argument where=",
-        ),
-        (
-            lambda x: np.sin(x, where=X > 0.5).sum(),
-            NotDifferentiableError,
-            "sin: the argument where=",
-        ),
-        (
-            lambda x: np.multiply.reduceat(x, [0, 2]).sum(),
-            NotDifferentiableError,
-            "multiply.reduceat: has no derivative rule",
         ),
         (
             lambda x: np.sum(x * np.arange(5).astype(object)),

@@ -1,0 +1,227 @@
+"""What an ADArray says of itself, and its methods as a type checker sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adarray.aval import aval_of
+from adarray.dispatch import leaves_graph
+from adarray.errors import TraceError
+from adarray.inplace import setitem, sync_if_view
+from adarray.protocol import call_function, traced
+from adarray.trace import Handle, root_of
+
+if TYPE_CHECKING:
+    from adarray.array import ADArray
+
+    _State = Handle
+else:
+    _State = object  # the first subclass of Handle is the class that users see
+
+
+class Attributes(_State):
+    """The attributes of `numpy.ndarray`, and those of derivatives."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes; assigning to it reshapes the array in place."""
+        return np.shape(sync_if_view(self)._v)
+
+    @shape.setter
+    def shape(self, to: Any) -> None:
+        raise AttributeError(
+            "shape: an ADArray is not reshaped in place; write x = x.reshape(shape)"
+        )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        dtype: np.dtype[Any] = aval_of(self._v).dtype
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return np.ndim(self._v)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.size(self._v))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def flags(self) -> Any:
+        """Memory layout of the values, as `numpy.ndarray.flags`."""
+        v = sync_if_view(self)._v
+        return v.flags if isinstance(v, (np.ndarray, np.generic)) else np.asarray(v).flags
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes to step along each axis."""
+        return np.asarray(sync_if_view(self)._v).strides
+
+    @property
+    def base(self) -> ADArray | None:
+        """The array that this one is a view of."""
+        root: Any = root_of(self)
+        return None if root is self else root
+
+    @property
+    def T(self) -> ADArray:  # noqa: N802  (NumPy's name)
+        """The array with its axes reversed: a view."""
+        return call_function(np.transpose, (self,), {})  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> ADArray:  # noqa: N802
+        """The array with its last two axes swapped: a view."""
+        if self.ndim < 2:
+            raise ValueError("matrix transpose with ndim < 2 is undefined")
+        return call_function(np.swapaxes, (self, -1, -2), {})  # type: ignore[no-any-return]
+
+    @property
+    def real(self) -> ADArray:
+        """The real part: a view; the array itself if it is real."""
+        return call_function(np.real, (self,), {})  # type: ignore[no-any-return]
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        target: Any = self
+        if self.dtype.kind != "c":
+            target[...] = _real_value(value)
+        else:
+            target[...] = np.real(value) + target.imag * self.dtype.type(1j)
+
+    @property
+    def imag(self) -> ADArray:
+        """The imaginary part, for reading only; zeros if the array is real."""
+        return call_function(np.imag, (self,), {})  # type: ignore[no-any-return]
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError("array does not have imaginary part to set")
+        target: Any = self
+        target[...] = target.real + _real_value(value) * self.dtype.type(1j)
+
+    @property
+    def flat(self) -> Flat:
+        """The elements as one sequence in C order, which can be written to."""
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        Flat(self)[...] = value
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a derivative may flow through this array."""
+        return traced(self)
+
+    @property
+    def grad(self) -> np.ndarray | ADArray | None:
+        """Gradient that `backward` accumulated here, shape and dtype of the array."""
+        slot = self._x.slot if self._x is not None else None
+        return slot.grad if slot is not None else None
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        slot = self._x.slot if self._x is not None else None
+        if slot is None:
+            raise TraceError("grad: only an array made with requires_grad=True has one")
+        slot.grad = value
+
+
+def _real_value(value: Any) -> Any:
+    """Return `value`, of which NumPy's setters take the real part with a warning."""
+    if getattr(value, "dtype", np.asarray(0.0).dtype).kind == "c":
+        raise TypeError("real, imag: the value to set is complex; set its real part")
+    return value
+
+
+class Flat:
+    """The elements of an ADArray as one sequence in C order, as `numpy.flatiter`.
+
+    Parameters
+    ----------
+    base : ADArray
+    """
+
+    __slots__ = ("base", "index")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+        self.index = 0
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """Index of the next element in the array."""
+        return tuple(int(i) for i in np.unravel_index(self.index, self.base.shape))
+
+    def __len__(self) -> int:
+        return int(self.base.size)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.index = 0
+        return self
+
+    def __next__(self) -> Any:
+        if self.index >= len(self):
+            raise StopIteration
+        self.index += 1
+        return self[self.index - 1]
+
+    def __getitem__(self, index: Any) -> Any:
+        r = self.base.reshape(-1)[index]
+        return r.copy() if r.ndim else r
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        positions = np.arange(len(self))[index]
+        if np.ndim(value):  # NumPy repeats or cuts the values
+            value = np.ravel(value if hasattr(value, "ndim") else np.asarray(value))
+            value = value[np.arange(np.size(positions)) % value.shape[0]]
+            value = value if np.ndim(positions) else value[0]
+        if self.base.ndim:
+            setitem(self.base, np.unravel_index(positions, self.base.shape), value)
+        else:
+            setitem(self.base, (), value)
+
+    def copy(self) -> Any:
+        """Return the elements as a one-dimensional array."""
+        return self.base.flatten()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if traced(self.base):
+            raise leaves_graph("flat", "use x.ravel() in place of x.flat")
+        if copy is False:
+            raise ValueError("np.asarray: an ADArray can only be converted with a copy")
+        return np.asarray(self.base.numpy().ravel(), dtype)
+
+
+def _comparison(ufunc: Any) -> Callable[[Any, Any], Any]:
+    def compare(self: Any, other: Any) -> Any:
+        return ufunc(self.copy(), other.copy() if isinstance(other, Flat) else other)
+
+    return compare
+
+
+for _name, _ufunc in {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal,
+}.items():  # fmt: skip
+    setattr(Flat, f"__{_name}__", _comparison(_ufunc))

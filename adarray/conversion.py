@@ -1,0 +1,212 @@
+"""Ways out of an ADArray: numbers, plain arrays, bytes, files and text.
+
+Every way by which a traced value would become a plain one without a word raises
+`TraceError`; `ADArray.numpy`, `ADArray.detach` and `adarray.value_of` are the ways to
+leave the graph on purpose. Text shows the values and lets go of nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adarray.dispatch import leaves_graph
+from adarray.inplace import sync_if_view
+from adarray.operators import weakened
+from adarray.protocol import call_function, traced
+from adarray.scope import SCOPE
+from adarray.trace import Handle
+
+if TYPE_CHECKING:
+    from adarray.array import ADArray
+
+    _State = Handle
+else:
+    _State = object  # the first subclass of Handle is the class that users see
+
+_DRAW = "draw as loc + scale * rng.normal(size=...)"
+
+
+class Conversions(_State):
+    """Conversions of an ADArray to other types, which a traced one refuses."""
+
+    __slots__ = ()
+
+    # -- on purpose -------------------------------------------------------------------
+
+    def numpy(self) -> np.ndarray:
+        """Return the values as a fresh plain ndarray, outside of the graph."""
+        return np.array(sync_if_view(self)._v)
+
+    def detach(self) -> ADArray:
+        """Return the values as an array of which no derivative is taken."""
+        sync_if_view(self)
+        made: Any = Handle.array_class(self._v.copy() if type(self._v) is np.ndarray else self._v)
+        return made  # type: ignore[no-any-return]
+
+    # -- numbers ----------------------------------------------------------------------
+
+    def _must_be_constant(self, what: str, fix: str) -> None:
+        if traced(self):
+            raise leaves_graph(what, fix)
+        sync_if_view(self)
+
+    def item(self, *index: Any) -> Any:
+        """Return one element as a Python number; traced, if the array is."""
+        array: Any = self
+        if index:
+            at = index[0] if len(index) == 1 else index
+            return (array if isinstance(at, tuple) else array.reshape(-1))[at].item()
+        if array.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        if not traced(self):
+            return sync_if_view(self)._v.item() if hasattr(self._v, "item") else self._v
+        return weakened(array.reshape(()) if array.ndim else array)
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists of Python numbers."""
+        self._must_be_constant("tolist", "index the array instead")
+        return np.asarray(self._v).tolist()
+
+    def __float__(self) -> float:
+        self._must_be_constant(
+            "float", f"use np functions in place of float() and math.*; {_DRAW}"
+        )
+        return float(self._v)
+
+    def __int__(self) -> int:
+        if SCOPE.get() is None:
+            self._must_be_constant("int", "use np functions in place of int()")
+        sync_if_view(self)  # in foreign code: piecewise constant, as np.trunc
+        return int(self._v)
+
+    def __complex__(self) -> complex:
+        self._must_be_constant("complex", "use np functions in place of complex()")
+        return complex(self._v)
+
+    def __index__(self) -> int:
+        self._must_be_constant("index", "an index is an integer")
+        return operator.index(np.asarray(self._v)[()])
+
+    def __bool__(self) -> bool:
+        return bool(sync_if_view(self)._v)
+
+    # Whole numbers are constant between jumps, as the results of np.floor are.
+
+    def __round__(self, digits: int | None = None) -> Any:
+        rounded = call_function(np.round, (self, digits or 0), {})
+        return int(rounded) if digits is None else rounded
+
+    def __floor__(self) -> int:
+        return math.floor(sync_if_view(self)._v)
+
+    def __ceil__(self) -> int:
+        return math.ceil(sync_if_view(self)._v)
+
+    def __trunc__(self) -> int:
+        return int(math.trunc(float(sync_if_view(self)._v)))
+
+    # -- plain arrays and memory --------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        self._must_be_constant(
+            "np.asarray", f"keep it an ADArray (np.stack joins several); {_DRAW}"
+        )
+        if copy is False:
+            raise ValueError("np.asarray: an ADArray can only be converted with a copy")
+        return np.array(self._v, dtype=dtype)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """Give Python 3.12 and later a copy of the values, for reading only."""
+        self._must_be_constant("memoryview", "pass x.numpy()")
+        if flags & 1:  # PyBUF_WRITABLE: what is written there would be lost
+            raise BufferError("an ADArray is written by index only; pass x.numpy()")
+        return memoryview(np.array(self._v))
+
+    @property
+    def data(self) -> memoryview:
+        """The memory of the values, for reading only."""
+        self._must_be_constant("data", "pass x.numpy().data")
+        return memoryview(self._v).toreadonly()
+
+    @property
+    def ctypes(self) -> Any:
+        """As `numpy.ndarray.ctypes`."""
+        self._must_be_constant("ctypes", "pass x.numpy().ctypes")
+        return self._v.ctypes
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """Return the values' bytes, as `numpy.ndarray.tobytes`."""
+        self._must_be_constant("tobytes", "use x.numpy().tobytes()")
+        return np.asarray(self._v).tobytes(order)
+
+    def __bytes__(self) -> bytes:
+        self._must_be_constant("bytes", "use x.numpy().tobytes()")
+        return np.asarray(self._v).tobytes()
+
+    # -- files and copies ---------------------------------------------------------------
+
+    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:  # noqa: A002
+        """Write the values into a file, as `numpy.ndarray.tofile`."""
+        self._must_be_constant("tofile", "use x.numpy().tofile(file)")
+        np.asarray(self._v).tofile(fid, sep, format)
+
+    def dump(self, file: Any) -> None:
+        """Pickle the values into a file, as `numpy.ndarray.dump`."""
+        self._must_be_constant("dump", "use x.numpy().dump(file)")
+        np.asarray(self._v).dump(file)
+
+    def dumps(self) -> bytes:
+        """Return the values pickled, as `numpy.ndarray.dumps`."""
+        self._must_be_constant("dumps", "use x.numpy().dumps()")
+        return np.asarray(self._v).dumps()
+
+    def _is_leaf(self) -> bool:
+        """Whether the array was made with ``requires_grad=True`` and no trace sees it."""
+        return self._x is not None and self._x.slot is not None and not self._x.tangents
+
+    def __reduce__(self) -> Any:
+        """Pickle the values; a leaf stays a leaf, with its gradient."""
+        if self._is_leaf():
+            assert self._x is not None
+            assert self._x.slot is not None
+            return (_unpickled_leaf, (np.array(self._v), self._x.slot.grad))
+        self._must_be_constant("pickle", "pickle x.numpy()")
+        return (Handle.array_class, (self._v,))
+
+    def __copy__(self) -> ADArray:
+        return call_function(np.copy, (self,), {})  # type: ignore[no-any-return]
+
+    def __deepcopy__(self, memo: Any) -> ADArray:
+        """Copy; the copy of a leaf is a leaf of its own, as optimisers and models expect."""
+        if self._is_leaf():
+            function, arguments = self.__reduce__()
+            return function(*arguments)  # type: ignore[no-any-return]
+        return self.__copy__()
+
+    # -- text -----------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        value = np.asarray(sync_if_view(self)._v)
+        text = np.array2string(value, separator=", ", prefix="ADArray(")
+        dtype = "" if value.dtype == np.float64 else f", dtype={value.dtype}"
+        return f"ADArray({text}{dtype}{', traced' if traced(self) else ''})"
+
+    def __str__(self) -> str:
+        return str(sync_if_view(self)._v)
+
+    def __format__(self, spec: str) -> str:
+        return format(sync_if_view(self)._v, spec)
+
+
+def _unpickled_leaf(value: np.ndarray, grad: Any) -> Any:
+    made: Any = new_leaf[0](value)
+    made.grad = None if grad is None else grad.copy()
+    return made
+
+
+# Set by adarray.array, which stands above this module in the layers.
+new_leaf: list[Any] = []

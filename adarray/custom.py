@@ -1,0 +1,166 @@
+"""Derivative rules of users, for their own functions and for ufuncs of other packages."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.dispatch import apply
+from adarray.op import FUNCTIONS, OPS, Op, Opaque, Rule, register
+from adarray.protocol import check_params, finish, plain
+from adarray.trace import Handle
+
+
+def register_rule(
+    function: Callable[..., Any],
+    *rules: Rule | None,
+    jvp: Sequence[Rule | None] | str | None = None,
+    operands: Sequence[str] = (),
+    params: Sequence[str] = (),
+    samples: Callable[[np.random.Generator], list[Any]] | None = None,
+    name: str | None = None,
+) -> Callable[..., Any]:
+    """Give a function derivative rules; adarray then treats it as one operation.
+
+    Parameters
+    ----------
+    function : callable
+        A ufunc of any package, or a function of arrays (written in C, say) that
+        returns one array.
+    *rules : callable or None
+        One for each operand: ``rule(g, out, *operands, **params)`` returns the
+        cotangent of the operand, of its shape, for the cotangent `g` of the
+        result `out`. None where there is no derivative. Rules are plain NumPy
+        code; derivatives of higher order follow from it.
+    jvp : sequence of callable or None, or "linear", optional
+        ``jvp(t, out, *operands, **params)`` for each operand: the tangent of the
+        result for the tangent `t` of the operand. ``"linear"``: the function is
+        linear in each operand. Not needed for ufuncs of elements, whose rules
+        serve both modes. Without it, forward mode raises an error.
+    operands : sequence of str, optional
+        Names of the differentiable arguments; the first ones, one for each rule,
+        if not given.
+    params : sequence of str, optional
+        Names of the other arguments; all others, if not given.
+    samples : callable, optional
+        ``samples(rng)`` returns a list of `adarray.op.Sample`, for
+        `adarray.testing.opcheck`.
+    name : str, optional
+        Name in messages; that of the function if not given.
+
+    Returns
+    -------
+    callable
+        For a ufunc, the ufunc itself: NumPy hands it to adarray by its protocol.
+        For another function, one to call in its place. `adarray.intercept` calls
+        it wherever it finds the original.
+
+    Raises
+    ------
+    ValueError
+        If the function has rules, or the name is taken.
+    TypeError
+        If the number of rules is not that of the operands.
+
+    Notes
+    -----
+    `g` pairs with a tangent t as ``Re(sum(g * t))``: rules of analytic functions
+    of complex numbers hold the derivative without a conjugate.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> def cube(x):  # compiled elsewhere, say
+    ...     return np.asarray(x) ** 3
+    >>> cube = adarray.register_rule(cube, lambda g, out, x: g * 3 * x**2)
+    >>> adarray.grad(lambda x: np.sum(cube(x)))(np.array([1.0, 2.0]))
+    array([ 3., 12.])
+    """
+    if not callable(function):
+        raise TypeError(
+            f"register_rule: expected a function, got {type(function).__name__}; pass the function"
+        )
+    name = name or getattr(function, "__name__", repr(function))
+    if function in FUNCTIONS:
+        raise ValueError(
+            f"register_rule: {name} has rules; it is the operation {FUNCTIONS[function].name!r}"
+        )
+    if name in OPS:
+        raise ValueError(f"register_rule: there is an operation named {name!r}; pass name=")
+    if isinstance(function, np.ufunc):
+        return _register_ufunc(function, rules, jvp, samples, name)
+    operands, params = _arguments(function, rules, operands, params, name)
+    op = Op(
+        name, function, Opaque(), rules, jvp=jvp, operands=tuple(operands), params=tuple(params),
+        samples=samples, needs=_all_values(len(rules)) if samples is None else None,
+    )  # fmt: skip
+    register(op)
+    return _dispatching(op, function)
+
+
+def _register_ufunc(
+    ufunc: np.ufunc, rules: Any, jvp: Any, samples: Any, name: str
+) -> Callable[..., Any]:
+    if len(rules) != ufunc.nin or ufunc.nout != 1:
+        raise TypeError(
+            f"register_rule: {name} has {ufunc.nin} operands and {ufunc.nout} results, and "
+            f"{len(rules)} rules were given; give one rule for each operand (None where there is "
+            "no derivative) of a function with one result"
+        )
+    if ufunc.signature is None and jvp is None:
+        jvp = rules  # a diagonal Jacobian is its own transpose
+    op = Op(
+        name, ufunc, Opaque(), rules, jvp=jvp, samples=samples,
+        operands=tuple(f"x{i}" for i in range(ufunc.nin)),
+        signature=", ".join(f"x{i}" for i in range(ufunc.nin)) + ", /, out=None",
+        needs=_all_values(ufunc.nin) if samples is None else None,
+    )  # fmt: skip
+    register(op)
+    return ufunc
+
+
+def _all_values(arity: int) -> Callable[[int], tuple[bool, ...]]:
+    return lambda _mask: (True,) * (arity + 1)
+
+
+def _arguments(
+    function: Callable[..., Any],
+    rules: Sequence[Any],
+    operands: Sequence[str],
+    params: Sequence[str],
+    name: str,
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of the differentiable arguments and of the others."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"register_rule: {name} does not tell its arguments; wrap it in a Python function"
+        ) from None
+    operands = operands or names[: len(rules)]
+    missing = [n for n in (*operands, *params) if n not in names]
+    if missing or len(operands) != len(rules) or not rules:
+        raise TypeError(
+            f"register_rule: {name} has the arguments {names}, {list(operands)} are "
+            f"differentiated, and {len(rules)} rules were given; give one rule for each of them"
+        )
+    return operands, params or [n for n in names if n not in operands]
+
+
+def _dispatching(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function to call in place of `function`: ADArrays take the operation's way."""
+
+    @functools.wraps(function)
+    def dispatching(*args: Any, **kwargs: Any) -> Any:
+        bound, given, _ = op.bind(args, kwargs)
+        check_params(op, given)
+        if any(isinstance(x, Handle) for x in bound):
+            return finish(apply(op, tuple(bound), given), None, op.name)
+        return function(*plain(args), **plain(kwargs))
+
+    FUNCTIONS[dispatching] = op
+    return dispatching

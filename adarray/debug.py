@@ -1,0 +1,106 @@
+"""`debug_nans`: where the first nan comes from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from adarray.dispatch import compute
+from adarray.errors import user_line
+from adarray.graph import next_order
+from adarray.op import Op
+from adarray.runtime import MODE, Engine, Mode, current_mode
+
+
+class NanChecker:
+    """An engine that hands everything to another one (or NumPy) and looks at the results."""
+
+    def __init__(self, engine: Engine | None, name: str) -> None:
+        self.engine = engine
+        self.inner = Mode(engine, name=name)
+        self.name = name
+        self.threads = engine.threads if engine is not None else 1
+        # Creation number of a node -> where the user's code made it.
+        self.places: dict[int, str] = {}
+
+    def _run(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        r = compute(op, values, params, self.inner)
+        *_, place = user_line()
+        # The node of this operation, if one is recorded, gets the next number.
+        self.places[next_order() - 1] = place
+        if any(map(_has_nan, r if isinstance(r, tuple) else (r,))):
+            given = [i for i, v in enumerate(values) if _has_nan(v)]
+            if not given:
+                raise FloatingPointError(f"{op.name}: the result has nan, no operand has{place}")
+        return r
+
+    def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
+        """Compute and check the result."""
+        return self._run(op, values, {})
+
+    def call(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Compute and check the result."""
+        return self._run(op, values, params)
+
+    def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+        """Let the engine compute; `check_cotangent` looks at what comes out."""
+        if self.engine is None:
+            return NotImplemented
+        return self.engine.derivative(op, operand, g, saved)
+
+    def check_cotangent(self, op: Op, order: int, operand: int, g: Any, ct: Any) -> None:
+        """Raise if a derivative rule made a nan out of a cotangent without one."""
+        if _has_nan(ct) and not _has_nan(g):
+            raise FloatingPointError(
+                f"{op.name}: the derivative with respect to operand {operand} has nan, the "
+                f"cotangent of the result has not{self.places.get(order, '')}"
+            )
+
+
+def _has_nan(x: Any) -> bool:
+    x = getattr(x, "g", x)  # one region or one result of several
+    x = getattr(x, "_v", x)
+    if isinstance(x, dict):
+        return any(map(_has_nan, x.values()))
+    if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "fc":
+        return bool(np.isnan(x).any())
+    return isinstance(x, float) and x != x
+
+
+@contextlib.contextmanager
+def debug_nans() -> Iterator[None]:
+    """Context manager: raise where the first nan appears, in values or in derivatives.
+
+    Raises
+    ------
+    FloatingPointError
+        If an operation on ADArrays gives nan and none of its operands has one, or
+        its derivative rule does and the cotangent of its result has none. The
+        message names the operation and the file and line of the code that called
+        it, for derivatives too.
+
+    Notes
+    -----
+    Every result is read once more, and the places of all operations are kept until
+    the context ends; it costs several times the time of small operations. Open it
+    around the transform, not inside of the function that is differentiated.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> with adarray.debug_nans():
+    ...     adarray.grad(lambda x: np.sqrt(x) * x)(0.0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FloatingPointError: sqrt: the derivative with respect to operand 0 has nan, the ...
+    """
+    mode = current_mode()
+    checker = NanChecker(mode.engine, mode.name)
+    token = MODE.set(Mode(checker, mode.record, mode.name))
+    try:
+        yield
+    finally:
+        MODE.reset(token)

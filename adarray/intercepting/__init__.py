@@ -1,0 +1,9 @@
+"""Existing code, unedited: the names in its modules are rebound to stand-ins.
+
+`adarray.intercept` and `adarray.wrap` are the public face; `docs/intercept.rst`
+says what is covered.
+"""
+
+from adarray.intercepting.context import intercept, intercepted, wrap
+
+__all__ = ["intercept", "intercepted", "wrap"]

@@ -1,0 +1,201 @@
+"""The stand-ins of a client package: which objects have one, and what it does inside.
+
+Objects are recognised by identity, whatever name they are bound to.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.intercepting.inside import OBJECTS, Inside, inside_class, inside_function
+from adarray.intercepting.mathematics import NUMBERS, math_table
+from adarray.intercepting.memory import Memory, is_cached
+from adarray.intercepting.standins import (
+    Called,
+    FunctionStandIn,
+    ModuleStandIn,
+    ObjectStandIn,
+    module_stand_in,
+    number_stand_in,
+)
+from adarray.scope import package_of
+
+INTERCEPTED_ROOTS = ("numpy", "scipy", "math", "cmath")
+# Public modules of NumPy whose functions are recognised in ``from numpy.linalg import solve``.
+_NUMPY_MODULES = (
+    "numpy", "numpy.linalg", "numpy.fft", "numpy.random", "numpy.testing",
+    "numpy.lib.stride_tricks", "numpy.lib.scimath", "numpy.emath",
+    "numpy.polynomial.polynomial", "numpy.polynomial.chebyshev", "numpy.polynomial.legendre",
+    "numpy.polynomial.hermite", "numpy.polynomial.hermite_e", "numpy.polynomial.laguerre",
+)  # fmt: skip
+
+
+@functools.cache
+def _numpy_table() -> dict[int, tuple[Any, Any, str]]:
+    """Return ``id(original) -> (original, inside, path)`` for NumPy's functions and objects."""
+    table: dict[int, tuple[Any, Any, str]] = {}
+    for where in _NUMPY_MODULES:
+        try:
+            module = importlib.import_module(where)
+        except ImportError:  # one that this NumPy does not have
+            continue
+        for name in dir(module):
+            if name.startswith("_") or id(value := _attribute(module, name)) in table:
+                continue
+            if id(value) in OBJECTS:
+                table[id(value)] = (value, OBJECTS[id(value)], f"{where}:{name}")
+            elif callable(value) and not isinstance(value, type):
+                inside = inside_function(value)
+                if inside is not None:
+                    table[id(value)] = (value, inside, f"{where}:{name}")
+    return table
+
+
+def _attribute(module: types.ModuleType, name: str) -> Any:
+    """Return an attribute; None where NumPy announces that it has gone."""
+    return vars(module).get(name)
+
+
+def _drop_in(module: str) -> types.ModuleType | None:
+    """Return ``adarray.scipy.x`` for ``scipy.x``, if there is such a module."""
+    if module != "scipy" and not module.startswith("scipy."):
+        return None
+    try:
+        return importlib.import_module("adarray." + module)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("adarray.scipy"):
+            return None
+        raise
+
+
+@functools.cache
+def _scipy_function(module: str, name: str) -> Callable[..., Any] | None:
+    """Return the drop-in of a SciPy function; None if there is none."""
+    found = _drop_in(module)
+    if found is None or name not in getattr(found, "__all__", vars(found)):
+        return None
+    made = getattr(found, name)
+    return made if made is not getattr(sys.modules.get(module), name, None) else None
+
+
+class Binder:
+    """Makes the stand-ins of one client package, one for each object."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.made: dict[int, tuple[Any, Any]] = {}  # id -> (original, stand-in)
+
+    def number(self, original: type) -> type:
+        """Return the stand-in for ``float`` or ``complex``."""
+        if id(original) not in self.made:
+            made = number_stand_in(original, self.package, NUMBERS[original])
+            self.made[id(original)] = original, made
+        return self.made[id(original)][1]  # type: ignore[no-any-return]
+
+    def of(self, value: Any, plain_use: bool = True) -> Any:
+        """Return the stand-in for `value`; None if it stays as it is."""
+        found = self.made.get(id(value))
+        if found is None or found[0] is not value:
+            stand_in = self._make(value)
+            if stand_in is None:
+                return None
+            found = self.made[id(value)] = value, stand_in
+        if type(found[1]) is Called and plain_use:
+            return None
+        return found[1]
+
+    def _make(self, value: Any) -> Any:
+        # By type(value): the attributes of somebody's proxy or lazy module are left alone.
+        kind = type(value)
+        if issubclass(kind, types.ModuleType):
+            if issubclass(kind, ModuleStandIn) or not _is_intercepted_module(value):
+                return None
+            resolve = functools.partial(self._resolve, value)
+            return module_stand_in(value, self.package, resolve)
+        if issubclass(kind, type):
+            inside = inside_class(value)
+            return None if inside is None else Called(inside)
+        if is_cached(value):
+            path = f"{value.__module__}:{value.__qualname__}"
+            return FunctionStandIn(value, self.package, Memory(value), path)
+        if type(value) is np.vectorize:
+            return ObjectStandIn(value, self.package, _vectorized(value), "")
+        entry = _numpy_table().get(id(value)) or math_table().get(id(value))
+        if entry is not None and entry[0] is value:
+            return self._stand_in(*entry)
+        return self._of_scipy(value)
+
+    def _stand_in(self, original: Any, inside: Any, path: str) -> Any:
+        if isinstance(inside, (Inside, types.FunctionType)):
+            return FunctionStandIn(original, self.package, inside, path)
+        if not callable(original) or not hasattr(original, "__name__"):
+            return ObjectStandIn(original, self.package, inside, path)
+        return FunctionStandIn(original, self.package, inside, path)
+
+    def _of_scipy(self, value: Any) -> Any:
+        """Return the stand-in of a SciPy function or distribution that has a drop-in."""
+        entry = _scipy_table().get(id(value))
+        if entry is None or entry[0] is not value:
+            return None
+        return self._stand_in(*entry)
+
+    def _resolve(self, module: types.ModuleType, value: Any, name: str) -> Any:
+        """Return what ``module.name`` is inside."""
+        if package_of(module.__name__) == "scipy" and not isinstance(value, types.ModuleType):
+            found = _scipy_function(module.__name__, name)
+            return value if found is None else Inside(found, joins=False)
+        made = self.of(value, plain_use=False)
+        return value if made is None else made
+
+
+def _vectorized(value: np.vectorize) -> Any:
+    """Return a vectorised function that takes traced arrays."""
+    import adarray.numpy
+
+    kept = ("pyfunc", "otypes", "excluded", "cache", "signature")
+    return adarray.numpy.vectorize(**{k: getattr(value, k) for k in kept})
+
+
+def _is_intercepted_module(module: types.ModuleType) -> bool:
+    name = object.__getattribute__(module, "__dict__").get("__name__", "")
+    if package_of(name) not in INTERCEPTED_ROOTS:
+        return False
+    return sys.modules.get(name) is module or name in INTERCEPTED_ROOTS
+
+
+_scipy_known: dict[int, tuple[Any, Any, str]] = {}
+_scipy_looked_at: set[str] = set()
+
+
+def _scipy_table() -> dict[int, tuple[Any, Any, str]]:
+    """Return ``id(original) -> (original, inside, path)`` of the loaded SciPy modules."""
+    if "scipy" not in sys.modules:
+        return _scipy_known
+    for where in [n for n in tuple(sys.modules) if n.startswith("scipy.") and n.count(".") == 1]:
+        if where in _scipy_looked_at or where.split(".")[1].startswith("_"):
+            continue
+        _scipy_looked_at.add(where)
+        module, drop_in = sys.modules[where], _drop_in(where)
+        for name in () if drop_in is None else getattr(drop_in, "__all__", ()):
+            original, inside = vars(module).get(name), _scipy_function(where, name)
+            if original is None or inside is None or isinstance(original, type):
+                continue
+            if callable(inside) and hasattr(original, "__name__"):
+                inside = Inside(inside, joins=False)
+            _scipy_known[id(original)] = (original, inside, f"{where}:{name}")
+    return _scipy_known
+
+
+_binders: dict[str, Binder] = {}
+
+
+def binder_of(package: str) -> Binder:
+    """Return the one `Binder` of a client package."""
+    return _binders.setdefault(package, Binder(package))

@@ -1,0 +1,165 @@
+"""`adarray.intercept` and `adarray.wrap`: existing code, unedited, over ADArrays."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable
+from contextvars import Token
+from typing import Any
+
+from adarray.intercepting import imports
+from adarray.intercepting.inside import enter_tree
+from adarray.intercepting.rebinding import client_of, globals_of, rebind
+from adarray.scope import SCOPE, Scope, package_of
+from adarray.trace import Handle
+
+
+class intercept:  # noqa: N801  (reads as a statement)
+    """Context manager in which NumPy code that coerces and allocates can be differentiated.
+
+    NumPy's protocols show adarray the calls in which an array takes part. They do
+    not show ``np.array([x, 1.0])``, ``np.asarray(x)``, ``buffer = np.zeros(n)`` that
+    is filled afterwards, ``math.exp(x)`` or ``float(x)``. Inside of this context
+    all of them give or take ADArrays in client code.
+
+    Parameters
+    ----------
+    *packages : str or module
+        Top-level packages or modules whose code is intercepted. If none is given:
+        every package written in Python alone, and ``__main__``.
+
+    Notes
+    -----
+    On first use, global names of the client modules that are bound to numpy, math,
+    cmath, scipy and their functions are rebound to stand-ins, which stay. Outside of
+    the context, and in other threads, a stand-in passes everything through to what
+    it stands for. NumPy itself is never changed, and nothing is run twice.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> def area(x):
+    ...     sides = np.zeros(2)
+    ...     sides[0], sides[1] = x, 2.0 * x
+    ...     return np.prod(sides)
+    >>> with adarray.intercept():
+    ...     adarray.grad(area)(3.0)
+    12.0
+    """
+
+    def __init__(self, *packages: str | types.ModuleType) -> None:
+        names = []
+        for p in packages:
+            name = p.__name__ if isinstance(p, types.ModuleType) else p
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"intercept: expected names of packages or modules, got {type(p).__name__}; "
+                    "pass for instance 'mypackage', or nothing for all"
+                )
+            names.append(package_of(name))
+        self._scope = Scope(frozenset(names) if names else None)
+        self._tokens: list[Token[Scope | None]] = []
+
+    def __enter__(self) -> None:
+        rebind(self._scope.packages, sys._getframe(1).f_globals)
+        imports.begin()
+        self._tokens.append(SCOPE.set(self._scope.joined(SCOPE.get())))
+
+    def __exit__(self, *error: object) -> None:
+        SCOPE.reset(self._tokens.pop())
+        imports.end()
+
+
+def intercepted(f: Callable[..., Any], *packages: str) -> Callable[..., Any]:
+    """Return `f` run inside of `intercept`, its plain array arguments as ADArrays.
+
+    Parameters
+    ----------
+    f : callable
+    *packages : str
+        As for `intercept`.
+
+    Returns
+    -------
+    callable
+        Takes and returns what `f` does.
+    """
+    space = globals_of(f)
+    scope = Scope(frozenset(packages) if packages else None)
+
+    @_wraps(f)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        rebind(scope.packages, space)
+        imports.begin()
+        token = SCOPE.set(scope.joined(SCOPE.get()))
+        try:
+            return f(*enter_tree(args), **enter_tree(kwargs))
+        finally:
+            SCOPE.reset(token)
+            imports.end()
+
+    return inside
+
+
+def _wraps(f: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what makes a function look like `f`, which may lack some attributes."""
+
+    def decorate(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        try:
+            return functools.wraps(f)(wrapper)
+        except (AttributeError, TypeError):
+            return wrapper
+
+    return decorate
+
+
+def wrap(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `f` such that it can be differentiated, though it was not written for it.
+
+    Parameters
+    ----------
+    f : callable
+        A function of a package that uses NumPy.
+
+    Returns
+    -------
+    callable
+        Runs `f` as `intercept` does, limited to the top-level package of `f`.
+        Plain arguments give plain results; ADArrays give ADArrays.
+
+    Raises
+    ------
+    TypeError
+        If `f` is not callable.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> def pair(x):
+    ...     return np.array([x, x**2])
+    >>> adarray.jacobian(adarray.wrap(pair))(3.0)
+    array([1., 6.])
+    """
+    if not callable(f):
+        raise TypeError(f"wrap: expected a function, got {type(f).__name__}")
+    space = globals_of(f)
+    package = client_of(space) or package_of(space.get("__name__") or type(f).__module__)
+    run = intercepted(f, package)
+
+    @_wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not _holds(args) and not _holds(kwargs):
+            return f(*args, **kwargs)
+        return run(*args, **kwargs)
+
+    return wrapped
+
+
+def _holds(tree: Any) -> bool:
+    if isinstance(tree, Handle):
+        return True
+    if isinstance(tree, (list, tuple)):
+        return any(map(_holds, tree))
+    return isinstance(tree, dict) and any(map(_holds, tree.values()))

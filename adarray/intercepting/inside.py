@@ -1,0 +1,264 @@
+"""What NumPy's names do inside of `adarray.intercept`.
+
+There, arrays are ADArrays from the moment a NumPy function of client code returns
+them, traced or not, so that traced values can be written into them and their
+methods can meet traced values. NumPy scalars stay what they are: immutable.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.ops import creation
+from adarray.ops.borrow import borrowed
+from adarray.protocol import plain, traced
+from adarray.trace import Extras, Handle
+
+
+def adopt(r: Any, given: tuple[Any, ...] = ()) -> Any:
+    """Return the result `r` of a NumPy function with ADArrays in place of its arrays.
+
+    Parameters
+    ----------
+    r : any
+        Arrays, or tuples and lists of them. Arrays of other things than numbers,
+        subclasses of ndarray and everything else stay as they are.
+    given : tuple
+        Plain arrays whose memory a result may share: the ADArray then stands for
+        that memory, and its owner's elements change with it.
+    """
+    kind = type(r)
+    if kind is np.ndarray:
+        if r.dtype.kind not in "biufc" or not r.dtype.isnative:
+            return r
+        if r.base is not None or any(r is g for g in given):
+            return enter(r) if _shares(r, given) else Handle.array_class(r)
+        return Handle.array_class(r)
+    if kind is tuple or kind is list:
+        return kind(adopt(x, given) for x in r)
+    if isinstance(r, tuple) and hasattr(r, "_fields"):
+        return kind(*(adopt(x, given) for x in r))
+    return r
+
+
+def _shares(r: np.ndarray, given: tuple[Any, ...]) -> bool:
+    owner: Any = r
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    if owner.base is not None:  # memory of a buffer, a file, a C library
+        return True
+    return any(isinstance(g, np.ndarray) and np.may_share_memory(r, g) for g in given)
+
+
+def enter(x: Any) -> Any:
+    """Return a plain array of numbers as the ADArray that stands for its memory."""
+    if type(x) is not np.ndarray or x.dtype.kind not in "biufc" or not x.dtype.isnative:
+        return x
+    return Handle.array_class(x, None, Extras(borrowed=True))
+
+
+def enter_tree(tree: Any) -> Any:
+    """Return a tree of arguments with its plain arrays as ADArrays."""
+    kind = type(tree)
+    if kind is np.ndarray:
+        return enter(tree)
+    if kind is list or kind is tuple:
+        return kind(map(enter_tree, tree))
+    if kind is dict:
+        return {k: enter_tree(v) for k, v in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return kind(*map(enter_tree, tree))
+    return tree
+
+
+# Functions that take a sequence of arrays, and dispatch on its items.
+_SEQUENCES = frozenset(
+    {
+        "concatenate", "concat", "stack", "hstack", "vstack", "row_stack", "dstack",
+        "column_stack", "block", "select", "choose", "piecewise", "lexsort", "multi_dot",
+        "broadcast_arrays", "ravel_multi_index", "histogramdd", "einsum", "einsum_path",
+        "linspace", "copyto",
+    }
+)  # fmt: skip
+
+
+class Inside:
+    """A NumPy function as it is inside: arguments and results are ADArrays.
+
+    Parameters
+    ----------
+    function : callable
+        Computes; NumPy's own where that dispatches.
+    joins : bool
+        Whether lists of ADArrays among the arguments are joined to arrays first.
+    """
+
+    __slots__ = ("function", "joins")
+
+    def __init__(self, function: Callable[..., Any], joins: bool = True) -> None:
+        self.function = function
+        self.joins = joins
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = tuple(x for x in args if isinstance(x, np.ndarray))
+        for x in args:
+            if type(x) is list or type(x) is tuple:
+                if self.joins and creation.holds(x):
+                    args = tuple(map(_joined, args))
+                    break
+                given += tuple(i for i in x if isinstance(i, np.ndarray))
+        if kwargs:
+            given += tuple(x for x in kwargs.values() if isinstance(x, np.ndarray))
+            if self.joins:
+                kwargs = {k: v if k in _METADATA else _joined(v) for k, v in kwargs.items()}
+            out = kwargs.get("out")
+            if out is not None:
+                r = self.function(*args, **kwargs)
+                # The caller's own array, or the ADArray that it gave.
+                return r if r is out or (type(out) is tuple and len(out) == 1) else adopt(r, given)
+        return adopt(self.function(*args, **kwargs), given)
+
+    def attribute(self, name: str, value: Any) -> Any:
+        """Return the attribute `name` of a ufunc, whose value is `value`."""
+        if name in ("reduce", "accumulate", "reduceat", "outer", "at"):
+            return Inside(value)
+        return value
+
+
+# Keyword arguments that hold no arrays of values.
+_METADATA = frozenset({"axis", "axes", "shape", "dtype", "out", "sizes", "newshape"})
+
+
+def _joined(x: Any) -> Any:
+    if (type(x) is list or type(x) is tuple) and creation.holds(x):
+        return creation.join(x)
+    return x
+
+
+def plain_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, which does not dispatch, for ADArrays that are not traced.
+
+    Traced ones reach it as they are, and raise `TraceError` where it converts them.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not traced(args) and not traced(kwargs):
+            args, kwargs = plain(args), plain(kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def borrowed_if_traced(function: types.FunctionType) -> Callable[..., Any]:
+    """Return a Python function of NumPy's that does not dispatch, for ADArrays too."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if traced(args) or traced(kwargs):
+            return borrowed(function)(*args, **kwargs)
+        return function(*plain(args), **plain(kwargs))
+
+    return call
+
+
+def _values(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that only looks at values, and gives nothing differentiable."""
+
+    @functools.wraps(function)
+    def look(*args: Any, **kwargs: Any) -> Any:
+        return function(*plain(args), **plain(kwargs))
+
+    return look
+
+
+def _scalar_type(cls: Any) -> Callable[..., Any]:
+    """Return the call ``np.float64(x)`` for an `x` that may be traced."""
+
+    def convert(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and creation.holds(args[0]):
+            if not traced(args) and not isinstance(args[0], Handle):
+                return adopt(cls(plain(args[0])))
+            made = creation.asarray(args[0], dtype=cls)
+            # Of a single number NumPy makes a scalar.
+            return np.positive(made) if made.ndim == 0 and made.dtype.kind in "fc" else made
+        return adopt(cls(*plain(args), **plain(kwargs)))
+
+    return convert
+
+
+def _ndenumerate(arr: Any) -> Any:
+    x = creation.asarray(arr)
+    return ((index, x[index]) for index in np.ndindex(*np.shape(x)))
+
+
+def _isscalar(element: Any) -> bool:
+    if isinstance(element, Handle):
+        return not isinstance(plain(element), np.ndarray)
+    return bool(np.isscalar(element))
+
+
+class Indexed:
+    """``np.mgrid[...]`` and the like: results are ADArrays."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __getitem__(self, key: Any) -> Any:
+        return adopt(self.of[key])
+
+
+OBJECTS: dict[int, Any] = {
+    id(np.r_): Indexed(creation.r_),
+    id(np.c_): Indexed(creation.c_),
+    id(np.mgrid): Indexed(np.mgrid),
+    id(np.ogrid): Indexed(np.ogrid),
+}
+_SPECIAL: dict[int, Callable[..., Any]] = {
+    id(np.isscalar): _isscalar,
+    **{id(getattr(np, n)): Inside(f, joins=False) for n, f in creation.CREATION.items()},
+}
+for _name in ("finfo", "iinfo", "dtype", "errstate", "nditer"):
+    _SPECIAL.pop(id(getattr(np, _name)), None)
+
+
+def _is_dispatcher(value: Any) -> bool:
+    return hasattr(value, "_implementation")
+
+
+def inside_function(value: Any) -> Callable[..., Any] | None:
+    """Return what the NumPy function `value` is inside; None if it stays as it is."""
+    made = _SPECIAL.get(id(value))
+    if made is not None:
+        return made
+    name = getattr(value, "__name__", "")
+    if isinstance(value, np.ufunc):
+        return Inside(value)
+    if _is_dispatcher(value):
+        return Inside(value, joins=name not in _SEQUENCES)
+    if isinstance(value, types.FunctionType):
+        module = value.__module__ or ""
+        if module.startswith("numpy.testing"):
+            return _values(value)
+        return Inside(borrowed_if_traced(value), joins=False)
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodType)):
+        return Inside(plain_first(value), joins=False)
+    return None
+
+
+def inside_class(value: type) -> Callable[..., Any] | None:
+    """Return what calling the NumPy class `value` does inside; None if it stays as it is."""
+    if issubclass(value, np.generic) and issubclass(value, (np.number, np.bool_)):
+        return _scalar_type(value)
+    if value is np.ndarray:
+        return Inside(value, joins=False)
+    if value is np.ndenumerate:
+        return _ndenumerate
+    return None

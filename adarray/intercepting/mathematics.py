@@ -1,0 +1,209 @@
+"""Python's `math` and `cmath` over ADArrays, and the conversions `float` and `complex`.
+
+Plain numbers go to Python itself. For an ADArray, Python computes with the value
+first, which settles domain errors and plain results; a traced one then goes
+through NumPy. Results are traced Python numbers: their dtype yields to others.
+"""
+
+from __future__ import annotations
+
+import cmath
+import functools
+import importlib
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.array import ADArray, weakened
+from adarray.dispatch import leaves_graph
+from adarray.protocol import plain, traced
+from adarray.trace import Handle
+
+
+def _special(name: str) -> Callable[..., Any]:
+    """Return a function of scipy.special, which has what NumPy lacks."""
+
+    def call(x: Any) -> Any:
+        try:
+            module = importlib.import_module("scipy.special")
+        except ImportError as error:
+            raise leaves_graph(
+                f"math.{name}", "install SciPy, whose functions give the derivative"
+            ) from error
+        return getattr(module, name)(x)
+
+    return call
+
+
+def _log(x: Any, base: Any = None) -> Any:
+    return np.log(x) if base is None else np.log(x) / np.log(base)
+
+
+def _dist(p: Any, q: Any) -> Any:
+    squares = [(a - b) ** 2 for a, b in zip(p, q, strict=True)]
+    return np.sqrt(sum(squares)) if plain(sum(squares)) else 0.0 * sum(squares)
+
+
+def _hypot(*coordinates: Any) -> Any:
+    return functools.reduce(np.hypot, coordinates) if coordinates else 0.0
+
+
+def _prod(iterable: Any, *, start: Any = 1) -> Any:
+    for x in iterable:
+        start = start * x
+    return start
+
+
+def _sumprod(p: Any, q: Any) -> Any:
+    return sum(a * b for a, b in zip(p, q, strict=True))
+
+
+def _fmod(x: Any, y: Any) -> Any:
+    return np.fmod(x, y)
+
+
+def _modf(x: Any) -> tuple[Any, Any]:
+    whole = math.trunc(plain(x))
+    return x - whole, float(whole)
+
+
+def _frexp(x: Any) -> tuple[Any, int]:
+    exponent = math.frexp(plain(x))[1]
+    return x * math.ldexp(1.0, -exponent), exponent
+
+
+def _ldexp(x: Any, i: Any) -> Any:
+    return x * math.ldexp(1.0, int(plain(i)))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    n = round(plain(x) / plain(y))
+    return x - n * y
+
+
+def _fma(x: Any, y: Any, z: Any) -> Any:
+    return x * y + z
+
+
+def _copysign(x: Any, y: Any) -> Any:
+    return np.copysign(x, plain(y))
+
+
+_SAME = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh",
+         "degrees", "exp", "exp2", "expm1", "fabs", "log10", "log1p", "log2", "radians", "sin",
+         "sinh", "sqrt", "tan", "tanh")  # fmt: skip
+_NUMPY = {"acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh",
+          "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh"}  # fmt: skip
+MATH: dict[str, Callable[..., Any]] = {
+    **{n: getattr(np, _NUMPY.get(n, n)) for n in _SAME if hasattr(math, n)},
+    "copysign": _copysign, "dist": _dist, "erf": _special("erf"), "erfc": _special("erfc"),
+    "fma": _fma, "fmod": _fmod, "frexp": _frexp, "fsum": sum, "gamma": _special("gamma"),
+    "hypot": _hypot, "ldexp": _ldexp, "lgamma": _special("gammaln"), "log": _log, "modf": _modf,
+    "pow": np.power, "prod": _prod, "remainder": _remainder, "sumprod": _sumprod,
+}  # fmt: skip
+# Integers and truth values: the derivative is zero or there is none.
+_CONSTANT = ("ceil", "floor", "trunc", "isclose", "isfinite", "isinf", "isnan", "ulp", "nextafter",
+             "comb", "perm", "factorial", "gcd", "lcm", "isqrt")  # fmt: skip
+CMATH: dict[str, Callable[..., Any]] = {
+    **{n: MATH[n] for n in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh",
+                            "exp", "log", "log10", "sin", "sinh", "sqrt", "tan", "tanh")},
+    "phase": np.angle,
+    "polar": lambda z: (abs(z), np.angle(z)),
+    "rect": lambda r, phi: r * np.cos(phi) + 1j * (r * np.sin(phi)),
+}  # fmt: skip
+_CMATH_CONSTANT = ("isclose", "isfinite", "isinf", "isnan")
+
+
+def as_number(x: Any) -> Any:
+    """Return a traced array of one element as a traced Python number."""
+    if not isinstance(x, ADArray):
+        return x
+    if x.size != 1:
+        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    if x._x is not None and x._x.weak:
+        return x
+    x = x.reshape(()) if x.ndim else x
+    if x.dtype.kind == "c":
+        return x
+    return weakened(x if x.dtype.kind == "f" else x.astype(float))
+
+
+def _element(x: Any) -> Any:
+    """Return an ADArray of one element as 0-dimensional, as Python's functions read it."""
+    if isinstance(x, ADArray) and x.ndim and x.size == 1:
+        return x.reshape(())
+    return x
+
+
+def _over(
+    original: Callable[..., Any], body: Callable[..., Any] | None, complex_too: bool = False
+) -> Callable[..., Any]:
+    """Return the function of `math` or `cmath` for arguments that may be traced."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if original is math.prod or original is math.fsum:
+            args = (list(args[0]), *args[1:])  # read once, used twice
+        if not traced(args) and not traced(kwargs):
+            return original(*plain(args), **plain(kwargs))
+        value = original(*plain(args), **plain(kwargs))
+        if body is None:
+            return value
+        args = tuple(map(_element, args))
+        if complex_too:
+            args = tuple(x + 0j if isinstance(x, Handle) else x for x in args)
+        r = body(*args, **kwargs)
+        return tuple(map(as_number, r)) if isinstance(r, tuple) else as_number(r)
+
+    return call
+
+
+def _float(*args: Any) -> Any:
+    """``float(x)``: a traced array of one element becomes a traced Python number."""
+    if len(args) == 1 and isinstance(args[0], ADArray) and traced(args[0]):
+        if args[0].dtype.kind == "c":
+            raise leaves_graph("float of a complex number", "take its real part, x.real")
+        return as_number(args[0])
+    return float(*plain(args))
+
+
+def _complex(*args: Any, **kwargs: Any) -> Any:
+    """``complex(re, im)`` of traced numbers."""
+    if not (traced(args) or traced(kwargs)):
+        return complex(*plain(args), **plain(kwargs))
+    real = args[0] if args else kwargs.get("real", 0.0)
+    imag = args[1] if len(args) > 1 else kwargs.get("imag")
+    return as_number(_element(real) + (0j if imag is None else 1j * _element(imag)))
+
+
+NUMBERS: dict[type, Callable[..., Any]] = {float: _float, complex: _complex}
+
+
+@functools.cache
+def inside_math(module: types.ModuleType, name: str) -> Callable[..., Any] | None:
+    """Return what the function `name` of math or cmath is inside; None if it stays."""
+    original = getattr(module, name, None)
+    if original is None:
+        return None
+    if module is math and (name in MATH or name in _CONSTANT):
+        return _over(original, MATH.get(name))
+    if module is cmath and (name in CMATH or name in _CMATH_CONSTANT):
+        polar = name in ("phase", "polar", "rect")
+        return _over(original, CMATH.get(name), complex_too=name in CMATH and not polar)
+    return None
+
+
+@functools.cache
+def math_table() -> dict[int, tuple[Any, Callable[..., Any], str]]:
+    """Return ``id(original) -> (original, inside, path)`` for math and cmath."""
+    table = {}
+    for module in (math, cmath):
+        for name in dir(module):
+            inside = inside_math(module, name)
+            if inside is not None:
+                original = getattr(module, name)
+                table[id(original)] = (original, inside, f"{module.__name__}:{name}")
+    return table

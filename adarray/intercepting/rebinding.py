@@ -1,0 +1,246 @@
+"""Finding the names of client modules that are bound to NumPy, and rebinding them.
+
+Only globals of pure Python modules of client packages are changed, with the
+defaults and closures of their functions and the attributes of their classes: never
+`sys.modules`, an attribute of NumPy, or anything that two packages share.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import Any
+
+from adarray.intercepting.binding import Binder, binder_of
+from adarray.intercepting.mathematics import NUMBERS
+from adarray.intercepting.memory import is_cached
+from adarray.intercepting.standins import (
+    FunctionStandIn,
+    MethodStandIn,
+    ModuleStandIn,
+    is_call_only,
+)
+from adarray.scope import CLIENTS, KEPT, package_of
+
+_lock = threading.RLock()
+
+# Name -> (module, its spec): modules that were looked at. A reload makes a new spec.
+_seen: dict[str, tuple[types.ModuleType, Any]] = {}
+_rebound: set[str] = set()  # those of them in which there was something to rebind
+# For each set of packages: what sys.modules looked like when they were rebound.
+_last: dict[frozenset[str] | None, tuple[int, str | None]] = {}
+
+
+def _namespace(module: Any) -> dict[str, Any] | None:
+    """Return the globals of a module, without waking up one that loads lazily."""
+    if not issubclass(type(module), types.ModuleType) or isinstance(module, ModuleStandIn):
+        return None
+    space = object.__getattribute__(module, "__dict__")
+    return space if isinstance(space, dict) else None
+
+
+def _is_compiled(space: dict[str, Any]) -> bool:
+    file = space.get("__file__")
+    return isinstance(file, str) and file.endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def _compiled_packages(modules: dict[str, Any]) -> set[str]:
+    """Return the packages of which a compiled module is loaded."""
+    found = set()
+    for name, module in modules.items():
+        space = _namespace(module)
+        if space is not None and _is_compiled(space):
+            found.add(package_of(name))
+    return found
+
+
+def rebind(packages: frozenset[str] | None, *spaces: dict[str, Any]) -> None:
+    """Rebind the names of client modules that are loaded and were not looked at yet.
+
+    Parameters
+    ----------
+    packages : frozenset of str, optional
+        Top-level packages; None means all client packages.
+    *spaces : dict
+        Globals to look at in any case: names in them may have been bound since, and
+        no module may have them (those of an interactive session or a doctest).
+    """
+    now = (len(sys.modules), next(reversed(sys.modules), None))
+    with _lock:
+        if now != _last.get(packages):
+            modules = dict(sys.modules)
+            kept = KEPT | _compiled_packages(modules) if packages is None else KEPT
+            for name, module in modules.items():
+                package = package_of(name)
+                if package in kept or not (packages is None or package in packages):
+                    continue
+                if name not in _seen or not _is_seen(name, module):
+                    _rebind_module(name, module)
+            _last[packages] = now
+        else:
+            for name in tuple(_rebound):
+                module = sys.modules.get(name)
+                if module is not None and not _is_seen(name, module):
+                    _rebind_module(name, module)
+        for space in spaces:
+            package = client_of(space)
+            if package and (packages is None or package in packages):
+                CLIENTS.add(package)
+                rebind_names(space, package)
+
+
+def client_of(space: dict[str, Any]) -> str:
+    """Return the package to which code with these globals belongs; "" if it is not intercepted."""
+    package = package_of(space.get("__name__"))
+    if package not in KEPT:
+        return package or "__main__"
+    # A doctest runs in a copy of its module's globals.
+    module = sys.modules.get(space["__name__"])
+    return "" if module is None or vars(module) is space else "__main__"
+
+
+def globals_of(f: Any) -> dict[str, Any]:
+    """Return the globals of a function, method, partial or callable object; {} if it has none."""
+    for _ in range(32):
+        if isinstance(f, functools.partial):
+            f = f.func
+        elif isinstance(f, types.MethodType):
+            f = f.__func__
+        elif hasattr(f, "__wrapped__"):
+            f = f.__wrapped__
+        else:
+            break
+    if not isinstance(f, types.FunctionType):
+        f = f if isinstance(f, type) else type(f)
+        f = f.__dict__.get("__call__", f.__init__)
+    return getattr(f, "__globals__", {})
+
+
+def _is_seen(name: str, module: Any) -> bool:
+    known, spec = _seen[name]
+    space = _namespace(module)
+    return known is module and space is not None and space.get("__spec__") is spec
+
+
+def _rebind_module(name: str, module: Any) -> None:
+    space = _namespace(module)
+    if space is None or _is_compiled(space):
+        return
+    package = package_of(name)
+    _seen[name] = (module, space.get("__spec__"))
+    CLIENTS.add(package)
+    if rebind_names(space, package):
+        _rebound.add(name)
+
+
+def rebind_names(space: dict[str, Any], package: str) -> bool:
+    """Rebind the names in one module's globals; return whether there were any."""
+    binder = binder_of(package)
+    found = False
+    for key, value in tuple(space.items()):
+        if key.startswith("__") and key.endswith("__"):
+            continue
+        stand_in = binder.of(value)
+        if stand_in is not None:
+            space[key], found = stand_in, True
+    name = space.get("__name__")
+    codes: list[types.CodeType] = []
+    for value in tuple(space.values()):
+        for function in functions_of(value, name):
+            found |= _rebind_captured(function, binder)
+            codes += _codes(function.__code__)
+        if issubclass(type(value), type) and value.__dict__.get("__module__") == name:
+            found |= _rebind_attributes(value, binder)
+    return _add_numbers(space, binder, codes) or found
+
+
+def functions_of(value: Any, module: Any, depth: int = 0) -> Iterator[types.FunctionType]:
+    """Yield the Python functions of `module` in a global: itself, methods, what is wrapped."""
+    kind = type(value)
+    if depth > 8:
+        return
+    if kind is types.FunctionType:
+        if value.__module__ == module:
+            yield value
+        if "__wrapped__" in value.__dict__:
+            yield from functions_of(value.__wrapped__, module, depth + 1)
+    elif kind is staticmethod or kind is classmethod:
+        yield from functions_of(value.__func__, module, depth + 1)
+    elif kind is property:
+        for part in (value.fget, value.fset):
+            yield from functions_of(part, module, depth + 1)
+    elif is_cached(value) or kind is functools.cached_property:
+        inner = value.__wrapped__ if is_cached(value) else value.func
+        yield from functions_of(inner, module, depth + 1)
+    elif kind is FunctionStandIn and is_cached(value._adarray_of):
+        yield from functions_of(value._adarray_of, module, depth)
+    elif issubclass(kind, type) and value.__dict__.get("__module__") == module:
+        for part in tuple(value.__dict__.values()):
+            yield from functions_of(part, module, depth + 1)
+
+
+def _rebind_captured(function: types.FunctionType, binder: Binder) -> bool:
+    """Rebind the default arguments and closed-over names of a function."""
+    found = False
+    if function.__defaults__:
+        given = [binder.of(v) for v in function.__defaults__]
+        if any(g is not None for g in given):
+            pairs = zip(function.__defaults__, given, strict=True)
+            function.__defaults__ = tuple(v if g is None else g for v, g in pairs)
+            found = True
+    for key, value in tuple((function.__kwdefaults__ or {}).items()):
+        stand_in = binder.of(value)
+        if stand_in is not None:
+            function.__kwdefaults__[key], found = stand_in, True
+    for cell in function.__closure__ or ():
+        try:
+            stand_in = binder.of(cell.cell_contents)
+        except ValueError:  # not assigned yet
+            continue
+        if stand_in is not None:
+            cell.cell_contents, found = stand_in, True
+    return found
+
+
+def _rebind_attributes(cls: type, binder: Binder) -> bool:
+    """Rebind modules and static functions among the attributes of a class."""
+    found = False
+    for key, value in tuple(cls.__dict__.items()):
+        made = None
+        if issubclass(type(value), types.ModuleType):
+            made = binder.of(value)
+        elif type(value) is staticmethod:
+            stand_in = binder.of(value.__func__)
+            made = None if stand_in is None else staticmethod(stand_in)
+        elif is_cached(value):
+            made = MethodStandIn.of(value, binder.package)
+        if made is not None:
+            try:
+                setattr(cls, key, made)
+            except (AttributeError, TypeError):  # a class that does not allow it
+                continue
+            found = True
+    return found
+
+
+def _add_numbers(space: dict[str, Any], binder: Binder, codes: list[types.CodeType]) -> bool:
+    """Bind ``float`` and ``complex`` in a module whose functions call them."""
+    added = False
+    for original in NUMBERS:
+        name = original.__name__
+        used = [c for c in codes if name in c.co_names]
+        if name not in space and used and is_call_only(used, name):
+            space[name], added = binder.number(original), True
+    return added
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield a code object and those nested in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)

@@ -1,0 +1,90 @@
+"""NumPy's namespace with ADArrays: ``import adarray.numpy as np``.
+
+Every public name of NumPy is here. Functions that make arrays make ADArrays, other
+functions return ADArrays for any arguments, lists of traced values are joined, and
+buffers can be written into:
+
+>>> import adarray
+>>> import adarray.numpy as np
+>>> def f(x):
+...     y = np.zeros(3)
+...     y[1] = x[0] * x[1]
+...     return np.sum(np.array([y[1], 2.0, x[0]]))
+>>> adarray.grad(f)(np.array([2.0, 3.0]))
+ADArray([4., 2.])
+
+It is the namespace that ``x.__array_namespace__()`` of an ADArray gives: the array
+API standard, version 2024.12, with its extensions `linalg` and `fft`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as _np
+
+from adarray.numpy import _classes, _creation, _info, _lift, _modules, _standard
+from adarray.ops import creation as _ops_creation
+
+__array_api_version__ = "2024.12"
+__version__ = _np.__version__
+__array_namespace_info__ = _info.__array_namespace_info__
+
+_OWN: dict[str, Any] = {
+    **_creation.FUNCTIONS,
+    **_standard.FUNCTIONS,
+    **{
+        c.__name__: c
+        for c in (
+            _classes.ndarray, _classes.ufunc, _classes.finfo, _classes.iinfo, _classes.ndenumerate,
+            _classes.vectorize,
+        )
+    },
+    "r_": _lift.Lifting(_ops_creation.r_),
+    "c_": _lift.Lifting(_ops_creation.c_),
+    "mgrid": _lift.Lifting(_np.mgrid),
+    "ogrid": _lift.Lifting(_np.ogrid),
+}  # fmt: skip
+
+# Modules of this package that stand for NumPy's of the same name.
+_OWN_MODULES = frozenset({"linalg", "fft", "random"})
+_MIRRORS = {
+    "lib": _lift.wrapped,
+    "emath": _modules.over_adarrays,
+    "polynomial": _modules.over_adarrays,
+    "testing": _modules.on_values,
+}
+
+
+def _found(name: str) -> Any:
+    if name in _OWN:
+        return _OWN[name]
+    if name in _OWN_MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _MIRRORS:
+        module = importlib.import_module(getattr(_np, name).__name__)
+        return _modules.Mirror(f"{__name__}.{name}", module, _MIRRORS[name])
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return _lift.wrapped(getattr(_np, name), name)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        value = _found(name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    globals()[name] = value
+    return value
+
+
+__all__ = sorted(
+    {n for n in _np.__all__ if not n.startswith("_")}
+    | {n for n in _OWN if not n.startswith("_")}
+    | {*_OWN_MODULES, *_MIRRORS}
+)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *(n for n in dir(_np) if not n.startswith("_"))})

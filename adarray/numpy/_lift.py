@@ -1,0 +1,163 @@
+"""Wrapping NumPy's functions so that they give ADArrays for plain arguments too.
+
+Where an argument is an ADArray, NumPy dispatches to adarray by itself. What is added
+here: results become ADArrays whatever the arguments are, and lists that hold traced
+values, which NumPy would coerce, are joined first.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.array import ADArray
+from adarray.ops import creation
+from adarray.protocol import traced
+from adarray.trace import Handle
+
+# Kinds of dtype that ADArrays hold; strings, dates, records and objects stay NumPy's.
+_NUMBERS = "biufc"
+
+# Functions of a sequence of arrays: NumPy looks for ADArrays in it.
+_OF_SEQUENCES = frozenset(
+    {
+        "concatenate", "concat", "stack", "block", "vstack", "row_stack", "hstack", "dstack",
+        "column_stack", "select", "choose", "lexsort", "histogramdd", "histogram2d", "multi_dot",
+        "gradient", "bmat", "piecewise", "einsum", "einsum_path", "copyto", "pad", "tensordot",
+    }
+)  # fmt: skip
+
+
+def lift(r: Any, given: tuple[Any, ...] = ()) -> Any:
+    """Return a result of NumPy with its arrays of numbers as ADArrays.
+
+    Parameters
+    ----------
+    r : any
+    given : tuple
+        Arguments of the call: an array among them, or a view of another array, is
+        copied, since an ADArray's memory is its own.
+    """
+    if isinstance(r, (Handle, str, bytes)):
+        return r
+    if isinstance(r, np.ndarray):
+        if r.dtype.kind not in _NUMBERS or type(r) is not np.ndarray:
+            return r
+        shared = r.base is not None or any(r is x for x in given)
+        return ADArray(r.copy("K") if shared else r)
+    if isinstance(r, np.generic):
+        return ADArray(r) if r.dtype.kind in _NUMBERS else r
+    if isinstance(r, tuple):
+        parts = [lift(x, given) for x in r]
+        return type(r)(*parts) if hasattr(r, "_fields") else tuple(parts)
+    if type(r) is list:
+        return [lift(x, given) for x in r]
+    return r
+
+
+def _joined(x: Any) -> Any:
+    """Return a list with traced values in it as one ADArray, anything else as it is."""
+    if isinstance(x, (list, tuple)) and creation.holds(x) and traced(list(x)):
+        return creation.asarray(x)
+    return x
+
+
+def call_lifted(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Call `function` and return its results as ADArrays."""
+    r = function(*args, **kwargs)
+    if isinstance(r, Handle):
+        return r
+    out = kwargs.get("out")
+    if out is not None:
+        return r  # the caller's own array
+    return lift(r, (*args, *kwargs.values()))
+
+
+def lifted(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """Return a function that calls `function` and returns ADArrays."""
+    if (name or getattr(function, "__name__", "")) in _OF_SEQUENCES:
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return call_lifted(function, args, kwargs)
+
+    else:
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if any(type(x) is list or type(x) is tuple for x in args):
+                args = tuple(_joined(x) for x in args)
+            return call_lifted(function, args, kwargs)
+
+    return dressed(call, function, name)
+
+
+def dressed(
+    made: Callable[..., Any], function: Callable[..., Any], name: str | None = None
+) -> Callable[..., Any]:
+    """Give `made` the name, documentation and signature of `function`."""
+    functools.update_wrapper(made, function, updated=())
+    if name is not None:
+        made.__name__ = made.__qualname__ = name
+    return made
+
+
+class UFunc:
+    """A NumPy ufunc with its methods, whose results are ADArrays."""
+
+    def __init__(self, ufunc: np.ufunc) -> None:
+        self._ufunc = ufunc
+        self.__name__ = ufunc.__name__
+        self.__doc__ = ufunc.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the ufunc."""
+        return call_lifted(self._ufunc, tuple(map(_joined, args)), kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._ufunc, name)
+        if not callable(value) or name.startswith("_"):
+            return value
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            if name != "at":
+                args = tuple(map(_joined, args))
+            return call_lifted(value, args, kwargs)
+
+        return dressed(method, value)
+
+    def __repr__(self) -> str:
+        return repr(self._ufunc)
+
+    def __reduce__(self) -> Any:
+        return (ufunc_of, (self._ufunc,))
+
+
+@functools.cache
+def ufunc_of(ufunc: np.ufunc) -> UFunc:
+    """Return the one `UFunc` of a NumPy ufunc."""
+    return UFunc(ufunc)
+
+
+def wrapped(value: Any, name: str | None = None) -> Any:
+    """Return a public object of NumPy as this namespace shows it."""
+    if isinstance(value, np.ufunc):
+        return ufunc_of(value)
+    if isinstance(value, (type, types.ModuleType)) or not callable(value):
+        return value
+    return lifted(value, name)
+
+
+class Lifting:
+    """``mgrid``, ``ogrid``: objects that make arrays when they are indexed."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __getitem__(self, key: Any) -> Any:
+        return lift(self._source[key])
+
+    def __repr__(self) -> str:
+        return repr(self._source)

@@ -1,0 +1,164 @@
+"""The operators of ADArrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adarray.dispatch import apply, binary, unary
+from adarray.inplace import augmented
+from adarray.op import FUNCTIONS
+from adarray.protocol import call_ufunc, is_foreign
+from adarray.trace import Extras, Handle
+
+if TYPE_CHECKING:
+    from adarray.array import ADArray
+
+_NUMBERS = (float, int, complex)
+
+
+def weakened(x: ADArray) -> ADArray:
+    """Return the 0-d array as a traced Python number, whose dtype yields to others."""
+    tangents = x._x.tangents if x._x is not None else ()
+    number = complex(x._v) if x.dtype.kind == "c" else float(x._v)
+    return type(x)(number, x._node, Extras(tangents=tangents, weak=True), True)
+
+
+def _is_number(x: Any) -> bool:
+    """Whether `x` is a Python number, or traced as one."""
+    if isinstance(x, Handle):
+        return x._x is not None and x._x.weak
+    return isinstance(x, _NUMBERS) and not isinstance(x, np.generic)
+
+
+def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
+    """Return ``x op y`` of a pointwise operation; Python numbers give a Python number."""
+
+    def forward(self: Any, other: Any) -> Any:
+        r = binary(FUNCTIONS[ufunc], self, other)
+        if self._x is not None and _is_number(self) and _is_number(other):
+            return weakened(r) if r.dtype.kind in "fc" else r
+        return r
+
+    return forward
+
+
+def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
+    def reflected(self: Any, other: Any) -> Any:
+        r = binary(FUNCTIONS[ufunc], other, self)
+        if self._x is not None and _is_number(self) and _is_number(other):
+            return weakened(r) if r.dtype.kind in "fc" else r
+        return r
+
+    return reflected
+
+
+def _inplace(forward: Callable[[Any, Any], Any]) -> Callable[[Any, Any], ADArray]:
+    def inplace(self: Any, other: Any) -> Any:
+        return augmented(self, forward(self, other))
+
+    return inplace
+
+
+def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
+    """``@``, comparisons and integer operators: none of them keeps Python numbers weak."""
+
+    def forward(self: Any, other: Any) -> Any:
+        op = FUNCTIONS.get(ufunc)
+        if op is not None and not is_foreign(other):
+            return apply(op, (self, other))
+        return call_ufunc(ufunc, "__call__", (self, other), {})
+
+    return forward
+
+
+def _general_reflected(ufunc: Any) -> Callable[[Any, Any], Any]:
+    def reflected(self: Any, other: Any) -> Any:
+        return call_ufunc(ufunc, "__call__", (other, self), {})
+
+    return reflected
+
+
+def _unary(ufunc: Any) -> Callable[[Any], ADArray]:
+    def method(self: Any) -> Any:
+        op = FUNCTIONS.get(ufunc)
+        r = unary(op, self) if op else call_ufunc(ufunc, "__call__", (self,), {})
+        if self._x is not None and _is_number(self) and r.dtype.kind in "fc":
+            return weakened(r)
+        return r
+
+    return method
+
+
+class Operators:
+    """NumPy's operators; arithmetic on traced Python numbers gives traced Python numbers."""
+
+    __slots__ = ()
+
+    __add__ = _binary(np.add)
+    __radd__ = _reflected(np.add)
+    __iadd__ = _inplace(__add__)
+    __sub__ = _binary(np.subtract)
+    __rsub__ = _reflected(np.subtract)
+    __isub__ = _inplace(__sub__)
+    __mul__ = _binary(np.multiply)
+    __rmul__ = _reflected(np.multiply)
+    __imul__ = _inplace(__mul__)
+    __truediv__ = _binary(np.true_divide)
+    __rtruediv__ = _reflected(np.true_divide)
+    __itruediv__ = _inplace(__truediv__)
+    __pow__ = _binary(np.power)
+    __rpow__ = _reflected(np.power)
+    __ipow__ = _inplace(__pow__)
+    __mod__ = _binary(np.remainder)
+    __rmod__ = _reflected(np.remainder)
+    __imod__ = _inplace(__mod__)
+
+    __floordiv__ = _general(np.floor_divide)
+    __rfloordiv__ = _general_reflected(np.floor_divide)
+    __ifloordiv__ = _inplace(__floordiv__)
+    __matmul__ = _general(np.matmul)
+    __rmatmul__ = _general_reflected(np.matmul)
+    __imatmul__ = _inplace(__matmul__)
+    __and__ = _general(np.bitwise_and)
+    __rand__ = _general_reflected(np.bitwise_and)
+    __iand__ = _inplace(__and__)
+    __or__ = _general(np.bitwise_or)
+    __ror__ = _general_reflected(np.bitwise_or)
+    __ior__ = _inplace(__or__)
+    __xor__ = _general(np.bitwise_xor)
+    __rxor__ = _general_reflected(np.bitwise_xor)
+    __ixor__ = _inplace(__xor__)
+    __lshift__ = _general(np.left_shift)
+    __rlshift__ = _general_reflected(np.left_shift)
+    __ilshift__ = _inplace(__lshift__)
+    __rshift__ = _general(np.right_shift)
+    __rrshift__ = _general_reflected(np.right_shift)
+    __irshift__ = _inplace(__rshift__)
+
+    __lt__ = _general(np.less)
+    __le__ = _general(np.less_equal)
+    __gt__ = _general(np.greater)
+    __ge__ = _general(np.greater_equal)
+    __eq__ = _general(np.equal)  # type: ignore[assignment]
+    __ne__ = _general(np.not_equal)  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+    __neg__ = _unary(np.negative)
+    __pos__ = _unary(np.positive)
+    __abs__ = _unary(np.absolute)
+    __invert__ = _unary(np.invert)
+
+    def __divmod__(self, other: Any) -> tuple[ADArray, ADArray]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[ADArray, ADArray]:
+        return other // self, other % self
+
+
+for _name, _function in list(vars(Operators).items()):
+    if callable(_function):
+        _function.__name__ = _name
+        _function.__qualname__ = f"ADArray.{_name}"

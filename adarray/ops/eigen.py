@@ -1,0 +1,247 @@
+"""Eigenvalues and eigenvectors of `numpy.linalg`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.errors import NotDifferentiableError
+from adarray.op import Op, Opaque, Sample, register
+from adarray.ops.common import s
+from adarray.ops.complex import conjugate_of, is_complex
+from adarray.ops.matrices import (
+    diagonal,
+    diagonal_matrix,
+    folded,
+    hermitian,
+    is_zero,
+    mH,
+    mT,
+    negligible,
+    precision,
+    reciprocal,
+    refuse,
+)
+from adarray.protocol import plain
+
+
+def _equal(w: Any) -> Any:
+    """Return which pairs of different eigenvalues are equal to rounding, shape (..., n, n)."""
+    v = plain(w)
+    bound = 4 * v.shape[-1] * precision(v) * np.max(np.abs(v), axis=-1, initial=0.0)
+    apart = np.abs(v[..., None, :] - v[..., :, None])
+    equal: Any = (apart <= bound[..., None, None]) & ~np.eye(v.shape[-1], dtype=bool)
+    return equal
+
+
+def _by_difference(name: str, w: Any, numerators: Any, fix: str) -> Any:
+    """Return ``numerators[i, j] / (w[j] - w[i])`` off the diagonal, 0 on it.
+
+    Equal eigenvalues with a numerator that is not 0 raise.
+    """
+    equal = _equal(w)
+    if np.any(equal):
+        touched = equal & ~(negligible(numerators) & mT(negligible(numerators)))
+        refuse(name, touched, "eigenvalues are equal, and their vectors not unique", fix)
+    without = equal | np.eye(equal.shape[-1], dtype=bool)
+    return numerators * reciprocal(w[..., None, :] - w[..., :, None], without)
+
+
+# -- Hermitian -----------------------------------------------------------------------------
+
+_FIX = (
+    "use eigvalsh for functions of the eigenvalues alone, or add a small diagonal matrix that "
+    "separates them"
+)
+
+
+def _eigh(g: Any, out: Any, a: Any, UPLO: str = "L") -> Any:
+    w, v = out
+    inner = diagonal_matrix(g[0])
+    if not is_zero(g[1]):
+        inner = inner + _by_difference("eigh", w, np.matmul(mT(v), g[1]), _FIX)
+    return folded(np.matmul(np.matmul(conjugate_of(v), inner), mT(v)), UPLO.upper())
+
+
+def _eigh_tangent(t: Any, out: Any, a: Any, UPLO: str = "L") -> Any:
+    w, v = out
+    x = np.matmul(mH(v), np.matmul(hermitian(t, UPLO.upper()), v))
+    return np.real(diagonal(x)), np.matmul(v, _by_difference("eigh", w, x, _FIX))
+
+
+def _invariants(out: Any) -> Any:
+    """Return eigenvalues and the projectors on eigenvectors, shape (..., n, n, n)."""
+    w, v = out
+    columns = mT(v)
+    return w, columns[..., :, None] * conjugate_of(columns)[..., None, :]
+
+
+def _hermitian_samples(rng: np.random.Generator) -> list[Sample]:
+    spread = np.diag([0.0, 4.0, 9.0])
+    return [
+        s(rng.normal(size=(3, 3)) + spread),
+        s(rng.normal(size=(2, 3, 3)) + spread),
+        s(rng.normal(size=(3, 3)) + spread, UPLO="U"),
+        s(rng.normal(size=(1, 1))),
+    ]
+
+
+register(
+    Op(
+        "eigh",
+        np.linalg.eigh,
+        Opaque(),
+        [_eigh],
+        jvp=[_eigh_tangent],
+        samples=_hermitian_samples,
+        operands=("a",),
+        params=("UPLO",),
+        outputs=2,
+        invariants=_invariants,
+        note="NumPy reads one triangle: the other has gradient 0. Where eigenvalues are equal and "
+        "the function depends on their vectors, NotDifferentiableError. Complex eigenvectors keep "
+        "their phase: v.conj() @ dv is 0",
+    )
+)
+
+
+def _eigvalsh(g: Any, out: Any, a: Any, UPLO: str = "L") -> Any:
+    _, v = np.linalg.eigh(a, UPLO)
+    ct = np.matmul(conjugate_of(v) * g[..., None, :], mT(v))
+    return folded(ct, UPLO.upper())
+
+
+def _eigvalsh_tangent(t: Any, out: Any, a: Any, UPLO: str = "L") -> Any:
+    _, v = np.linalg.eigh(a, UPLO)
+    moved = np.matmul(hermitian(t, UPLO.upper()), v)
+    return np.real(np.sum(conjugate_of(v) * moved, axis=-2))
+
+
+register(
+    Op(
+        "eigvalsh",
+        np.linalg.eigvalsh,
+        Opaque(),
+        [_eigvalsh],
+        jvp=[_eigvalsh_tangent],
+        samples=_hermitian_samples,
+        operands=("a",),
+        params=("UPLO",),
+        note="NumPy reads one triangle: the other has gradient 0. Right for every smooth function "
+        "of the eigenvalues, equal ones included (the second order needs distinct ones)",
+    )
+)
+
+# -- general -------------------------------------------------------------------------------
+
+_DEFECTIVE = (
+    "the eigenvectors do not span the space (a defective matrix), and eigenvalues have no "
+    "derivative; use functions such as det, trace or matrix_power, or move the matrix"
+)
+
+
+def _check_basis(name: str, w: Any, v: Any) -> None:
+    """Raise if equal eigenvalues lack eigenvectors."""
+    if np.any(_equal(w)):
+        sizes = np.linalg.svdvals(plain(v))
+        if np.any(sizes[..., -1] <= precision(v) ** 0.5 * sizes[..., 0]):
+            raise NotDifferentiableError(f"{name}: {_DEFECTIVE}")
+
+
+def _eigvals(g: Any, out: Any, a: Any) -> Any:
+    w, v = np.linalg.eig(a)
+    _check_basis("eigvals", w, v)
+    return np.linalg.solve(mT(v), g[..., None] * mT(v))
+
+
+def _eigvals_tangent(t: Any, out: Any, a: Any) -> Any:
+    w, v = np.linalg.eig(a)
+    _check_basis("eigvals", w, v)
+    return diagonal(np.linalg.solve(v, np.matmul(t, v)))
+
+
+def _general_samples(rng: np.random.Generator) -> list[Sample]:
+    spread = np.diag([0.0, 4.0, 9.0])
+    turning = np.array([[1.0, -3.0, 0.2], [2.0, 1.5, 0.1], [0.3, 0.2, 6.0]])
+    return [
+        s(rng.normal(size=(3, 3)) + spread),
+        s(rng.normal(size=(2, 3, 3)) + spread),
+        s(turning),
+        s(rng.normal(size=(1, 1)) + 2),
+    ]
+
+
+register(
+    Op(
+        "eigvals",
+        np.linalg.eigvals,
+        Opaque(),
+        [_eigvals],
+        jvp=[_eigvals_tangent],
+        samples=_general_samples,
+        operands=("a",),
+        note="complex where eigenvalues of a real matrix are; NotDifferentiableError at matrices "
+        "whose eigenvectors do not span the space",
+    )
+)
+
+
+def _leading(v: Any) -> Any:
+    """Return 1 at the largest component of each eigenvector, which is real, and 0 elsewhere."""
+    at = np.argmax(np.abs(plain(v)), axis=-2)
+    real = plain(v).real.dtype
+    return (np.arange(v.shape[-2])[:, None] == at[..., None, :]).astype(real)
+
+
+_GENERAL_FIX = (
+    "use eigvals for functions of the eigenvalues alone, or add a small diagonal matrix that "
+    "separates them"
+)
+
+
+def _eig(g: Any, out: Any, a: Any) -> Any:
+    w, v = out
+    _check_basis("eig", w, v)
+    inner = diagonal_matrix(g[0])
+    if not is_zero(g[1]):
+        gv = g[1]
+        # Lengths stay 1, and the largest components real: see `_eig_tangent`.
+        c = np.sum(gv * v, axis=-2, keepdims=True)
+        gz = gv - np.real(c) * conjugate_of(v)
+        if is_complex(v):
+            lead = _leading(v)
+            size = np.sum(np.real(v) * lead, axis=-2, keepdims=True)
+            gz = gz - (1j * np.imag(c) / size) * lead
+        inner = inner + _by_difference("eig", w, np.matmul(mT(v), gz), _GENERAL_FIX)
+    return np.linalg.solve(mT(v), np.matmul(inner, mT(v)))
+
+
+def _eig_tangent(t: Any, out: Any, a: Any) -> Any:
+    w, v = out
+    _check_basis("eig", w, v)
+    x = np.linalg.solve(v, np.matmul(t, v))
+    z = np.matmul(v, _by_difference("eig", w, x, _GENERAL_FIX))
+    along = np.real(np.sum(conjugate_of(v) * z, axis=-2, keepdims=True))
+    if is_complex(v):
+        lead = _leading(v)
+        size = np.sum(np.real(v) * lead, axis=-2, keepdims=True)
+        along = along + 1j * (np.imag(np.sum(z * lead, axis=-2, keepdims=True)) / size)
+    return diagonal(x), z - v * along
+
+
+register(
+    Op(
+        "eig",
+        np.linalg.eig,
+        Opaque(),
+        [_eig],
+        jvp=[_eig_tangent],
+        samples=_general_samples,
+        operands=("a",),
+        outputs=2,
+        note="complex where eigenvalues of a real matrix are. Eigenvectors have length 1 and a "
+        "largest component that is real, as LAPACK makes them; where eigenvalues are equal and "
+        "the function depends on their vectors, NotDifferentiableError",
+    )
+)

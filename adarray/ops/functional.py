@@ -1,0 +1,106 @@
+"""Choosing among arrays, and calling Python functions along them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.op import composite
+from adarray.ops import creation
+from adarray.ops.borrow import borrow, over_adarrays
+from adarray.ops.common import composite_if_traced
+from adarray.protocol import plain
+from adarray.trace import Handle
+
+borrow(np.piecewise, np.apply_along_axis, np.apply_over_axes)
+
+
+@composite(np.select)
+def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """Nested choices: the first condition that holds counts."""
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not len(condlist):
+        raise ValueError("select with an empty condition list is not possible")
+    for i, condition in enumerate(condlist):
+        kind = creation.asarray(condition).dtype
+        if kind.type is not np.bool_:
+            raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
+    numbers = (int, float, complex)
+    choices = [x if type(x) in numbers else creation.asarray(x) for x in (*choicelist, default)]
+    dtype = np.result_type(*choices)
+    r = choices.pop()
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        r = np.where(condition, choice, r)
+    return r if r.dtype == dtype else np.astype(r, dtype)
+
+
+@composite_if_traced(np.choose)
+def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
+    """Gather from the stacked choices; NumPy checks the indices and their modes."""
+    if isinstance(choices, (list, tuple)):
+        arrays = [creation.asanyarray(c) for c in choices]
+    else:
+        arrays = list(choices)
+    a = np.asarray(plain(a))
+    shape = np.broadcast_shapes(a.shape, *(c.shape for c in arrays))
+    n = len(arrays)
+    which = np.choose(np.broadcast_to(a, shape), np.arange(n), mode=mode)
+    stacked = np.stack([np.broadcast_to(c, shape) for c in arrays])
+    r = stacked[(which, *np.indices(shape, sparse=True))]
+    return r if out is None else np.positive(r, out=out)
+
+
+class vectorize(np.vectorize):  # noqa: N801  (NumPy's name)
+    """As `numpy.vectorize`; elements of ADArrays go to the function as ADArrays.
+
+    NumPy's own class makes arrays of objects of its arguments, which a traced array
+    refuses. `adarray.numpy` has this one, and rebound modules use it.
+
+    Parameters
+    ----------
+    pyfunc, otypes, doc, excluded, cache, signature
+        As in NumPy. `cache` has no effect where an argument is an ADArray: the
+        function is called once for each element in any case.
+    """
+
+    def _vectorize_call(self, func: Any, args: Any) -> Any:
+        if self.signature is not None:  # type: ignore[attr-defined]
+            return over_adarrays(np.vectorize._vectorize_call_with_signature)(self, func, args)  # type: ignore[attr-defined]
+        if not args:
+            return func()
+        arrays = [creation.asanyarray(a) for a in args]
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        size = int(np.prod(shape, dtype=int))
+        if size == 0 and not self.otypes:  # type: ignore[attr-defined]
+            raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
+        columns = [_elements(np.broadcast_to(a, shape)) for a in arrays]
+        rows = [func(*row) for row in zip(*columns, strict=True)]
+        if size == 0:
+            many = len(self.otypes) > 1  # type: ignore[attr-defined]
+            made = tuple(np.empty(shape, t) for t in self.otypes)  # type: ignore[attr-defined]
+            return made if many else made[0]
+        if not isinstance(rows[0], tuple):
+            return self._output(rows, 0, shape)
+        return tuple(
+            self._output(list(part), k, shape) for k, part in enumerate(zip(*rows, strict=True))
+        )
+
+    def _output(self, results: list[Any], k: int, shape: tuple[int, ...]) -> Any:
+        """Return output `k` from the results of all calls, in the dtype of the first."""
+        otypes = self.otypes  # type: ignore[attr-defined]
+        dtype = otypes[k] if otypes else creation.asarray(results[0]).dtype
+        made = creation.array(results, dtype=dtype)
+        return np.reshape(made, shape) if shape else made[0]
+
+
+def _elements(a: Any) -> list[Any]:
+    """Return the elements of an array: ADArrays, or Python numbers as NumPy passes them."""
+    if isinstance(a, Handle):
+        flat = np.reshape(a, (-1,))  # type: ignore[call-overload]
+        return [flat[i] for i in range(flat.shape[0])]
+    listed: list[Any] = np.ravel(a).astype(object).tolist()
+    return listed
+
+

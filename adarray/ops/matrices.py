@@ -1,0 +1,85 @@
+"""What the records of `numpy.linalg` share: transposes, triangles, guarded divisions.
+
+The rules pair a cotangent and a tangent as ``Re(sum(g * t))``, without a conjugate. So the
+pullback of ``A @ X @ B`` is ``A.T @ g @ B.T``, for complex matrices too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.errors import NotDifferentiableError
+from adarray.ops.complex import conjugate_of
+from adarray.protocol import plain
+
+
+def mT(x: Any) -> Any:
+    """Return the transposes of a stack of matrices, shape (..., n, m)."""
+    return np.swapaxes(x, -1, -2)
+
+
+def mH(x: Any) -> Any:
+    """Return the conjugate transposes of a stack of matrices, shape (..., n, m)."""
+    return conjugate_of(mT(x))
+
+
+def diagonal(x: Any) -> Any:
+    """Return the diagonals of a stack of matrices, shape (..., min(m, n))."""
+    return np.diagonal(x, axis1=-2, axis2=-1)
+
+
+def diagonal_matrix(d: Any) -> Any:
+    """Return the matrices with the diagonals `d`, shape (..., n, n)."""
+    return d[..., None] * np.eye(d.shape[-1], dtype=d.dtype)
+
+
+def strict(x: Any, uplo: str) -> Any:
+    """Return the triangle below ("L") or above ("U") the diagonal, zeros elsewhere."""
+    return np.tril(x, -1) if uplo == "L" else np.triu(x, 1)
+
+
+def hermitian(x: Any, uplo: str) -> Any:
+    """Return the Hermitian matrices of which `x` gives one triangle, as LAPACK reads it."""
+    part = strict(x, uplo)
+    return part + mH(part) + diagonal_matrix(np.real(diagonal(x)))
+
+
+def folded(g: Any, uplo: str) -> Any:
+    """Return the pullback of `hermitian`: the other triangle of `g` is added to the one read."""
+    return strict(g + mH(g), uplo) + diagonal_matrix(np.real(diagonal(g)))
+
+
+def is_zero(g: Any) -> bool:
+    """Whether a cotangent is plain zeros, as nothing flowed back into a result."""
+    return isinstance(g, (np.ndarray, np.generic)) and not np.any(g)
+
+
+def precision(x: Any) -> float:
+    """Return the machine epsilon of the dtype of `x`."""
+    return float(np.finfo(x.dtype).eps)
+
+
+def largest(x: Any) -> Any:
+    """Return the largest magnitude in each matrix of a stack, shape (..., 1, 1)."""
+    return np.max(np.abs(plain(x)), axis=(-2, -1), keepdims=True, initial=0.0)
+
+
+def reciprocal(d: Any, without: Any) -> Any:
+    """Return ``1 / d``, and 0 where `without` is true: no division happens there."""
+    if not np.any(without):
+        return 1 / d
+    one = np.ones((), d.dtype)
+    return np.where(without, 0 * one, 1 / np.where(without, one, d))
+
+
+def refuse(name: str, touched: Any, what: str, fix: str) -> None:
+    """Raise if any of `touched` is true: a derivative there is not determined."""
+    if np.any(touched):
+        raise NotDifferentiableError(f"{name}: {what}; {fix}")
+
+
+def negligible(x: Any) -> Any:
+    """Return the elements of matrices `x` that are rounding errors next to the largest."""
+    return np.abs(plain(x)) <= precision(x) ** 0.5 * largest(x)

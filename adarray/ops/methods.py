@@ -1,0 +1,139 @@
+"""Methods of ndarray that no NumPy function stands for, or whose signature differs."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from adarray.dispatch import apply, leaves_graph
+from adarray.inplace import assign, move, sync_if_view
+from adarray.op import FUNCTIONS, Layout, Op, composite, register
+from adarray.protocol import traced
+from adarray.trace import Handle, root_of
+
+_TYPE = type  # `view` has an argument of this name
+_RAW = "the bytes of a traced array have no derivative; use astype for another dtype"
+
+
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    """Return elements of `choices` picked by the integers in `a`, as the ndarray method does."""
+    return np.choose(a, choices, out=out, mode=mode)  # type: ignore[call-overload]
+
+
+def partition(
+    a: Any, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
+) -> None:
+    """Partition `a` in place, as the ndarray method does."""
+    a[...] = np.partition(a, kth, axis=axis, kind=kind, order=order)
+
+
+def resize(a: Any, *new_shape: Any, refcheck: bool = True) -> None:
+    """Give `a` another size in place: elements are cut off, or zeros are appended.
+
+    Raises
+    ------
+    ValueError
+        If `a` is a view, or a leaf of ``backward()``.
+    """
+    shape = new_shape[0] if len(new_shape) == 1 else new_shape
+    if shape is None or shape == ():
+        return
+    shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
+    if any(n < 0 for n in shape):
+        raise ValueError("negative dimensions are not allowed")
+    sync_if_view(a)
+    if root_of(a) is not a or (a._x is not None and a._x.slot is not None):
+        raise ValueError("cannot resize this array: it does not own its data")
+    n = int(np.prod(shape, dtype=int))
+    flat = a.reshape(-1)[:n]
+    if n > a.size:
+        flat = np.concatenate([flat, np.zeros(n - a.size, a.dtype)])
+    move(a, np.copy(flat.reshape(shape)))
+
+
+def setflags(a: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
+    """Set the flags of the values' memory, as the ndarray method does."""
+    sync_if_view(a)
+    root = root_of(a)
+    if root is a and root._frozen and write is not None:
+        move(a, a.copy())
+    given = {"write": write, "align": align, "uic": uic}
+    a._v.setflags(**{k: v for k, v in given.items() if v is not None})
+
+
+def _view(a: Any, dtype: Any) -> Any:
+    return a.view(dtype)
+
+
+VIEW = register(
+    Op(
+        "view",
+        _view,
+        Layout(),
+        [None],
+        samples=lambda rng: [],
+        operands=("a",),
+        params=("dtype",),
+        note="an untraced array only; of the same dtype, a view of any array",
+    )
+)
+
+
+def view(a: Any, dtype: Any = None, type: Any = None) -> Any:  # noqa: A001
+    """Return a view of `a`, of untraced arrays also in another dtype.
+
+    Raises
+    ------
+    TraceError
+        If a traced array is asked for in another dtype.
+    TypeError
+        If another type of array is asked for.
+    """
+    for cls in (dtype, type):
+        if isinstance(cls, _TYPE) and issubclass(cls, (np.ndarray, Handle)):
+            if cls is not np.ndarray and not issubclass(cls, Handle):
+                raise TypeError(
+                    f"view: type {cls.__name__}; an ADArray is viewed as an ADArray only, "
+                    "pass x.numpy() to code that needs another class"
+                )
+            dtype = None if cls is dtype else dtype
+    if dtype is None or np.dtype(dtype) == a.dtype:
+        return apply(FUNCTIONS[operator.getitem], (a,), {"index": Ellipsis})
+    if traced(a):
+        raise leaves_graph(f"view as {np.dtype(dtype)}", _RAW)
+    return apply(VIEW, (a,), {"dtype": np.dtype(dtype)})
+
+
+
+def byteswap(a: Any, inplace: bool = False) -> Any:
+    """Return the values with the order of their bytes swapped; of untraced arrays."""
+    if traced(a):
+        raise leaves_graph("byteswap", _RAW)
+    made = type(a)(sync_if_view(a)._v.byteswap())
+    return assign(a, made) if inplace else made
+
+
+def getfield(a: Any, dtype: Any, offset: int = 0) -> Any:
+    """Return a field of an untraced structured array, as a copy."""
+    if traced(a):
+        raise leaves_graph("getfield", _RAW)
+    return type(a)(np.array(sync_if_view(a)._v.getfield(dtype, offset)))
+
+
+def setfield(a: Any, val: Any, dtype: Any, offset: int = 0) -> None:
+    """Write a field of an untraced structured array."""
+    if traced(a) or traced(val):
+        raise leaves_graph("setfield", _RAW)
+    fresh = np.array(sync_if_view(a)._v)
+    fresh.setfield(val._v if isinstance(val, Handle) else val, dtype, offset)
+    assign(a, type(a)(fresh))
+
+
+METHODS = {
+    "choose": choose, "partition": partition, "resize": resize, "setflags": setflags,
+    "view": view, "byteswap": byteswap, "getfield": getfield, "setfield": setfield,
+}  # fmt: skip
+for _function in METHODS.values():
+    composite(_function)(_function)

@@ -1,0 +1,92 @@
+"""Averages, ranges and covariances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.op import composite
+from adarray.ops.borrow import borrow, borrowed
+from adarray.ops.common import composite_if_traced, normalized_axes
+from adarray.ops.creation import asarray
+from adarray.protocol import traced
+from adarray.trace import Handle
+
+
+@composite(np.ptp)
+def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    keepdims = False if keepdims is np._NoValue else keepdims
+    r = np.max(a, axis=axis, keepdims=keepdims) - np.min(a, axis=axis, keepdims=keepdims)
+    return r if out is None else np.positive(r, out=out)
+
+
+@composite_if_traced(np.average)
+def _average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: Any = np._NoValue,
+) -> Any:
+    a = asarray(a)
+    kept = keepdims is not np._NoValue and bool(keepdims)
+    if weights is None:
+        r = np.mean(a, axis=axis, keepdims=kept)
+        total: Any = np.asarray(a.size / r.size).astype(r.dtype)
+    else:
+        weights = _as_weights(a, axis, asarray(weights))
+        dtype = np.result_type(a.dtype, weights.dtype, *(["f8"] if a.dtype.kind in "biu" else []))
+        total = np.sum(weights, axis=axis, dtype=dtype, keepdims=kept)
+        if np.any(total == 0):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        # The dtype is that of a product of the two, and the sum of it has the same one.
+        r = np.sum(np.multiply(a, weights, dtype=dtype), axis=axis, keepdims=kept) / total
+    return (r, np.copy(np.broadcast_to(total, r.shape))) if returned else r
+
+
+def _as_weights(a: Any, axis: Any, weights: Any) -> Any:
+    """Return the weights of an average in the shape of `a`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        NumPy's own.
+    """
+    if weights.shape == a.shape:
+        return weights
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = normalized_axes(axis, a.ndim)
+    if weights.shape != tuple(a.shape[i] for i in axes):
+        raise ValueError(
+            "Shape of weights must be consistent with shape of a along specified axis."
+        )
+    moved = np.transpose(weights, tuple(int(i) for i in np.argsort(axes)))
+    shape = tuple(n if i in axes else 1 for i, n in enumerate(a.shape))
+    return np.broadcast_to(np.reshape(moved, shape), a.shape)
+
+
+_numpy_cov = borrowed(np.cov)
+
+
+@composite_if_traced(np.cov)
+def _cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: Any = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    if fweights is not None and traced(aweights):
+        # NumPy multiplies the weights into the frequencies, in place.
+        fweights = Handle.array_class(np.array(fweights, float))
+    return _numpy_cov(m, y, rowvar, bias, ddof, fweights, aweights, dtype=dtype)
+
+
+borrow(np.corrcoef)

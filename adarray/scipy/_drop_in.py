@@ -1,0 +1,254 @@
+"""How the drop-in modules are made: functions of ours in the place of SciPy's.
+
+Plain arguments go to SciPy itself, untraced ADArrays too (and ADArrays come back);
+traced ones go to a body of ours, which is built of operations with rules. A SciPy
+function without a body refuses traced arguments, since it would coerce them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.dispatch import apply
+from adarray.errors import NotDifferentiableError, UnsupportedFunctionError
+from adarray.op import Op, Opaque, register, same_argument
+from adarray.ops.creation import asarray
+from adarray.protocol import finish, plain, traced
+from adarray.scipy import RECORDS
+from adarray.trace import Handle
+
+# {SciPy's function: ours}, for whoever puts ours in the place of SciPy's.
+REPLACEMENTS: dict[Any, Callable[..., Any]] = {}
+
+# Permissions and hints, which change how SciPy computes and not what.
+_HINTS = frozenset(
+    {"overwrite_a", "overwrite_b", "overwrite_ab", "overwrite_x", "overwrite_qr", "overwrite_c",
+     "overwrite_a_band", "lapack_driver", "driver", "lwork", "workers", "blocksize", "plan"}
+)  # fmt: skip
+
+
+def holds(x: Any) -> bool:
+    """Whether `x` is an ADArray or a list, tuple or dict with one in it."""
+    if isinstance(x, Handle):
+        return True
+    if isinstance(x, (list, tuple)):
+        return any(map(holds, x))
+    return isinstance(x, dict) and any(map(holds, x.values()))
+
+
+def value(x: Any) -> Any:
+    """Return the plain value of an ADArray (of 0 dimensions: a NumPy scalar) or of what holds some."""
+    return plain(x)
+
+
+def is_complex(*arrays: Any) -> bool:
+    """Whether one of the arrays is complex."""
+    return any(np.result_type(x.dtype if hasattr(x, "dtype") else x).kind == "c" for x in arrays)
+
+
+def array(x: Any) -> Any:
+    """Return `x` as an array: ADArrays as they are, lists of traced numbers as one."""
+    return asarray(x)
+
+
+def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Put the decorated body in the place of SciPy's `function` for traced arguments.
+
+    The body takes those of its arguments that it honours, by their names; hints such
+    as ``overwrite_a`` are dropped, ``check_finite`` is seen to here, and another
+    argument is refused unless it has its default value.
+    """
+    signature = inspect.signature(function)
+    name = function.__name__
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        honoured = inspect.signature(body).parameters
+        star = next((n for n, p in honoured.items() if p.kind is p.VAR_POSITIONAL), None)
+
+        @functools.wraps(function)
+        def either(*args: Any, **kwargs: Any) -> Any:
+            if not (holds(args) or holds(kwargs)):
+                return function(*args, **kwargs)
+            if not (traced(args) or traced(kwargs)):
+                return finish(function(*plain(args), **plain(kwargs)), None, name)
+            bound = signature.bind(*args, **kwargs).arguments
+            rest = select(name, signature, honoured, bound)
+            if star is not None:
+                return finish(body(*rest.pop(star, ()), **rest), None, name)
+            return finish(body(**rest), None, name)
+
+        REPLACEMENTS[function] = either
+        return either
+
+    return decorate
+
+
+def select(name: str, signature: Any, honoured: Any, bound: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that a body takes; raise for others that are not at their default."""
+    if "check_finite" in signature.parameters and "check_finite" not in honoured:
+        check = bound.pop("check_finite", signature.parameters["check_finite"].default)
+        if check:
+            for x in bound.values():
+                if isinstance(x, Handle):
+                    np.asarray_chkfinite(plain(x))
+    rest = {}
+    for key, given in bound.items():
+        if key in honoured:
+            rest[key] = given
+        elif key not in _HINTS and not same_argument(given, signature.parameters[key].default):
+            shown = "a traced array" if traced(given) else repr(given)
+            raise NotDifferentiableError(
+                f"{name}: the argument {key}={shown} is not differentiated; leave it at its "
+                f"default {signature.parameters[key].default!r}, or pass adarray.value_of(x)"
+            )
+    return rest
+
+
+def operation(
+    name: str,
+    evaluate: Callable[..., Any],
+    rules: Sequence[Callable[..., Any] | None],
+    *,
+    jvp: Any,
+    samples: Callable[[np.random.Generator], list[Any]],
+    operands: tuple[str, ...],
+    params: tuple[str, ...] = (),
+    outputs: int = 1,
+    note: str = "",
+) -> Callable[..., Any]:
+    """Register an operation that NumPy has no function for; return the one that dispatches.
+
+    Parameters
+    ----------
+    name, rules, jvp, samples, operands, params, outputs, note
+        As in `adarray.op.Op`.
+    evaluate : callable
+        Computes on plain arrays.
+    """
+    cell: list[Op] = []
+
+    @functools.wraps(evaluate)
+    def dispatching(*args: Any, **kwargs: Any) -> Any:
+        bound, given, _ = cell[0].bind(args, kwargs)
+        if any(isinstance(x, Handle) for x in bound):
+            return finish(apply(cell[0], tuple(bound), given), None, name)
+        return evaluate(*bound, **given)
+
+    op = Op(
+        name, dispatching, Opaque(), rules, jvp=jvp, samples=samples, operands=operands,
+        params=params, evaluate=evaluate, outputs=outputs, note=note,
+    )  # fmt: skip
+    cell.append(register(op))
+    RECORDS[name] = op
+    return dispatching
+
+
+def guarded(function: Callable[..., Any], where: str, why: str = "") -> Callable[..., Any]:
+    """Return a SciPy function such that it refuses traced arguments by name."""
+    name = f"{where}.{getattr(function, '__name__', function)}"
+
+    @functools.wraps(function)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        if not (holds(args) or holds(kwargs)):
+            return function(*args, **kwargs)
+        if traced(args) or traced(kwargs):
+            raise UnsupportedFunctionError(
+                f"{name}: {why or 'adarray has no derivative rule for this function'}; write it "
+                "with functions that have one, or pass adarray.value_of(x) if no gradient "
+                "should flow through it"
+            )
+        return finish(function(*plain(args), **plain(kwargs)), None, name)
+
+    return either
+
+
+def constant(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a SciPy function whose result carries no derivative: it gets plain values."""
+
+    @functools.wraps(function)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        if not (holds(args) or holds(kwargs)):
+            return function(*args, **kwargs)
+        return finish(function(*plain(args), **plain(kwargs)), None, function.__name__)
+
+    REPLACEMENTS[function] = either
+    return either
+
+
+def fill_in(
+    space: dict[str, Any], module: types.ModuleType, refused: dict[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of the drop-in for a SciPy module.
+
+    `refused` gives the reason why a function has no derivative here.
+    """
+    reasons = refused or {}
+
+    def getattribute(name: str) -> Any:
+        try:
+            found = getattr(module, name)
+        except AttributeError:
+            raise AttributeError(
+                f"module {space['__name__']!r} has no attribute {name!r}"
+            ) from None
+        if name.startswith("_") or isinstance(found, (type, types.ModuleType)):
+            return found
+        if callable(found):
+            found = guarded(found, module.__name__, reasons.get(name, ""))
+        space[name] = found  # the same object the next time
+        return found
+
+    def names() -> list[str]:
+        return sorted({*public, *space})
+
+    public = list(getattr(module, "__all__", [n for n in dir(module) if n[0] != "_"]))
+    return getattribute, names, public
+
+
+def over_batch(*cores: tuple[str, int | str]) -> Callable[[Callable[..., Any]], Any]:
+    """Run the decorated body on each slice of batches, as SciPy's linear algebra does.
+
+    `cores` names the array arguments with their numbers of core dimensions; ``"1|2"``
+    stands for 2 where there are so many. The results of the slices are stacked.
+    """
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(body)
+
+        @functools.wraps(body)
+        def over(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs).arguments
+            arrays = {n: array(bound[n]) for n, _ in cores if bound.get(n) is not None}
+            depth = {
+                n: (2 if arrays[n].ndim >= 2 else 1) if isinstance(core, str) else core
+                for n, core in cores
+                if n in arrays
+            }
+            batches = [x.shape[: x.ndim - depth[n]] for n, x in arrays.items()]
+            if not any(batches):
+                return body(**{**bound, **arrays})
+            batch = np.broadcast_shapes(*batches)
+            for n, x in arrays.items():
+                arrays[n] = np.broadcast_to(x, batch + x.shape[x.ndim - depth[n] :])
+            parts = [
+                body(**{**bound, **{n: x[index] for n, x in arrays.items()}})
+                for index in np.ndindex(batch)
+            ]
+            if not isinstance(parts[0], tuple):
+                return _stack(parts, batch)
+            return tuple(_stack(list(part), batch) for part in zip(*parts, strict=True))
+
+        return over
+
+    return decorate
+
+
+def _stack(parts: list[Any], batch: tuple[int, ...]) -> Any:
+    stacked = np.stack(parts)
+    return np.reshape(stacked, batch + stacked.shape[1:])

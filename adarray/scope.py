@@ -1,0 +1,105 @@
+"""Which code `adarray.intercept` reaches, and whether it does so now.
+
+The state is one context variable, so that threads and async tasks are independent.
+Modules below read it where an ADArray answers differently inside: to isinstance
+checks and to conversions whose derivative is zero.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any
+
+# Packages that keep the real NumPy: NumPy itself and what is made for it, adarray,
+# array libraries of their own, and tools that look at arrays but do not compute.
+KEPT = frozenset(
+    {
+        "numpy", "scipy", "adarray", "adarray_backends", "adarray_native", "array_api_compat",
+        "array_api_strict", "autograd", "cffi", "cupy", "cython", "dask", "jax", "jaxlib",
+        "mygrad", "numba", "numexpr", "opt_einsum", "optree", "pandas", "pyarrow", "pytensor",
+        "sklearn", "sparse", "sympy", "tensorflow", "torch", "xarray",
+        "IPython", "_pytest", "cloudpickle", "dill", "hypothesis", "ipykernel", "joblib",
+        "matplotlib", "mpl_toolkits", "pluggy", "pytest", "setuptools", "pkg_resources", "pip",
+    }
+) | (sys.stdlib_module_names - {"__main__"})  # fmt: skip
+
+# Names of the packages whose modules were rebound (see adarray.intercepting).
+CLIENTS: set[str] = set()
+
+
+class Scope:
+    """The packages whose code is intercepted.
+
+    Parameters
+    ----------
+    packages : frozenset of str, optional
+        Names of top-level packages and modules; None means every client package.
+    """
+
+    __slots__ = ("memory", "packages")
+
+    def __init__(self, packages: frozenset[str] | None) -> None:
+        self.packages = packages
+        self.memory: dict[Any, Any] = {}  # of cached functions, while the context lasts
+
+    def covers(self, package: str) -> bool:
+        """Whether code of the top-level `package` is intercepted."""
+        return self.packages is None or package in self.packages
+
+    def joined(self, other: Scope | None) -> Scope:
+        """Return the scope that covers what either covers."""
+        if other is None:
+            return self
+        if self.packages is None or other.packages is None:
+            return Scope(None)
+        return Scope(self.packages | other.packages)
+
+
+SCOPE: ContextVar[Scope | None] = ContextVar("adarray_intercept", default=None)
+
+
+def package_of(module: str | None) -> str:
+    """Return the name of the top-level package of a module's name."""
+    return (module or "").partition(".")[0]
+
+
+# Python code of the standard library through which isinstance checks and type
+# dispatch of others go.
+_CHECKERS = frozenset({"abc", "functools", "typing", "adarray.intercepting.standins"})
+
+
+def asked_by_client(scope: Scope, depth: int = 2) -> bool:
+    """Whether the code that looks at an object now is intercepted.
+
+    Parameters
+    ----------
+    scope : Scope
+    depth : int
+        Frames between this function and the code that looks.
+    """
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if name not in _CHECKERS:
+            package = package_of(name)
+            return package in CLIENTS and scope.covers(package)
+        frame = frame.f_back
+    return False
+
+
+def seen_class(value: Any, own: type) -> type:
+    """Return the class that ``x.__class__`` gives, for isinstance checks of client code.
+
+    Parameters
+    ----------
+    value : ndarray, NumPy scalar or Python number
+        The value of `x`, whose type is what intercepted code would see without adarray.
+    own : type
+        The class of `x`, which everybody else sees.
+    """
+    scope = SCOPE.get()
+    if scope is None or not asked_by_client(scope, 3):
+        return own
+    return type(value)

@@ -1,0 +1,149 @@
+"""What derivatives are where intermediate ones are infinite, and `debug_nans`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+
+X = np.array([0.0, 1.0, -1.0, 800.0])
+
+
+def _double_where(x: Any, inside: Any, f: Any, otherwise: float) -> Any:
+    safe = np.where(inside, x, otherwise)
+    return np.where(inside, f(safe), 0.0)
+
+
+MASKED = {
+    "log": (np.log, lambda x: x > 0),
+    "log10": (np.log10, lambda x: x > 0),
+    "sqrt": (np.sqrt, lambda x: x > 0),
+    "cbrt": (np.cbrt, lambda x: x != 0),
+    "exp": (np.exp, lambda x: x < 700),
+    "cosh": (np.cosh, lambda x: x < 700),
+    "reciprocal": (lambda x: 1 / x, lambda x: x != 0),
+    "power": (lambda x: x**0.5, lambda x: x > 0),
+    "arcsin": (np.arcsin, lambda x: np.abs(x) < 1),
+    "arctanh": (np.arctanh, lambda x: np.abs(x) < 1),
+    "log1p": (np.log1p, lambda x: x > -1),
+    "entropy": (lambda x: -x * np.log(x), lambda x: x > 0),
+}
+
+
+@pytest.mark.parametrize("backend_name", ["numpy", "serial"])
+@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_masked_branch_has_no_effect(name: str, backend_name: str) -> None:
+    f, inside = MASKED[name]
+    try:
+        context = adarray.use(backend_name)
+    except adarray.BackendError:
+        pytest.skip("the backend is not available")
+    otherwise = {"arcsin": 0.5, "arctanh": 0.5}.get(name, 1.0)
+
+    def masked(x: Any) -> Any:
+        return np.sum(np.where(inside(x), f(x), 0.0))
+
+    def careful(x: Any) -> Any:
+        return np.sum(_double_where(x, inside(x), f, otherwise))
+
+    with context:
+        for x in (X, np.repeat(X, 1000)):
+            expected = adarray.grad(careful)(x)
+            np.testing.assert_allclose(adarray.grad(masked)(x), expected)
+        np.testing.assert_allclose(
+            adarray.jacobian(masked, mode="forward")(X), adarray.grad(careful)(X)
+        )
+        np.testing.assert_allclose(adarray.hessian(masked)(X), adarray.hessian(careful)(X))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_products_with_zero_have_their_true_derivative() -> None:
+    assert adarray.grad(lambda x: x**1.5 * x)(0.0) == 0.0
+    assert np.isnan(adarray.grad(lambda x: np.sqrt(x) ** 2)(0.0))  # unknown, and not 0
+    assert adarray.grad(lambda x: x**1.5)(0.0) == 0.0
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_infinite_derivatives_stay_infinite() -> None:
+    assert adarray.grad(np.sqrt)(0.0) == np.inf
+    assert adarray.grad(np.log)(0.0) == np.inf
+    assert np.isnan(adarray.grad(np.log)(np.nan))
+
+
+def test_documented_subgradients() -> None:
+    zero = np.zeros(3)
+    np.testing.assert_array_equal(adarray.grad(np.linalg.norm)(zero), zero)
+    np.testing.assert_array_equal(adarray.grad(lambda x: np.sum(np.abs(x)))(zero), zero)
+    np.testing.assert_array_equal(adarray.grad(np.std)(np.ones(3)), zero)
+    np.testing.assert_array_equal(adarray.grad(np.max)(np.ones(2)), [0.5, 0.5])
+    assert adarray.grad(lambda x: np.maximum(x, 0.0))(0.0) == 0.5
+    assert adarray.grad(lambda x: np.hypot(x, 0.0))(0.0) == 0.0
+
+
+# -- debug_nans ---------------------------------------------------------------------------
+
+
+def _a_line_of(f: Any, message: str) -> bool:
+    lines = {n for *_, n in f.__code__.co_lines()}
+    return any(f"file {__file__}, line {n})" in message for n in lines)
+
+
+def _bad_value(x: Any) -> Any:
+    y = np.sin(x)
+    z = np.log(y - 2.0)
+    return np.sum(z)
+
+
+def _bad_derivative(x: Any) -> Any:
+    y = np.abs(x)
+    z = np.sqrt(y)
+    return np.sum(z * z)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["numpy", "serial"])
+def test_the_first_nan_is_named_with_its_line(name: str) -> None:
+    try:
+        context = adarray.use(name)
+    except adarray.BackendError:
+        pytest.skip("the backend is not available")
+    with context:
+        assert np.isnan(adarray.value_and_grad(_bad_value)(X)[0])
+        with adarray.debug_nans(), pytest.raises(FloatingPointError) as caught:
+            adarray.grad(_bad_value)(X)
+    assert str(caught.value).startswith("log: the result has nan, no operand has")
+    assert _a_line_of(_bad_value, str(caught.value))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_a_nan_in_a_derivative_is_named_with_the_line_of_the_operation(shape: Any) -> None:
+    def root_of_square(x: Any) -> Any:
+        y = x * x
+        z = np.sqrt(y)
+        return np.sum(z)
+
+    with adarray.debug_nans(), pytest.raises(FloatingPointError) as caught:
+        adarray.grad(root_of_square)(np.zeros(shape))
+    message = str(caught.value)
+    assert message.startswith("multiply: the derivative with respect to operand 0 has nan")
+    assert _a_line_of(root_of_square, message)
+
+
+def test_nothing_is_changed_where_there_is_no_nan() -> None:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y[0] = y[1] * 2
+        return np.sum(np.exp(-y) @ np.ones(4)) + np.linalg.norm(y)
+
+    x = np.arange(1.0, 5.0)
+    expected = adarray.value_and_grad(f)(x)
+    with adarray.debug_nans():
+        got = adarray.value_and_grad(f)(x)
+        assert adarray.current_backend() == "numpy"
+    np.testing.assert_array_equal(got[0], expected[0])
+    np.testing.assert_array_equal(got[1], expected[1])
