@@ -40,7 +40,7 @@ class ADArray(Operators, Conversions, Attributes, Methods, Handle):
     __slots__ = ("__weakref__",)
     __hash__ = None  # type: ignore[assignment]
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         # isinstance(x, np.ndarray) holds in code that adarray.intercept reaches.
         return type(self) if SCOPE.get() is None else seen_class(self._v, type(self))
@@ -77,6 +77,8 @@ class ADArray(Operators, Conversions, Attributes, Methods, Handle):
 
     def __getitem__(self, index: Any) -> ADArray:
         op = FUNCTIONS[operator.getitem]
+        if isinstance(self._v, np.generic):  # NumPy's scalars know few indices, no masks
+            self = call_function(np.copy, (self,), {})
         return apply(op, (self,), {"index": plain_index(index)})  # type: ignore[no-any-return]
 
     def __setitem__(self, index: Any, value: Any) -> None:

@@ -51,7 +51,9 @@ def _region(array: Any, steps: tuple[Any, ...], index: Any) -> tuple[Any, Any]:
     # follow them on element numbers instead.
     shape = np.shape(array._v if isinstance(array, Handle) else array)
     numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape)
-    flat = replay(numbers, steps)[index]
+    flat = np.asarray(np.asarray(replay(numbers, steps))[index])
+    if not shape:  # the one element or none, in as many dimensions
+        return array, (flat.size > 0, *(None,) * (flat.ndim - 1)) if flat.ndim else Ellipsis
     return array, np.unravel_index(flat, shape)
 
 
@@ -112,6 +114,9 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
     v = value._v if isinstance(value, Handle) else value
     node = value._node if isinstance(value, Handle) and recording else None
     _check_target(root, value if node is not None or _has_tangents(value) else None, recording)
+    if root is x and isinstance(root._v, np.generic):
+        # Zero-dimensional arrays of the array API can be written into; NumPy's scalars cannot.
+        root._v, root._frozen = np.array(root._v), False
     if not isinstance(root._v, np.ndarray):
         raise TypeError(f"'{type(root._v).__name__}' object does not support item assignment")
     if not isinstance(x._v, np.ndarray) or not x._v.flags.writeable:

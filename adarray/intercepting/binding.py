@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from adarray.intercepting.inside import OBJECTS, Inside, inside_class, inside_function
+from adarray.intercepting.inside import (
+    OBJECTS,
+    Inside,
+    adarray_vectorize,
+    inside_class,
+    inside_function,
+)
 from adarray.intercepting.mathematics import NUMBERS, math_table
 from adarray.intercepting.memory import Memory, is_cached
 from adarray.intercepting.standins import (
@@ -107,8 +113,8 @@ class Binder:
             if stand_in is None:
                 return None
             found = self.made[id(value)] = value, stand_in
-        if type(found[1]) is Called and plain_use:
-            return None
+        if plain_use and issubclass(type(value), type):
+            return None  # a class bound to a name stays: clients ask for its identity
         return found[1]
 
     def _make(self, value: Any) -> Any:
@@ -120,6 +126,8 @@ class Binder:
             resolve = functools.partial(self._resolve, value)
             return module_stand_in(value, self.package, resolve)
         if issubclass(kind, type):
+            if value is np.vectorize:
+                return adarray_vectorize()
             inside = inside_class(value)
             return None if inside is None else Called(inside)
         if is_cached(value):
@@ -157,10 +165,8 @@ class Binder:
 
 def _vectorized(value: np.vectorize) -> Any:
     """Return a vectorised function that takes traced arrays."""
-    import adarray.numpy
-
     kept = ("pyfunc", "otypes", "excluded", "cache", "signature")
-    return adarray.numpy.vectorize(**{k: getattr(value, k) for k in kept})
+    return adarray_vectorize()(**{k: getattr(value, k) for k in kept})
 
 
 def _is_intercepted_module(module: types.ModuleType) -> bool:

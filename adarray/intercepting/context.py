@@ -11,7 +11,7 @@ from typing import Any
 
 from adarray.intercepting import imports
 from adarray.intercepting.inside import enter_tree
-from adarray.intercepting.rebinding import client_of, globals_of, rebind
+from adarray.intercepting.rebinding import client_of, globals_of, rebind, rebind_function
 from adarray.scope import SCOPE, Scope, package_of
 from adarray.trace import Handle
 
@@ -92,6 +92,7 @@ def intercepted(f: Callable[..., Any], *packages: str) -> Callable[..., Any]:
     @_wraps(f)
     def inside(*args: Any, **kwargs: Any) -> Any:
         rebind(scope.packages, space)
+        rebind_function(f)
         imports.begin()
         token = SCOPE.set(scope.joined(SCOPE.get()))
         try:

@@ -8,6 +8,7 @@ methods can meet traced values. NumPy scalars stay what they are: immutable.
 from __future__ import annotations
 
 import functools
+import importlib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -105,6 +106,7 @@ class Inside:
         self.joins = joins
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
         given = tuple(x for x in args if isinstance(x, np.ndarray))
         for x in args:
             if type(x) is list or type(x) is tuple:
@@ -197,6 +199,24 @@ def _ndenumerate(arr: Any) -> Any:
     return ((index, x[index]) for index in np.ndindex(*np.shape(x)))
 
 
+def _frompyfunc(func: Any, /, nin: int, nout: int, **kwargs: Any) -> Callable[..., Any]:
+    """Return a ufunc of Python's; traced arguments go through `func` one by one."""
+    ufunc = np.frompyfunc(func, nin, nout, **kwargs)
+
+    @functools.wraps(func)
+    def call(*args: Any, **options: Any) -> Any:
+        if traced(args):
+            return adarray_vectorize()(func)(*args, **options)
+        return adopt(ufunc(*plain(args), **plain(options)))
+
+    return call
+
+
+def adarray_vectorize() -> Any:
+    """Return the class that applies Python functions to traced arrays."""
+    return importlib.import_module("adarray.numpy").vectorize
+
+
 def _isscalar(element: Any) -> bool:
     if isinstance(element, Handle):
         return not isinstance(plain(element), np.ndarray)
@@ -223,10 +243,9 @@ OBJECTS: dict[int, Any] = {
 }
 _SPECIAL: dict[int, Callable[..., Any]] = {
     id(np.isscalar): _isscalar,
+    id(np.frompyfunc): _frompyfunc,
     **{id(getattr(np, n)): Inside(f, joins=False) for n, f in creation.CREATION.items()},
 }
-for _name in ("finfo", "iinfo", "dtype", "errstate", "nditer"):
-    _SPECIAL.pop(id(getattr(np, _name)), None)
 
 
 def _is_dispatcher(value: Any) -> bool:

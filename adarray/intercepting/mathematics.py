@@ -20,7 +20,6 @@ import numpy as np
 from adarray.array import ADArray, weakened
 from adarray.dispatch import leaves_graph
 from adarray.protocol import plain, traced
-from adarray.trace import Handle
 
 
 def _special(name: str) -> Callable[..., Any]:
@@ -154,7 +153,7 @@ def _over(
             return value
         args = tuple(map(_element, args))
         if complex_too:
-            args = tuple(x + 0j if isinstance(x, Handle) else x for x in args)
+            args = tuple(x + 0j if isinstance(x, ADArray) else x for x in args)
         r = body(*args, **kwargs)
         return tuple(map(as_number, r)) if isinstance(r, tuple) else as_number(r)
 

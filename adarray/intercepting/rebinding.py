@@ -30,6 +30,7 @@ _lock = threading.RLock()
 
 # Name -> (module, its spec): modules that were looked at. A reload makes a new spec.
 _seen: dict[str, tuple[types.ModuleType, Any]] = {}
+_names: dict[int, tuple[int, ...]] = {}  # id of globals -> ids of the values in them
 _rebound: set[str] = set()  # those of them in which there was something to rebind
 # For each set of packages: what sys.modules looked like when they were rebound.
 _last: dict[frozenset[str] | None, tuple[int, str | None]] = {}
@@ -37,7 +38,8 @@ _last: dict[frozenset[str] | None, tuple[int, str | None]] = {}
 
 def _namespace(module: Any) -> dict[str, Any] | None:
     """Return the globals of a module, without waking up one that loads lazily."""
-    if not issubclass(type(module), types.ModuleType) or isinstance(module, ModuleStandIn):
+    kind = type(module)  # isinstance would wake up a module that loads lazily
+    if not issubclass(kind, types.ModuleType) or issubclass(kind, ModuleStandIn):
         return None
     space = object.__getattribute__(module, "__dict__")
     return space if isinstance(space, dict) else None
@@ -83,14 +85,30 @@ def rebind(packages: frozenset[str] | None, *spaces: dict[str, Any]) -> None:
             _last[packages] = now
         else:
             for name in tuple(_rebound):
-                module = sys.modules.get(name)
-                if module is not None and not _is_seen(name, module):
-                    _rebind_module(name, module)
+                again = sys.modules.get(name)
+                if again is not None and not _is_seen(name, again):
+                    _rebind_module(name, again)
         for space in spaces:
             package = client_of(space)
             if package and (packages is None or package in packages):
                 CLIENTS.add(package)
-                rebind_names(space, package)
+                # Whose names changed since; ids only, so that no value is kept alive.
+                if _names.get(id(space)) != tuple(map(id, space.values())):
+                    rebind_names(space, package)
+                    _names[id(space)] = tuple(map(id, space.values()))
+
+
+def rebind_function(f: Any) -> None:
+    """Rebind what a function captured that no global of its module may show."""
+    space = globals_of(f)
+    package = client_of(space)
+    if not package:
+        return
+    codes: list[types.CodeType] = []
+    for function in functions_of(f, getattr(f, "__module__", None)):
+        _rebind_captured(function, binder_of(package))
+        codes += _codes(function.__code__)
+    _add_numbers(space, binder_of(package), codes)
 
 
 def client_of(space: dict[str, Any]) -> str:
@@ -192,10 +210,11 @@ def _rebind_captured(function: types.FunctionType, binder: Binder) -> bool:
             pairs = zip(function.__defaults__, given, strict=True)
             function.__defaults__ = tuple(v if g is None else g for v, g in pairs)
             found = True
-    for key, value in tuple((function.__kwdefaults__ or {}).items()):
+    keywords: dict[str, Any] = function.__kwdefaults__ or {}
+    for key, value in tuple(keywords.items()):
         stand_in = binder.of(value)
         if stand_in is not None:
-            function.__kwdefaults__[key], found = stand_in, True
+            keywords[key], found = stand_in, True
     for cell in function.__closure__ or ():
         try:
             stand_in = binder.of(cell.cell_contents)

@@ -47,9 +47,7 @@ class FunctionStandIn:
     __slots__ = ("__weakref__", "_adarray_inside", "_adarray_of", "_adarray_package",
                  "_adarray_path")  # fmt: skip
 
-    def __init__(
-        self, original: Any, package: str, inside: Callable[..., Any], path: str
-    ) -> None:
+    def __init__(self, original: Any, package: str, inside: Callable[..., Any], path: str) -> None:
         put = object.__setattr__
         put(self, "_adarray_of", original)
         put(self, "_adarray_package", package)
@@ -57,6 +55,7 @@ class FunctionStandIn:
         put(self, "_adarray_path", path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call what the stand-in stands for, or what it is inside."""
         scope = SCOPE.get()
         if scope is None or not scope.covers(self._adarray_package):
             return self._adarray_of(*args, **kwargs)
@@ -102,8 +101,8 @@ class FunctionStandIn:
     def __deepcopy__(self, memo: Any) -> FunctionStandIn:
         return self
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         return type(self._adarray_of)
 
     @property
@@ -153,6 +152,7 @@ class ObjectStandIn:
         return self._adarray_inside if active(self._adarray_package) else self._adarray_of
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call what the stand-in stands for, or what it is inside."""
         return self._adarray_now()(*args, **kwargs)
 
     def __getitem__(self, key: Any) -> Any:
@@ -178,8 +178,8 @@ class ObjectStandIn:
             other = other._adarray_of
         return bool(self._adarray_of == other)
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         return type(self._adarray_of)
 
     @property
@@ -248,7 +248,7 @@ def module_stand_in(module: types.ModuleType, package: str, resolve: Resolver) -
     StandIn.__name__ = StandIn.__qualname__ = "module"
     StandIn.__module__ = "builtins"
     # cloudpickle and the like look a class up in this table; plain pickle refuses modules.
-    copyreg.pickle(StandIn, _reduce_module)  # type: ignore[arg-type]
+    copyreg.pickle(StandIn, _reduce_module)
     return StandIn(module.__name__, module.__doc__)
 
 
@@ -318,6 +318,7 @@ class NumberStandIn(type):
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Convert to the number type, or make an instance of a derived class."""
         if "_adarray_inside" not in cls.__dict__:  # a class that the client derived from it
             return super().__call__(*args, **kwargs)
         if active(cls._adarray_package):  # type: ignore[attr-defined]
@@ -351,7 +352,7 @@ def _reduce_number(cls: type) -> Any:
     return cls.__qualname__  # a derived class, by its own name
 
 
-copyreg.pickle(NumberStandIn, _reduce_number)  # type: ignore[arg-type]
+copyreg.pickle(NumberStandIn, _reduce_number)
 
 
 def number_stand_in(original: type, package: str, inside: Callable[..., Any]) -> type:

@@ -20,6 +20,7 @@ API standard, version 2024.12, with its extensions `linalg` and `fft`.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 import numpy as _np
@@ -47,7 +48,7 @@ _OWN: dict[str, Any] = {
     "ogrid": _lift.Lifting(_np.ogrid),
 }  # fmt: skip
 
-# Modules of this package that stand for NumPy's of the same name.
+# Modules of this package that stand for NumPy's of the same name; `special` is SciPy's.
 _OWN_MODULES = frozenset({"linalg", "fft", "random"})
 _MIRRORS = {
     "lib": _lift.wrapped,
@@ -60,7 +61,7 @@ _MIRRORS = {
 def _found(name: str) -> Any:
     if name in _OWN:
         return _OWN[name]
-    if name in _OWN_MODULES:
+    if name in _OWN_MODULES or (name == "special" and importlib.util.find_spec("scipy")):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _MIRRORS:
         module = importlib.import_module(getattr(_np, name).__name__)

@@ -15,6 +15,7 @@ from adarray.ops import (  # noqa: F401
     decompositions,
     eigen,
     elementwise,
+    fft,
     histograms,
     indexing,
     interchange,

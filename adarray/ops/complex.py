@@ -8,6 +8,7 @@ the gradient of a real function of ``x + i y`` is ``df/dx - i df/dy``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -111,3 +112,48 @@ def _sign(x: Any, /) -> Any:
         return type(x)(np.sign(plain(x)))
     length = np.absolute(x)
     return x / (length + (length == 0))
+
+
+# -- numpy.emath: complex results where real ones would be nan -----------------------------------
+
+
+def _domain(function: Any, outside: Callable[[Any], Any]) -> None:
+    """Register a function of `numpy.emath` whose argument turns complex `outside` of a domain."""
+    name = function.__name__
+
+    def body(*args: Any) -> Any:
+        *first, x = args
+        if not is_complex(x) and bool(np.any(outside(plain(x)))):
+            x = x.astype(np.result_type(x.dtype, np.complex64)) if traced(x) else x + 0j
+        if name == "logn":
+            (n,) = first
+            return np.emath.log(x) / np.emath.log(n)
+        return getattr(np, name)(x)
+
+    composite_if_traced(function)(body)
+
+
+def _negative(x: Any) -> Any:
+    return np.asarray(x) < 0
+
+
+def _beyond_one(x: Any) -> Any:
+    return np.abs(np.asarray(x)) > 1
+
+
+for _function in (
+    np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10, np.emath.logn,
+):  # fmt: skip
+    _domain(_function, _negative)
+for _function in (np.emath.arccos, np.emath.arcsin, np.emath.arctanh):
+    _domain(_function, _beyond_one)
+
+
+@composite_if_traced(np.emath.power)
+def _emath_power(x: Any, p: Any) -> Any:
+    """``np.emath.power``: a negative base or an integer one turns complex or floating."""
+    if not is_complex(x) and bool(np.any(_negative(plain(x)))):
+        x = np.add(x, 0j)
+    if not is_complex(p) and bool(np.any(_negative(plain(p)))):
+        p = np.multiply(p, 1.0)
+    return np.power(x, p)

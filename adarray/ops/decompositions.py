@@ -19,22 +19,22 @@ import numpy as np
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, Sample, register
-from adarray.ops.borrow import borrowed
+from adarray.ops.borrow import borrowed, replace
 from adarray.ops.common import composite_if_traced, s
 from adarray.ops.complex import conjugate_of, is_complex
 from adarray.ops.matrices import (
+    adjoint,
     diagonal,
     diagonal_matrix,
     folded,
     hermitian,
     is_zero,
     largest,
-    mH,
-    mT,
     negligible,
     precision,
     reciprocal,
     refuse,
+    transposed,
 )
 from adarray.ops.solvers import regular
 from adarray.protocol import plain
@@ -52,19 +52,19 @@ def _lower_half(x: Any) -> Any:
 
 def _cholesky(g: Any, out: Any, a: Any, upper: bool = False) -> Any:
     if upper:  # it is the factor of the conjugate transpose, transposed
-        g, out = mH(g), mH(out)
-    half = np.linalg.solve(mT(out), _lower_half(np.matmul(mT(out), g)))
-    ct = folded(mT(np.linalg.solve(mH(out), mT(half))), "L")
-    return mH(ct) if upper else ct
+        g, out = adjoint(g), adjoint(out)
+    half = np.linalg.solve(transposed(out), _lower_half(np.matmul(transposed(out), g)))
+    ct = folded(transposed(np.linalg.solve(adjoint(out), transposed(half))), "L")
+    return adjoint(ct) if upper else ct
 
 
 def _cholesky_tangent(t: Any, out: Any, a: Any, upper: bool = False) -> Any:
     if upper:
-        t, out = mH(t), mH(out)
+        t, out = adjoint(t), adjoint(out)
     half = np.linalg.solve(out, hermitian(t, "L"))
-    both = np.linalg.solve(out, mH(half))
-    tangent = np.matmul(out, _lower_half(mH(both)))
-    return mH(tangent) if upper else tangent
+    both = np.linalg.solve(out, adjoint(half))
+    tangent = np.matmul(out, _lower_half(adjoint(both)))
+    return adjoint(tangent) if upper else tangent
 
 
 def positive_definite(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -103,12 +103,12 @@ def _skew(c: Any) -> Any:
     It is its own pullback up to `_skew_pullback`, which see.
     """
     low = np.tril(c, -1)
-    skew = low - mH(low)
+    skew = low - adjoint(low)
     return skew + diagonal_matrix(1j * np.imag(diagonal(c))) if is_complex(c) else skew
 
 
 def _skew_pullback(w: Any) -> Any:
-    both = w - mH(w)
+    both = w - adjoint(w)
     pulled = np.tril(both, -1)
     return pulled + diagonal_matrix(diagonal(both) / 2) if is_complex(w) else pulled
 
@@ -126,10 +126,10 @@ def _check_qr(r: Any) -> None:
 
 def _divided(x: Any, r: Any) -> Any:
     """Return ``x @ inv(r)``."""
-    return mT(np.linalg.solve(mT(r), mT(x)))
+    return transposed(np.linalg.solve(transposed(r), transposed(x)))
 
 
-def _qr(g: Any, out: Any, a: Any, mode: str = "reduced") -> Any:
+def _qr(g: Any, out: Any, a: Any, mode: Any = "reduced") -> Any:
     n = a.shape[-1]
     gq, gr = conjugate_of(g[0]), conjugate_of(g[1])
     q, r = out[0][..., :n], out[1][..., :n, :]
@@ -138,25 +138,25 @@ def _qr(g: Any, out: Any, a: Any, mode: str = "reduced") -> Any:
         # The columns of q beyond n turn against those before: dq2 = -q @ dq.H @ q2.
         q2, gq2 = out[0][..., n:], gq[..., n:]
         gq, gr = gq[..., :n], gr[..., :n, :]
-        gq = gq - np.matmul(np.matmul(q2, mH(gq2)), q)
-    y, z = np.matmul(mH(q), gq), np.matmul(gr, mH(r))
+        gq = gq - np.matmul(np.matmul(q2, adjoint(gq2)), q)
+    y, z = np.matmul(adjoint(q), gq), np.matmul(gr, adjoint(r))
     inner = z + _skew_pullback(y - z)
     ct = gq - np.matmul(q, y) + np.matmul(q, inner)
-    return conjugate_of(_divided(ct, mH(r)))
+    return conjugate_of(_divided(ct, adjoint(r)))
 
 
-def _qr_tangent(t: Any, out: Any, a: Any, mode: str = "reduced") -> Any:
+def _qr_tangent(t: Any, out: Any, a: Any, mode: Any = "reduced") -> Any:
     m, n = a.shape[-2:]
     q, r = out[0][..., :n], out[1][..., :n, :]
     _check_qr(r)
     moved = _divided(t, r)
-    c = np.matmul(mH(q), moved)
+    c = np.matmul(adjoint(q), moved)
     skew = _skew(c)
     tq = moved - np.matmul(q, c) + np.matmul(q, skew)
     tr = np.matmul(np.triu(c - skew), r)
     if mode == "complete":
         q2 = out[0][..., n:]
-        tq = np.concatenate([tq, -np.matmul(q, np.matmul(mH(tq), q2))], axis=-1)
+        tq = np.concatenate([tq, -np.matmul(q, np.matmul(adjoint(tq), q2))], axis=-1)
         below = np.zeros((*a.shape[:-2], m - n, n), r.dtype)
         tr = np.concatenate([tr, below], axis=-2)
     return tq, tr
@@ -165,7 +165,7 @@ def _qr_tangent(t: Any, out: Any, a: Any, mode: str = "reduced") -> Any:
 def _qr_invariants(out: Any) -> Any:
     q, r = out
     n = r.shape[-1]
-    return q[..., :n], np.matmul(q[..., n:], mH(q[..., n:])), r
+    return q[..., :n], np.matmul(q[..., n:], adjoint(q[..., n:])), r
 
 
 qr = register(
@@ -198,7 +198,7 @@ _QRResult: Any = type(np.linalg.qr(np.eye(1)))
 
 
 @composite_if_traced(np.linalg.qr)
-def _linalg_qr(a: Any, mode: str = "reduced") -> Any:
+def _linalg_qr(a: Any, mode: Any = "reduced") -> Any:
     if mode in ("f", "full"):
         np.linalg.qr(plain(a), mode)  # warns as NumPy does
         mode = "reduced"
@@ -214,7 +214,7 @@ def _linalg_qr(a: Any, mode: str = "reduced") -> Any:
         q, r = apply(qr, (a,), {"mode": kind})
     else:  # q belongs to the first m columns
         q, first = apply(qr, (a[..., :m],), {"mode": kind})
-        r = np.concatenate([first, np.matmul(mH(q), a[..., m:])], axis=-1)
+        r = np.concatenate([first, np.matmul(adjoint(q), a[..., m:])], axis=-1)
     return r if mode == "r" else _QRResult(q, r)
 
 
@@ -228,7 +228,7 @@ _FIX = (
 
 def _svdvals_tangent(t: Any, out: Any, x: Any) -> Any:
     u, _, vh = np.linalg.svd(x, full_matrices=False)
-    return np.real(np.sum(conjugate_of(u) * np.matmul(t, mH(vh)), axis=-2))
+    return np.real(np.sum(conjugate_of(u) * np.matmul(t, adjoint(vh)), axis=-2))
 
 
 def _svdvals(g: Any, out: Any, x: Any) -> Any:
@@ -301,34 +301,36 @@ def _perpendicular(g: Any, basis: Any, k: int) -> Any:
     The vectors beyond k in `basis` turn against those before.
     """
     first, rest = basis[..., :k], basis[..., k:]
-    ct = g[..., :k] - np.matmul(first, np.matmul(mH(first), g[..., :k]))
+    ct = g[..., :k] - np.matmul(first, np.matmul(adjoint(first), g[..., :k]))
     if rest.shape[-1]:
-        ct = ct - np.matmul(rest, np.matmul(mH(g[..., k:]), first))
+        ct = ct - np.matmul(rest, np.matmul(adjoint(g[..., k:]), first))
     return ct
 
 
 def _svd(g: Any, out: Any, a: Any, full_matrices: bool = True) -> Any:
-    u, sizes, v = out[0], out[1], mH(out[2])
+    u, sizes, v = out[0], out[1], adjoint(out[2])
     k = sizes.shape[-1]
     u1, v1 = u[..., :k], v[..., :k]
     if is_zero(g[0]) and is_zero(g[2]):
-        return conjugate_of(np.matmul(u1 * g[1][..., None, :], mH(v1)))
-    gu, gv = conjugate_of(g[0]), mT(g[2])
+        return conjugate_of(np.matmul(u1 * g[1][..., None, :], adjoint(v1)))
+    gu, gv = conjugate_of(g[0]), transposed(g[2])
     pairs = _Pairs(sizes)
-    nu, nv = np.matmul(mH(u1), gu[..., :k]), np.matmul(mH(v1), gv[..., :k])
+    nu, nv = np.matmul(adjoint(u1), gu[..., :k]), np.matmul(adjoint(v1), gv[..., :k])
     symmetric, skew = nu + nv, nu - nv
-    pairs.check(symmetric + mH(symmetric), skew - mH(skew))
-    inner = pairs.by_difference * (symmetric - mH(symmetric)) + pairs.by_sum * (skew - mH(skew))
+    pairs.check(symmetric + adjoint(symmetric), skew - adjoint(skew))
+    inner = pairs.by_difference * (symmetric - adjoint(symmetric)) + pairs.by_sum * (
+        skew - adjoint(skew)
+    )
     inner = inner / 2 + diagonal_matrix(g[1])
-    ct = np.matmul(np.matmul(u1, inner), mH(v1))
+    ct = np.matmul(np.matmul(u1, inner), adjoint(v1))
     if a.shape[-2] > k:
         across = _perpendicular(gu, u, k)
         pairs.check_columns(across)
-        ct = ct + np.matmul(across * pairs.by_size[..., None, :], mH(v1))
+        ct = ct + np.matmul(across * pairs.by_size[..., None, :], adjoint(v1))
     if a.shape[-1] > k:
         across = _perpendicular(gv, v, k)
         pairs.check_columns(across)
-        ct = ct + np.matmul(u1, mH(across * pairs.by_size[..., None, :]))
+        ct = ct + np.matmul(u1, adjoint(across * pairs.by_size[..., None, :]))
     return conjugate_of(ct)
 
 
@@ -337,22 +339,22 @@ def _turned(t: Any, basis: Any, inner: Any, across: Any, k: int) -> Any:
     first, rest = basis[..., :k], basis[..., k:]
     moved = np.matmul(first, inner)
     if across is not None:
-        away = across - np.matmul(first, np.matmul(mH(first), across))
+        away = across - np.matmul(first, np.matmul(adjoint(first), across))
         moved = moved + away
         if rest.shape[-1]:
-            back = -np.matmul(first, np.matmul(mH(away), rest))
+            back = -np.matmul(first, np.matmul(adjoint(away), rest))
             moved = np.concatenate([moved, back], axis=-1)
     return moved
 
 
 def _svd_tangent(t: Any, out: Any, a: Any, full_matrices: bool = True) -> Any:
-    u, sizes, v = out[0], out[1], mH(out[2])
+    u, sizes, v = out[0], out[1], adjoint(out[2])
     k = sizes.shape[-1]
     u1, v1 = u[..., :k], v[..., :k]
     pairs = _Pairs(sizes)
-    right, left = np.matmul(t, v1), np.matmul(mH(t), u1)
-    p = np.matmul(mH(u1), right)
-    symmetric, skew = p + mH(p), p - mH(p)
+    right, left = np.matmul(t, v1), np.matmul(adjoint(t), u1)
+    p = np.matmul(adjoint(u1), right)
+    symmetric, skew = p + adjoint(p), p - adjoint(p)
     pairs.check(symmetric, skew)
     symmetric, skew = pairs.by_difference * symmetric / 2, pairs.by_sum * skew / 2
     across_u = across_v = None
@@ -360,11 +362,11 @@ def _svd_tangent(t: Any, out: Any, a: Any, full_matrices: bool = True) -> Any:
         pairs.check_columns(right - np.matmul(u1, p))
         across_u = right * pairs.by_size[..., None, :]
     if a.shape[-1] > k:
-        pairs.check_columns(left - np.matmul(v1, mH(p)))
+        pairs.check_columns(left - np.matmul(v1, adjoint(p)))
         across_v = left * pairs.by_size[..., None, :]
     tu = _turned(t, u, symmetric + skew, across_u, k)
     tv = _turned(t, v, symmetric - skew, across_v, k)
-    return tu, np.real(diagonal(p)), mH(tv)
+    return tu, np.real(diagonal(p)), adjoint(tv)
 
 
 def _svd_samples(rng: np.random.Generator) -> list[Sample]:
@@ -381,8 +383,8 @@ def _svd_samples(rng: np.random.Generator) -> list[Sample]:
 def _svd_invariants(out: Any) -> Any:
     u, sizes, vh = out
     k = sizes.shape[-1]
-    pairs = mT(u[..., :k])[..., :, None] * vh[..., :k, None, :]
-    rest = (np.matmul(x, mH(x)) for x in (u[..., k:], mH(vh)[..., k:]))
+    pairs = transposed(u[..., :k])[..., :, None] * vh[..., :k, None, :]
+    rest = (np.matmul(x, adjoint(x)) for x in (u[..., k:], adjoint(vh)[..., k:]))
     return pairs, sizes, *rest
 
 
@@ -416,7 +418,12 @@ def _linalg_svd(
     return apply(svd, (a,), {"full_matrices": bool(full_matrices)})
 
 
-# NumPy's own, which takes the eigenvalues' magnitudes and orders them.
+# NumPy's own, which takes the eigenvalues' magnitudes and orders them. Its `_makearray`
+# gives an array and the function that wraps results as the argument was.
+replace(
+    np.linalg._linalg._makearray,  # type: ignore[attr-defined]
+    lambda a: (a, lambda result: result),
+)
 _hermitian_svd = borrowed(np.linalg.svd)
 
 

@@ -11,17 +11,17 @@ from adarray.op import Op, Opaque, Sample, register
 from adarray.ops.common import s
 from adarray.ops.complex import conjugate_of, is_complex
 from adarray.ops.matrices import (
+    adjoint,
     diagonal,
     diagonal_matrix,
     folded,
     hermitian,
     is_zero,
-    mH,
-    mT,
     negligible,
     precision,
     reciprocal,
     refuse,
+    transposed,
 )
 from adarray.protocol import plain
 
@@ -42,7 +42,7 @@ def _by_difference(name: str, w: Any, numerators: Any, fix: str) -> Any:
     """
     equal = _equal(w)
     if np.any(equal):
-        touched = equal & ~(negligible(numerators) & mT(negligible(numerators)))
+        touched = equal & ~(negligible(numerators) & transposed(negligible(numerators)))
         refuse(name, touched, "eigenvalues are equal, and their vectors not unique", fix)
     without = equal | np.eye(equal.shape[-1], dtype=bool)
     return numerators * reciprocal(w[..., None, :] - w[..., :, None], without)
@@ -56,24 +56,24 @@ _FIX = (
 )
 
 
-def _eigh(g: Any, out: Any, a: Any, UPLO: str = "L") -> Any:
+def _eigh(g: Any, out: Any, a: Any, UPLO: Any = "L") -> Any:
     w, v = out
     inner = diagonal_matrix(g[0])
     if not is_zero(g[1]):
-        inner = inner + _by_difference("eigh", w, np.matmul(mT(v), g[1]), _FIX)
-    return folded(np.matmul(np.matmul(conjugate_of(v), inner), mT(v)), UPLO.upper())
+        inner = inner + _by_difference("eigh", w, np.matmul(transposed(v), g[1]), _FIX)
+    return folded(np.matmul(np.matmul(conjugate_of(v), inner), transposed(v)), UPLO.upper())
 
 
-def _eigh_tangent(t: Any, out: Any, a: Any, UPLO: str = "L") -> Any:
+def _eigh_tangent(t: Any, out: Any, a: Any, UPLO: Any = "L") -> Any:
     w, v = out
-    x = np.matmul(mH(v), np.matmul(hermitian(t, UPLO.upper()), v))
+    x = np.matmul(adjoint(v), np.matmul(hermitian(t, UPLO.upper()), v))
     return np.real(diagonal(x)), np.matmul(v, _by_difference("eigh", w, x, _FIX))
 
 
 def _invariants(out: Any) -> Any:
     """Return eigenvalues and the projectors on eigenvectors, shape (..., n, n, n)."""
     w, v = out
-    columns = mT(v)
+    columns = transposed(v)
     return w, columns[..., :, None] * conjugate_of(columns)[..., None, :]
 
 
@@ -106,13 +106,13 @@ register(
 )
 
 
-def _eigvalsh(g: Any, out: Any, a: Any, UPLO: str = "L") -> Any:
+def _eigvalsh(g: Any, out: Any, a: Any, UPLO: Any = "L") -> Any:
     _, v = np.linalg.eigh(a, UPLO)
-    ct = np.matmul(conjugate_of(v) * g[..., None, :], mT(v))
+    ct = np.matmul(conjugate_of(v) * g[..., None, :], transposed(v))
     return folded(ct, UPLO.upper())
 
 
-def _eigvalsh_tangent(t: Any, out: Any, a: Any, UPLO: str = "L") -> Any:
+def _eigvalsh_tangent(t: Any, out: Any, a: Any, UPLO: Any = "L") -> Any:
     _, v = np.linalg.eigh(a, UPLO)
     moved = np.matmul(hermitian(t, UPLO.upper()), v)
     return np.real(np.sum(conjugate_of(v) * moved, axis=-2))
@@ -152,7 +152,7 @@ def _check_basis(name: str, w: Any, v: Any) -> None:
 def _eigvals(g: Any, out: Any, a: Any) -> Any:
     w, v = np.linalg.eig(a)
     _check_basis("eigvals", w, v)
-    return np.linalg.solve(mT(v), g[..., None] * mT(v))
+    return np.linalg.solve(transposed(v), g[..., None] * transposed(v))
 
 
 def _eigvals_tangent(t: Any, out: Any, a: Any) -> Any:
@@ -213,8 +213,8 @@ def _eig(g: Any, out: Any, a: Any) -> Any:
             lead = _leading(v)
             size = np.sum(np.real(v) * lead, axis=-2, keepdims=True)
             gz = gz - (1j * np.imag(c) / size) * lead
-        inner = inner + _by_difference("eig", w, np.matmul(mT(v), gz), _GENERAL_FIX)
-    return np.linalg.solve(mT(v), np.matmul(inner, mT(v)))
+        inner = inner + _by_difference("eig", w, np.matmul(transposed(v), gz), _GENERAL_FIX)
+    return np.linalg.solve(transposed(v), np.matmul(inner, transposed(v)))
 
 
 def _eig_tangent(t: Any, out: Any, a: Any) -> Any:

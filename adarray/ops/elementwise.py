@@ -164,8 +164,15 @@ logaddexp2 = pointwise(
 sin = pointwise(np.sin, lambda g, out, x: g * np.cos(x))
 cos = pointwise(np.cos, lambda g, out, x: -g * np.sin(x))
 tan = pointwise(np.tan, lambda g, out, x: g * (1 + out * out), domain=(-1.2, 1.2))
-arcsin = pointwise(np.arcsin, lambda g, out, x: g / np.sqrt(1 - x * x), domain=UNIT)
-arccos = pointwise(np.arccos, lambda g, out, x: -g / np.sqrt(1 - x * x), domain=UNIT)
+
+
+def _root(x: Any) -> Any:
+    """Return sqrt(1 - x**2); -(x - 1) keeps the sign of a zero imaginary part, on the cuts."""
+    return np.sqrt(-(x - 1)) * np.sqrt(x + 1)
+
+
+arcsin = pointwise(np.arcsin, lambda g, out, x: g / _root(x), domain=UNIT)
+arccos = pointwise(np.arccos, lambda g, out, x: -g / _root(x), domain=UNIT)
 arctan = pointwise(np.arctan, lambda g, out, x: g / (1 + x * x))
 arctan2 = pointwise(
     np.arctan2,
@@ -177,7 +184,9 @@ sinh = pointwise(np.sinh, lambda g, out, x: g * np.cosh(x))
 cosh = pointwise(np.cosh, lambda g, out, x: g * np.sinh(x))
 tanh = pointwise(np.tanh, lambda g, out, x: g * (1 - out * out))
 arcsinh = pointwise(np.arcsinh, lambda g, out, x: g / np.sqrt(x * x + 1))
-arccosh = pointwise(np.arccosh, lambda g, out, x: g / (np.sqrt(x - 1) * np.sqrt(x + 1)), domain=(1.3, 4.0))
+arccosh = pointwise(
+    np.arccosh, lambda g, out, x: g / (np.sqrt(x - 1) * np.sqrt(x + 1)), domain=(1.3, 4.0)
+)
 arctanh = pointwise(np.arctanh, lambda g, out, x: g / (1 - x * x), domain=UNIT)
 deg2rad = pointwise(np.deg2rad, lambda g, out, x: g * (math.pi / 180), aliases=(np.radians,))
 rad2deg = pointwise(np.rad2deg, lambda g, out, x: g * (180 / math.pi), aliases=(np.degrees,))

@@ -92,7 +92,10 @@ def size_along(shape: tuple[int, ...], axis: Any) -> int:
 
 def real_dtype(x: Any) -> np.dtype[Any]:
     """Return the dtype of the real part of `x`, in the machine's byte order."""
-    return np.empty(0, x.dtype).real.dtype.newbyteorder("=")
+    dtype: np.dtype[Any] = x.dtype
+    if dtype.kind == "f" and dtype.isnative:
+        return dtype
+    return np.empty(0, dtype).real.dtype.newbyteorder("=")
 
 
 def live(a: Any, where: Any, skip: bool) -> Any:

@@ -116,7 +116,7 @@ def _histogram(
     weights: Any = None,
 ) -> Any:
     a = asarray(a)
-    counts, known = np.histogram(*plain((a, bins, range)), weights=plain(weights))
+    counts, known = np.histogram(*plain((a, bins, range, None, weights)))
     edges = _edges(a, bins, range, known)
     if traced(weights):
         places = _places(plain(a).ravel(), known)
@@ -150,7 +150,7 @@ def _histogramdd(
     weights: Any = None,
 ) -> Any:
     # NumPy computes the values and looks at the arguments.
-    counts, known = np.histogramdd(*plain((sample, bins, range)), weights=plain(weights))
+    counts, known = np.histogramdd(*plain((sample, bins, range, None, weights)))
     columns = _columns(sample)
     each = [bins] * len(columns) if _length(bins) is None else list(bins)
     limits = [None] * len(columns) if range is None else list(range)

@@ -73,10 +73,10 @@ def apply_add_at(a: Any, b: Any, index: Any) -> Any:
     return _add_at(a, b, index)
 
 
-def along(index: Any, axis: int, ndim: int) -> tuple[Any, ...]:
-    """Return the full index tuple of ``take_along_axis``."""
+def along(index: Any, axis: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return the full index tuple of ``take_along_axis`` on an array of `shape`."""
+    ndim = len(shape)
     axis %= ndim
-    shape = index.shape
     return tuple(
         index
         if i == axis
@@ -89,7 +89,7 @@ def along(index: Any, axis: int, ndim: int) -> tuple[Any, ...]:
 def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     if axis is None:
         arr, axis = np.ravel(arr), 0
-    return arr[along(np.asarray(indices), axis, arr.ndim)]
+    return arr[along(np.asarray(indices), axis, arr.shape)]
 
 
 def _take_plain(a: Any, indices: Any, axis: int | None, mode: str) -> Any:

@@ -15,14 +15,14 @@ from adarray.ops.complex import conjugate_of
 from adarray.protocol import plain
 
 
-def mT(x: Any) -> Any:
+def transposed(x: Any) -> Any:
     """Return the transposes of a stack of matrices, shape (..., n, m)."""
     return np.swapaxes(x, -1, -2)
 
 
-def mH(x: Any) -> Any:
+def adjoint(x: Any) -> Any:
     """Return the conjugate transposes of a stack of matrices, shape (..., n, m)."""
-    return conjugate_of(mT(x))
+    return conjugate_of(transposed(x))
 
 
 def diagonal(x: Any) -> Any:
@@ -43,12 +43,12 @@ def strict(x: Any, uplo: str) -> Any:
 def hermitian(x: Any, uplo: str) -> Any:
     """Return the Hermitian matrices of which `x` gives one triangle, as LAPACK reads it."""
     part = strict(x, uplo)
-    return part + mH(part) + diagonal_matrix(np.real(diagonal(x)))
+    return part + adjoint(part) + diagonal_matrix(np.real(diagonal(x)))
 
 
 def folded(g: Any, uplo: str) -> Any:
     """Return the pullback of `hermitian`: the other triangle of `g` is added to the one read."""
-    return strict(g + mH(g), uplo) + diagonal_matrix(np.real(diagonal(g)))
+    return strict(g + adjoint(g), uplo) + diagonal_matrix(np.real(diagonal(g)))
 
 
 def is_zero(g: Any) -> bool:

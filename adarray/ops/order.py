@@ -17,16 +17,19 @@ from adarray.protocol import plain
 
 def _inverse(order: Any, axis: int) -> Any:
     """Return the permutation that undoes `order` along an axis."""
+    back = np.empty_like(order)
+    if order.ndim == 1:
+        back[order] = np.arange(len(order))
+        return back
     shape = tuple(order.shape[axis] if i == axis % order.ndim else 1 for i in range(order.ndim))
     places = np.broadcast_to(np.arange(order.shape[axis]).reshape(shape), order.shape)
-    back = np.empty_like(order)
     np.put_along_axis(back, order, places, axis)
     return back
 
 
 def _permute(a: Any, order: Any, axis: int) -> Any:
     """Return `a` with the elements along an axis in another order."""
-    return np.take_along_axis(a, order, axis)
+    return a[order] if a.ndim == 1 else np.take_along_axis(a, order, axis)
 
 
 permute: Op = register(
@@ -52,7 +55,11 @@ permute: Op = register(
 
 def _line_up(a: Any, axis: int | None) -> tuple[Any, int]:
     """Return what to sort, and the axis: ``axis=None`` means the flattened array."""
-    return (np.ravel(a), 0) if axis is None else (a, axis)
+    if axis is None:
+        return np.ravel(a), 0
+    if not -a.ndim <= axis < a.ndim:
+        raise np.exceptions.AxisError(axis, a.ndim)
+    return a, axis
 
 
 def _no_fields(name: str, order: Any) -> None:
@@ -86,8 +93,8 @@ def sort_inplace(
 
 @composite_if_traced(np.sort_complex)
 def _sort_complex(a: Any) -> Any:
-    """Sort along the last axis; the result is complex."""
-    return np.astype(np.sort(a), np.result_type(a.dtype, np.complex64))
+    """Sort along the last axis; real numbers become complex ones, of double precision at least."""
+    return np.astype(np.sort(a), np.result_type(a.dtype, "c16" if a.dtype.kind != "c" else "c8"))
 
 
 # -- partition -----------------------------------------------------------------------------------

@@ -81,7 +81,8 @@ for _vecmat in newer("vecmat"):
 
 @composite(np.linalg.vecdot)
 def _linalg_vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    return np.vecdot(x1, x2, axis=axis)
+    vecdot: Any = np.vecdot  # the type stubs do not know axis=
+    return vecdot(x1, x2, axis=axis)
 
 
 @composite(np.linalg.matmul)

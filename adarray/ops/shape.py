@@ -398,7 +398,7 @@ def _rearranged(function: Any) -> Any:
     return body
 
 
-for _function in (np.delete, np.resize, np.fft.fftshift, np.fft.ifftshift):
+for _function in (np.delete, np.resize):
     composite(_function)(_rearranged(_function))
 
 

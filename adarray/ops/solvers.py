@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, Sample, register
+from adarray.ops import creation
 from adarray.ops.borrow import borrow
 from adarray.ops.common import composite_if_traced, s
 from adarray.ops.complex import conjugate_of, is_complex
 from adarray.ops.matrices import (
+    adjoint,
     diagonal,
     folded,
     hermitian,
     is_zero,
     largest,
-    mH,
-    mT,
     precision,
+    transposed,
 )
-from adarray.protocol import plain
+from adarray.protocol import plain, traced
 
 
 def regular(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -34,15 +36,15 @@ def regular(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 def _solved_transpose(g: Any, a: Any, b: Any) -> Any:
     if np.ndim(b) == 1:
-        return np.linalg.solve(mT(a), g[..., None])[..., 0]
-    return np.linalg.solve(mT(a), g)
+        return np.linalg.solve(transposed(a), g[..., None])[..., 0]
+    return np.linalg.solve(transposed(a), g)
 
 
 def _solve_matrix(g: Any, out: Any, a: Any, b: Any) -> Any:
     r = _solved_transpose(g, a, b)
     if np.ndim(b) == 1:
         return -r[..., None] * out[..., None, :]
-    return -np.matmul(r, mT(out))
+    return -np.matmul(r, transposed(out))
 
 
 def _solve_tangent(t: Any, out: Any, a: Any, b: Any) -> Any:
@@ -76,7 +78,7 @@ inv = register(
         "inv",
         np.linalg.inv,
         Opaque(),
-        [lambda g, out, a: -np.matmul(np.matmul(mT(out), g), mT(out))],
+        [lambda g, out, a: -np.matmul(np.matmul(transposed(out), g), transposed(out))],
         jvp=[lambda t, out, a: -np.matmul(np.matmul(out, t), out)],
         samples=lambda rng: [
             s(regular(rng, 3, 3)),
@@ -110,21 +112,23 @@ def cofactors(a: Any, det: Any) -> Any:
         inverse = np.linalg.inv(a)
     except np.linalg.LinAlgError:
         inverse = None
+    # Derivatives of the inverse lose accuracy with powers of the condition number.
+    small = precision(v) ** (0.25 if traced(a) else 0.5)
     if inverse is not None:
         condition = largest(v) * largest(inverse)
-        if np.all(condition < precision(v) ** -0.5 / v.shape[-1]):
-            return det[..., None, None] * mT(inverse)
+        if np.all(condition < 1 / (small * v.shape[-1])):
+            return det[..., None, None] * transposed(inverse)
     u, sizes, vh = np.linalg.svd(v)
     longest = np.where(sizes[..., :1] == 0, 1, sizes[..., :1])
-    k = int(np.max(np.sum(sizes < precision(v) ** 0.5 * longest, axis=-1), initial=1))
+    k = int(np.max(np.sum(sizes < small * longest, axis=-1), initial=1))
     u, vh, sigma = u[..., -k:], vh[..., -k:, :], longest[..., None]
     b = a + np.matmul(u * sigma, vh)
     inverse = np.linalg.inv(b)
     left, right = np.matmul(inverse, u) * sigma, np.matmul(vh, inverse)
     eye = np.eye(k, dtype=v.dtype)
-    small, adjugate = _adjugate(eye - np.matmul(vh, left))
-    sum_ = small * inverse + np.matmul(np.matmul(left, adjugate), right)
-    return np.linalg.det(b)[..., None, None] * mT(sum_)
+    factor, adjugate = _adjugate(eye - np.matmul(vh, left))
+    both = factor * inverse + np.matmul(np.matmul(left, adjugate), right)
+    return np.linalg.det(b)[..., None, None] * transposed(both)
 
 
 def _adjugate(m: Any) -> tuple[Any, Any]:
@@ -169,11 +173,11 @@ def _slogdet(g: Any, out: Any, a: Any) -> Any:
     weight = g[1]
     if is_complex(a) and not is_zero(g[0]):
         weight = weight - 1j * np.real(1j * g[0] * out[0])
-    return weight[..., None, None] * mT(np.linalg.inv(a))
+    return weight[..., None, None] * transposed(np.linalg.inv(a))
 
 
 def _slogdet_tangent(t: Any, out: Any, a: Any) -> Any:
-    z = np.sum(mT(np.linalg.inv(a)) * t, axis=(-2, -1))
+    z = np.sum(transposed(np.linalg.inv(a)) * t, axis=(-2, -1))
     if is_complex(a):
         return out[0] * (1j * np.imag(z)), np.real(z)
     return np.zeros_like(z), z
@@ -211,10 +215,10 @@ def _pinv(g: Any, out: Any, a: Any, hermitian: bool = False, **_: Any) -> Any:
     if hermitian:
         a = _read(a)
     m, n = a.shape[-2:]
-    ct = -np.matmul(np.matmul(mT(out), g), mT(out))
-    gram = np.matmul(np.matmul(mT(g), out), mH(out))
+    ct = -np.matmul(np.matmul(transposed(out), g), transposed(out))
+    gram = np.matmul(np.matmul(transposed(g), out), adjoint(out))
     ct = ct + conjugate_of(np.matmul(_identity(m, a) - np.matmul(a, out), gram))
-    gram = np.matmul(np.matmul(mH(out), out), mT(g))
+    gram = np.matmul(np.matmul(adjoint(out), out), transposed(g))
     ct = ct + conjugate_of(np.matmul(gram, _identity(n, a) - np.matmul(out, a)))
     return folded(ct, "L") if hermitian else ct
 
@@ -231,8 +235,8 @@ def _pinv_tangent(t: Any, out: Any, a: Any, hermitian: bool = False, **_: Any) -
     left = _identity(n, a) - np.matmul(out, a)
     right = _identity(m, a) - np.matmul(a, out)
     tangent = -np.matmul(np.matmul(out, t), out)
-    tangent = tangent + np.matmul(np.matmul(np.matmul(out, mH(out)), mH(t)), right)
-    return tangent + np.matmul(np.matmul(left, mH(t)), np.matmul(mH(out), out))
+    tangent = tangent + np.matmul(np.matmul(np.matmul(out, adjoint(out)), adjoint(t)), right)
+    return tangent + np.matmul(np.matmul(left, adjoint(t)), np.matmul(adjoint(out), out))
 
 
 def _pinv_samples(rng: np.random.Generator) -> list[Sample]:
@@ -282,16 +286,19 @@ def _residual(out: Any, a: Any, b: Any) -> Any:
 
 
 def _lstsq_matrix(g: Any, out: Any, a: Any, b: Any, rcond: Any = None) -> Any:
-    _check_rank(out[2], a)
+    if not (is_zero(g[0]) and is_zero(g[1])):
+        _check_rank(out[2], a)
     x, r, ct = _matrix(out[0]), _residual(out, a, b), np.zeros(a.shape, a.dtype)
     if not is_zero(g[0]):
         p, gx = np.linalg.pinv(a, rtol=0), _matrix(g[0])
-        back, kernel = np.matmul(mT(p), gx), _identity(a.shape[1], a) - np.matmul(p, a)
-        ct = ct - np.matmul(back, mT(x))
-        ct = ct + conjugate_of(np.matmul(np.matmul(np.matmul(r, mT(gx)), p), mH(p)))
-        ct = ct + conjugate_of(np.matmul(np.matmul(np.matmul(mH(p), x), mT(gx)), kernel))
+        back, kernel = np.matmul(transposed(p), gx), _identity(a.shape[1], a) - np.matmul(p, a)
+        ct = ct - np.matmul(back, transposed(x))
+        ct = ct + conjugate_of(np.matmul(np.matmul(np.matmul(r, transposed(gx)), p), adjoint(p)))
+        ct = ct + conjugate_of(
+            np.matmul(np.matmul(np.matmul(adjoint(p), x), transposed(gx)), kernel)
+        )
     if g[1].size and not is_zero(g[1]):
-        ct = ct - np.matmul(2 * g[1] * conjugate_of(r), mT(x))
+        ct = ct - np.matmul(2 * g[1] * conjugate_of(r), transposed(x))
     if not is_zero(g[3]):
         u, _, vh = np.linalg.svd(a, full_matrices=False)
         ct = ct + conjugate_of(np.matmul(u * g[3], vh))
@@ -300,7 +307,7 @@ def _lstsq_matrix(g: Any, out: Any, a: Any, b: Any, rcond: Any = None) -> Any:
 
 def _lstsq_right(g: Any, out: Any, a: Any, b: Any, rcond: Any = None) -> Any:
     _check_rank(out[2], a)
-    ct = np.matmul(mT(np.linalg.pinv(a, rtol=0)), _matrix(g[0]))
+    ct = np.matmul(transposed(np.linalg.pinv(a, rtol=0)), _matrix(g[0]))
     if g[1].size:
         ct = ct + 2 * g[1] * conjugate_of(_residual(out, a, b))
     return np.reshape(ct, np.shape(b))
@@ -318,12 +325,12 @@ def _lstsq_tangent(t: Any, out: Any, a: Any, b: Any, rcond: Any = None) -> Any:
     a = a if hasattr(a, "ndim") else np.asarray(a)
     b = b if hasattr(b, "ndim") else np.asarray(b)
     p, x, r = np.linalg.pinv(a, rtol=0), _matrix(out[0]), _residual(out, a, b)
-    moved, th = np.matmul(t, x), mH(t)
+    moved, th = np.matmul(t, x), adjoint(t)
     kernel = _identity(a.shape[1], a) - np.matmul(p, a)
-    tx = -np.matmul(p, moved) + np.matmul(np.matmul(p, mH(p)), np.matmul(th, r))
-    tx = tx + np.matmul(kernel, np.matmul(th, np.matmul(mH(p), x)))
+    tx = -np.matmul(p, moved) + np.matmul(np.matmul(p, adjoint(p)), np.matmul(th, r))
+    tx = tx + np.matmul(kernel, np.matmul(th, np.matmul(adjoint(p), x)))
     u, _, vh = np.linalg.svd(a, full_matrices=False)
-    ts = np.real(np.sum(conjugate_of(u) * np.matmul(t, mH(vh)), axis=0))
+    ts = np.real(np.sum(conjugate_of(u) * np.matmul(t, adjoint(vh)), axis=0))
     return np.reshape(tx, out[0].shape), _lstsq_residuals(out, r, -moved), None, ts
 
 
@@ -360,7 +367,24 @@ register(
 
 # -- made of these -------------------------------------------------------------------------
 
-borrow(np.linalg.tensorsolve, np.linalg.tensorinv, np.linalg.matrix_power, np.linalg.multi_dot)
+borrow(np.linalg.tensorinv, np.linalg.matrix_power, np.linalg.multi_dot)
+
+
+@composite_if_traced(np.linalg.tensorsolve)
+def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    given, a, b = a, creation.asarray(a), creation.asarray(b)
+    if axes is not None:
+        order = list(range(a.ndim))
+        for k in axes:
+            order.remove(k)
+            order.append(k)
+        a = np.transpose(a, order)
+    shape = a.shape[-(a.ndim - b.ndim) :]
+    n = math.prod(shape)
+    if a.size != n * n:
+        np.linalg.tensorsolve(plain(given), plain(b), axes)  # raises NumPy's error
+    x = np.linalg.solve(np.reshape(a, (n, n)), np.reshape(b, (-1,)))
+    return np.reshape(x, shape)
 
 
 @composite_if_traced(np.linalg.cond)

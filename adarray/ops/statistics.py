@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from adarray.op import composite
-from adarray.ops.borrow import borrow, borrowed
-from adarray.ops.common import composite_if_traced, normalized_axes
+from adarray.ops.borrow import borrowed
+from adarray.ops.common import composite_if_traced
 from adarray.ops.creation import asarray
 from adarray.protocol import traced
 from adarray.trace import Handle
@@ -31,6 +32,8 @@ def _average(
     keepdims: Any = np._NoValue,
 ) -> Any:
     a = asarray(a)
+    if axis is not None:
+        axis = normalize_axis_tuple(axis, a.ndim, argname="axis")
     kept = keepdims is not np._NoValue and bool(keepdims)
     if weights is None:
         r = np.mean(a, axis=axis, keepdims=kept)
@@ -46,7 +49,7 @@ def _average(
     return (r, np.copy(np.broadcast_to(total, r.shape))) if returned else r
 
 
-def _as_weights(a: Any, axis: Any, weights: Any) -> Any:
+def _as_weights(a: Any, axes: Any, weights: Any) -> Any:
     """Return the weights of an average in the shape of `a`.
 
     Raises
@@ -56,9 +59,8 @@ def _as_weights(a: Any, axis: Any, weights: Any) -> Any:
     """
     if weights.shape == a.shape:
         return weights
-    if axis is None:
+    if axes is None:
         raise TypeError("Axis must be specified when shapes of a and weights differ.")
-    axes = normalized_axes(axis, a.ndim)
     if weights.shape != tuple(a.shape[i] for i in axes):
         raise ValueError(
             "Shape of weights must be consistent with shape of a along specified axis."
@@ -89,4 +91,13 @@ def _cov(
     return _numpy_cov(m, y, rowvar, bias, ddof, fweights, aweights, dtype=dtype)
 
 
-borrow(np.corrcoef)
+@composite_if_traced(np.corrcoef)
+def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    c = np.cov(x, y, rowvar, dtype=dtype)
+    if c.ndim == 0:
+        return c / c
+    spread = np.sqrt(np.real(np.diag(c)))
+    c = c / spread[:, None] / spread
+    # Rounding may have led out of what is possible.
+    real = np.clip(np.real(c), -1, 1)
+    return real + 1j * np.clip(np.imag(c), -1, 1) if c.dtype.kind == "c" else real

@@ -92,7 +92,7 @@ def _put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) 
     if axis is None:
         arr[np.unravel_index(indices, arr.shape)] = values
     else:
-        arr[along(indices, axis, arr.ndim)] = values
+        arr[along(indices, axis, arr.shape)] = values
 
 
 @composite(np.fill_diagonal)

@@ -10,8 +10,9 @@ import scipy.linalg
 from adarray.errors import NotDifferentiableError
 from adarray.ops.common import s
 from adarray.scipy._drop_in import array, instead_of, is_complex, operation, over_batch, value
+from adarray.scipy._matrix_functions import sqrtm
 from adarray.scipy._structured import full_matrix
-from adarray.scipy._triangular import conj, from_triangle, h, solve_triangular, t, triangular
+from adarray.scipy._triangular import conj, from_triangle, h, t, triangular
 
 # -- LU -------------------------------------------------------------------------------------------
 
@@ -48,18 +49,9 @@ def _lu_tangent(d: Any, out: Any, a: Any) -> Any:
     f = triangular(left, d[_rows(value(piv), d.shape[0])], 0, True, True)
     f = t(triangular(upper, t(f), 1, False))
     m, n = a.shape
-    lower_part = np.matmul(left, _below(f))
+    lower_part = np.matmul(left, np.tril(f, -1))
     upper_part = np.matmul(np.triu(f), upper)
     return lower_part[:m, :n] + upper_part[:m, :n], None
-
-
-def _below(f: Any) -> Any:
-    return np.tril(f, -1)
-
-
-def _widen(x: Any, m: int, n: int) -> Any:
-    """Return `x` with zeros below or on the right, in the shape (m, n)."""
-    return np.pad(x, ((0, m - x.shape[0]), (0, n - x.shape[1])))
 
 
 def _lu_rule(g: Any, out: Any, a: Any) -> Any:
@@ -145,10 +137,10 @@ def cholesky(a: Any, lower: bool = False) -> Any:
 def cho_factor(a: Any, lower: bool = False) -> Any:
     a = array(a)
     factor = np.linalg.cholesky(from_triangle(a, lower))
-    # The other triangle is left as it was, and carries no derivative.
+    # The other triangle is left as it was.
     if lower:
-        return np.tril(factor) + np.triu(value(a), 1), lower
-    return np.triu(h(factor)) + np.tril(value(a), -1), lower
+        return np.tril(factor) + np.triu(a, 1), lower
+    return np.triu(h(factor)) + np.tril(a, -1), lower
 
 
 @instead_of(scipy.linalg.cho_solve)
@@ -261,8 +253,6 @@ def orth(A: Any, rcond: float | None = None) -> Any:
 def polar(a: Any, side: str = "right") -> Any:
     if side not in ("right", "left"):
         raise ValueError("`side` must be either 'right' or 'left'")
-    from adarray.scipy._matrix_functions import sqrtm
-
     m, n = a.shape
     tall = m >= n
     # The positive factor on the short side is regular; the other one follows from it.
@@ -453,6 +443,3 @@ def eigvals_banded(
     a_band: Any, lower: bool = False, select: Any = "a", select_range: Any = None
 ) -> Any:
     return eig_banded(a_band, lower, True, select=select, select_range=select_range)
-
-
-__all__ = ["solve_triangular"]

@@ -97,7 +97,12 @@ def select(name: str, signature: Any, honoured: Any, bound: dict[str, Any]) -> d
             for x in bound.values():
                 if isinstance(x, Handle):
                     np.asarray_chkfinite(plain(x))
-    rest = {}
+    # SciPy's own defaults, which are not the same in all of its versions.
+    rest = {
+        key: p.default
+        for key, p in signature.parameters.items()
+        if key in honoured and p.default is not p.empty
+    }
     for key, given in bound.items():
         if key in honoured:
             rest[key] = given

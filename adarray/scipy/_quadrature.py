@@ -164,7 +164,7 @@ def _beta_part(j: int, k: int, a: Any, b: Any, x: Any, y: Any) -> Any:
     u = np.log(x) - np.log(y)
 
     def logs(w: Any) -> tuple[Any, Any]:
-        """Changes of log t and of log(1 - t) at u - w: falls of x, and rises of y."""
+        """Return the changes of log t and of log(1 - t) at u - w."""
         # t / x = exp(-w) / (y + x exp(-w)), (1 - t) / y = 1 / (y + x exp(-w))
         below = np.log1p(x * np.expm1(-w))
         return -w - below, -below
@@ -243,7 +243,7 @@ def carlson_integral(power: int, exponents: tuple[float, ...], *z: Any) -> Any:
 
 
 def zeta_derivative(k: int, x: Any, q: Any) -> Any:
-    """The k-th derivative with respect to x of Hurwitz' zeta(x, q), q > 0, x > -10.
+    """Return the k-th derivative with respect to x of Hurwitz' zeta(x, q), q > 0, x > -10.
 
     Sum of 18 terms and Euler and Maclaurin's series of the rest, in truncated power
     series of the increment of x.

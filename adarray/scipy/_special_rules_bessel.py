@@ -18,7 +18,7 @@ REAL = (-3.0, 3.0)
 ORDER = (0.2, 2.5)
 _NOTE = "not with respect to the order"
 
-# -- orders 0 and 1 ------------------------------------------------------------------------------
+# -- orders 0 and 1 ----------------------------------------------------------------------------
 
 elementwise(sp.j0, lambda out, x: -sp.j1(x), domain=[REAL])
 elementwise(sp.j1, lambda out, x: 0.5 * (sp.j0(x) - sp.jv(2, x)), domain=[REAL], extra=[(0.0,)])
@@ -39,7 +39,7 @@ elementwise(sp.k1, lambda out, x: -0.5 * (sp.k0(x) + sp.kv(2, x)), domain=[POSIT
 elementwise(sp.k0e, lambda out, x: out - sp.k1e(x), domain=[POSITIVE])
 elementwise(sp.k1e, lambda out, x: out - 0.5 * (sp.k0e(x) + sp.kve(2, x)), domain=[POSITIVE])
 
-# -- any order -----------------------------------------------------------------------------------
+# -- any order ---------------------------------------------------------------------------------
 
 
 def _neighbours(f: Any, below: float, above: float) -> Any:
@@ -99,7 +99,7 @@ elementwise(
     note="not with respect to the power and the order",
 )
 
-# -- spherical -------------------------------------------------------------------------------------
+# -- spherical ---------------------------------------------------------------------------------
 
 
 def _spherical(name: str, below: float, above: float) -> None:
@@ -123,7 +123,7 @@ _spherical("yn", 1, -1)
 _spherical("in", 1, 1)
 _spherical("kn", -1, -1)
 
-# -- Airy, integrals, Kelvin ---------------------------------------------------------------------
+# -- Airy, integrals, Kelvin -------------------------------------------------------------------
 
 elementwise(
     sp.airy,
@@ -187,7 +187,7 @@ elementwise(
     outputs=4,
 )
 
-# -- solutions of second-order equations: (y, y') ---------------------------------------------------
+# -- solutions of second-order equations: (y, y') -------------------------------------------------
 
 _DEGREE = math.pi / 180
 

@@ -37,7 +37,7 @@ composed(sp.pdtr, lambda k, m: sp.gammaincc(whole(k) + 1, m))
 composed(sp.pdtrc, lambda k, m: sp.gammainc(whole(k) + 1, m))
 composed(sp.pdtri, lambda k, y: sp.gammainccinv(whole(k) + 1, y))
 
-# -- beta, binomial, F, Student's t -----------------------------------------------------------------
+# -- beta, binomial, F, Student's t ------------------------------------------------------------
 
 
 def _binomial(upper: bool) -> Callable[..., Any]:
@@ -82,7 +82,7 @@ def student_density(df: Any, t: Any) -> Any:
 
 
 def _student_in_df(df: Any, t: Any) -> Any:
-    """Derivative of Student's distribution function in df.
+    """Return the derivative of Student's distribution function in df.
 
     It is ``1/2 + sign(t)/2 I_y(1/2, df/2)`` with ``y = t t / (df + t t)``; the part from
     y is that of a scale, and the part from df/2 is taken on the side where y or 1 - y
@@ -107,7 +107,7 @@ elementwise(
 
 
 def _f_in_dfd(dfn: Any, dfd: Any, x: Any) -> Any:
-    """Derivative of the F distribution function in the second degrees of freedom."""
+    """Return the derivative of the F distribution function in the second degrees of freedom."""
     z = _f_fraction(dfn, dfd, x)
     turn = -z / (dfd + dfn * x)
     return 0.5 * beta_slope(1, dfn / 2, dfd / 2, z) + beta_pdf(dfn / 2, dfd / 2, z) * turn
@@ -124,7 +124,7 @@ def _f_in_dfn(dfn: Any, dfd: Any, x: Any) -> Any:
     return 0.5 * beta_slope(0, dfn / 2, dfd / 2, z) + beta_pdf(dfn / 2, dfd / 2, z) * turn
 
 
-# -- noncentral chi-square ---------------------------------------------------------------------------
+# -- noncentral chi-square ------------------------------------------------------------------------
 
 
 def _noncentral_density(x: Any, df: Any, nc: Any) -> Any:
@@ -145,7 +145,7 @@ elementwise(
     note="not with respect to the degrees of freedom",
 )
 
-# -- solutions of distribution functions for one argument ------------------------------------------
+# -- solutions of distribution functions for one argument --------------------------------------
 
 
 def solved(
@@ -215,11 +215,11 @@ solved(
 composed(sp.nrdtrimn, lambda p, std, x: x - std * sp.ndtri(p))
 composed(sp.nrdtrisd, lambda mn, p, x: (x - mn) / sp.ndtri(p))
 
-# -- Kolmogorov and Smirnov ----------------------------------------------------------------------
+# -- Kolmogorov and Smirnov --------------------------------------------------------------------
 
 
 def _kolmogorov_slope(y: Any) -> Any:
-    """Derivative of the survival function, by the theta series that converges fast."""
+    """Return the derivative of the survival function, by the theta series that converges fast."""
     low = y < 1
     small, large = np.where(low, np.maximum(y, 0.02), 1.0), np.where(low, 1.0, y)
     tail: Any = 0.0
@@ -240,7 +240,7 @@ elementwise(sp.kolmogi, lambda out, p: 1 / _kolmogorov_slope(out), domain=[UNIT]
 
 
 def _smirnov_slope(n: Any, d: Any) -> Any:
-    """Derivative in d of ``d sum of binom(n, v) (d + v/n)**(v-1) (1 - d - v/n)**(n-v)``."""
+    """Return the derivative in d of ``d sum of binom(n, v) (d + v/n)**(v-1) (1 - d - v/n)**(n-v)``."""
     total: Any = 0.0
     for v in range(int(np.max(n, initial=1)) + 1):
         left, right = d + v / n, 1 - d - v / n
@@ -257,7 +257,7 @@ elementwise(
     sp.smirnovi, None, lambda out, n, p: 1 / _smirnov_slope(n, out), domain=[(3, 6, "int"), UNIT]
 )
 
-# -- no formula --------------------------------------------------------------------------------------
+# -- no formula --------------------------------------------------------------------------------
 
 refused(
     "solves for a count, which has no derivative",

@@ -127,17 +127,17 @@ def owens_slopes() -> tuple[Any, Any]:
 
 elementwise(sp.owens_t, *owens_slopes(), domain=[REAL, REAL])
 
-# -- logistic ------------------------------------------------------------------------------------
+# -- logistic ----------------------------------------------------------------------------------
 
 elementwise(sp.expit, lambda out, x: out * sp.expit(-x), domain=[REAL])
 elementwise(sp.logit, lambda out, x: 1 / (x * (1 - x)), domain=[UNIT])
 elementwise(sp.log_expit, lambda out, x: sp.expit(-x), domain=[REAL])
 
-# -- exponentials, powers, angles ----------------------------------------------------------------
+# -- exponentials, powers, angles --------------------------------------------------------------
 
 
 def exprel_slope(x: Any) -> Any:
-    """Derivative of (exp(x) - 1) / x, which is 1F1(1, 2, x), without cancellation."""
+    """Return the derivative of (exp(x) - 1) / x, which is 1F1(1, 2, x), without cancellation."""
     return 0.5 * sp.hyp1f1(2.0, 3.0, x)
 
 
@@ -170,7 +170,7 @@ constant(sp.round)
 
 
 def _agm_slope(a: Any, b: Any) -> Any:
-    """Derivative in a of the mean pi (a + b) / (4 K(m)), m = ((a - b) / (a + b))**2."""
+    """Return the derivative in a of the mean pi (a + b) / (4 K(m)), m = ((a - b) / (a + b))**2."""
     total = a + b
     ratio = (a - b) / total
     m = ratio * ratio
@@ -186,7 +186,7 @@ elementwise(
     domain=[POSITIVE, POSITIVE],
 )
 
-# -- entropies and losses ------------------------------------------------------------------------
+# -- entropies and losses ----------------------------------------------------------------------
 
 
 def _both_zero(x: Any, y: Any) -> Any:
@@ -281,11 +281,11 @@ elementwise(
     note="delta > 0",
 )  # fmt: skip
 
-# -- Box and Cox, Tukey -------------------------------------------------------------------------
+# -- Box and Cox, Tukey ------------------------------------------------------------------------
 
 
 def _boxcox_in_lambda(log: Any, lam: Any) -> Any:
-    """Derivative of (exp(lam log) - 1) / lam in lam."""
+    """Return the derivative of (exp(lam log) - 1) / lam in lam."""
     return log * log * exprel_slope(lam * log)
 
 

@@ -30,7 +30,8 @@ def _complex_polygamma(n: Any, x: Any) -> Any:
     n, x = np.broadcast_arrays(np.asarray(n, int), x)
     out = np.empty(x.shape, np.result_type(x, np.complex64))
     for order in np.unique(n):
-        k, z, total = int(order), x[n == order].astype(complex), 0.0
+        k, z = int(order), x[n == order].astype(complex)
+        total: Any = 0.0
         if k == 0:
             out[n == order] = sp.psi(z)
             continue
@@ -85,7 +86,7 @@ def _rgamma_slope(out: Any, x: Any) -> Any:
 
 
 def rgamma_slope(x: Any) -> Any:
-    """Derivative of 1 / gamma(x)."""
+    """Return the derivative of 1 / gamma(x)."""
     return _rgamma_slope(sp.rgamma(x), x)
 
 
@@ -155,7 +156,7 @@ elementwise(
     domain=[POSITIVE, POSITIVE],
 )
 
-# -- zeta ----------------------------------------------------------------------------------------
+# -- zeta --------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -181,7 +182,7 @@ def _zeta(k: int, x: Any, q: Any) -> Any:
 
 
 def _riemann_slope(out: Any, x: Any) -> Any:
-    """Derivative of Riemann's zeta; below 0 by its functional equation."""
+    """Return the derivative of Riemann's zeta; below 0 by its functional equation."""
     low = x < 0
     right = _zeta(1, np.where(low, 2.0, x), 1.0)
     if not np.any(low):
@@ -202,7 +203,7 @@ elementwise(
 )  # fmt: skip
 elementwise(sp.zetac, _riemann_slope, domain=[(1.5, 5.0)], extra=[((-2.5, 0.4),)])
 
-# -- incomplete gamma ----------------------------------------------------------------------------
+# -- incomplete gamma --------------------------------------------------------------------------
 
 
 def gamma_pdf(a: Any, x: Any) -> Any:
@@ -243,7 +244,7 @@ def _gamma_moment(n: int, upper: bool, a: Any, x: Any) -> Any:
 
 
 def gamma_slope(a: Any, x: Any) -> Any:
-    """Derivative of the regularised incomplete gamma function in a."""
+    """Return the derivative of the regularised incomplete gamma function in a."""
     return _gamma_moment(1, False, a, x)
 
 
@@ -276,7 +277,7 @@ def _inverse_gamma(upper: bool) -> tuple[Any, Any]:
 elementwise(sp.gammaincinv, *_inverse_gamma(False), domain=[POSITIVE, (0.1, 0.9)])
 elementwise(sp.gammainccinv, *_inverse_gamma(True), domain=[POSITIVE, (0.1, 0.9)])
 
-# -- incomplete beta -----------------------------------------------------------------------------
+# -- incomplete beta ---------------------------------------------------------------------------
 
 
 def beta_pdf(a: Any, b: Any, x: Any) -> Any:
@@ -329,7 +330,7 @@ def _beta_moment(j: int, k: int, upper: bool, a: Any, b: Any, x: Any) -> Any:
 
 
 def beta_slope(which: int, a: Any, b: Any, x: Any) -> Any:
-    """Derivative of the regularised incomplete beta function in a (0) or b (1)."""
+    """Return the derivative of the regularised incomplete beta function in a (0) or b (1)."""
     return _beta_moment(1 - which, which, False, a, b, x)
 
 

@@ -19,7 +19,7 @@ REAL = (-2.0, 2.0)
 UNIT = (0.1, 0.9)
 _NOTE = "not with respect to the parameters, only the argument"
 
-# -- hypergeometric ------------------------------------------------------------------------------
+# -- hypergeometric ----------------------------------------------------------------------------
 
 elementwise(
     sp.hyp0f1, None, lambda out, v, z: sp.hyp0f1(v + 1, z) / v, domain=[POSITIVE, REAL], note=_NOTE
@@ -66,7 +66,7 @@ elementwise(
     note=_NOTE,
 )
 
-# -- exponential integrals -----------------------------------------------------------------------
+# -- exponential integrals ---------------------------------------------------------------------
 
 
 def _expn_slope(out: Any, n: Any, x: Any) -> Any:
@@ -126,7 +126,7 @@ elementwise(
 )
 elementwise(sp.wrightomega, lambda out, z: out / (1 + out), domain=[REAL])
 
-# -- Carlson's symmetric integrals -----------------------------------------------------------------
+# -- Carlson's symmetric integrals -------------------------------------------------------------
 
 
 @functools.cache
@@ -205,7 +205,7 @@ def _rj(i: int) -> Any:
 
 elementwise(sp.elliprj, *(_rj(i) for i in range(4)), domain=[POSITIVE] * 4)
 
-# -- Legendre's elliptic integrals, Jacobi's functions ---------------------------------------------
+# -- Legendre's elliptic integrals, Jacobi's functions -----------------------------------------
 
 elementwise(sp.ellipk, lambda out, m: sp.elliprd(0.0, 1.0, 1 - m) / 6, domain=[(-1.0, 0.9)])
 elementwise(sp.ellipkm1, lambda out, p: -sp.elliprd(0.0, 1.0, p) / 6, domain=[(0.1, 1.5)])
@@ -213,7 +213,7 @@ elementwise(sp.ellipe, lambda out, m: -sp.elliprd(0.0, 1 - m, 1.0) / 6, domain=[
 
 
 def _incomplete(complete: Any, part: Any, phi: Any, m: Any) -> Any:
-    """Derivative in m of an incomplete integral: whole half periods, and the rest of phi."""
+    """Return the derivative in m of an incomplete integral: whole half periods, and the rest of phi."""
     turns = np.round(phi / math.pi)
     rest = phi - math.pi * turns
     sine = np.sin(rest)
@@ -223,7 +223,7 @@ def _incomplete(complete: Any, part: Any, phi: Any, m: Any) -> Any:
 
 
 def first_kind_in_m(phi: Any, m: Any) -> Any:
-    """Derivative in m of the elliptic integral of the first kind."""
+    """Return the derivative in m of the elliptic integral of the first kind."""
     return _incomplete(
         lambda m: sp.elliprd(0.0, 1.0, 1 - m) / 6,
         lambda c, d: sp.elliprd(c, 1.0, d),

@@ -18,7 +18,7 @@ UNIT = (-0.9, 0.9)
 DEGREE = (1, 4, "int")
 _NOTE = "in the argument only, not in the degree and the parameters"
 
-# -- classical polynomials -------------------------------------------------------------------------
+# -- classical polynomials ---------------------------------------------------------------------
 
 
 def _gegenbauer_slope(order: int, front: float, half: bool, shifted: bool) -> Callable[..., Any]:
@@ -118,7 +118,7 @@ elementwise(
     domain=[DEGREE, (2.5, 3.5), (0.5, 1.5), (0.1, 0.9)], extra=[(0, 2.5, 0.5, 0.3)], note=_NOTE,
 )  # fmt: skip
 
-# -- Legendre functions ------------------------------------------------------------------------------
+# -- Legendre functions ------------------------------------------------------------------------
 
 
 def _end_slope(m: Any, v: Any, x: Any) -> Any:
@@ -143,6 +143,14 @@ elementwise(
 )  # fmt: skip
 
 
+def legendre_row(n: Any, z: Any, i: int) -> Any:
+    """Return the i-th derivative of Legendre's polynomial: a Gegenbauer polynomial."""
+    if i == 0:
+        return sp.eval_legendre(n, z)
+    front = math.prod(range(1, 2 * i, 2)) * (np.asarray(n) >= i)
+    return front * sp.eval_gegenbauer(np.maximum(np.asarray(n) - i, 0), i + 0.5, z)
+
+
 def row(function: str, n: Any, m: Any, x: Any, **options: Any) -> Any:
     """Return a `scipy.special` Legendre function without derivatives, as a plain array."""
     args = (n, m, x) if m is not None else (n, x)
@@ -155,11 +163,11 @@ def associated_op(branch_cut: int, norm: bool) -> Op:
 
     def slope(out: Any, n: Any, m: Any, z: Any) -> Any:
         above = run(associated_op(branch_cut, norm), n + 1, m, z)
+        inside = np.abs(m) <= n  # else the function is 0
         if norm:
-            size = np.abs(m)
             scale = (2 * n + 1) * (n + 1 + m) / ((2 * n + 3) * np.maximum(n + 1 - m, 1))
-            above = np.where(size > n, 0.0, np.sqrt(np.maximum(scale, 0.0))) * above
-        return ((m - n - 1) * above + (n + 1) * z * out) / (1 - z * z)
+            above = np.sqrt(np.maximum(scale, 0.0)) * above
+        return inside * ((m - n - 1) * above + (n + 1) * z * out) / (1 - z * z)
 
     return elementwise(
         lambda n, m, z: row(
@@ -173,7 +181,7 @@ def associated_op(branch_cut: int, norm: bool) -> Op:
 
 
 def _ladder(function: Any, n: Any, m: Any, phase: Any) -> Any:
-    """Derivative in theta of a spherical function from its neighbours in m."""
+    """Return the derivative in theta of a spherical function from its neighbours in m."""
     up = np.sqrt(np.maximum((n - m) * (n + m + 1), 0) * 1.0)
     down = np.sqrt(np.maximum((n + m) * (n - m + 1), 0) * 1.0)
     if phase is None:
@@ -181,7 +189,7 @@ def _ladder(function: Any, n: Any, m: Any, phase: Any) -> Any:
     return 0.5 * (up * function(m + 1) / phase - down * function(m - 1) * phase)
 
 
-spherical_legendre_op = elementwise(
+spherical_legendre_op: Op = elementwise(
     lambda n, m, theta: row("sph_legendre_p", n, m, theta),
     None,
     None,
@@ -190,7 +198,7 @@ spherical_legendre_op = elementwise(
     name="sph_legendre_p",
     note=_NOTE,
 )
-harmonic_op = elementwise(
+harmonic_op: Op = elementwise(
     lambda n, m, theta, phi: scipy.special.sph_harm_y(n, m, theta, phi),
     None,
     None,

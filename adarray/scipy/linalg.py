@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from adarray.protocol import traced
 from adarray.scipy._decompositions import (  # noqa: F401
     cho_factor, cho_solve, cholesky, eig, eig_banded, eigh, eigh_tridiagonal, eigvals,
     eigvals_banded, eigvalsh, eigvalsh_tridiagonal, lu, lu_factor, lu_solve, orth,
@@ -25,7 +24,7 @@ from adarray.scipy._matrix_functions import (  # noqa: F401
     solve_discrete_lyapunov, solve_lyapunov, solve_sylvester, sqrtm, tanhm, tanm,
 )  # fmt: skip
 from adarray.scipy._structured import (  # noqa: F401
-    block_diag, circulant, companion, convolution_matrix, diagsvd, fiedler, hankel, khatri_rao,
+    banded, block_diag, circulant, companion, conj_band, convolution_matrix, diagsvd, fiedler, hankel, khatri_rao,
     leslie, matmul_toeplitz, solve_banded, solve_circulant, solve_toeplitz, solveh_banded, toeplitz,
 )  # fmt: skip
 from adarray.scipy._triangular import from_triangle, h, solve_triangular, t  # noqa: F401
@@ -155,8 +154,6 @@ def subspace_angles(A: Any, B: Any) -> Any:
 
 @instead_of(scipy.linalg.cho_solve_banded)
 def cho_solve_banded(cb_and_lower: Any, b: Any) -> Any:
-    from adarray.scipy._structured import banded, conj_band
-
     cb, lower = cb_and_lower
     cb, b = array(cb), array(b)
     width = cb.shape[0] - 1

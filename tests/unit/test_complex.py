@@ -205,3 +205,27 @@ def test_backends_leave_complex_numbers_to_numpy(name: str) -> None:
         pytest.skip(f"the {name} backend is not available")
     with context:
         check_grads(lambda z: np.sum(np.abs(np.exp(z) * z) ** 2), (Z,))
+
+
+EMATH = {
+    "sqrt": lambda x: np.emath.sqrt(x),
+    "log": lambda x: np.emath.log(x),
+    "log2": lambda x: np.emath.log2(x),
+    "log10": lambda x: np.emath.log10(x),
+    "logn": lambda x: np.emath.logn(3.0, x),
+    "arccos": lambda x: np.emath.arccos(x),
+    "arcsin": lambda x: np.emath.arcsin(x),
+    "arctanh": lambda x: np.emath.arctanh(x),
+    "power": lambda x: np.emath.power(x, 1.5),
+    "exponent": lambda x: np.emath.power(2.0, x),
+}
+
+
+@pytest.mark.parametrize("name", EMATH)
+def test_emath_turns_complex_where_numpy_does(name: str) -> None:
+    for x in (np.array([0.5, 0.7]), np.array([-2.5, 0.5, 3.0]), np.array([-0.5, 0.25])):
+        expected = EMATH[name](x)
+        got = EMATH[name](adarray.array(x, requires_grad=True))
+        np.testing.assert_allclose(got.numpy(), expected)
+        assert got.dtype == expected.dtype
+        check_grads(EMATH[name], (x,))

@@ -261,13 +261,26 @@ def test_read_only_and_bad_writes_change_nothing():
     with pytest.raises(IndexError):
         x[9] = 1.0
     with pytest.raises(TypeError, match="does not support item assignment"):
-        x.sum()[()] = 1.0
+        x.sum().item()[()] = 1.0
     with pytest.raises(ValueError, match="non-broadcastable output operand"):
         x += np.ones((2, 5))
     i = adarray.array([1, 2])
     with pytest.raises(TypeError, match="same_kind"):
         i += adarray.array([0.5, 0.5])
     np.testing.assert_array_equal(x.numpy(), VECTOR)
+
+
+def test_zero_dimensional_results_can_be_written_into():
+    def f(x):
+        y = np.sum(adarray.array(x) ** 2)
+        y[y > 0] = y[()] * x[0]
+        y[...] = 3 * y
+        view = y.reshape(1, 1)
+        view[0, 0] = view[0, 0] * x[1]
+        view[view > 0] *= 2.0
+        return y + view
+
+    check_grads(f, (VECTOR,))
 
 
 def _fill(n):

@@ -183,8 +183,7 @@ def test_traced_argument(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPat
     "name",
     [
         "np.interp", "np.convolve", "np.unique",
-        "np.polyfit", "np.linalg.det", "np.linalg.inv", "np.linalg.svd",
-        "np.linalg.eigh", "np.fft.fft", "np.fft.rfft", "np.i0",
+        "np.polyfit", "np.i0",
     ],
 )  # fmt: skip
 def test_unknown_function_is_named_with_the_fix(name: str) -> None:

@@ -1,0 +1,314 @@
+"""`Generator` and `RandomState` whose draws are ADArrays, smooth in traced parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.array import ADArray
+from adarray.errors import NotDifferentiableError
+from adarray.inplace import assign
+from adarray.numpy._lift import dressed, lift
+from adarray.numpy.random._draws import DRAWS, REFUSED, drawn_shape, multivariate_normal
+from adarray.ops import creation
+from adarray.protocol import plain, traced
+from adarray.trace import Handle
+
+# Methods that draw without parameters, and may write into ``out=``.
+_INTO = ("random", "standard_normal", "standard_exponential", "standard_gamma")
+
+
+def _join_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(
+        creation.asarray(x) if isinstance(x, (list, tuple)) and traced(list(x)) else x for x in args
+    )
+
+
+def _arguments(
+    name: str, names: tuple[str, ...], defaults: tuple[Any, ...], args: Any, kwargs: Any
+) -> tuple[list[Any], Any]:
+    """Return ``(parameters, size)`` of a call ``name(*parameters, size=None)``."""
+    order = (*names, "size")
+    bound = dict(zip(order, args, strict=False))
+    for key, value in kwargs.items():
+        if key not in order:
+            raise NotDifferentiableError(
+                f"{name}: the argument {key}={value!r} does not go with traced parameters; leave "
+                "it out"
+            )
+        if key in bound:
+            raise TypeError(f"{name}() got multiple values for argument {key!r}")
+        bound[key] = value
+    if len(args) > len(order):
+        raise TypeError(f"{name}() takes at most {len(order)} arguments ({len(args)} given)")
+    for key, value in zip(reversed(names), reversed(defaults), strict=False):
+        bound.setdefault(key, value)
+    missing = [key for key in names if key not in bound]
+    if missing:
+        raise TypeError(f"{name}() is missing the argument {missing[0]!r}")
+    return [bound[key] for key in names], bound.get("size")
+
+
+def _smooth(raw: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Draw with traced parameters."""
+    if name in REFUSED:
+        names, why = REFUSED[name]
+        order = [*zip(names, args, strict=False), *kwargs.items()]
+        which = next(key for key, value in order if traced(value))
+        raise NotDifferentiableError(
+            f"{name}: {why.format(which)}; pass adarray.value_of({which}) if no gradient should "
+            "flow through the draw"
+        )
+    if name not in DRAWS:
+        raise NotDifferentiableError(
+            f"{name}: the draw has no derivative rule; pass adarray.value_of(x) for its arguments"
+        )
+    names, defaults, draw = DRAWS[name]
+    parameters, size = _arguments(name, names, defaults, args, kwargs)
+    if name != "dirichlet":
+        # NumPy checks the parameters; no number is drawn.
+        common = np.broadcast_shapes(*(np.shape(p) for p in parameters))
+        getattr(raw, name)(*plain(parameters), size=(0, *common))
+    shape = drawn_shape(size, *parameters) if name != "dirichlet" else size
+    r = draw(raw, size, *parameters)
+    if shape is not None and np.ndim(r) == 0:
+        r = np.reshape(r, shape)
+    return r
+
+
+def _draw(raw: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call one of NumPy's draws: plain parameters exactly, traced ones smoothly."""
+    args = _join_lists(args)
+    if traced(args) or traced(kwargs):
+        return _smooth(raw, name, args, kwargs)
+    out = kwargs.get("out")
+    if isinstance(out, Handle) and name in _INTO:
+        rest = {k: plain(v) for k, v in kwargs.items() if k not in ("out", "size")}
+        rest.setdefault("dtype", out.dtype)  # type: ignore[attr-defined]
+        size = kwargs.get("size")
+        if size is not None and np.broadcast_shapes(plain(size)) != out.shape:  # type: ignore[attr-defined]
+            raise ValueError("size must match out.shape when used together")
+        drawn = getattr(raw, name)(*plain(args), size=out.shape, **rest)  # type: ignore[attr-defined]
+        return assign(out, ADArray(drawn))
+    return lift(getattr(raw, name)(*plain(args), **plain(kwargs)), (kwargs.get("out"),))
+
+
+def _choice(
+    raw: Any, a: Any, size: Any, replace: Any, p: Any, rest: dict[str, Any], axis: int = 0
+) -> Any:
+    if traced(p):
+        raise NotDifferentiableError(
+            "choice: picks jump as the argument p changes; pass adarray.value_of(p) if no gradient "
+            "should flow through the probabilities"
+        )
+    if not creation.holds(a):
+        return lift(raw.choice(a, plain(size), replace, plain(p), **rest))
+    a = creation.asarray(a)
+    if a.ndim == 0:
+        return lift(raw.choice(plain(a), plain(size), replace, plain(p), **rest))
+    rest = {k: v for k, v in rest.items() if k != "axis"}
+    picked = raw.choice(a.shape[axis], plain(size), replace, plain(p), **rest)
+    return np.take(a, picked, axis=axis)
+
+
+def _shuffle(raw: Any, x: Any, axis: int = 0) -> None:
+    options = {} if axis == 0 else {"axis": axis}
+    if not isinstance(x, Handle):
+        raw.shuffle(x, **options)
+        return
+    order = np.arange(x.shape[axis])  # type: ignore[attr-defined]
+    raw.shuffle(order)
+    assign(x, np.take(x, order, axis=axis))  # type: ignore[call-overload]
+
+
+def _permutation(raw: Any, x: Any, axis: int = 0) -> Any:
+    options = {} if axis == 0 else {"axis": axis}
+    if not creation.holds(x) or np.ndim(plain(x)) == 0:
+        return lift(raw.permutation(plain(x), **options), (x,))
+    x = creation.asarray(x)
+    return np.take(x, raw.permutation(np.arange(x.shape[axis])), axis=axis)
+
+
+class _Drawing:
+    """What both kinds of generator have: draws through the NumPy generator `_raw`."""
+
+    _raw: Any
+
+    def shuffle(self, x: Any, axis: int = 0) -> None:
+        """Shuffle `x` in place along an axis."""
+        _shuffle(self._raw, x, axis)
+
+    def permutation(self, x: Any, axis: int = 0) -> Any:
+        """Return `x`, or ``arange(x)``, in random order."""
+        return _permutation(self._raw, x, axis)
+
+    def choice(
+        self,
+        a: Any,
+        size: Any = None,
+        replace: bool = True,
+        p: Any = None,
+        axis: int = 0,
+        shuffle: bool = True,
+    ) -> Any:
+        """Return picks from `a`; traced, if it is."""
+        return _choice(
+            self._raw, a, size, replace, p, {"axis": axis, "shuffle": shuffle}, axis=axis
+        )
+
+
+class Generator(_Drawing, np.random.Generator):
+    """As `numpy.random.Generator`: the same stream, with ADArrays as draws.
+
+    Traced parameters are differentiated through the draw, the underlying random
+    numbers being held fixed.
+
+    Parameters
+    ----------
+    bit_generator : BitGenerator or numpy.random.Generator
+        Source of random bits; it is shared, not copied.
+
+    Examples
+    --------
+    >>> import adarray, numpy
+    >>> from adarray.numpy.random import default_rng
+    >>> z = numpy.random.default_rng(3).normal()
+    >>> bool(adarray.grad(lambda s: default_rng(3).normal(1.0, s))(2.0) == z)
+    True
+    """
+
+    def __init__(self, bit_generator: Any) -> None:
+        raw = bit_generator
+        if not isinstance(raw, np.random.Generator):
+            raw = np.random.Generator(bit_generator)
+        super().__init__(raw.bit_generator)
+        self._raw = getattr(raw, "_raw", raw)
+
+    def __reduce__(self) -> Any:
+        return (Generator, (self.bit_generator,))
+
+    def spawn(self, n_children: int) -> list[Generator]:  # type: ignore[override]
+        """Return new generators, independent of each other."""
+        return [Generator(g) for g in self._raw.spawn(n_children)]
+
+    def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+        """Return `x` with each slice along an axis in a random order of its own."""
+        if not creation.holds(x) and not isinstance(out, Handle):
+            return lift(self._raw.permuted(plain(x), axis=axis, out=out), (out,))
+        x = creation.asarray(x)
+        numbers = np.arange(x.size).reshape(x.shape)
+        r = np.reshape(np.reshape(x, -1)[self._raw.permuted(numbers, axis=axis)], x.shape)
+        if out is None:
+            return r
+        if not isinstance(out, Handle):
+            raise NotDifferentiableError(
+                "permuted: the argument out is a plain ndarray and x an ADArray; leave it out"
+            )
+        return assign(out, r)
+
+    def multivariate_normal(
+        self,
+        mean: Any,
+        cov: Any,
+        size: Any = None,
+        check_valid: Any = "warn",
+        tol: float = 1e-8,
+        *,
+        method: Any = "svd",
+    ) -> Any:
+        """Draw from the normal distribution of several variables."""
+        mean, cov = _join_lists((mean, cov))
+        values = plain((mean, cov))
+        if not (traced(mean) or traced(cov)):
+            options = {"check_valid": check_valid, "tol": tol, "method": method}
+            return lift(self._raw.multivariate_normal(*values, size, **options))
+        # NumPy's checks and warnings; no number is drawn.
+        self._raw.multivariate_normal(*values, 0, check_valid, tol, method=method)
+        c = np.asarray(values[1], float)
+        if method == "cholesky":
+            factor = np.linalg.cholesky(c)
+        elif method == "eigh":
+            s, u = np.linalg.eigh(c)
+            factor = u * np.sqrt(np.abs(s))
+        else:
+            u, s, _ = np.linalg.svd(c)
+            factor = u * np.sqrt(s)
+        return multivariate_normal(self._raw, size, creation.asarray(mean), cov, factor)
+
+
+class RandomState(_Drawing, np.random.RandomState):
+    """As `numpy.random.RandomState`: the same stream, with ADArrays as draws.
+
+    Parameters
+    ----------
+    seed : int, array_like, BitGenerator or numpy.random.RandomState, optional
+    """
+
+    def __init__(self, seed: Any = None) -> None:
+        raw = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
+        raw = getattr(raw, "_raw", raw)
+        super().__init__(raw._bit_generator)
+        self._raw = raw
+
+    def __reduce__(self) -> Any:
+        return (RandomState, (self._raw,))
+
+    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
+        """Return picks from `a`; traced, if it is."""
+        return _choice(self._raw, a, size, replace, p, {})
+
+    def permutation(self, x: Any) -> Any:
+        """Return `x`, or ``arange(x)``, in random order."""
+        return _permutation(self._raw, x)
+
+    def shuffle(self, x: Any) -> None:
+        """Shuffle `x` in place along its first axis."""
+        _shuffle(self._raw, x)
+
+    def multivariate_normal(
+        self, mean: Any, cov: Any, size: Any = None, check_valid: Any = "warn", tol: float = 1e-8
+    ) -> Any:
+        """Draw from the normal distribution of several variables."""
+        mean, cov = _join_lists((mean, cov))
+        values = plain((mean, cov))
+        if not (traced(mean) or traced(cov)):
+            return lift(self._raw.multivariate_normal(*values, size, check_valid, tol))
+        self._raw.multivariate_normal(*values, 0, check_valid, tol)
+        _, s, v = np.linalg.svd(np.asarray(values[1], float))
+        factor = (np.sqrt(s)[:, None] * v).T
+        return multivariate_normal(self._raw, size, creation.asarray(mean), cov, factor)
+
+
+def _method(cls: type, base: type, name: str) -> None:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _draw(self._raw, name, args, kwargs)
+
+    setattr(cls, name, dressed(call, getattr(base, name)))
+
+
+_PLAIN = {"bit_generator", "spawn"}
+for _cls, _base in ((Generator, np.random.Generator), (RandomState, np.random.RandomState)):
+    for _name in dir(_base):
+        if not (_name.startswith("_") or _name in _PLAIN or _name in _cls.__dict__):
+            if _name in _Drawing.__dict__:
+                continue
+            _method(_cls, _base, _name)
+
+
+def default_rng(seed: Any = None) -> Generator:
+    """As `numpy.random.default_rng`, with ADArrays as draws."""
+    if isinstance(seed, Generator):
+        return seed
+    return Generator(np.random.default_rng(plain(seed)))
+
+
+# NumPy's own global state: both namespaces draw from one stream.
+GLOBAL = RandomState(np.random.mtrand._rand)  # type: ignore[attr-defined]
+
+
+def function(name: str) -> Callable[..., Any]:
+    """Return ``random.name``: the method of the global state."""
+    method: Callable[..., Any] = getattr(GLOBAL, name)
+    return method

@@ -1,0 +1,509 @@
+"""`adarray.intercept` as a context: where it reaches, what it leaves, threads, imports."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextvars
+import copy
+import importlib
+import inspect
+import math
+import pickle
+import sys
+import threading
+import types
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import adarray
+from adarray.intercepting.standins import FunctionStandIn, ModuleStandIn
+from adarray.scope import SCOPE
+
+
+def real(name: str) -> types.ModuleType:
+    """Return a module itself: the names here are rebound, since this is a client too."""
+    return sys.modules[name]
+
+
+SOURCE = """
+import numpy as np
+import numpy
+from numpy import array as make, exp
+import numpy.linalg as la
+import math
+from math import sqrt
+
+TABLE = np.array([1.0, 2.0, 3.0])
+
+def pair(x):
+    return make([x, exp(x)])
+
+def filled(x):
+    out = np.zeros(3)
+    for i in range(3):
+        out[i] = math.sin(x) * i
+    return out.sum()
+
+def coerced(x):
+    return np.asarray(x, dtype=float) * 2.0
+"""
+
+
+def test_names_are_rebound_whatever_they_are_called(client) -> None:
+    module = client("client_names", SOURCE)
+    assert module.np is real("numpy")
+    with adarray.intercept("client_names"):
+        assert float(adarray.grad(module.filled)(0.3)) == pytest.approx(3 * math.cos(0.3))
+    for name in ("np", "numpy", "la", "math"):
+        assert isinstance(vars(module)[name], ModuleStandIn)
+    assert module.np is module.numpy
+    for name in ("make", "exp", "sqrt"):
+        assert type(vars(module)[name]) is FunctionStandIn
+    assert type(module.TABLE) is np.ndarray
+
+
+def test_star_import(client) -> None:
+    module = client(
+        "client_star",
+        "from numpy import *\nfrom math import erf as _e, *\n".replace(", *", "")
+        + "def f(x):\n    return array([x, 2.0 * x]).sum() + zeros(2).dot(array([x, x]))\n",
+    )
+    assert adarray.grad(adarray.wrap(module.f))(1.5) == 3.0
+
+
+def test_outside_raises_as_ever(client) -> None:
+    module = client("client_outside", SOURCE)
+    adarray.jacobian(adarray.wrap(module.pair))(0.5)
+    with pytest.raises(adarray.TraceError):
+        adarray.grad(lambda x: module.coerced(x))(1.0)
+    assert type(module.pair(0.5)) is np.ndarray
+
+
+def test_numpy_and_sys_modules_are_untouched(client) -> None:
+    before = {n: id(v) for n, v in vars(real("numpy")).items()}
+    listed = {n: id(m) for n, m in sys.modules.items()}
+    module = client("client_untouched", SOURCE)
+    with adarray.intercept():
+        adarray.grad(module.filled)(0.3)
+        assert {n: id(v) for n, v in vars(real("numpy")).items()} == before
+        assert all(id(sys.modules[n]) == i for n, i in listed.items())
+    assert real("math") is not module.math
+
+
+def test_only_the_named_packages(client) -> None:
+    one = client("client_one", SOURCE)
+    two = client("client_two", SOURCE)
+    with adarray.intercept(one):
+        assert adarray.grad(one.filled)(0.3) == pytest.approx(3 * math.cos(0.3))
+        with pytest.raises((adarray.TraceError, ValueError)):
+            adarray.grad(two.filled)(0.3)
+        with adarray.intercept("client_two"):  # both, now
+            adarray.grad(two.filled)(0.3)
+            adarray.grad(one.filled)(0.3)
+        with pytest.raises((adarray.TraceError, ValueError)):
+            adarray.grad(two.filled)(0.3)
+    assert SCOPE.get() is None
+
+
+def test_intercept_takes_names_and_modules() -> None:
+    with pytest.raises(TypeError, match="intercept: expected names of packages or modules, got "
+                       "int; pass for instance 'mypackage', or nothing for all"):  # fmt: skip
+        adarray.intercept(3)  # type: ignore[arg-type]
+
+
+def test_an_exception_inside_restores(client) -> None:
+    module = client("client_raises", SOURCE)
+    imports = builtins.__import__
+    with adarray.intercept():
+        assert builtins.__import__ is not imports
+    with pytest.raises(ZeroDivisionError), adarray.intercept():
+        1 / 0  # noqa: B018
+    assert SCOPE.get() is None
+    assert builtins.__import__ is imports
+    with pytest.raises(TypeError):
+        adarray.wrap(module.filled)()
+    assert SCOPE.get() is None
+    assert builtins.__import__ is imports
+
+
+def test_a_context_can_be_entered_again() -> None:
+    context = adarray.intercept()
+    for _ in range(2):
+        with context, context:
+            assert SCOPE.get() is not None
+        assert SCOPE.get() is None
+
+
+def test_other_threads_are_outside(client) -> None:
+    module = client("client_threads", SOURCE)
+    seen = []
+    with adarray.intercept():
+        assert isinstance(module.pair(0.5), adarray.ADArray)
+        thread = threading.Thread(target=lambda: seen.append(type(module.pair(0.5))))
+        thread.start()
+        thread.join()
+        # A copy of the context takes it along.
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=lambda: seen.append(type(context.run(module.pair, 0.5))))
+        thread.start()
+        thread.join()
+    assert seen == [np.ndarray, adarray.ADArray]
+
+
+def test_threads_inside_and_outside_at_once(client) -> None:
+    module = client("client_many", SOURCE)
+    barrier, wrong = threading.Barrier(4), []
+
+    def work(k: int) -> None:
+        barrier.wait()
+        for i in range(60):
+            x = 0.1 * (i + 1)
+            if k % 2:
+                g = adarray.grad(adarray.wrap(module.filled))(x)
+                if abs(g - 3 * math.cos(x)) > 1e-12:
+                    wrong.append(g)
+            elif type(module.pair(x)) is not np.ndarray or type(module.filled(x)) is not np.float64:
+                wrong.append(type(module.pair(x)))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+def test_async_tasks_are_independent(client) -> None:
+    module = client("client_async", SOURCE)
+
+    async def inside() -> type:
+        with adarray.intercept():
+            await asyncio.sleep(0)
+            return type(module.pair(0.1))
+
+    async def outside() -> type:
+        await asyncio.sleep(0)
+        return type(module.pair(0.1))
+
+    async def both() -> list[type]:
+        return list(await asyncio.gather(inside(), outside()))
+
+    assert asyncio.run(both()) == [adarray.ADArray, np.ndarray]
+
+
+def test_a_generator_computes_where_it_is_resumed(client) -> None:
+    module = client(
+        "client_generator",
+        SOURCE
+        + """
+def steps(x):
+    while True:
+        yield np.array([x, x])
+""",
+    )
+    made = module.steps(1.0)
+    assert type(next(made)) is np.ndarray
+    with adarray.intercept():
+        assert type(next(made)) is adarray.ADArray
+    assert type(next(made)) is np.ndarray
+
+
+def test_a_context_in_a_generator_lasts_until_it_is_left(client) -> None:
+    def inside() -> Iterator[int]:
+        with adarray.intercept():
+            yield 1
+
+    for _ in inside():
+        assert SCOPE.get() is not None  # as every context variable: the caller sees it
+    assert SCOPE.get() is None
+
+
+def test_reload_is_rebound_again(client) -> None:
+    module = client("client_reload", SOURCE)
+    adarray.grad(adarray.wrap(module.filled))(0.3)
+    importlib.reload(module)
+    assert module.np is real("numpy")
+    assert adarray.grad(adarray.wrap(module.filled))(0.3) == pytest.approx(3 * math.cos(0.3))
+    importlib.reload(module)
+    with adarray.intercept():
+        adarray.grad(module.filled)(0.3)
+        importlib.reload(module)
+        # The body of a module runs outside, and its constants are plain.
+        assert type(module.TABLE) is np.ndarray
+
+
+def test_modules_imported_inside(client, tmp_path) -> None:
+    module = client(
+        "client_importer",
+        """
+import numpy as np
+
+def f(x):
+    import client_lazy
+    assert type(client_lazy.TABLE) is np.ndarray or type(client_lazy.TABLE).__name__ == "ndarray"
+    return client_lazy.filled(x)
+""",
+    )
+    (tmp_path / "client_lazy.py").write_text(SOURCE)
+    try:
+        with adarray.intercept():
+            assert adarray.grad(module.f)(0.3) == pytest.approx(3 * math.cos(0.3))
+        lazy = sys.modules["client_lazy"]
+        assert type(lazy.TABLE) is np.ndarray
+        assert isinstance(lazy.np, ModuleStandIn)
+    finally:
+        sys.modules.pop("client_lazy", None)
+
+
+LOCAL = """
+def f(x):
+    import numpy as np
+    from math import exp
+    import numpy.linalg as la
+    from numpy import zeros as z
+    buffer = z(2)
+    buffer[0] = exp(x)
+    return la.norm(np.array([x, 2.0])) + buffer.sum()
+
+def module():
+    import numpy
+    return numpy
+"""
+
+
+def test_imports_in_functions(client) -> None:
+    module = client("client_local", LOCAL)
+    g = adarray.grad(adarray.wrap(module.f))(0.5)
+    assert g == pytest.approx(0.5 / math.hypot(0.5, 2.0) + math.exp(0.5))
+    assert module.module() is real("numpy")
+    with adarray.intercept("another_package"):
+        assert module.module() is real("numpy")
+        import numpy
+
+        assert numpy is real("numpy")
+
+
+def test_defaults_closures_and_class_attributes(client) -> None:
+    module = client(
+        "client_captured",
+        """
+import functools
+import numpy as np
+
+def maker():
+    xp = np
+    def f(x):
+        return xp.array([x, 1.0]).sum()
+    return f
+
+closed = maker()
+
+def default(x, xp=np, *, make=np.array):
+    return xp.zeros(1).dot(make([x])) + make([x, x]).sum()
+
+class Model:
+    xp = np
+    make = staticmethod(np.array)
+    def __init__(self, data):
+        self.data = data
+    def __call__(self, x):
+        return self.xp.zeros(1).dot(self.make([x])) + self.make([x, x, x]).sum()
+    @property
+    def doubled(self):
+        return float(self.data) * 2.0
+    @functools.cached_property
+    def tripled(self):
+        return np.asarray(self.data).dot(3.0)
+""",
+    )
+    assert adarray.grad(adarray.wrap(module.closed))(0.5) == 1.0
+    assert adarray.grad(adarray.wrap(module.default))(0.5) == 2.0
+    assert adarray.grad(adarray.wrap(module.Model(None)))(0.5) == 3.0
+    assert module.default(0.5) == 1.0
+    with adarray.intercept():
+        assert adarray.grad(lambda x: module.Model(x).doubled)(0.5) == 2.0
+        assert adarray.grad(lambda x: module.Model(x).tripled)(0.5) == 3.0
+    assert list(inspect.signature(module.default).parameters) == ["x", "xp", "make"]
+
+
+def test_cached_functions_keep_nothing_of_the_context(client) -> None:
+    module = client(
+        "client_cached",
+        """
+import functools
+import numpy as np
+
+calls = []
+
+@functools.lru_cache(maxsize=8)
+def nodes(n):
+    calls.append(n)
+    return np.linspace(0.0, 1.0, n)
+
+class Rule:
+    @functools.cache
+    def weights(self, n):
+        return np.full(n, 1.0 / n)
+
+rule = Rule()
+
+def integral(x):
+    return sum(rule.weights(3)[i] * np.exp(x * nodes(3)[i]) for i in range(3))
+""",
+    )
+    g = adarray.grad(adarray.wrap(module.integral))(0.3)
+    assert g == pytest.approx((0.5 * math.exp(0.15) + math.exp(0.3)) / 3)
+    assert module.calls == [3]
+    assert module.nodes.cache_info().currsize == 0
+    assert type(module.nodes(3)) is np.ndarray
+    assert type(module.rule.weights(3)) is np.ndarray
+    assert module.nodes.cache_info().currsize == 1
+    assert module.nodes.__name__ == "nodes"
+
+
+def test_stand_ins_answer_as_what_they_stand_for(client) -> None:
+    module = client("client_attributes", SOURCE)
+    adarray.wrap(module.pair)(adarray.array(1.0))
+    assert isinstance(module.np, types.ModuleType)
+    assert repr(module.np) == repr(np)
+    assert dir(module.np) == dir(np)
+    assert module.np == np
+    assert hash(module.np) == hash(np)
+    assert module.np.linalg is np.linalg
+    assert isinstance(module.exp, np.ufunc)
+    assert module.exp == np.exp
+    assert np.exp == module.exp
+    assert module.exp != np.sin
+    assert {np.exp: 1}[module.exp] == 1
+    assert module.exp.nin == 1
+    assert module.exp.__doc__ == np.exp.__doc__
+    assert module.make.__module__ == "numpy"
+    assert repr(module.make) == repr(np.array)
+    assert callable(module.make)
+    assert copy.copy(module.exp) == copy.deepcopy(module.exp) == np.exp
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(module.exp, protocol)) is np.exp
+        assert pickle.loads(pickle.dumps(module.make, protocol)) is np.array
+        assert pickle.loads(pickle.dumps(module.sqrt, protocol)) is math.sqrt
+
+
+def test_a_pickle_does_not_need_adarray(client) -> None:
+    module = client("client_pickle", SOURCE)
+    adarray.wrap(module.pair)(adarray.array(1.0))
+    assert b"adarray" not in pickle.dumps([module.exp, module.make])
+
+
+def test_setting_an_attribute_of_a_stand_in_sets_the_original(client) -> None:
+    package = types.ModuleType("numpy.adarray_test")
+    package.value = 1  # type: ignore[attr-defined]
+    sys.modules["numpy.adarray_test"] = package
+    try:
+        module = client("client_setting", "import sys\nmod = sys.modules['numpy.adarray_test']\n")
+        with adarray.intercept("client_setting"):
+            assert isinstance(module.mod, ModuleStandIn)
+            assert module.mod.value == 1
+            module.mod.value = 2
+            assert package.value == 2
+            assert module.mod.value == 2
+            del module.mod.value
+            assert not hasattr(package, "value")
+    finally:
+        del sys.modules["numpy.adarray_test"]
+
+
+def test_cloudpickle(client) -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    module = client("client_cloud", SOURCE)
+    adarray.wrap(module.pair)(adarray.array(1.0))
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        data = cloudpickle.dumps(module.filled)
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    assert pickle.loads(data)(0.3) == module.filled(0.3)
+
+
+def test_float_is_left_alone_where_identity_is_asked(client) -> None:
+    module = client(
+        "client_identity",
+        """
+import numpy as np
+def f(x):
+    return type(x) is float
+def g(x):
+    return float(x)
+""",
+    )
+    with adarray.intercept("client_identity"):
+        pass
+    assert "float" not in vars(module)
+    assert module.f(1.0) is True
+    module = client(
+        "client_float",
+        """
+import numpy as np
+class Real(float):
+    pass
+def g(x):
+    return float(x) * 2.0
+def kinds(x):
+    return isinstance(x, float), issubclass(type(x), float), type(x) == float
+def derived():
+    class Local(float):
+        pass
+    return Local
+""",
+    )
+    with adarray.intercept("client_float"):
+        assert adarray.grad(module.g)(1.5) == 2.0
+    assert module.g("1.5") == 3.0
+    assert type(module.g(np.float32(1.5))) is float
+    assert module.kinds(1.0) == (True, True, True)
+    assert module.kinds(1) == (False, False, False)
+    assert module.kinds(np.float64(1)) == (True, True, False)
+    local = module.derived()
+    assert type(local(2.0)) is local
+    assert isinstance(local(2.0), local)
+    assert not isinstance(2.0, local)
+    assert issubclass(local, float)
+    assert local(2.0) == 2.0
+
+
+def test_lazy_and_strange_modules_are_left_alone(client) -> None:
+    class Angry(types.ModuleType):
+        def __getattribute__(self, name: str) -> object:
+            raise AssertionError(name)
+
+    class Proxy:
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            raise AssertionError
+
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(name)
+
+    sys.modules["client_angry"] = Angry("client_angry")
+    sys.modules["client_none"] = None  # type: ignore[assignment]
+    module = client("client_proxy", SOURCE)
+    module.proxy = Proxy()
+    try:
+        with adarray.intercept():
+            assert adarray.grad(module.filled)(0.3) == pytest.approx(3 * math.cos(0.3))
+    finally:
+        del sys.modules["client_angry"], sys.modules["client_none"]
+
+
+def test_entering_is_cheap(client) -> None:
+    import time
+
+    module = client("client_cheap", SOURCE)
+    run = adarray.wrap(module.coerced)
+    x = adarray.array(1.0)
+    run(x)
+    start = time.perf_counter()
+    for _ in range(100):
+        run(x)
+    assert time.perf_counter() - start < 0.5
