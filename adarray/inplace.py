@@ -35,8 +35,51 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
     if node.parents[1] is not None:
         value_g = region[index]
         value_g = value_g.copy() if hasattr(value_g, "copy") else value_g
+        if _repeats(index, np.shape(region)):
+            # An element written twice keeps the last value: the others had no effect.
+            count = np.arange(value_g.size).reshape(value_g.shape)
+            writer = np.empty(np.shape(region), int)
+            writer[index] = count
+            value_g = value_g * (writer[index] == count)
     region[index] = 0
     return g, value_g
+
+
+def _repeats(index: Any, shape: tuple[int, ...]) -> bool:
+    """Whether an index names an element twice: arrays of integers may."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not any(isinstance(i, (np.ndarray, list)) for i in parts):
+        return False
+    axis, ndim = 0, len(shape)
+    taken = sum(_axes_of(i) for i in parts)
+    pointers, lengths = [], []
+    for i in parts:
+        if i is Ellipsis:
+            axis += ndim - taken
+            continue
+        if isinstance(i, list):
+            i = np.asarray(i, None if i else int)
+        if isinstance(i, np.ndarray) and i.dtype == bool:
+            for k, found in enumerate(np.nonzero(i)):
+                pointers.append(found)
+                lengths.append(shape[axis + k])
+        elif isinstance(i, (np.ndarray, int, np.integer)):
+            pointers.append(np.asarray(i) % max(shape[axis], 1))
+            lengths.append(shape[axis])
+        axis += _axes_of(i)
+    flat = np.ravel_multi_index(np.broadcast_arrays(*pointers), lengths)
+    return flat.size > 1 and np.unique(flat).size < flat.size
+
+
+def _axes_of(i: Any) -> int:
+    """Return how many axes one part of an index takes."""
+    if i is None or i is Ellipsis:
+        return 0
+    if isinstance(i, np.ndarray) and i.dtype == bool:
+        return i.ndim
+    if isinstance(i, list) and i and np.asarray(i).dtype == bool:
+        return np.ndim(i)
+    return 1
 
 
 WRITE = Op("write", _no_call, Scatter(), (None, None), transfer=_write_transfer)
@@ -181,6 +224,9 @@ def _write_tangents(root: Handle, steps: tuple[Any, ...], index: Any, value: Any
         assert root._x is not None
         entry: Tangent = next(t for t in root._x.tangents if t.level == level)
         tangent = entry.value if entry.owned else snapshot(entry.value)
+        if isinstance(tangent._v, np.ndarray) and not tangent._v.flags.writeable:
+            # A rule gave a read-only view, such as a diagonal or a broadcast.
+            tangent._v, tangent._frozen = tangent._v.copy("K"), False
         # A new tuple each time: that tells views of `root` to look again.
         entry = Tangent(level, tangent, owned=True)
         root._x.tangents = tuple(entry if t.level == level else t for t in root._x.tangents)

@@ -20,6 +20,7 @@ from adarray.intercepting.inside import (
     adarray_vectorize,
     inside_class,
     inside_function,
+    random_function,
 )
 from adarray.intercepting.mathematics import NUMBERS, math_table
 from adarray.intercepting.memory import Memory, is_cached
@@ -58,7 +59,8 @@ def _numpy_table() -> dict[int, tuple[Any, Any, str]]:
             if id(value) in OBJECTS:
                 table[id(value)] = (value, OBJECTS[id(value)], f"{where}:{name}")
             elif callable(value) and not isinstance(value, type):
-                inside = inside_function(value)
+                random = where == "numpy.random"
+                inside = random_function(name) if random else inside_function(value)
                 if inside is not None:
                     table[id(value)] = (value, inside, f"{where}:{name}")
     return table
@@ -158,7 +160,7 @@ class Binder:
         """Return what ``module.name`` is inside."""
         if package_of(module.__name__) == "scipy" and not isinstance(value, types.ModuleType):
             found = _scipy_function(module.__name__, name)
-            return value if found is None else Inside(found, joins=False)
+            return value if found is None else Inside(found)
         made = self.of(value, plain_use=False)
         return value if made is None else made
 
@@ -194,7 +196,7 @@ def _scipy_table() -> dict[int, tuple[Any, Any, str]]:
             if original is None or inside is None or isinstance(original, type):
                 continue
             if callable(inside) and hasattr(original, "__name__"):
-                inside = Inside(inside, joins=False)
+                inside = Inside(inside)
             _scipy_known[id(original)] = (original, inside, f"{where}:{name}")
     return _scipy_known
 

@@ -81,9 +81,8 @@ def enter_tree(tree: Any) -> Any:
 _SEQUENCES = frozenset(
     {
         "concatenate", "concat", "stack", "hstack", "vstack", "row_stack", "dstack",
-        "column_stack", "block", "select", "choose", "piecewise", "lexsort", "multi_dot",
-        "broadcast_arrays", "ravel_multi_index", "histogramdd", "einsum", "einsum_path",
-        "linspace", "copyto",
+        "column_stack", "select", "choose", "piecewise", "lexsort", "multi_dot",
+        "ravel_multi_index", "histogramdd",
     }
 )  # fmt: skip
 
@@ -95,13 +94,15 @@ class Inside:
     ----------
     function : callable
         Computes; NumPy's own where that dispatches.
-    joins : bool
-        Whether lists of ADArrays among the arguments are joined to arrays first.
+    joins : callable, optional
+        What to do with the arguments if one is a list with ADArrays in it.
     """
 
     __slots__ = ("function", "joins")
 
-    def __init__(self, function: Callable[..., Any], joins: bool = True) -> None:
+    def __init__(
+        self, function: Callable[..., Any], joins: Callable[[Any], Any] | None = None
+    ) -> None:
         self.function = function
         self.joins = joins
 
@@ -110,14 +111,14 @@ class Inside:
         given = tuple(x for x in args if isinstance(x, np.ndarray))
         for x in args:
             if type(x) is list or type(x) is tuple:
-                if self.joins and creation.holds(x):
-                    args = tuple(map(_joined, args))
+                if self.joins is not None and creation.holds(x):
+                    args = tuple(map(self.joins, args))
                     break
                 given += tuple(i for i in x if isinstance(i, np.ndarray))
         if kwargs:
             given += tuple(x for x in kwargs.values() if isinstance(x, np.ndarray))
-            if self.joins:
-                kwargs = {k: v if k in _METADATA else _joined(v) for k, v in kwargs.items()}
+            if self.joins is not None:
+                kwargs = {k: v if k in _METADATA else self.joins(v) for k, v in kwargs.items()}
             out = kwargs.get("out")
             if out is not None:
                 r = self.function(*args, **kwargs)
@@ -128,7 +129,7 @@ class Inside:
     def attribute(self, name: str, value: Any) -> Any:
         """Return the attribute `name` of a ufunc, whose value is `value`."""
         if name in ("reduce", "accumulate", "reduceat", "outer", "at"):
-            return Inside(value)
+            return Inside(value, joined)
         return value
 
 
@@ -136,10 +137,16 @@ class Inside:
 _METADATA = frozenset({"axis", "axes", "shape", "dtype", "out", "sizes", "newshape"})
 
 
-def _joined(x: Any) -> Any:
+def joined(x: Any) -> Any:
+    """Return a list with ADArrays in it as one array, which is what NumPy would make of it."""
     if (type(x) is list or type(x) is tuple) and creation.holds(x):
         return creation.join(x)
     return x
+
+
+def joined_items(x: Any) -> Any:
+    """Return a list of arrays with its items joined: NumPy looks for ADArrays among them."""
+    return type(x)(map(joined, x)) if type(x) is list or type(x) is tuple else x
 
 
 def plain_first(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -217,6 +224,11 @@ def adarray_vectorize() -> Any:
     return importlib.import_module("adarray.numpy").vectorize
 
 
+def random_function(name: str) -> Callable[..., Any]:
+    """Return a function of `numpy.random` whose draws follow traced parameters."""
+    return getattr(importlib.import_module("adarray.numpy.random"), name)  # type: ignore[no-any-return]
+
+
 def _isscalar(element: Any) -> bool:
     if isinstance(element, Handle):
         return not isinstance(plain(element), np.ndarray)
@@ -244,7 +256,7 @@ OBJECTS: dict[int, Any] = {
 _SPECIAL: dict[int, Callable[..., Any]] = {
     id(np.isscalar): _isscalar,
     id(np.frompyfunc): _frompyfunc,
-    **{id(getattr(np, n)): Inside(f, joins=False) for n, f in creation.CREATION.items()},
+    **{id(getattr(np, n)): Inside(f) for n, f in creation.CREATION.items()},
 }
 
 
@@ -259,16 +271,18 @@ def inside_function(value: Any) -> Callable[..., Any] | None:
         return made
     name = getattr(value, "__name__", "")
     if isinstance(value, np.ufunc):
-        return Inside(value)
+        return Inside(value, joined)
     if _is_dispatcher(value):
-        return Inside(value, joins=name not in _SEQUENCES)
+        if name == "block":  # a nest of arrays
+            return Inside(value)
+        return Inside(value, joined_items if name in _SEQUENCES else joined)
     if isinstance(value, types.FunctionType):
         module = value.__module__ or ""
         if module.startswith("numpy.testing"):
             return _values(value)
-        return Inside(borrowed_if_traced(value), joins=False)
+        return Inside(borrowed_if_traced(value))
     if isinstance(value, (types.BuiltinFunctionType, types.MethodType)):
-        return Inside(plain_first(value), joins=False)
+        return Inside(plain_first(value))
     return None
 
 
@@ -277,7 +291,9 @@ def inside_class(value: type) -> Callable[..., Any] | None:
     if issubclass(value, np.generic) and issubclass(value, (np.number, np.bool_)):
         return _scalar_type(value)
     if value is np.ndarray:
-        return Inside(value, joins=False)
+        return Inside(value)
     if value is np.ndenumerate:
         return _ndenumerate
+    if value in (np.random.Generator, np.random.RandomState):
+        return random_function(value.__name__)
     return None

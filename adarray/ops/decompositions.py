@@ -53,17 +53,18 @@ def _lower_half(x: Any) -> Any:
 def _cholesky(g: Any, out: Any, a: Any, upper: bool = False) -> Any:
     if upper:  # it is the factor of the conjugate transpose, transposed
         g, out = adjoint(g), adjoint(out)
-    half = np.linalg.solve(transposed(out), _lower_half(np.matmul(transposed(out), g)))
-    ct = folded(transposed(np.linalg.solve(adjoint(out), transposed(half))), "L")
+    inverse = np.linalg.inv(out)
+    inner = np.matmul(_lower_half(np.matmul(transposed(out), g)), conjugate_of(inverse))
+    ct = folded(np.matmul(transposed(inverse), inner), "L")
     return adjoint(ct) if upper else ct
 
 
 def _cholesky_tangent(t: Any, out: Any, a: Any, upper: bool = False) -> Any:
     if upper:
         t, out = adjoint(t), adjoint(out)
-    half = np.linalg.solve(out, hermitian(t, "L"))
-    both = np.linalg.solve(out, adjoint(half))
-    tangent = np.matmul(out, _lower_half(adjoint(both)))
+    inverse = np.linalg.inv(out)
+    inner = np.matmul(np.matmul(inverse, hermitian(t, "L")), adjoint(inverse))
+    tangent = np.matmul(out, _lower_half(inner))
     return adjoint(tangent) if upper else tangent
 
 

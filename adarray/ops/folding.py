@@ -58,14 +58,14 @@ def general(
     names = [part.split("=")[0].strip() for part in signature.split(",")]
     operands = tuple(n for n in names if n in _OPERANDS)
 
-    def evaluate(a: Any, *given: Any, **params: Any) -> Any:
+    def _evaluate(a: Any, *given: Any, **params: Any) -> Any:
         params.update((n, v) for n, v in zip(operands[1:], given, strict=True) if v is not None)
         return function(a, **params)
 
     return register(
         Op(
             name,
-            function if dispatched else evaluate,
+            function if dispatched else _evaluate,
             Opaque(),
             derivatives.rules,
             jvp=derivatives.jvp,
@@ -73,7 +73,7 @@ def general(
             operands=operands,
             params=tuple(n for n in names if n in _PARAMS),
             signature=signature,
-            evaluate=evaluate,
+            evaluate=_evaluate,
             note=note,
         )
     )

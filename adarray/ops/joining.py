@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from adarray.op import Layout, Op, composite, register
-from adarray.ops.common import normalized_axes, s
+from adarray.ops.common import newer, normalized_axes, s
 
 
 def _concatenate_vjp(
@@ -166,7 +166,7 @@ def _dsplit(ary: Any, indices_or_sections: Any) -> Any:
     return np.split(ary, indices_or_sections, 2)
 
 
-@composite(np.unstack)
+@composite(*newer("unstack"))
 def _unstack(x: Any, /, *, axis: int = 0) -> Any:
     moved = np.moveaxis(x, axis, 0)
     return tuple(moved[i] for i in range(moved.shape[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -162,7 +163,7 @@ def _diff(
     if n == 0:
         return a
     a = a if hasattr(a, "ndim") else np.asarray(a)
-    (at,) = normalized_axes(axis, a.ndim)
+    (at,) = normalized_axes(operator.index(axis), a.ndim)
     parts = [p for p in (prepend, a, append) if p is not np._NoValue]
     if len(parts) > 1:
         edge = tuple(1 if i == at else k for i, k in enumerate(a.shape))

@@ -34,7 +34,7 @@ def _line(a: Any, b: Any, axis: int, mode: str) -> Any:
         width = [(0, 0)] * a.ndim
         width[axis] = (k - 1, k - 1)
         a = np.pad(a, width)
-    weights = np.ravel(b)[::-1]
+    weights = np.conj(np.ravel(b)[::-1])  # a correlation conjugates its weights
     r = scipy.ndimage.correlate1d(a, weights, axis, np.result_type(a, b), mode="constant")
     return np.ascontiguousarray(cut(r, axis, k // 2, k // 2 + a.shape[axis] - k + 1))
 
@@ -106,6 +106,7 @@ def _samples(rng: np.random.Generator) -> list[Any]:
         made.append(s(b, a[:1], (1,), "full", "direct"))
         made.append(s(a + 0.5j, b, (1,), mode, "direct"))
         made.append(s(a, b - 0.5j, (1,), mode, "fft"))
+        made.append(s(a + 0.5j, b - 0.5j, (1,), mode, "direct"))
     return made
 
 

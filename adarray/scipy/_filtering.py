@@ -10,7 +10,6 @@ import scipy.signal
 
 from adarray.errors import NotDifferentiableError
 from adarray.ops.common import s
-from adarray.scipy._convolution import cut
 from adarray.scipy._drop_in import array, instead_of, operation, value
 
 

@@ -240,7 +240,7 @@ elementwise(sp.kolmogi, lambda out, p: 1 / _kolmogorov_slope(out), domain=[UNIT]
 
 
 def _smirnov_slope(n: Any, d: Any) -> Any:
-    """Return the derivative in d of ``d sum of binom(n, v) (d + v/n)**(v-1) (1 - d - v/n)**(n-v)``."""
+    """Return the slope in d of ``d sum of binom(n, v) (d + v/n)**(v-1) (1 - d - v/n)**(n-v)``."""
     total: Any = 0.0
     for v in range(int(np.max(n, initial=1)) + 1):
         left, right = d + v / n, 1 - d - v / n

@@ -213,7 +213,7 @@ elementwise(sp.ellipe, lambda out, m: -sp.elliprd(0.0, 1 - m, 1.0) / 6, domain=[
 
 
 def _incomplete(complete: Any, part: Any, phi: Any, m: Any) -> Any:
-    """Return the derivative in m of an incomplete integral: whole half periods, and the rest of phi."""
+    """Return the derivative in m of an incomplete integral: half periods and the rest."""
     turns = np.round(phi / math.pi)
     rest = phi - math.pi * turns
     sine = np.sin(rest)

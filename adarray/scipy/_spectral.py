@@ -281,7 +281,7 @@ def spectrogram(
         "complex": lambda z: z,
         "magnitude": np.abs,
         "angle": np.angle,
-        "phase": lambda z: np.unwrap(np.angle(z), axis=-2),
+        "phase": lambda z: np.unwrap(np.angle(z), axis=-1),
     }
     return frequencies(f, fs, onesided), times, _placed(finish[mode](z), axis)
 

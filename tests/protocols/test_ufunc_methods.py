@@ -134,7 +134,11 @@ def test_reduce_of_empty_and_scalar_arrays():
         (lambda x: np.add(x, 1.0, casting="no", dtype=np.float32), TypeError, "Cannot cast"),
         (lambda x: np.add(x, 1.0, signature="ff->f", casting="safe"), TypeError, "Cannot cast"),
         (lambda x: np.add(x, 1.0, out=x.astype(int)), TypeError, "Cannot cast"),
-        (lambda x: np.add(x, 1.0, where=np.array([0, 1, 1, 0]), out=None), TypeError, "dtype\\('bool'\\)"),
+        (
+            lambda x: np.add(x, 1.0, where=np.array([0, 1, 1, 0]), out=None),
+            TypeError,
+            "dtype\\('bool'\\)",
+        ),
         (lambda x: np.add(x, 1.0, nonsense=1), TypeError, "nonsense"),
         (lambda x: np.sin(x, out=x[0].copy()), ValueError, "non-broadcastable output"),
     ],

@@ -146,7 +146,16 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("subspace_angles", (TALL[:, :2].copy(), TALL[:, 1:] + 0.3), {}, (0, 1)),
 ]  # fmt: skip
 # Single precision of these is not SciPy's: it computes them in double, or loses digits.
-_DOUBLE = {"det", "solve_discrete_lyapunov", "matmul_toeplitz", "expm_frechet", "fractional_matrix_power", "logm", "subspace_angles", "orth"}
+_DOUBLE = {
+    "det",
+    "solve_discrete_lyapunov",
+    "matmul_toeplitz",
+    "expm_frechet",
+    "fractional_matrix_power",
+    "logm",
+    "subspace_angles",
+    "orth",
+}
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[c[0] for c in CASES])
@@ -222,7 +231,9 @@ def test_riccati_third_derivative() -> None:
 def test_arguments_that_are_not_differentiated_are_refused() -> None:
     with pytest.raises(NotDifferentiableError, match="eig: the argument homogeneous_eigvals=True"):
         adarray.grad(lambda a: ours.eig(a, homogeneous_eigvals=True)[0].real.sum())(D)
-    with pytest.raises(NotDifferentiableError, match=r"scipy\.linalg\.schur: its result depends on"):
+    with pytest.raises(
+        NotDifferentiableError, match=r"scipy\.linalg\.schur: its result depends on"
+    ):
         adarray.grad(lambda a: ours.schur(a)[0].sum())(D)
     with pytest.raises(NotDifferentiableError, match=r"scipy\.linalg\.null_space"):
         adarray.grad(lambda a: ours.null_space(a).sum())(WIDE)

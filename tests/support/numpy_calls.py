@@ -218,7 +218,9 @@ def names() -> Iterator[str]:
     for prefix, module in MODULES.items():
         public = getattr(module, "__all__", None) or dir(module)
         for name in sorted(set(public)):
-            if not name.startswith("_") and not isinstance(lookup(f"{prefix}.{name}"), types.ModuleType):
+            if not name.startswith("_") and not isinstance(
+                lookup(f"{prefix}.{name}"), types.ModuleType
+            ):
                 yield f"{prefix}.{name}"
     for name in sorted(dir(np.ndarray)):
         if not name.startswith("_"):
@@ -366,5 +368,3 @@ def classify_all(module: Any = np) -> list[Row]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return [classify(name, module) for name in names()]
-
-

@@ -270,6 +270,15 @@ def test_read_only_and_bad_writes_change_nothing():
     np.testing.assert_array_equal(x.numpy(), VECTOR)
 
 
+def test_writing_where_the_tangent_is_a_read_only_view():
+    def f(x):
+        w = np.linalg.eigvalsh(np.outer(x, x) + np.diag(x))
+        w[w < 0] = 0
+        return w**2
+
+    check_grads(f, (VECTOR,))
+
+
 def test_zero_dimensional_results_can_be_written_into():
     def f(x):
         y = np.sum(adarray.array(x) ** 2)
@@ -314,3 +323,34 @@ def test_filling_touches_each_element_once():
     finally:
         adarray.inplace._own_buffer = original
     assert large <= 4 * max(small, 200 * 8)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [0, 0],
+        np.array([1, -3, 1]),
+        ([0, 1, 0], [1, 1, 1]),
+        (slice(None), [2, 2]),
+        (Ellipsis, [0, -4, 1]),
+        ([1, 1], slice(0, 2)),
+        (0, [3, 3]),
+        (np.array([True, False, True]), [1, 1]),
+        ([True, False, True], 2),
+        (None, [0, 0]),
+        np.zeros((2, 2), int),
+        [],
+        (np.array([[0], [0]]), np.array([1, 2])),
+    ],
+    ids=str,
+)
+def test_of_values_written_to_one_element_the_last_counts(index):
+    a = np.linspace(0.5, 1.5, 12).reshape(3, 4)
+    values = np.cos(np.arange(a[index].size) + 1.0).reshape(a[index].shape)
+
+    def f(a, v):
+        b = a * 1.0
+        b[index] = v
+        return b**2
+
+    check_grads(f, (a, values))

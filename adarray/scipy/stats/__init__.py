@@ -1,0 +1,28 @@
+"""Drop-in for `scipy.stats`: distributions and summaries that ADArrays pass through.
+
+Plain data go to SciPy itself. Values that are traced go through formulas of ours,
+differentiable in the variable, location, scale and every shape parameter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scipy.stats
+
+from adarray.scipy import special as _special  # noqa: F401  (the rules of the ufuncs)
+from adarray.scipy._drop_in import fill_in
+from adarray.scipy.stats._continuous import LAWS
+from adarray.scipy.stats._distribution import Continuous
+
+globals().update({n: Continuous(getattr(scipy.stats, n), law) for n, law in LAWS.items()})
+_getattr, _names, __all__ = fill_in(globals(), scipy.stats)
+
+
+def __getattr__(name: str) -> Any:
+    """Return what else `scipy.stats` has, such that it refuses traced arguments."""
+    return _getattr(name)
+
+
+def __dir__() -> list[str]:
+    return _names()

@@ -1,0 +1,201 @@
+"""Differentiating a call of a package that never heard of adarray, and checking it.
+
+The gradient of a weighted sum of everything that the call returns, with respect to
+every floating point argument, is compared with central differences of the plain
+call, of fourth order.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import adarray
+from adarray.intercepting import intercepted
+
+TOLERANCE = 1e-5
+
+
+class Call(NamedTuple):
+    """One row of the table.
+
+    Parameters
+    ----------
+    package : str
+    name : str
+        Path of the function within the package: ``module.function``.
+    arguments : str
+        As they stand in a call; ``np`` is NumPy and ``pkg`` the package.
+    packages : tuple of str
+        To be named to `adarray.intercept`, for packages with compiled modules.
+    """
+
+    package: str
+    name: str
+    arguments: str
+    packages: tuple[str, ...] = ()
+
+
+class Result(NamedTuple):
+    """What came of one row: the largest relative error, or why there is none."""
+
+    call: Call
+    error: float | None
+    reason: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the gradient agrees with differences."""
+        return self.error is not None and self.error < TOLERANCE
+
+
+def resolve(call: Call) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return the function of a row, and its arguments."""
+    package = importlib.import_module(call.package)
+    parts = call.name.split(".")
+    found: Any = package
+    for i, part in enumerate(parts):
+        if not hasattr(found, part):
+            importlib.import_module(".".join([call.package, *parts[: i + 1]]))
+        found = getattr(found, part)
+    space = {"np": np, "pkg": package, "call": lambda *a, **k: (a, k)}
+    args, kwargs = eval(f"call({call.arguments})", space)  # text of our own
+    return found, args, kwargs
+
+
+def _is_real(x: Any) -> bool:
+    return isinstance(x, float) or (isinstance(x, np.ndarray) and x.dtype.kind == "f")
+
+
+def split(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Callable[..., Any]]:
+    """Return the floating point leaves of a call, and what puts new ones in their places."""
+    leaves: list[Any] = []
+
+    def collect(x: Any) -> Any:
+        if _is_real(x):
+            leaves.append(x)
+            return (collect, len(leaves) - 1)
+        if type(x) in (list, tuple):
+            return type(x)(map(collect, x))
+        if type(x) is dict:
+            return {k: collect(v) for k, v in x.items()}
+        return x
+
+    form = collect((args, kwargs))
+
+    def rebuild(new: Any, x: Any = form) -> Any:
+        if type(x) is tuple and len(x) == 2 and x[0] is collect:
+            return new[x[1]]
+        if type(x) in (list, tuple):
+            return type(x)(rebuild(new, i) for i in x)
+        if type(x) is dict:
+            return {k: rebuild(new, v) for k, v in x.items()}
+        return x
+
+    return leaves, rebuild
+
+
+def weighted(result: Any) -> Any:
+    """Return the sum of all real numbers in a result, each with a weight of its own."""
+    total, count = 0.0, 0
+
+    def add(x: Any) -> None:
+        nonlocal total, count
+        if isinstance(x, dict):
+            for v in x.values():
+                add(v)
+        elif type(x) in (list, tuple) or hasattr(x, "_fields"):
+            for v in x:
+                add(v)
+        elif isinstance(x, (float, np.ndarray, adarray.ADArray)):
+            kind = getattr(x, "dtype", np.dtype(float)).kind
+            if kind == "c":
+                add(np.real(x))
+                add(np.imag(x))
+            elif kind == "f":
+                size = int(np.size(x))
+                weights = np.cos(1.0 + count + np.arange(size, dtype=float))
+                flat = np.reshape(x, (-1,))
+                total = total + np.sum(np.where(np.isfinite(flat), flat, 0.0) * weights)
+                count += size
+
+    add(result)
+    if count == 0:
+        raise TypeError(f"returned no real number, but {type(result).__name__}")
+    return total
+
+
+def differences(f: Callable[[list[Any]], float], leaves: list[Any]) -> list[np.ndarray]:
+    """Return central differences of fourth order for every element of every leaf."""
+    found = []
+    for k, leaf in enumerate(leaves):
+        g = np.zeros(np.shape(leaf))
+        for index in np.ndindex(*np.shape(leaf)):
+            value = leaf[index] if isinstance(leaf, np.ndarray) else leaf
+            h = 2e-4 * abs(value) or 1e-5
+
+            def at(step: float, k: int = k, index: Any = index, leaf: Any = leaf) -> float:
+                moved = list(leaves)
+                if isinstance(leaf, np.ndarray):
+                    moved[k] = leaf.copy()
+                    moved[k][index] += step
+                else:
+                    moved[k] = leaf + step
+                return float(f(moved))
+
+            g[index] = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
+        found.append(g)
+    return found
+
+
+def measure(call: Call) -> Result:
+    """Differentiate one call and compare."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            function, args, kwargs = resolve(call)
+            leaves, rebuild = split(args, kwargs)
+            if not leaves:
+                return Result(call, None, "no floating point argument")
+
+            def plain(new: list[Any]) -> Any:
+                a, k = rebuild(new)
+                return weighted(function(*a, **k))
+
+            run = intercepted(function, *call.packages)
+
+            def traced(new: list[Any]) -> Any:
+                a, k = rebuild(new)
+                return weighted(run(*a, **k))
+
+            expected = differences(plain, [np.array(x) if np.ndim(x) else x for x in leaves])
+        except Exception as error:
+            return Result(call, None, f"plain call: {_shown(error)}")
+        try:
+            value, got = adarray.value_and_grad(traced)(leaves)
+        except Exception as error:
+            return Result(call, None, _shown(error))
+        if not np.isclose(value, plain(leaves), rtol=1e-10, atol=1e-12):
+            return Result(call, None, f"value {value} instead of {plain(leaves)}")
+        if not any(np.any(e) for e in expected) or not all(
+            np.all(np.isfinite(e)) for e in expected
+        ):
+            return Result(call, None, "differences are zero or not finite: nothing to compare")
+        worst = 0.0
+        for leaf, e, g in zip(leaves, expected, got, strict=True):
+            unit = np.max(np.abs(np.asarray(leaf))) or 1.0
+            scale = max(float(np.max(np.abs(e), initial=0.0)), abs(float(value)) / unit * 1e-4)
+            worst = max(worst, float(np.max(np.abs(np.asarray(g) - e), initial=0.0) / (scale or 1)))
+        if not np.isfinite(worst):
+            return Result(call, None, "the gradient is not finite")
+        reason = "" if worst < TOLERANCE else "the gradient differs"
+        return Result(call, worst, reason)
+
+
+def _shown(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:160]}"
