@@ -95,6 +95,8 @@ class ADArray(Operators, Conversions, Attributes, Methods, Handle):
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> ADArray:
         """Return the elements in another shape; a view where NumPy gives one."""
         to = shape[0] if len(shape) == 1 else shape
+        if order == "A":
+            order = "F" if self.flags.fnc else "C"
         return call_function(np.reshape, (self, to), {"order": order, "copy": copy})  # type: ignore[no-any-return]
 
     def transpose(self, *axes: Any) -> ADArray:
@@ -110,7 +112,7 @@ class ADArray(Operators, Conversions, Attributes, Methods, Handle):
 
     def flatten(self, order: Any = "C") -> ADArray:
         """Return a one-dimensional copy."""
-        return call_function(np.copy, (self.reshape(-1, order=order),), {})  # type: ignore[no-any-return]
+        return call_function(np.copy, (call_function(np.ravel, (self, order), {}),), {})  # type: ignore[no-any-return]
 
     def astype(
         self,

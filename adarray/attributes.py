@@ -33,7 +33,7 @@ class Attributes(_State):
         return np.shape(sync_if_view(self)._v)
 
     @shape.setter
-    def shape(self, to: Any) -> None:
+    def shape(self, to: Any) -> None:  # noqa: ARG002  (a setter's signature)
         raise AttributeError(
             "shape: an ADArray is not reshaped in place; write x = x.reshape(shape)"
         )

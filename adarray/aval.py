@@ -59,6 +59,9 @@ def aval_of(value: Any) -> Aval:
     return Aval(value.shape, value.dtype)
 
 
+# Types of plain operands that need no second look.
+PLAIN = frozenset({np.ndarray, float, int, bool, complex, np.float64, np.float32})
+
 # What takes the place of an ndarray subclass whose arithmetic differs from an array's.
 _SUBCLASSES = {
     "MaskedArray": "a masked array: its mask would be lost; pass np.where(x.mask, fill, x.data), "

@@ -68,13 +68,14 @@ class Conversions(_State):
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python numbers."""
+        if SCOPE.get() is not None and traced(self):  # in foreign code: traced numbers
+            array: Any = self
+            return [x.tolist() for x in array] if array.ndim else array.item()
         self._must_be_constant("tolist", "index the array instead")
         return np.asarray(self._v).tolist()
 
     def __float__(self) -> float:
-        self._must_be_constant(
-            "float", f"use np functions in place of float() and math.*; {_DRAW}"
-        )
+        self._must_be_constant("float", f"use np functions in place of float() and math.*; {_DRAW}")
         return float(self._v)
 
     def __int__(self) -> int:
@@ -101,13 +102,13 @@ class Conversions(_State):
         return int(rounded) if digits is None else rounded
 
     def __floor__(self) -> int:
-        return math.floor(sync_if_view(self)._v)
+        return math.floor(float(sync_if_view(self)._v))
 
     def __ceil__(self) -> int:
-        return math.ceil(sync_if_view(self)._v)
+        return math.ceil(float(sync_if_view(self)._v))
 
     def __trunc__(self) -> int:
-        return int(math.trunc(float(sync_if_view(self)._v)))
+        return math.trunc(float(sync_if_view(self)._v))
 
     # -- plain arrays and memory --------------------------------------------------------
 
@@ -124,7 +125,7 @@ class Conversions(_State):
         self._must_be_constant("memoryview", "pass x.numpy()")
         if flags & 1:  # PyBUF_WRITABLE: what is written there would be lost
             raise BufferError("an ADArray is written by index only; pass x.numpy()")
-        return memoryview(np.array(self._v))
+        return memoryview(np.array(self._v))  # type: ignore[arg-type]
 
     @property
     def data(self) -> memoryview:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from adarray.aval import Aval, aval_of
+from adarray.aval import PLAIN, Aval, aval_of, refuse_subclass
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, TraceError
 from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import Guard, keep_plain
@@ -78,6 +78,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         xv, nx = x._v, x._node
     else:
         xv, nx = x, None
+        if type(x) not in PLAIN:
+            refuse_subclass(x, op.name)
     if isinstance(y, Handle):
         if y._x is not None:
             return apply(op, (x, y))
@@ -85,6 +87,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         yv, ny = y._v, y._node
     else:
         yv, ny = y, None
+        if type(y) not in PLAIN:
+            refuse_subclass(y, op.name)
     mode = MODE.get()
     try:
         r = op.evaluate(xv, yv) if mode is None else compute_pointwise(op, (xv, yv), mode)
@@ -235,6 +239,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
                 if span is not node.span:
                     span = node.span if span is None else merge_spans(span, node.span)
         else:
+            if type(x) not in PLAIN:
+                refuse_subclass(x, op.name)
             values.append(x)
         parents.append(node)
     assert cls is not None
@@ -313,7 +319,10 @@ def _saved(
     for x, v, want in zip(operands, values, wanted[1:], strict=True):
         if want:
             if isinstance(x, Handle) and not is_borrowed(x):
-                saved.append(save(x))
+                kept = save(x)
+                if not op.pointwise and not isinstance(kept, (np.ndarray, np.generic)):
+                    kept = np.asarray(kept)[()]  # a traced Python number: rules ask for its shape
+                saved.append(kept)
                 continue
             v, guard = keep_plain(_plain(v))
             saved.append(v)

@@ -75,6 +75,16 @@ def _fingerprint(value: np.ndarray) -> bytes:
     return sample.tobytes()
 
 
+def guarded(value: np.ndarray) -> bool:
+    """Whether a guard, and not its owner, made the array read-only."""
+    with _lock:
+        owner = value
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        entry = _protected.get(id(owner))
+        return entry is not None and any(a is value for a in entry[1][1:])
+
+
 class Guard:
     """Holds a big plain array read-only while it lives."""
 

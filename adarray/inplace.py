@@ -16,7 +16,8 @@ import numpy as np
 from adarray.aval import aval_of
 from adarray.dispatch import attach, leaves_graph, replay, sync, tangent_of
 from adarray.errors import TraceError
-from adarray.graph import Node, merge_spans
+from adarray.graph import LEAF, Node, merge_spans
+from adarray.guard import guarded
 from adarray.op import Op, Scatter
 from adarray.runtime import MODE
 from adarray.trace import Extras, Handle, Tangent, is_borrowed, root_of, snapshot
@@ -59,6 +60,8 @@ def _repeats(index: Any, shape: tuple[int, ...]) -> bool:
             continue
         if isinstance(i, list):
             i = np.asarray(i, None if i else int)
+        if np.ndim(i) == 0 and isinstance(i, (bool, np.bool, np.ndarray)) and _axes_of(i) == 0:
+            continue  # a truth value adds an axis of its own
         if isinstance(i, np.ndarray) and i.dtype == bool:
             for k, found in enumerate(np.nonzero(i)):
                 pointers.append(found)
@@ -67,13 +70,15 @@ def _repeats(index: Any, shape: tuple[int, ...]) -> bool:
             pointers.append(np.asarray(i) % max(shape[axis], 1))
             lengths.append(shape[axis])
         axis += _axes_of(i)
+    if not pointers:
+        return False
     flat = np.ravel_multi_index(np.broadcast_arrays(*pointers), lengths)
     return flat.size > 1 and np.unique(flat).size < flat.size
 
 
 def _axes_of(i: Any) -> int:
     """Return how many axes one part of an index takes."""
-    if i is None or i is Ellipsis:
+    if i is None or i is Ellipsis or isinstance(i, (bool, np.bool)):
         return 0
     if isinstance(i, np.ndarray) and i.dtype == bool:
         return i.ndim
@@ -162,10 +167,12 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
         root._v, root._frozen = np.array(root._v), False
     if not isinstance(root._v, np.ndarray):
         raise TypeError(f"'{type(root._v).__name__}' object does not support item assignment")
-    if not isinstance(x._v, np.ndarray) or not x._v.flags.writeable:
+    if not isinstance(x._v, np.ndarray) or not (x._v.flags.writeable or _is_kept(root)):
         raise ValueError("assignment destination is read-only")
     _own_buffer(root)
     target = replay(root._v, steps)
+    if not target.flags.writeable:  # a view that is read-only by itself, as of a broadcast
+        raise ValueError("assignment destination is read-only")
     target[index] = v
     if recording and (node is not None or root._node is not None):
         parents = (root._node, node)
@@ -201,6 +208,16 @@ def _check_target(root: Handle, traced: Any, recording: bool) -> None:
             f"in-place update of an array of dtype {aval_of(root._v).dtype} with floating point",
             "make the array floating point",
         )
+
+
+def _is_kept(root: Handle) -> bool:
+    """Whether the buffer is read-only for our reasons: a write copies it first.
+
+    It is a plain array that is saved for the rules, or an input, which is never written.
+    """
+    if not root._frozen:
+        return False
+    return guarded(root._v) or (root._node is not None and root._node.op is LEAF)
 
 
 def _own_buffer(root: Handle) -> None:
@@ -269,7 +286,7 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
     if type(v) is not np.ndarray or not recording:
         setitem(x, Ellipsis, result)
         return x
-    if not x._v.flags.writeable:
+    if not (x._v.flags.writeable or _is_kept(x)):
         raise ValueError("output array is read-only")
     move(x, result)
     return x

@@ -384,6 +384,16 @@ CONSTANT_FUNCTIONS: set[Any] = set()
 COMPOSITES: dict[Any, Callable[..., Any]] = {}
 
 
+# NumPy functions that traced arrays must not be passed to: {function: why, and what to do}.
+REFUSED: dict[Any, str] = {}
+
+
+def refuse(why: str, *functions: Callable[..., Any]) -> None:
+    """Register NumPy functions that raise `why` for traced arrays; others they may take."""
+    for function in functions:
+        REFUSED[function] = why
+
+
 def constant(*functions: Callable[..., Any]) -> None:
     """Register NumPy functions whose results have derivative zero or none."""
     CONSTANT_FUNCTIONS.update(functions)

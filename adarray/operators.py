@@ -142,8 +142,8 @@ class Operators:
     __le__ = _general(np.less_equal)
     __gt__ = _general(np.greater)
     __ge__ = _general(np.greater_equal)
-    __eq__ = _general(np.equal)  # type: ignore[assignment]
-    __ne__ = _general(np.not_equal)  # type: ignore[assignment]
+    __eq__ = _general(np.equal)
+    __ne__ = _general(np.not_equal)
     __hash__ = None  # type: ignore[assignment]
 
     __neg__ = _unary(np.negative)

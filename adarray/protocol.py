@@ -7,16 +7,18 @@ the function.
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from adarray.aval import refuse_subclass
+from adarray.aval import PLAIN, refuse_subclass
 from adarray.dispatch import apply, leaves_graph
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.inplace import assign, setitem, sync_if_view
-from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, Op, load_late
+from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late
 from adarray.rebind import INTO_PLAIN, rebind_plain
 from adarray.trace import Handle
 
@@ -173,7 +175,7 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return apply(op, inputs)
     if load_late():
         return _call(ufunc, inputs, kwargs)
-    raise _unsupported(name)
+    raise _unsupported(ufunc)
 
 
 def _loop_inputs(
@@ -212,7 +214,8 @@ def _loop_inputs(
 def _instance(dtype: Any) -> np.dtype[Any]:
     """Return a dtype that may be given as its class, as ufuncs take it."""
     named = isinstance(dtype, type) and issubclass(dtype, np.dtype)
-    return np.dtype(dtype.type if named else dtype)
+    made: np.dtype[Any] = np.dtype(dtype.type if named else dtype)
+    return made
 
 
 def is_number(x: Any) -> bool:
@@ -246,8 +249,22 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     kwargs = dict(kwargs)
     out = kwargs.pop("out", None)
     if func in CONSTANT_FUNCTIONS or not (traced(args) or traced(kwargs)):
+        if func not in CONSTANT_FUNCTIONS and func not in REFUSED:
+            warn_unknown(func)
         return finish(func(*plain(args), **plain(kwargs)), out, func.__name__)
-    raise _unsupported(func.__name__)
+    raise _unsupported(func)
+
+
+@functools.cache
+def warn_unknown(func: Any) -> None:
+    """Say once that a function of a newer NumPy has no rule here; NumPy computes it."""
+    name = f"{getattr(func, '__module__', None) or 'numpy'}.{func.__name__}"
+    if name.startswith("numpy.") and not hasattr(func, "__wrapped__"):
+        warnings.warn(
+            f"{name}: this version of adarray does not know the function; it is computed, and "
+            "a traced array would be refused",
+            stacklevel=4,
+        )
 
 
 def check_params(op: Op, params: dict[str, Any]) -> None:
@@ -265,7 +282,10 @@ def check_params(op: Op, params: dict[str, Any]) -> None:
             )
 
 
-def _unsupported(name: str) -> UnsupportedFunctionError:
+def _unsupported(func: Any) -> UnsupportedFunctionError:
+    name = func if isinstance(func, str) else func.__name__
+    if func in REFUSED:
+        return UnsupportedFunctionError(f"{name}: {REFUSED[func]}")
     return UnsupportedFunctionError(
         f"{name}: adarray has no derivative rule for this function; write it with other NumPy "
         "functions, or pass adarray.value_of(x) if no gradient should flow through it"
@@ -285,7 +305,7 @@ def finish(r: Any, out: Any, name: str, casting: str = "same_kind") -> Any:
         return assign(out, r, casting)
     if traced(r):
         return rebind_plain(out, r, name)
-    np.copyto(out, plain(r), casting=casting)
+    np.copyto(out, plain(r), casting=casting)  # type: ignore[arg-type]
     return out
 
 
@@ -296,6 +316,9 @@ def _wrap(r: Any) -> Any:
             "convert it with .astype(float)"
         )
     if isinstance(r, (np.ndarray, np.generic)):
+        if type(r) not in PLAIN and isinstance(r, np.ndarray):
+            refuse_subclass(r, "array")
+            r = r.view(np.ndarray)  # of a memory map, for instance
         return Handle.array_class(r)
     return r
 

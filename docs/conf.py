@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "numpydoc",
+    "coveragetable",
     "optable",
 ]
 exclude_patterns = ["_build", "_ext", "_templates"]

@@ -21,6 +21,7 @@ from adarray.intercepting.inside import (
     inside_class,
     inside_function,
     random_function,
+    scalar_type,
 )
 from adarray.intercepting.mathematics import NUMBERS, math_table
 from adarray.intercepting.memory import Memory, is_cached
@@ -99,13 +100,14 @@ class Binder:
     def __init__(self, package: str) -> None:
         self.package = package
         self.made: dict[int, tuple[Any, Any]] = {}  # id -> (original, stand-in)
+        self.numbers: dict[type, type] = {}
 
     def number(self, original: type) -> type:
-        """Return the stand-in for ``float`` or ``complex``."""
-        if id(original) not in self.made:
-            made = number_stand_in(original, self.package, NUMBERS[original])
-            self.made[id(original)] = original, made
-        return self.made[id(original)][1]  # type: ignore[no-any-return]
+        """Return the stand-in for ``float``, ``complex`` or a floating type of NumPy's."""
+        if original not in self.numbers:
+            inside = NUMBERS.get(original) or scalar_type(original)
+            self.numbers[original] = number_stand_in(original, self.package, inside)
+        return self.numbers[original]
 
     def of(self, value: Any, plain_use: bool = True) -> Any:
         """Return the stand-in for `value`; None if it stays as it is."""
@@ -143,10 +145,10 @@ class Binder:
         return self._of_scipy(value)
 
     def _stand_in(self, original: Any, inside: Any, path: str) -> Any:
-        if isinstance(inside, (Inside, types.FunctionType)):
-            return FunctionStandIn(original, self.package, inside, path)
         if not callable(original) or not hasattr(original, "__name__"):
             return ObjectStandIn(original, self.package, inside, path)
+        if package_of(path.partition(":")[0]) == "scipy":
+            inside = Inside(inside)
         return FunctionStandIn(original, self.package, inside, path)
 
     def _of_scipy(self, value: Any) -> Any:
@@ -160,7 +162,9 @@ class Binder:
         """Return what ``module.name`` is inside."""
         if package_of(module.__name__) == "scipy" and not isinstance(value, types.ModuleType):
             found = _scipy_function(module.__name__, name)
-            return value if found is None else Inside(found)
+            if found is None or isinstance(value, type):
+                return value if found is None else Called(found)
+            return self._stand_in(value, found, f"{module.__name__}:{name}")
         made = self.of(value, plain_use=False)
         return value if made is None else made
 
@@ -195,8 +199,6 @@ def _scipy_table() -> dict[int, tuple[Any, Any, str]]:
             original, inside = vars(module).get(name), _scipy_function(where, name)
             if original is None or inside is None or isinstance(original, type):
                 continue
-            if callable(inside) and hasattr(original, "__name__"):
-                inside = Inside(inside)
             _scipy_known[id(original)] = (original, inside, f"{where}:{name}")
     return _scipy_known
 

@@ -43,7 +43,13 @@ def adopt(r: Any, given: tuple[Any, ...] = ()) -> Any:
     if kind is tuple or kind is list:
         return kind(adopt(x, given) for x in r)
     if isinstance(r, tuple) and hasattr(r, "_fields"):
-        return kind(*(adopt(x, given) for x in r))
+        parts = [adopt(x, given) for x in r]
+        if all(a is b for a, b in zip(parts, r, strict=True)):
+            return r
+        try:
+            return kind(*parts)
+        except TypeError:  # SciPy's tuples have fields that are no items
+            return r
     return r
 
 
@@ -186,17 +192,15 @@ def _values(function: Callable[..., Any]) -> Callable[..., Any]:
     return look
 
 
-def _scalar_type(cls: Any) -> Callable[..., Any]:
+def scalar_type(cls: Any) -> Callable[..., Any]:
     """Return the call ``np.float64(x)`` for an `x` that may be traced."""
 
     def convert(*args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs and creation.holds(args[0]):
-            if not traced(args) and not isinstance(args[0], Handle):
-                return adopt(cls(plain(args[0])))
-            made = creation.asarray(args[0], dtype=cls)
-            # Of a single number NumPy makes a scalar.
-            return np.positive(made) if made.ndim == 0 and made.dtype.kind in "fc" else made
-        return adopt(cls(*plain(args), **plain(kwargs)))
+        r = cls(*plain(args), **plain(kwargs))
+        if len(args) != 1 or not traced(args):
+            return adopt(r)
+        made = np.reshape(creation.asarray(args[0], dtype=cls), np.shape(r))
+        return np.positive(made) if made.ndim == 0 else made  # NumPy makes a scalar
 
     return convert
 
@@ -289,7 +293,7 @@ def inside_function(value: Any) -> Callable[..., Any] | None:
 def inside_class(value: type) -> Callable[..., Any] | None:
     """Return what calling the NumPy class `value` does inside; None if it stays as it is."""
     if issubclass(value, np.generic) and issubclass(value, (np.number, np.bool_)):
-        return _scalar_type(value)
+        return scalar_type(value)
     if value is np.ndarray:
         return Inside(value)
     if value is np.ndenumerate:

@@ -27,7 +27,7 @@ def _special(name: str) -> Callable[..., Any]:
 
     def call(x: Any) -> Any:
         try:
-            module = importlib.import_module("scipy.special")
+            module = importlib.import_module("adarray.scipy.special")
         except ImportError as error:
             raise leaves_graph(
                 f"math.{name}", "install SciPy, whose functions give the derivative"

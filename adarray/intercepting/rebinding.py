@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
+import numpy as np
+
 from adarray.intercepting.binding import Binder, binder_of
 from adarray.intercepting.mathematics import NUMBERS
 from adarray.intercepting.memory import is_cached
@@ -246,9 +248,16 @@ def _rebind_attributes(cls: type, binder: Binder) -> bool:
     return found
 
 
+_FLOATING = {np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128}
+
+
 def _add_numbers(space: dict[str, Any], binder: Binder, codes: list[types.CodeType]) -> bool:
-    """Bind ``float`` and ``complex`` in a module whose functions call them."""
+    """Rebind classes of numbers, which convert; ``float`` and ``complex`` where they are called."""
     added = False
+    # The floating types of NumPy under names of the module's own, such as DTYPE.
+    for name, value in tuple(space.items()):
+        if type(value) is type and value in _FLOATING and is_call_only(codes, name):
+            space[name], added = binder.number(value), True
     for original in NUMBERS:
         name = original.__name__
         used = [c for c in codes if name in c.co_names]

@@ -312,7 +312,7 @@ def is_called(frame: FrameType) -> bool:
 
 
 class NumberStandIn(type):
-    """Metaclass of the stand-ins of ``float`` and ``complex``.
+    """Metaclass of the stand-ins of ``float``, ``complex`` and NumPy's floating types.
 
     They are classes, since client code passes them to isinstance and as dtypes.
     """
@@ -348,7 +348,8 @@ class NumberStandIn(type):
 
 def _reduce_number(cls: type) -> Any:
     if "_adarray_of" in cls.__dict__:
-        return pkgutil.resolve_name, (f"builtins:{cls.__name__}",)
+        original = cls.__dict__["_adarray_of"]
+        return pkgutil.resolve_name, (f"{original.__module__}:{original.__name__}",)
     return cls.__qualname__  # a derived class, by its own name
 
 
@@ -356,7 +357,7 @@ copyreg.pickle(NumberStandIn, _reduce_number)
 
 
 def number_stand_in(original: type, package: str, inside: Callable[..., Any]) -> type:
-    """Return the stand-in of ``float`` or ``complex`` for one client package."""
+    """Return the stand-in of a class of numbers for one client package."""
     import numpy as np
 
     return NumberStandIn(
@@ -364,7 +365,7 @@ def number_stand_in(original: type, package: str, inside: Callable[..., Any]) ->
         (original,),
         {
             "__slots__": (),
-            "__module__": "builtins",
+            "__module__": original.__module__,
             "__doc__": original.__doc__,
             "_adarray_of": original,
             "_adarray_package": package,

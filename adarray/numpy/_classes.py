@@ -9,9 +9,8 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.numpy._lift import UFunc, call_lifted
-from adarray.ops import creation
+from adarray.ops import creation, functional
 from adarray.protocol import plain, traced
-from adarray.trace import Handle
 
 
 class _ArrayType(type):
@@ -102,34 +101,12 @@ class ndenumerate:  # noqa: N801
         return index, self._array[index]
 
 
-class vectorize(np.vectorize):  # noqa: N801
+class vectorize(functional.vectorize):  # noqa: N801
     """As `numpy.vectorize`; the function gets traced elements where an argument is traced."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the function to each element of the broadcast arguments."""
         if not (traced(args) or traced(kwargs)):
             return call_lifted(super().__call__, plain(args), plain(kwargs))
-        if self.signature is not None or self.excluded:
-            return super().__call__(*args, **kwargs)
-        names = list(kwargs)
-        arrays = [creation.asarray(x) for x in (*args, *kwargs.values())]
-        shape = np.broadcast_shapes(*(a.shape for a in arrays))
-        columns = [_elements(a, shape) for a in arrays]
-        rows = [
-            self.pyfunc(*row[: len(args)], **dict(zip(names, row[len(args) :], strict=True)))
-            for row in zip(*columns, strict=True)
-        ]
-        many = bool(rows) and isinstance(rows[0], tuple)
-        parts = list(zip(*rows, strict=True)) if many else [rows]
-        types = self.otypes or (None,) * len(parts)
-        made = tuple(
-            np.reshape(creation.array(list(p), dtype=t), shape)
-            for p, t in zip(parts, types, strict=True)
-        )
-        return made if many else made[0]
+        return super().__call__(*args, **kwargs)
 
-
-def _elements(a: Any, shape: tuple[int, ...]) -> list[Any]:
-    spread = np.broadcast_to(a, shape)
-    flat = spread.reshape(-1)
-    return list(flat) if isinstance(a, Handle) else [x.item() for x in flat]

@@ -186,6 +186,11 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return r if isinstance(r, Handle) else Handle.array_class(np.intp(r))
 
 
+def unique_values(x: Any) -> Any:
+    """As `numpy.unique_values`, in ascending order on any NumPy: scikit-learn relies on it."""
+    return call_lifted(np.unique, (x,), {"equal_nan": False})
+
+
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """As `numpy.diff`; None stands for nothing to put before or after."""
     ends = {"prepend": prepend, "append": append}
@@ -204,7 +209,7 @@ FUNCTIONS: dict[str, Any] = {
     f.__name__: f
     for f in (
         sort, argsort, clip, astype, reshape, take_along_axis, count_nonzero, matrix_transpose,
-        unstack, diff,
+        unstack, diff, unique_values,
     )
 }  # fmt: skip
 for _name, _scan, _first in (("cumulative_sum", np.cumsum, 0), ("cumulative_prod", np.cumprod, 1)):

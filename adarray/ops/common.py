@@ -80,7 +80,12 @@ def normalized_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     axes = axis if isinstance(axis, tuple) else (axis,)
-    return tuple(int(a) % ndim for a in axes) if ndim else ()
+    if not ndim:
+        return ()
+    for a in axes:
+        if not -ndim <= a < ndim:
+            raise np.exceptions.AxisError(a, ndim)
+    return tuple(int(a) % ndim for a in axes)
 
 
 def keep(g: Any, shape: tuple[int, ...], axis: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from adarray.op import constant
+from adarray.op import constant, refuse
 
 # Truth values, integers and positions.
 constant(
@@ -28,3 +28,13 @@ constant(
 )  # fmt: skip
 # Only the shape and dtype of the argument matter.
 constant(np.zeros_like, np.ones_like, np.empty_like)
+# Of integers, bits and dates: NumPy itself refuses floating point.
+constant(
+    np.busday_count, np.busday_offset, np.datetime_as_string, np.is_busday, np.isnat,
+    np.packbits, np.unpackbits, np.ravel_multi_index, np.unravel_index,
+)  # fmt: skip
+
+refuse(
+    "would write a traced array to a file, where its gradient ends; pass adarray.value_of(x)",
+    np.save, np.savetxt, np.savez, np.savez_compressed,
+)  # fmt: skip

@@ -258,7 +258,9 @@ def asanyarray(
 ) -> Any:
     """As `numpy.asanyarray`; an ADArray if one is anywhere in `a`."""
     if not _takes_part(a, dtype, like):
-        return np.asanyarray(a, dtype, order, device=device, copy=copy, **_like(like))
+        # NumPy 2.0 has neither of the two keywords.
+        given: Any = {k: v for k, v in (("device", device), ("copy", copy)) if v is not None}
+        return np.asanyarray(a, dtype, order, **given, **_like(like))
     _device(device)
     if not holds(a):
         return finish(np.asarray(a, dtype, order, copy=copy), None, "asanyarray")

@@ -413,19 +413,6 @@ def _clip(
     return r if out is None else np.positive(r, out=out)
 
 
-@composite(np.select)
-def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    """Nested choices: the first condition that holds counts."""
-    if len(condlist) != len(choicelist):
-        raise ValueError("list of cases must be same length as list of conditions")
-    if not len(condlist):
-        raise ValueError("select with an empty condition list is not possible")
-    r = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        r = np.where(condition, choice, r)
-    return r
-
-
 def clip_method(
     a: Any,
     min: Any = None,

@@ -16,11 +16,11 @@ from adarray.op import Op, Opaque, Rule, register
 from adarray.ops.common import keep, normalized_axes, unbroadcast
 from adarray.ops.complex import conjugate_of
 
-SUM = "a, axis=None, dtype=None, out=None, keepdims=_, initial=None, where=None"
-EXTREMUM = "a, axis=None, out=None, keepdims=_, initial=None, where=None"
-MEAN = "a, axis=None, dtype=None, out=None, keepdims=_, *, where=None"
+SUM = "a, axis=None, dtype=None, out=None, keepdims=_, initial=None, where=True"
+EXTREMUM = "a, axis=None, out=None, keepdims=_, initial=None, where=True"
+MEAN = "a, axis=None, dtype=None, out=None, keepdims=_, *, where=True"
 DEVIATION = (
-    "a, axis=None, dtype=None, out=None, ddof=0, keepdims=_, *, where=None, mean=None, correction=_"
+    "a, axis=None, dtype=None, out=None, ddof=0, keepdims=_, *, where=True, mean=None, correction=_"
 )
 _OPERANDS = ("a", "initial", "where", "mean")
 _PARAMS = ("axis", "dtype", "ddof", "keepdims", "correction")
@@ -47,7 +47,8 @@ def general(
     Parameters
     ----------
     name, signature, samples, note
-        As in `Op`; operands that are not given are None.
+        As in `Op`. Operands that are not given are None; ``where`` is True, since None
+        means False to NumPy.
     derivatives : Rules
     function : callable
         NumPy's function.
@@ -59,7 +60,8 @@ def general(
     operands = tuple(n for n in names if n in _OPERANDS)
 
     def _evaluate(a: Any, *given: Any, **params: Any) -> Any:
-        params.update((n, v) for n, v in zip(operands[1:], given, strict=True) if v is not None)
+        named = zip(operands[1:], given, strict=True)
+        params.update((n, v) for n, v in named if v is not (True if n == "where" else None))
         return function(a, **params)
 
     return register(
@@ -100,7 +102,7 @@ def real_dtype(x: Any) -> np.dtype[Any]:
 
 def live(a: Any, where: Any, skip: bool) -> Any:
     """Return the mask of the elements that take part, None for all; `skip` leaves nan out."""
-    mask = None if where is None or where is True else where
+    mask = None if where is True else False if where is None else where
     if not skip:
         return mask
     present = np.logical_not(np.isnan(a))
@@ -249,8 +251,8 @@ def extremum_rules(skip: bool) -> Rules:
         """Return the weights of the elements and, with the folded axes kept, of `initial`."""
         best = keep(out, a.shape, axis)
         equal = a == best
-        if where is not None:
-            equal = np.logical_and(equal, where)
+        if where is not True:
+            equal = np.logical_and(equal, where is not None and where)
         dtype = real_dtype(a)
         shared = np.sum(equal, axis=axis, keepdims=True, dtype=dtype)
         first = None

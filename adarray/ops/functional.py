@@ -102,5 +102,3 @@ def _elements(a: Any) -> list[Any]:
         return [flat[i] for i in range(flat.shape[0])]
     listed: list[Any] = np.ravel(a).astype(object).tolist()
     return listed
-
-

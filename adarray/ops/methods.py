@@ -10,7 +10,7 @@ import numpy as np
 from adarray.dispatch import apply, leaves_graph
 from adarray.inplace import assign, move, sync_if_view
 from adarray.op import FUNCTIONS, Layout, Op, composite, register
-from adarray.protocol import traced
+from adarray.protocol import plain, traced
 from adarray.trace import Handle, root_of
 
 _TYPE = type  # `view` has an argument of this name
@@ -22,11 +22,8 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     return np.choose(a, choices, out=out, mode=mode)  # type: ignore[call-overload]
 
 
-def partition(
-    a: Any, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
-) -> None:
-    """Partition `a` in place, as the ndarray method does."""
-    a[...] = np.partition(a, kth, axis=axis, kind=kind, order=order)
+def _is_view(a: Any) -> bool:
+    return root_of(sync_if_view(a)) is not a
 
 
 def resize(a: Any, *new_shape: Any, refcheck: bool = True) -> None:
@@ -43,21 +40,18 @@ def resize(a: Any, *new_shape: Any, refcheck: bool = True) -> None:
     shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
     if any(n < 0 for n in shape):
         raise ValueError("negative dimensions are not allowed")
-    sync_if_view(a)
-    if root_of(a) is not a or (a._x is not None and a._x.slot is not None):
+    if _is_view(a) or (a._x is not None and a._x.slot is not None):
         raise ValueError("cannot resize this array: it does not own its data")
     n = int(np.prod(shape, dtype=int))
     flat = a.reshape(-1)[:n]
     if n > a.size:
         flat = np.concatenate([flat, np.zeros(n - a.size, a.dtype)])
-    move(a, np.copy(flat.reshape(shape)))
+    move(a, flat.reshape(shape).copy())
 
 
 def setflags(a: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
     """Set the flags of the values' memory, as the ndarray method does."""
-    sync_if_view(a)
-    root = root_of(a)
-    if root is a and root._frozen and write is not None:
+    if not _is_view(a) and a._frozen and write is not None:
         move(a, a.copy())
     given = {"write": write, "align": align, "uic": uic}
     a._v.setflags(**{k: v for k, v in given.items() if v is not None})
@@ -81,7 +75,7 @@ VIEW = register(
 )
 
 
-def view(a: Any, dtype: Any = None, type: Any = None) -> Any:  # noqa: A001
+def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
     """Return a view of `a`, of untraced arrays also in another dtype.
 
     Raises
@@ -104,7 +98,6 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:  # noqa: A001
     if traced(a):
         raise leaves_graph(f"view as {np.dtype(dtype)}", _RAW)
     return apply(VIEW, (a,), {"dtype": np.dtype(dtype)})
-
 
 
 def byteswap(a: Any, inplace: bool = False) -> Any:
@@ -131,8 +124,23 @@ def setfield(a: Any, val: Any, dtype: Any, offset: int = 0) -> None:
     assign(a, type(a)(fresh))
 
 
-METHODS = {
-    "choose": choose, "partition": partition, "resize": resize, "setflags": setflags,
+def _file_writer(function: Any) -> Any:
+    """Return a body for a function that writes arrays into a file."""
+
+    def write(*args: Any, **kwargs: Any) -> Any:
+        if traced(args) or traced(kwargs):
+            raise leaves_graph(function.__name__, "save x.numpy()")
+        return function(*plain(args), **plain(kwargs))
+
+    return write
+
+
+for _writer in (np.save, np.savez, np.savez_compressed, np.savetxt):
+    composite(_writer)(_file_writer(_writer))
+
+
+METHODS: dict[str, Any] = {
+    "choose": choose, "resize": resize, "setflags": setflags,
     "view": view, "byteswap": byteswap, "getfield": getfield, "setfield": setfield,
 }  # fmt: skip
 for _function in METHODS.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def sort_inplace(
     a: Any, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> None:
     """Sort `a` in place, as the ndarray method does."""
-    a[...] = np.sort(a, axis, kind, order, stable=stable)
+    a[...] = np.sort(a, operator.index(axis), kind, order, stable=stable)
 
 
 @composite_if_traced(np.sort_complex)
@@ -114,7 +115,7 @@ def partition_inplace(
     a: Any, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
 ) -> None:
     """Partition `a` in place, as the ndarray method does."""
-    a[...] = np.partition(a, kth, axis, kind, order)
+    a[...] = np.partition(a, kth, operator.index(axis), kind, order)
 
 
 for _method in (sort_inplace, partition_inplace):

@@ -1,7 +1,7 @@
 """Polynomials given by their coefficients, the highest power first.
 
-The functions of ``numpy.polynomial`` do not dispatch: `SERIES` holds their bodies for
-namespaces and rebound modules that can put them in their place.
+The functions of ``numpy.polynomial`` do not dispatch; `borrowed` gives bodies of theirs
+that take ADArrays, which `adarray.numpy` and rebound modules put in their place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from adarray.op import Op, Opaque, register
 from adarray.ops import creation
-from adarray.ops.borrow import borrow, borrowed, replace
+from adarray.ops.borrow import borrow, borrowed, correct, replace
 from adarray.ops.common import composite_if_traced, s
 from adarray.protocol import finish, plain, traced
 
@@ -133,12 +133,9 @@ def _plain_functions(module: types.ModuleType) -> list[Callable[..., Any]]:
     return [f for f in named if isinstance(f, types.FunctionType)]
 
 
-# NumPy's function: the body that takes ADArrays, for every family of series.
-SERIES: dict[Callable[..., Any], Callable[..., Any]] = {
-    function: _series(function)
-    for module in (
-        np.polynomial.polynomial, np.polynomial.chebyshev, np.polynomial.legendre,
-        np.polynomial.hermite, np.polynomial.hermite_e, np.polynomial.laguerre,
-    )
-    for function in _plain_functions(module)
-}  # fmt: skip
+for _module in (
+    np.polynomial.polynomial, np.polynomial.chebyshev, np.polynomial.legendre,
+    np.polynomial.hermite, np.polynomial.hermite_e, np.polynomial.laguerre,
+):  # fmt: skip
+    for _function in _plain_functions(_module):
+        correct(_function, _series(_function))

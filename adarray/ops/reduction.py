@@ -73,10 +73,9 @@ def initial_samples(rng: np.random.Generator) -> list[Any]:
     ]
 
 
-def _plain(rule: Rule | None, given: int) -> Rule:
-    """Return a rule of a general form for the plain form, in which nothing is `given`."""
+def _plain(rule: Rule | None, *nothing: Any) -> Rule:
+    """Return a rule of a general form for the plain form, in which `nothing` is given."""
     assert rule is not None
-    nothing = (None,) * given
 
     def plain_rule(g: Any, out: Any, a: Any, **params: Any) -> Any:
         return rule(g, out, a, *nothing, **params)
@@ -158,8 +157,8 @@ for _name, _function, _alias in (("max", np.max, np.amax), ("min", np.min, np.am
             _name,
             _function,
             Reduction(f"{_name}imum", None),
-            [_plain(_rules.rules[0], 2)],
-            jvp=[_plain(_rules.jvp[0], 2)],
+            [_plain(_rules.rules[0], None, True)],
+            jvp=[_plain(_rules.jvp[0], None, True)],
             samples=axes_samples,
             operands=("a",),
             params=("axis", "keepdims"),
@@ -179,8 +178,8 @@ prod = register(
         "prod",
         np.prod,
         Reduction("multiply", 1.0),
-        [_plain(_rules.rules[0], 2)],
-        jvp=[_plain(_rules.jvp[0], 2)],
+        [_plain(_rules.rules[0], None, True)],
+        jvp=[_plain(_rules.jvp[0], None, True)],
         samples=lambda rng: [
             *axes_samples(rng), s(np.array([2.0, 0.0, 3.0])), s(np.zeros((0, 3)), axis=0),
         ],
@@ -237,8 +236,8 @@ for _name, _function in (("var", np.var), ("std", np.std)):
             _name,
             _function,
             Opaque(),
-            [_plain(_rules.rules[0], 2)],
-            jvp=[_plain(_rules.jvp[0], 2)],
+            [_plain(_rules.rules[0], True, None)],
+            jvp=[_plain(_rules.jvp[0], True, None)],
             samples=spread_samples,
             operands=("a",),
             params=("axis", "dtype", "ddof", "keepdims", "correction"),

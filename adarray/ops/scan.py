@@ -163,6 +163,8 @@ def _diff(
     if n == 0:
         return a
     a = a if hasattr(a, "ndim") else np.asarray(a)
+    if a.ndim == 0:
+        raise ValueError("diff requires input that is at least one dimensional")
     (at,) = normalized_axes(operator.index(axis), a.ndim)
     parts = [p for p in (prepend, a, append) if p is not np._NoValue]
     if len(parts) > 1:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from adarray.ops import creation
-from adarray.ops.common import composite_if_traced
+from adarray.ops.common import composite_if_traced, normalized_axes
 from adarray.protocol import plain
 from adarray.trace import Handle
 
@@ -32,9 +32,7 @@ def _unique(
     """``np.unique``: NumPy finds the first of each kind, and the values are read there."""
     ar = creation.asanyarray(ar)
     kwargs.pop("sorted", None)  # with an index the values come sorted, as they may always
-    _, index, *rest = np.unique(
-        plain(ar), True, return_inverse, return_counts, axis, **kwargs
-    )  # fmt: skip
+    _, index, *rest = np.unique(plain(ar), True, return_inverse, return_counts, axis, **kwargs)
     values = np.ravel(ar)[index] if axis is None else np.take(ar, index, axis=axis)
     extra = ([index] if return_index else []) + rest
     return (values, *map(Handle.array_class, extra)) if extra else values
@@ -114,16 +112,15 @@ def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 
 @composite_if_traced(np.trim_zeros)
 def _trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """``np.trim_zeros``: NumPy trims the positions of the elements, counted from 1."""
+    """``np.trim_zeros``: NumPy gives the lengths, the first elements that are not 0 the places."""
     filt = creation.asanyarray(filt)
     values = np.asarray(plain(filt))
-    options = {} if axis is None else {"axis": axis}
-    trimmed = np.trim_zeros(values, trim, **options)
-    if 0 in trimmed.shape:
-        return filt[tuple(slice(0, n) for n in trimmed.shape)]
-    # Where the trimmed part begins: it is a view of the values.
-    offset = trimmed.__array_interface__["data"][0] - values.__array_interface__["data"][0]
-    starts = []
-    for stride in np.argsort(values.strides)[::-1] * 0 + 0:
-        starts.append(int(stride))
-    return filt[tuple(slice(0, n) for n in trimmed.shape)] if offset < 0 else filt
+    trimmed = np.trim_zeros(values, trim, **({} if axis is None else {"axis": axis}))
+    axes = normalized_axes(axis, values.ndim)
+    starts = [0] * values.ndim
+    if trimmed.size and "f" in trim.lower():
+        starts = [
+            int(np.min(found)) if i in axes else 0 for i, found in enumerate(np.nonzero(values))
+        ]
+    index = tuple(slice(k, k + n) for k, n in zip(starts, trimmed.shape, strict=True))
+    return filt[index]

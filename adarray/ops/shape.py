@@ -40,9 +40,26 @@ def _linear(
 
 # -- one array, other axes -----------------------------------------------------------------
 
+
+def _reshape(a: Any, shape: Any, order: Any = "C", copy: Any = None) -> Any:
+    """Call ``np.reshape``, whose second argument has another name in NumPy 2.0."""
+    if copy is None:
+        return np.reshape(a, shape, order)
+    return np.reshape(a, shape, order, copy=copy)
+
+
+def _fixed(order: str) -> str:
+    """Return an order that does not depend on the memory of one array."""
+    if order == "A":
+        raise NotDifferentiableError(
+            "reshape: order='A' means another order for every array; pass 'C' or 'F'"
+        )
+    return order
+
+
 reshape = _linear(
     np.reshape,
-    lambda g, out, a, shape, order="C", copy=None: np.reshape(g, a.shape, order=order),
+    lambda g, out, a, shape, order="C", copy=None: np.reshape(g, a.shape, order=_fixed(order)),
     lambda rng: [
         s(rng.normal(size=(3, 4)), (2, 6)),
         s(rng.normal(size=(3, 4)), -1),
@@ -53,6 +70,7 @@ reshape = _linear(
     ],
     signature="a, shape=None, order='C', *, newshape=_, copy=None",
     params=("shape", "order", "copy"),
+    evaluate=_reshape,
 )
 transpose = _linear(
     np.transpose,
@@ -98,13 +116,34 @@ expand_dims = _linear(
     lambda rng: [s(rng.normal(size=(3, 4)), 1), s(rng.normal(size=3), (0, 2))],
     params=("axis",),
 )
+
+
+def _ravel_in_order(a: Any, order: str = "C") -> Any:
+    return np.ravel(a, order)
+
+
 ravel = _linear(
-    np.ravel,
+    _ravel_in_order,
     lambda g, out, a, order="C": np.reshape(g, a.shape, order=order),
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)), order="F")],
     params=("order",),
-    methods=("ravel",),
+    name="ravel",
 )
+
+
+@composite(np.ravel)
+def _ravel(a: Any, order: Any = "C") -> Any:
+    """``np.ravel``; the orders K and A follow the layout of the values in memory."""
+    if order in ("K", "A"):
+        value = np.asarray(plain(a))
+        if order == "A":
+            order = "F" if value.flags.fnc else "C"
+        else:
+            axes = sorted(range(value.ndim), key=lambda i: -abs(value.strides[i]))
+            a, order = np.transpose(a, axes), "C"
+    return apply(ravel, (a,), {"order": order})
+
+
 broadcast_to = _linear(
     np.broadcast_to,
     lambda g, out, array, shape, subok=False: unbroadcast(g, array.shape),
@@ -115,7 +154,7 @@ broadcast_to = _linear(
         s(rng.normal(size=(1,)), (0,)),
     ],
     operands=("array",),
-    params=("shape",),
+    params=("shape", "subok"),
 )
 flip = _linear(
     np.flip,
@@ -147,7 +186,7 @@ copy = _linear(
     np.copy,
     lambda g, out, a, order="K", subok=False: g,
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)).T), s(np.float64(2.0))],
-    params=("order",),
+    params=("order", "subok"),
     lower=Opaque(),
 )
 astype = _linear(

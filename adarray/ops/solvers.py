@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import NotDifferentiableError
-from adarray.op import Op, Opaque, Sample, register
+from adarray.op import Op, Opaque, register
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
 from adarray.ops.common import composite_if_traced, s
-from adarray.ops.complex import conjugate_of, is_complex
+from adarray.ops.complex import is_complex
 from adarray.ops.matrices import (
-    adjoint,
     diagonal,
-    folded,
-    hermitian,
     is_zero,
     largest,
     precision,
@@ -204,167 +200,6 @@ register(
 )
 
 
-# -- pinv and lstsq ------------------------------------------------------------------------
-
-
-def _identity(n: int, x: Any) -> Any:
-    return np.eye(n, dtype=x.dtype)
-
-
-def _pinv(g: Any, out: Any, a: Any, hermitian: bool = False, **_: Any) -> Any:
-    if hermitian:
-        a = _read(a)
-    m, n = a.shape[-2:]
-    ct = -np.matmul(np.matmul(transposed(out), g), transposed(out))
-    gram = np.matmul(np.matmul(transposed(g), out), adjoint(out))
-    ct = ct + conjugate_of(np.matmul(_identity(m, a) - np.matmul(a, out), gram))
-    gram = np.matmul(np.matmul(adjoint(out), out), transposed(g))
-    ct = ct + conjugate_of(np.matmul(gram, _identity(n, a) - np.matmul(out, a)))
-    return folded(ct, "L") if hermitian else ct
-
-
-def _read(a: Any) -> Any:
-    """Return the Hermitian matrix that NumPy reads from the lower triangle of `a`."""
-    return hermitian(a, "L")
-
-
-def _pinv_tangent(t: Any, out: Any, a: Any, hermitian: bool = False, **_: Any) -> Any:
-    if hermitian:
-        a, t = _read(a), _read(t)
-    m, n = a.shape[-2:]
-    left = _identity(n, a) - np.matmul(out, a)
-    right = _identity(m, a) - np.matmul(a, out)
-    tangent = -np.matmul(np.matmul(out, t), out)
-    tangent = tangent + np.matmul(np.matmul(np.matmul(out, adjoint(out)), adjoint(t)), right)
-    return tangent + np.matmul(np.matmul(left, adjoint(t)), np.matmul(adjoint(out), out))
-
-
-def _pinv_samples(rng: np.random.Generator) -> list[Sample]:
-    square = regular(rng, 3, 3)
-    return [
-        s(rng.normal(size=(4, 2))),
-        s(rng.normal(size=(2, 4))),
-        s(rng.normal(size=(2, 3, 2)), rcond=1e-3),
-        s(regular(rng, 3, 3), rtol=1e-4),
-        s(square + square.T, hermitian=True),
-    ]
-
-
-register(
-    Op(
-        "pinv",
-        np.linalg.pinv,
-        Opaque(),
-        [_pinv],
-        jvp=[_pinv_tangent],
-        samples=_pinv_samples,
-        operands=("a",),
-        params=("rcond", "hermitian", "rtol"),
-        note="for changes that keep the rank; with hermitian=True the upper triangle, which "
-        "NumPy does not read, has gradient 0",
-    )
-)
-
-
-def _check_rank(rank: Any, a: Any) -> None:
-    n = min(a.shape)
-    if int(np.asarray(rank)) < n:
-        raise NotDifferentiableError(
-            f"lstsq: operand 0 has shape {tuple(a.shape)} and rank {int(np.asarray(rank))}; the "
-            "solution jumps where the rank changes: drop dependent columns, or use pinv with a "
-            "cutoff if the rank stays"
-        )
-
-
-def _matrix(b: Any) -> Any:
-    """Return a right-hand side as a matrix, shape (m, k)."""
-    return b if np.ndim(b) == 2 else b[:, None]
-
-
-def _residual(out: Any, a: Any, b: Any) -> Any:
-    return _matrix(b) - np.matmul(a, _matrix(out[0]))
-
-
-def _lstsq_matrix(g: Any, out: Any, a: Any, b: Any, rcond: Any = None) -> Any:
-    if not (is_zero(g[0]) and is_zero(g[1])):
-        _check_rank(out[2], a)
-    x, r, ct = _matrix(out[0]), _residual(out, a, b), np.zeros(a.shape, a.dtype)
-    if not is_zero(g[0]):
-        p, gx = np.linalg.pinv(a, rtol=0), _matrix(g[0])
-        back, kernel = np.matmul(transposed(p), gx), _identity(a.shape[1], a) - np.matmul(p, a)
-        ct = ct - np.matmul(back, transposed(x))
-        ct = ct + conjugate_of(np.matmul(np.matmul(np.matmul(r, transposed(gx)), p), adjoint(p)))
-        ct = ct + conjugate_of(
-            np.matmul(np.matmul(np.matmul(adjoint(p), x), transposed(gx)), kernel)
-        )
-    if g[1].size and not is_zero(g[1]):
-        ct = ct - np.matmul(2 * g[1] * conjugate_of(r), transposed(x))
-    if not is_zero(g[3]):
-        u, _, vh = np.linalg.svd(a, full_matrices=False)
-        ct = ct + conjugate_of(np.matmul(u * g[3], vh))
-    return ct
-
-
-def _lstsq_right(g: Any, out: Any, a: Any, b: Any, rcond: Any = None) -> Any:
-    _check_rank(out[2], a)
-    ct = np.matmul(transposed(np.linalg.pinv(a, rtol=0)), _matrix(g[0]))
-    if g[1].size:
-        ct = ct + 2 * g[1] * conjugate_of(_residual(out, a, b))
-    return np.reshape(ct, np.shape(b))
-
-
-def _lstsq_residuals(out: Any, r: Any, t: Any) -> Any:
-    """Return the tangent of the sums of squares, where there are any, for residuals' `t`."""
-    if not out[1].size:
-        return np.zeros(out[1].shape, out[1].dtype)
-    return np.sum(2 * np.real(conjugate_of(r) * t), axis=0)
-
-
-def _lstsq_tangent(t: Any, out: Any, a: Any, b: Any, rcond: Any = None) -> Any:
-    _check_rank(out[2], a)
-    a = a if hasattr(a, "ndim") else np.asarray(a)
-    b = b if hasattr(b, "ndim") else np.asarray(b)
-    p, x, r = np.linalg.pinv(a, rtol=0), _matrix(out[0]), _residual(out, a, b)
-    moved, th = np.matmul(t, x), adjoint(t)
-    kernel = _identity(a.shape[1], a) - np.matmul(p, a)
-    tx = -np.matmul(p, moved) + np.matmul(np.matmul(p, adjoint(p)), np.matmul(th, r))
-    tx = tx + np.matmul(kernel, np.matmul(th, np.matmul(adjoint(p), x)))
-    u, _, vh = np.linalg.svd(a, full_matrices=False)
-    ts = np.real(np.sum(conjugate_of(u) * np.matmul(t, adjoint(vh)), axis=0))
-    return np.reshape(tx, out[0].shape), _lstsq_residuals(out, r, -moved), None, ts
-
-
-def _lstsq_right_tangent(t: Any, out: Any, a: Any, b: Any, rcond: Any = None) -> Any:
-    a = a if hasattr(a, "ndim") else np.asarray(a)
-    _check_rank(out[2], a)
-    tx = np.matmul(np.linalg.pinv(a, rtol=0), _matrix(t))
-    residuals = _lstsq_residuals(out, _residual(out, a, b), _matrix(t))
-    return np.reshape(tx, out[0].shape), residuals, None, np.zeros(out[3].shape, out[3].dtype)
-
-
-register(
-    Op(
-        "lstsq",
-        np.linalg.lstsq,
-        Opaque(),
-        [_lstsq_matrix, _lstsq_right],
-        jvp=[_lstsq_tangent, _lstsq_right_tangent],
-        samples=lambda rng: [
-            s(rng.normal(size=(5, 2)), rng.normal(size=5)),
-            s(rng.normal(size=(5, 3)), rng.normal(size=(5, 2)), rcond=1e-6),
-            s(rng.normal(size=(2, 4)), rng.normal(size=(2, 3))),
-            s(rng.normal(size=(2, 4)), rng.normal(size=2)),
-            s(regular(rng, 3, 3), rng.normal(size=(3, 1))),
-        ],
-        operands=("a", "b"),
-        params=("rcond",),
-        outputs=4,
-        note="solution, residuals and singular values, in both operands, for a of full rank; "
-        "refused otherwise",
-    )
-)
-
-
 # -- made of these -------------------------------------------------------------------------
 
 borrow(np.linalg.tensorinv, np.linalg.matrix_power, np.linalg.multi_dot)
@@ -406,4 +241,6 @@ def _cond(x: Any, p: Any = None) -> Any:
     else:
         norm, inverse = np.linalg.norm, np.linalg.inv(x)
         r = norm(x, p, axis=(-2, -1)) * norm(inverse, p, axis=(-2, -1))
-    return np.where(lost, value, r) if np.any(lost) else r
+    if np.any(lost):
+        r = np.where(lost, value, r)
+    return r if r.dtype == value.dtype else r.astype(value.dtype)  # NumPy 2.0 keeps complex

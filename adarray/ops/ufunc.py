@@ -120,7 +120,7 @@ def _step(ufunc: Any, total: Any, item: Any, mask: Any) -> Any:
         return ufunc(total, item)
     if not np.ndim(mask):
         return ufunc(total, item) if mask else total
-    out = np.copy(total) if isinstance(total, Handle) else _constant(np.array(total))
+    out = total.copy() if hasattr(total, "_node") else _constant(np.array(total))
     return ufunc(total, item, out=out, where=mask)
 
 
@@ -267,7 +267,7 @@ _SEGMENTS: dict[Any, Op] = {
 
 def _at(ufunc: Any, target: Any, index: Any, *values: Any) -> None:
     """``ufunc.at``: in place, an element that is named several times is changed each time."""
-    if not isinstance(target, Handle):
+    if not hasattr(target, "_node"):
         if traced(values):
             raise leaves_graph(
                 f"{ufunc.__name__}.at into a plain ndarray",
@@ -352,6 +352,17 @@ def _core_axes(
 UFUNC_METHODS.update(
     reduce=_reduce, accumulate=_accumulate, reduceat=_reduceat, at=_at, core_axes=_core_axes
 )
+
+
+# -- the ufunc behind ndarray.clip -------------------------------------------------------------
+
+
+def _clip(x: Any, low: Any, high: Any, /) -> Any:
+    """Bound `x`, of which `low` or `high` may be the traced one: ``plain.clip(0, traced)``."""
+    return np.clip(x, low, high)
+
+
+composite(np._core.umath.clip)(_clip)  # type: ignore[attr-defined]
 
 
 # -- several results ---------------------------------------------------------------------------

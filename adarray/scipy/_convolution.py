@@ -97,9 +97,7 @@ def _samples(rng: np.random.Generator) -> list[Any]:
     for mode in ("full", "valid"):
         for method in ("direct", "fft", "oa"):
             made.append(s(rng.normal(size=7), rng.normal(size=3), (0,), mode, method))
-            made.append(
-                s(rng.normal(size=(4, 5)), rng.normal(size=(2, 3)), (0, 1), mode, method)
-            )
+            made.append(s(rng.normal(size=(4, 5)), rng.normal(size=(2, 3)), (0, 1), mode, method))
         a, b = rng.normal(size=(2, 6)), rng.normal(size=(1, 3))
         made.append(s(a, b, (1,), mode, "direct"))
         made.append(s(a, b * np.array([[1.0], [2.0]]), (1,), mode, "direct"))

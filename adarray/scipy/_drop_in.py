@@ -257,3 +257,13 @@ def over_batch(*cores: tuple[str, int | str]) -> Callable[[Callable[..., Any]], 
 def _stack(parts: list[Any], batch: tuple[int, ...]) -> Any:
     stacked = np.stack(parts)
     return np.reshape(stacked, batch + stacked.shape[1:])
+
+
+def refuse_traced(name: str, **given: Any) -> None:
+    """Raise for arguments that have no derivative rule and are traced."""
+    for key, x in given.items():
+        if traced(x):
+            raise NotDifferentiableError(
+                f"{name}: there is no derivative with respect to the argument {key}; pass "
+                f"adarray.value_of({key})"
+            )

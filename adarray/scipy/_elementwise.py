@@ -127,7 +127,7 @@ def elementwise(
     extra : sequence of tuple
         More sample operands, which reach the other branches of the slopes.
     name : str, optional
-        Name of the record: ``special.<name>``.
+        Name of the record: ``special.<name>``, unless it has a dot itself.
     outputs : int
         Number of results.
     analytic : bool
@@ -137,7 +137,8 @@ def elementwise(
     note : str
         As in `Op`.
     """
-    name = f"special.{name or function.__name__}"
+    name = name or function.__name__
+    name = name if "." in name else f"special.{name}"
     if not analytic:
         slopes = tuple(None if p is None else _refuse_complex(name, p) for p in slopes)
     if outputs > 1:

@@ -193,9 +193,7 @@ def _edge(padtype: str | None, padlen: int | None, n: int, ntaps: int) -> int:
     return edge
 
 
-def _both_ways(
-    x: Any, kind: str | None, edge: int, run: Callable[[Any, Any], Any]
-) -> Any:
+def _both_ways(x: Any, kind: str | None, edge: int, run: Callable[[Any, Any], Any]) -> Any:
     """Run a filter forward and backward; ``run(signal, its first sample)`` returns the signal."""
     ext = extended(x, kind, edge)
     y = run(ext, ext[..., :1])

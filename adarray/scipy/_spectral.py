@@ -193,9 +193,7 @@ def periodogram(
     n = x.shape[-1]
     if nfft is not None and nfft < n:
         x, n, nfft = x[..., :nfft], nfft, None
-    f, p = _cross(
-        x, None, fs, window, (n, 0, nfft), detrend, return_onesided, scaling, -1, "mean"
-    )
+    f, p = _cross(x, None, fs, window, (n, 0, nfft), detrend, return_onesided, scaling, -1, "mean")
     return f, np.moveaxis(p, -1, axis)
 
 
@@ -232,9 +230,7 @@ def _short(
 
 def _one_side(x: Any, wanted: bool) -> bool:
     if wanted and is_complex(x):
-        warnings.warn(
-            "Input data is complex, switching to return_onesided=False", stacklevel=4
-        )
+        warnings.warn("Input data is complex, switching to return_onesided=False", stacklevel=4)
     return wanted and not is_complex(x)
 
 
@@ -256,9 +252,7 @@ def stft(
     onesided = _one_side(x, return_onesided)
     f = frames(window, nperseg, noverlap, nfft, x.shape[-1], x.dtype)
     kind = "density" if scaling == "psd" else scaling
-    times, z = _short(
-        x, f, fs, _moved_detrend(detrend, axis), onesided, kind, boundary, padded
-    )
+    times, z = _short(x, f, fs, _moved_detrend(detrend, axis), onesided, kind, boundary, padded)
     return frequencies(f, fs, onesided), times, _placed(z, axis)
 
 

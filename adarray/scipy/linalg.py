@@ -17,7 +17,15 @@ from adarray.scipy._decompositions import (  # noqa: F401
     eigvals_banded, eigvalsh, eigvalsh_tridiagonal, lu, lu_factor, lu_solve, orth,
     orthogonal_procrustes, polar, qr, qr_multiply, rq, svd, svdvals,
 )  # fmt: skip
-from adarray.scipy._drop_in import array, constant, fill_in, instead_of, is_complex, over_batch, value
+from adarray.scipy._drop_in import (
+    array,
+    constant,
+    fill_in,
+    instead_of,
+    is_complex,
+    over_batch,
+    value,
+)
 from adarray.scipy._matrix_functions import (  # noqa: F401
     coshm, cosm, expm, expm_frechet, fractional_matrix_power, logm, signm, sinhm, sinm,
     solve_continuous_are, solve_continuous_lyapunov, solve_discrete_are,

@@ -182,9 +182,7 @@ def _picked(a: Any, domain: Any, rank: int) -> Any:
     which = np.argsort(near, axis=-1, kind="stable")[..., rank]
     offsets = np.argwhere(np.asarray(domain) != 0)[which]
     base = np.indices(which.shape)
-    at = np.ravel_multi_index(
-        tuple(base[i] + offsets[..., i] for i in range(a.ndim)), a.shape
-    )
+    at = np.ravel_multi_index(tuple(base[i] + offsets[..., i] for i in range(a.ndim)), a.shape)
     return np.take(np.reshape(a, (-1,)), at)
 
 
@@ -241,9 +239,7 @@ def freqz(b: Any, a: Any = 1, worN: Any = 512, whole: bool = False, fs: Any = 2 
 
 
 @instead_of(scipy.signal.freqz_sos)
-def freqz_sos(
-    sos: Any, worN: Any = 512, whole: bool = False, fs: Any = 2 * np.pi
-) -> Any:
+def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: Any = 2 * np.pi) -> Any:
     sos = array(sos)
     h: Any = 1.0
     for k in range(sos.shape[0]):

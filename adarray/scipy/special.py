@@ -9,6 +9,7 @@ refuses traced arguments and gives the reason.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from adarray.scipy import (
     _special_rules_poly,  # noqa: F401
 )
 from adarray.scipy._drop_in import REPLACEMENTS, fill_in
-from adarray.scipy._elementwise import sp
+from adarray.scipy._elementwise import refused, sp
 
 # Functions in Python that hand their arguments to ufuncs, which dispatch.
 DISPATCHING = ("assoc_laguerre", "h1vp", "h2vp", "ivp", "jvp", "kvp", "lambertw", "sinc",
@@ -49,7 +50,8 @@ REASONS = {
     ),
     **dict.fromkeys(
         ["lmbda", "lqmn", "lqn", "pbdn_seq", "pbdv_seq", "pbvv_seq", "riccati_jn", "riccati_yn",
-         "pro_cv_seq", "obl_cv_seq", "mathieu_even_coef", "mathieu_odd_coef"],
+         "pro_cv_seq", "obl_cv_seq", "mathieu_even_coef", "mathieu_odd_coef", "clpmn", "lpmn",
+         "lpn"],
         _SEQUENCE,
     ),
     **dict.fromkeys(
@@ -63,6 +65,11 @@ REASONS = {
 }  # fmt: skip
 
 
+# Older versions of SciPy have it as a ufunc.
+if hasattr(scipy.special, "sph_harm"):
+    refused("it is deprecated in favour of sph_harm_y, which has rules", sp.sph_harm)
+
+
 def _fill() -> None:
     """Bind SciPy's ufuncs, and the functions of ours, to their names."""
     for name in dir(scipy.special):
@@ -72,7 +79,11 @@ def _fill() -> None:
         ufunc = getattr(sp, name) if callable(found) and not isinstance(found, type) else None
         if isinstance(ufunc, np.ufunc):
             globals()[name] = ufunc
-        elif name in DISPATCHING or name in OTHERS:
+        elif name == "sinc":
+            globals()[name] = np.sinc  # it is NumPy's
+        elif name in DISPATCHING:  # without the coercing wrappers of the array-API mode
+            globals()[name] = inspect.unwrap(found)
+        elif name in OTHERS:
             globals()[name] = found
         elif callable(found) and found in REPLACEMENTS:
             globals()[name] = REPLACEMENTS[found]

@@ -30,7 +30,7 @@ import scipy.sparse
 import scipy.spatial
 import scipy.special
 import scipy.stats
-from numpy import add, array, concatenate, linspace, ndarray, pi, sin, zeros
+from numpy import add, array, concatenate, float32, float64, linspace, ndarray, pi, sin, zeros
 from numpy.linalg import norm, solve
 from numpy.random import default_rng
 
@@ -38,6 +38,7 @@ A = np.arange(12.0).reshape(3, 4)
 S = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]])
 B = np.array([1.0, -2.0, 0.5])
 FLOAT = builtins.float
+DTYPE = np.float64
 
 
 def rng():
@@ -307,6 +308,20 @@ CALLS = {
     "complex": lambda: np.abs(np.array([3 + 4j])),
     "big endian": lambda: np.array([1.0, 2.0], dtype=">f8").sum(),
     "bits": lambda: np.packbits(np.array([1, 0, 1, 0, 0, 0, 0, 1], dtype=np.uint8)),
+    "types of one's own": lambda: (
+        DTYPE(2.5), float32([1, 2]), float64("3"), np.zeros(2, DTYPE), np.dtype(float32),
+        np.zeros(1).dtype == DTYPE, DTYPE in (float64, float32), {float64: 1}[DTYPE],
+        isinstance(DTYPE(1), float64), issubclass(float64, DTYPE), issubclass(DTYPE, float),
+        np.issubdtype(DTYPE, np.floating), np.issubdtype(np.float64, float64), repr(float32),
+        np.result_type(float32, float64), np.finfo(float32).max, DTYPE.__name__,
+        float64.fromhex("0x1p0"),
+    ),
+    "types in calls": lambda: (
+        np.array([1, 2]).astype(float32), np.random.default_rng(0).random(2, dtype=float32),
+        np.frombuffer(bytes(8), DTYPE), np.dtype([("a", DTYPE)]), np.asarray([1], dtype=float32),
+        np.fromiter([1, 2], dtype=DTYPE), np.can_cast(float64, float32), float64(np.ones((1, 1))),
+    ),
+    "pickle types": lambda: pickle.loads(pickle.dumps([DTYPE, float32])) == [float64, float32],
     # indexing and in-place updates
     "take": lambda: np.take(A, [0, 2], axis=1),
     "fancy": lambda: A[np.array([0, 2]), np.array([1, 3])],

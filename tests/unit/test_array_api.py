@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import adarray
 import adarray.numpy as xp
 from adarray import ADArray
-from adarray.testing import check_grads
 
 
 def _words(text: str) -> list[str]:
@@ -100,8 +98,8 @@ SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5, -2.5])
 COMPLEX = A + 1j * B
 
 UNARY_FLOAT = {
-    **dict.fromkeys(_words("abs ceil cos cosh exp expm1 floor negative positive round sign sin sinh "
-                    "square tan tanh trunc asinh atan isfinite isinf isnan signbit"), A),
+    **dict.fromkeys(_words("abs ceil cos cosh exp expm1 floor negative positive round sign sin "
+                    "sinh square tan tanh trunc asinh atan isfinite isinf isnan signbit"), A),
     **dict.fromkeys(_words("log log1p log2 log10 sqrt reciprocal"), POSITIVE),
     **dict.fromkeys(_words("acos asin atanh"), UNIT),
     "acosh": POSITIVE + 1,
@@ -188,7 +186,7 @@ CASES: dict[str, list[Any]] = {
     "unique_all": [lambda p, a: p.unique_all(a(INTS))],
     "unique_counts": [lambda p, a: p.unique_counts(a(INTS))],
     "unique_inverse": [lambda p, a: p.unique_inverse(a(INTS))],
-    "unique_values": [lambda p, a: p.sort(p.unique_values(a(INTS)))],
+    "unique_values": [lambda p, a: p.unique_values(a(INTS))],
     "argsort": [lambda p, a: p.argsort(a(INTS)), lambda p, a: p.argsort(a(INTS), descending=True),
                 lambda p, a: p.argsort(a(INTS), axis=0, stable=True, descending=True)],
     "sort": [lambda p, a: p.sort(a(A)), lambda p, a: p.sort(a(A), axis=0, descending=True),
@@ -352,179 +350,82 @@ def test_keywords_of_the_standard(part: str) -> None:
     assert missing == []
 
 
-# -- what is not a function of arrays to an array ---------------------------------------------
+# -- every dtype, empty and zero-dimensional arrays -------------------------------------------
+
+SHAPES = [(), (0,), (3,), (2, 0), (2, 3)]
 
 
-def test_dtype_functions() -> None:
-    x = xp.ones(2, dtype=xp.float32)
-    assert xp.result_type(x, 1.0) == xp.float32
-    assert xp.result_type(x, xp.float64, 2) == xp.float64
-    assert xp.can_cast(x, xp.float64)
-    assert not xp.can_cast(xp.float64, xp.int32)
-    assert xp.isdtype(x.dtype, "real floating")
-    assert xp.isdtype(xp.int8, ("integral", "bool"))
-    assert xp.finfo(x).eps == xp.finfo(xp.float32).eps == np.finfo(np.float32).eps
-    assert xp.finfo(x).dtype == xp.float32
-    assert xp.iinfo(xp.ones(1, dtype=xp.int16)).max == xp.iinfo("int16").max == 32767
-    assert isinstance(xp.finfo(x), xp.finfo)
+def _values(dtype: str, shape: tuple[int, ...], seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.startswith("complex"):
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+    if dtype.startswith("float"):
+        return np.asarray(rng.uniform(0.1, 0.9, shape)).astype(dtype)
+    return rng.integers(1, 5, shape).astype(dtype)
 
 
-def test_traced_python_number_promotes_weakly() -> None:
-    seen = []
-
-    def f(x: Any) -> Any:
-        seen.append(xp.result_type(xp.ones(2, dtype=xp.float32), x))
-        return x * 1.0
-
-    adarray.grad(f)(2.0)
-    assert seen == [np.float32]
-
-
-def test_namespace_info() -> None:
-    info = xp.__array_namespace_info__()
-    assert info.capabilities() == {
-        "boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64,
-    }  # fmt: skip
-    assert info.default_device() == "cpu"
-    assert info.devices() == ["cpu"]
-    assert info.default_dtypes(device="cpu")["real floating"] == np.float64
-    assert info.default_dtypes()["indexing"] == xp.argmax(xp.ones(2)).dtype
-    assert set(info.dtypes()) == set(DTYPES)
-    assert info.dtypes(kind="real floating") == {
-        "float32": np.dtype("float32"), "float64": np.dtype("float64"),
-    }  # fmt: skip
-    assert [*info.dtypes(kind=("bool", "unsigned integer"))][:2] == ["bool", "uint8"]
-    with pytest.raises(ValueError, match=r"dtypes: kind='floating' is not known; it is one of"):
-        info.dtypes(kind="floating")
-    with pytest.raises(ValueError, match=r"device='gpu' is not known; the only device is \"cpu\""):
-        info.default_dtypes(device="gpu")
+def _both(function: Any, strict: Any, *arrays: Any) -> None:
+    """Compare a function where the reference takes these arguments."""
+    try:
+        with np.errstate(all="ignore"):
+            wanted = function(strict, *map(strict.asarray, arrays))
+    except (TypeError, ValueError, IndexError):
+        return  # not of the standard for these dtypes or shapes
+    with np.errstate(all="ignore"):
+        got = function(xp, *map(xp.asarray, arrays))
+    for r, w in zip(_flat(got), _flat(wanted), strict=True):
+        w = np.asarray(w)
+        assert (r.shape, r.dtype) == (w.shape, w.dtype)
+        np.testing.assert_allclose(r.numpy(), w, rtol=1e-5 if w.itemsize <= 8 else 1e-12)
 
 
-def test_array_namespace() -> None:
-    x = xp.ones(2)
-    assert x.__array_namespace__() is xp
-    for version in ("2021.12", "2022.12", "2023.12", "2024.12"):
-        assert x.__array_namespace__(api_version=version) is xp
-    with pytest.raises(ValueError, match=r"api_version='1999.1' is not supported; pass one of"):
-        x.__array_namespace__(api_version="1999.1")
-    assert xp.__array_api_version__ == "2024.12"
+@pytest.mark.parametrize("name", sorted(UNARY_FLOAT))
+def test_elementwise_functions_of_every_dtype(name: str) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            _both(lambda p, x: getattr(p, name)(x), strict, _values(dtype, shape, 0))
 
 
-def test_devices() -> None:
-    x = xp.ones(2)
-    assert x.device == "cpu"
-    assert x.to_device("cpu") is x
-    with pytest.raises(ValueError, match=r"to_device: device='cuda' is not known"):
-        x.to_device("cuda")
-    with pytest.raises(ValueError, match=r"to_device: stream=1, and the device"):
-        x.to_device("cpu", stream=1)
-    for make in (
-        lambda d: xp.zeros(2, device=d), lambda d: xp.asarray([1.0], device=d),
-        lambda d: xp.full(2, 1.0, device=d), lambda d: xp.arange(3, device=d),
-        lambda d: xp.eye(2, device=d), lambda d: xp.linspace(0, 1, 3, device=d),
-        lambda d: xp.ones_like(x, device=d), lambda d: xp.astype(x, xp.float32, device=d),
-        lambda d: xp.fft.fftfreq(3, device=d), lambda d: xp.from_dlpack(x, device=d),
-    ):  # fmt: skip
-        assert isinstance(make("cpu"), ADArray)
-        with pytest.raises(ValueError, match=r"device='gpu' is not known; the only device"):
-            make("gpu")
+@pytest.mark.parametrize("name", sorted(BINARY))
+def test_binary_functions_promote(name: str) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    for first in DTYPES:
+        for second in DTYPES:
+            x, y = _values(first, (2, 3), 0), _values(second, (3,), 1)
+            _both(lambda p, x, y: getattr(p, name)(x, y), strict, x, y)
+        for number in (True, 2, 0.5, 0.5j):
+            x = _values(first, (2,), 0)
+            _both(lambda p, x, n=number: getattr(p, name)(x, n), strict, x)
+            _both(lambda p, x, n=number: getattr(p, name)(n, x), strict, x)
 
 
-def test_dlpack() -> None:
-    x = adarray.array([1.0, 2.0])
-    assert x.__dlpack_device__() == (1, 0)
-    plain = np.from_dlpack(x)
-    np.testing.assert_array_equal(plain, [1.0, 2.0])
-    assert not np.shares_memory(plain, x._v)
-    back = xp.from_dlpack(plain)
-    assert isinstance(back, ADArray)
-    with pytest.raises(BufferError, match="__dlpack__: copy=False"):
-        x.__dlpack__(copy=False)
-    with pytest.raises(BufferError, match="from_dlpack: copy=False"):
-        xp.from_dlpack(plain, copy=False)
-    with pytest.raises(adarray.TraceError, match="__dlpack__: a traced value would leave"):
-        adarray.grad(lambda y: np.sum(np.from_dlpack(y)))(np.ones(2))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of empty slices
+@pytest.mark.parametrize(
+    "name", ["all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum",
+             "max", "mean", "min", "prod", "sort", "argsort", "std", "sum", "var", "flip", "diff",
+             "nonzero", "unique_all", "unique_values", "squeeze", "zeros_like", "ones_like"]
+)  # fmt: skip
+def test_array_functions_of_every_dtype(name: str) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            x = _values(dtype, shape, 0)
+            _both(lambda p, x: getattr(p, name)(x), strict, x)
+            _both(lambda p, x: getattr(p, name)(x, axis=0), strict, x)
+            _both(lambda p, x: getattr(p, name)(x, axis=-1, keepdims=True), strict, x)
 
 
-def test_copy_argument() -> None:
-    x = xp.ones((2, 3))
-    assert xp.asarray(x) is x
-    assert xp.asarray(x, copy=False) is x
-    y = xp.asarray(x, copy=True)
-    y[0, 0] = 5.0
-    assert float(x[0, 0]) == 1.0
-    with pytest.raises(ValueError, match="asarray: copy=False, and a copy is needed"):
-        xp.asarray(x, dtype=xp.float32, copy=False)
-    with pytest.raises(ValueError, match="asarray: copy=False, and an ADArray has memory of its"):
-        xp.asarray(np.ones(2), copy=False)
-    with pytest.raises(ValueError, match="reshape: copy=False, and this shape needs a copy"):
-        xp.reshape(x.T, (6,), copy=False)
-    z = xp.reshape(x, (6,), copy=True)
-    z[0] = 7.0
-    assert float(x[0, 0]) == 1.0
-
-
-def test_array_of_plain_memory_is_apart() -> None:
-    plain = np.ones(3)
-    for made in (xp.asarray(plain), xp.reshape(plain, (3, 1)), xp.atleast_1d(plain),
-                 xp.broadcast_to(plain, (2, 3)), xp.array(plain, copy=None)):  # fmt: skip
-        assert isinstance(made, ADArray)
-        assert not np.shares_memory(made._v, plain)
-
-
-# -- gradients --------------------------------------------------------------------------------
-
-X = np.array([[1.5, 0.3, -0.7], [0.2, 2.5, 0.9], [-0.4, 0.8, 1.9]])
-DIFFERENTIABLE = {
-    "argsort gather": lambda x: xp.take_along_axis(x, xp.argsort(x, descending=True), axis=-1),
-    "astype": lambda x: xp.astype(x, xp.float64, copy=False) ** 2,
-    "clip": lambda x: xp.clip(x, min=xp.asarray([0.0, 0.0, 0.5]), max=2.0) ** 2,
-    "concat": lambda x: xp.concat([x, 2 * x], axis=None) ** 2,
-    "cumulative_sum": lambda x: xp.cumulative_sum(x, axis=1, include_initial=True) ** 2,
-    "cumulative_prod": lambda x: xp.cumulative_prod(x, axis=0),
-    "diff": lambda x: xp.diff(x, prepend=x[:, :1] ** 2),
-    "full": lambda x: xp.full((2, 3), x[0, 1]) * x[:2],
-    "full_like": lambda x: xp.full_like(x, x[0, 1]) * x,
-    "hypot": lambda x: xp.hypot(x, x.T),
-    "in place": lambda x: _fill(x),
-    "linspace": lambda x: xp.linspace(x[0, 0], x[1, 1], 4) ** 2,
-    "arange": lambda x: xp.arange(x[0, 0], 6.0, x[1, 1]) ** 2,
-    "meshgrid": lambda x: xp.meshgrid(x[0], x[1])[0] * xp.meshgrid(x[0], x[1])[1],
-    "nested list": lambda x: xp.asarray([[x[0, 0], 1], [x[1, 1] ** 2, x[0, 0]]]),
-    "list operand": lambda x: xp.sum([x[0], x[1] * x[2]], axis=0) + xp.exp([x[0, 0], x[0, 1], 1.0]),
-    "reciprocal": lambda x: xp.reciprocal(x),
-    "repeat": lambda x: xp.repeat(x, xp.asarray([1, 0, 2]), axis=0) ** 2,
-    "sort": lambda x: xp.sort(x, axis=0, descending=True) * xp.arange(3.0),
-    "std": lambda x: xp.std(x, axis=0, correction=1.0),
-    "tile": lambda x: xp.tile(x, (2, 1)) ** 2,
-    "unstack": lambda x: xp.unstack(x)[0] * xp.unstack(x, axis=1)[2],
-    "unique_values": lambda x: xp.sort(x.reshape(-1)) ** 2,
-    "vecdot": lambda x: xp.vecdot(x, x.T),
-    "where": lambda x: xp.where(x > 0.5, x**2, -x),
-    "cholesky": lambda x: xp.linalg.cholesky(x @ x.T + xp.eye(3), upper=True),
-    "cross": lambda x: xp.linalg.cross(x, x[::-1]),
-    "eigvalsh": lambda x: xp.linalg.eigvalsh(x + x.T),
-    "inv": lambda x: xp.linalg.inv(x),
-    "matrix_norm": lambda x: xp.linalg.matrix_norm(x),
-    "matrix_power": lambda x: xp.linalg.matrix_power(x, 3),
-    "pinv": lambda x: xp.linalg.pinv(x[:, :2]),
-    "slogdet": lambda x: xp.linalg.slogdet(x).logabsdet,
-    "solve": lambda x: xp.linalg.solve(x, x[0] ** 2),
-    "svdvals": lambda x: xp.linalg.svdvals(x),
-    "trace": lambda x: xp.linalg.trace(x**2, offset=1),
-    "vector_norm": lambda x: xp.linalg.vector_norm(x, axis=0, ord=3),
-    "fft": lambda x: xp.abs(xp.fft.fft(x)) ** 2,
-    "irfft": lambda x: xp.fft.irfft(xp.fft.rfft(x, axis=0) ** 2, n=3, axis=0),
-}
-
-
-def _fill(x: Any) -> Any:
-    y = xp.zeros((3, 3))
-    y[0] = x[1]
-    y[1:, 2] = x[0, 0] * x[1:, 0]
-    return y**2
-
-
-@pytest.mark.parametrize("name", sorted(DIFFERENTIABLE))
-def test_gradients(name: str) -> None:
-    check_grads(DIFFERENTIABLE[name], (X,))
+@pytest.mark.parametrize(
+    "operator", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor",
+                 "lshift", "rshift", "eq", "ne", "lt", "le", "gt", "ge", "matmul"]
+)  # fmt: skip
+def test_operators_of_every_dtype(operator: str) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    method = f"__{operator}__"
+    for dtype in DTYPES:
+        x, y = _values(dtype, (3, 3), 0), _values(dtype, (3, 3), 1)
+        _both(lambda p, x, y: getattr(x, method)(y), strict, x, y)
+        _both(lambda p, x: getattr(x, method)(2), strict, x)

@@ -28,12 +28,15 @@ def normal(*shapes: tuple[int, ...]) -> Inputs:
 M = (normal((3, 4))[0],)
 T = (normal((2, 3, 4))[0],)
 V = (normal((5,))[0],)
+NEWER = {"matvec", "vecmat", "unstack", "cumulative_sum", "cumulative_prod"}
 CASES: dict[str, tuple[Callable[..., Any], Inputs]] = {}
 
 
 def case(name: str, f: Callable[..., Any], inputs: Inputs) -> None:
-    """Add one case."""
+    """Add one case, unless it is of a function that came after the NumPy at hand."""
     assert name not in CASES
+    if name.split()[0] in NEWER and not hasattr(np, name.split()[0]):
+        return
     CASES[name] = (f, inputs)
 
 
@@ -70,8 +73,8 @@ for _a, _b in (((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 2)), ((3, 4), (4, 2)), (
 case("plain @ traced", lambda b: M[0] @ b, normal((4, 2)))
 case("matmul transposed", lambda a, b: np.matmul(a.T, b[::-1].T), normal((4, 3), (2, 4)))
 case("vecdot", np.vecdot, normal((2, 3), (3,)))
-case("matvec", np.matvec, normal((2, 3, 4), (4,)))
-case("vecmat", np.vecmat, normal((2, 3), (3, 4)))
+case("matvec", lambda a, b: np.matvec(a, b), normal((2, 3, 4), (4,)))
+case("vecmat", lambda a, b: np.vecmat(a, b), normal((2, 3), (3, 4)))
 case("linalg.vecdot", lambda a, b: np.linalg.vecdot(a, b, axis=0), normal((3, 2), (3, 2)))
 case("linalg.matmul", np.linalg.matmul, normal((3, 4), (4, 2)))
 case("linalg.tensordot", lambda a, b: np.linalg.tensordot(a, b, axes=1), normal((3, 4), (4, 2)))

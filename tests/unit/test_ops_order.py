@@ -91,6 +91,13 @@ def test_methods_work_in_place(axis: int) -> None:
     agree(in_place, X)
 
 
+def test_methods_in_place_need_an_axis() -> None:
+    for call in (lambda v: v.sort(axis=None), lambda v: v.partition(1, axis=None)):
+        for x in (V.copy(), adarray.array(V)):
+            with pytest.raises(TypeError, match="'NoneType' object cannot be interpreted"):
+                call(x)
+
+
 def test_argsort_gathers() -> None:
     agree(lambda v: v[np.argsort(v)], V)
     agree(lambda v: np.take_along_axis(v, np.argsort(v, axis=0, stable=True), 0), X)

@@ -215,8 +215,12 @@ def test_truth_values_and_counts_are_constants() -> None:
         (lambda v: np.nanmax(v), [NAN, -INF], [0.0, 1.0]),
         # Where nothing is left, nothing moves.
         (lambda v: np.sum(v, where=False), [1.0, 2.0], [0.0, 0.0]),
+        (lambda v: np.sum(v, where=None), [1.0, 2.0], [0.0, 0.0]),  # None is false to NumPy
+        (lambda v: np.max(v, where=None, initial=1.0), [1.0, 2.0], [0.0, 0.0]),
         (lambda v: np.nansum(v), [NAN, NAN], [0.0, 0.0]),
         (lambda v: np.nanprod(v), [NAN, 2.0], [0.0, 1.0]),
+        (lambda v: np.nancumsum(v)[-1], [1.0, NAN, 2.0], [1.0, 0.0, 1.0]),
+        (lambda v: np.nancumprod(v)[-1], [2.0, NAN, 3.0], [3.0, 0.0, 2.0]),
         # Deviation zero.
         (lambda v: np.std(v, where=[True, True, False]), [2.0, 2.0, 7.0], [0.0, 0.0, 0.0]),
         (lambda v: np.nanstd(v), [2.0, NAN, 2.0], [0.0, 0.0, 0.0]),
@@ -285,6 +289,22 @@ def test_errors_are_numpys() -> None:
             with pytest.raises(type(expected.value)) as got:
                 call(traced) if traced is not None else grad(call)(X)
             assert str(expected.value).strip() in str(got.value)
+
+
+@pytest.mark.parametrize("function", [*SUMS, *EXTREMA, *MEANS, *SPREADS, np.median, np.ptp])
+def test_traced_python_numbers(function: Any) -> None:
+    """They have no shape of their own, which rules ask for."""
+
+    def cubed(t: Any) -> Any:
+        return function(t) ** 3 + function(t * t)
+
+    constant = function in (*SPREADS, np.ptp)
+    assert grad(cubed)(0.7) == pytest.approx(0.0 if constant else 3 * 0.49 + 1.4)
+    assert grad(grad(cubed))(0.7) == pytest.approx(0.0 if constant else 6 * 0.7 + 2)
+    assert jvp(grad(cubed), (0.7,), (1.0,))[1] == pytest.approx(0.0 if constant else 6.2)
+    x = np.array([0.7, 2.0])
+    got = grad(lambda v: cubed(v[0].item()))(x)
+    np.testing.assert_allclose(got, [grad(cubed)(0.7), 0.0])
 
 
 # -- backends ------------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ from typing import Any
 import numpy as _np
 
 from adarray.numpy.random import _generator
-from adarray.numpy.random._generator import Generator, RandomState, default_rng
+from adarray.numpy.random._generator import Generator as Generator
+from adarray.numpy.random._generator import RandomState as RandomState
+from adarray.numpy.random._generator import default_rng as default_rng
 
 # The same functions under older names.
 _OLD = {"ranf": "random_sample", "sample": "random_sample"}

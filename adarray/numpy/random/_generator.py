@@ -16,8 +16,13 @@ from adarray.ops import creation
 from adarray.protocol import plain, traced
 from adarray.trace import Handle
 
-# Methods that draw without parameters, and may write into ``out=``.
-_INTO = ("random", "standard_normal", "standard_exponential", "standard_gamma")
+# Methods that may write into ``out=``, and their positional arguments.
+_INTO = {
+    "random": ("size", "dtype", "out"),
+    "standard_normal": ("size", "dtype", "out"),
+    "standard_exponential": ("size", "dtype", "method", "out"),
+    "standard_gamma": ("shape", "size", "dtype", "out"),
+}
 
 
 def _join_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -84,15 +89,22 @@ def _draw(raw: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if traced(args) or traced(kwargs):
         return _smooth(raw, name, args, kwargs)
     out = kwargs.get("out")
-    if isinstance(out, Handle) and name in _INTO:
-        rest = {k: plain(v) for k, v in kwargs.items() if k not in ("out", "size")}
-        rest.setdefault("dtype", out.dtype)  # type: ignore[attr-defined]
-        size = kwargs.get("size")
-        if size is not None and np.broadcast_shapes(plain(size)) != out.shape:  # type: ignore[attr-defined]
-            raise ValueError("size must match out.shape when used together")
-        drawn = getattr(raw, name)(*plain(args), size=out.shape, **rest)  # type: ignore[attr-defined]
-        return assign(out, ADArray(drawn))
-    return lift(getattr(raw, name)(*plain(args), **plain(kwargs)), (kwargs.get("out"),))
+    if isinstance(out, ADArray) and name in _INTO:
+        return _draw_into(out, raw, name, plain(args), plain(kwargs))
+    r = getattr(raw, name)(*plain(args), **plain(kwargs))
+    return r if out is not None and r is out else lift(r)
+
+
+def _draw_into(
+    out: ADArray, raw: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> ADArray:
+    """Draw numbers and write them into `out`, whose memory others may rely on."""
+    given = {**dict(zip(_INTO[name], args, strict=False)), **kwargs}
+    given.update(out=None, dtype=given.get("dtype", out.dtype))
+    size = given.pop("size", None)
+    if size is not None and np.broadcast_shapes(size) != out.shape:
+        raise ValueError("size must match out.shape when used together")
+    return assign(out, ADArray(getattr(raw, name)(size=out.shape, **given)))  # type: ignore[return-value]
 
 
 def _choice(
@@ -131,10 +143,41 @@ def _permutation(raw: Any, x: Any, axis: int = 0) -> Any:
     return np.take(x, raw.permutation(np.arange(x.shape[axis])), axis=axis)
 
 
-class _Drawing:
-    """What both kinds of generator have: draws through the NumPy generator `_raw`."""
+class Generator(np.random.Generator):
+    """As `numpy.random.Generator`: the same stream, with ADArrays as draws.
+
+    Traced parameters are differentiated through the draw, the underlying random
+    numbers being held fixed.
+
+    Parameters
+    ----------
+    bit_generator : BitGenerator or numpy.random.Generator
+        Source of random bits; it is shared, not copied.
+
+    Examples
+    --------
+    >>> import adarray, numpy
+    >>> from adarray.numpy.random import default_rng
+    >>> z = numpy.random.default_rng(3).normal()
+    >>> bool(adarray.grad(lambda s: default_rng(3).normal(1.0, s))(2.0) == z)
+    True
+    """
 
     _raw: Any
+
+    def __init__(self, bit_generator: Any) -> None:
+        raw = bit_generator
+        if not isinstance(raw, np.random.Generator):
+            raw = np.random.Generator(bit_generator)
+        super().__init__(raw.bit_generator)
+        self._raw = getattr(raw, "_raw", raw)
+
+    def __reduce__(self) -> Any:
+        return (Generator, (self.bit_generator,))
+
+    def spawn(self, n_children: int) -> list[Generator]:  # type: ignore[override]
+        """Return new generators, independent of each other."""
+        return [Generator(g) for g in self._raw.spawn(n_children)]
 
     def shuffle(self, x: Any, axis: int = 0) -> None:
         """Shuffle `x` in place along an axis."""
@@ -157,41 +200,6 @@ class _Drawing:
         return _choice(
             self._raw, a, size, replace, p, {"axis": axis, "shuffle": shuffle}, axis=axis
         )
-
-
-class Generator(_Drawing, np.random.Generator):
-    """As `numpy.random.Generator`: the same stream, with ADArrays as draws.
-
-    Traced parameters are differentiated through the draw, the underlying random
-    numbers being held fixed.
-
-    Parameters
-    ----------
-    bit_generator : BitGenerator or numpy.random.Generator
-        Source of random bits; it is shared, not copied.
-
-    Examples
-    --------
-    >>> import adarray, numpy
-    >>> from adarray.numpy.random import default_rng
-    >>> z = numpy.random.default_rng(3).normal()
-    >>> bool(adarray.grad(lambda s: default_rng(3).normal(1.0, s))(2.0) == z)
-    True
-    """
-
-    def __init__(self, bit_generator: Any) -> None:
-        raw = bit_generator
-        if not isinstance(raw, np.random.Generator):
-            raw = np.random.Generator(bit_generator)
-        super().__init__(raw.bit_generator)
-        self._raw = getattr(raw, "_raw", raw)
-
-    def __reduce__(self) -> Any:
-        return (Generator, (self.bit_generator,))
-
-    def spawn(self, n_children: int) -> list[Generator]:  # type: ignore[override]
-        """Return new generators, independent of each other."""
-        return [Generator(g) for g in self._raw.spawn(n_children)]
 
     def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
         """Return `x` with each slice along an axis in a random order of its own."""
@@ -238,13 +246,15 @@ class Generator(_Drawing, np.random.Generator):
         return multivariate_normal(self._raw, size, creation.asarray(mean), cov, factor)
 
 
-class RandomState(_Drawing, np.random.RandomState):
+class RandomState(np.random.RandomState):
     """As `numpy.random.RandomState`: the same stream, with ADArrays as draws.
 
     Parameters
     ----------
     seed : int, array_like, BitGenerator or numpy.random.RandomState, optional
     """
+
+    _raw: Any
 
     def __init__(self, seed: Any = None) -> None:
         raw = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
@@ -292,8 +302,6 @@ _PLAIN = {"bit_generator", "spawn"}
 for _cls, _base in ((Generator, np.random.Generator), (RandomState, np.random.RandomState)):
     for _name in dir(_base):
         if not (_name.startswith("_") or _name in _PLAIN or _name in _cls.__dict__):
-            if _name in _Drawing.__dict__:
-                continue
             _method(_cls, _base, _name)
 
 
@@ -305,7 +313,7 @@ def default_rng(seed: Any = None) -> Generator:
 
 
 # NumPy's own global state: both namespaces draw from one stream.
-GLOBAL = RandomState(np.random.mtrand._rand)  # type: ignore[attr-defined]
+GLOBAL = RandomState(np.random.mtrand._rand)
 
 
 def function(name: str) -> Callable[..., Any]:

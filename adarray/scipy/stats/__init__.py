@@ -1,7 +1,8 @@
 """Drop-in for `scipy.stats`: distributions and summaries that ADArrays pass through.
 
 Plain data go to SciPy itself. Values that are traced go through formulas of ours,
-differentiable in the variable, location, scale and every shape parameter.
+differentiable in the variable, location, scale and every shape parameter. Where SciPy
+has more than that, the names are here too and refuse traced arguments.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import scipy.stats
 
 from adarray.scipy import special as _special  # noqa: F401  (the rules of the ufuncs)
 from adarray.scipy._drop_in import fill_in
-from adarray.scipy.stats._continuous import LAWS
-from adarray.scipy.stats._distribution import Continuous
+from adarray.scipy.stats._continuous import continuous
+from adarray.scipy.stats._discrete import discrete
+from adarray.scipy.stats._multivariate import vectors
+from adarray.scipy.stats._summaries import REASONS, SUMMARIES
 
-globals().update({n: Continuous(getattr(scipy.stats, n), law) for n, law in LAWS.items()})
-_getattr, _names, __all__ = fill_in(globals(), scipy.stats)
+globals().update({**continuous(), **discrete(), **vectors(), **SUMMARIES})
+_getattr, _names, __all__ = fill_in(globals(), scipy.stats, REASONS)
 
 
 def __getattr__(name: str) -> Any:

@@ -46,7 +46,7 @@ BERNOULLI = Counts(
     mean=lambda p: p,
     var=lambda p: p * (1 - p),
 )
-BINOM = Counts(
+BINOM: Counts = Counts(
     lambda k, n, p: _log_choose(n, k) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
     cdf=lambda k, n, p: sp.bdtr(k, n, p),
     sf=lambda k, n, p: sp.bdtrc(k, n, p),
@@ -56,18 +56,14 @@ BINOM = Counts(
 )
 NBINOM = Counts(
     lambda k, n, p: (
-        sp.gammaln(n + k)
-        - sp.gammaln(k + 1)
-        - sp.gammaln(n)
-        + n * np.log(p)
-        + sp.xlog1py(k, -p)
+        sp.gammaln(n + k) - sp.gammaln(k + 1) - sp.gammaln(n) + n * np.log(p) + sp.xlog1py(k, -p)
     ),
     cdf=lambda k, n, p: sp.betainc(n, k + 1, p),
     sf=lambda k, n, p: sp.betaincc(n, k + 1, p),
     mean=lambda n, p: n * (1 - p) / p,
     var=lambda n, p: n * (1 - p) / (p * p),
 )
-POISSON = Counts(
+POISSON: Counts = Counts(
     lambda k, mu: sp.xlogy(k, mu) - sp.gammaln(k + 1) - mu,
     cdf=lambda k, mu: sp.pdtr(k, mu),
     sf=lambda k, mu: sp.pdtrc(k, mu),

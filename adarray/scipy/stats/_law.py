@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -95,3 +96,24 @@ def _log(f: Body | None) -> Body | None:
 
 def _complement(f: Body | None) -> Body | None:
     return None if f is None else lambda *args: 1 - f(*args)
+
+
+# -- what the laws share ------------------------------------------------------------------------
+
+PI = math.pi
+EULER = float(np.euler_gamma)
+LOG_2 = math.log(2)
+LOG_2PI = math.log(2 * PI)
+
+
+def normal_log(x: Any) -> Any:
+    return -0.5 * x * x - 0.5 * LOG_2PI
+
+
+def defined(condition: Any, value: Any, other: float = np.inf) -> Any:
+    """Return a moment where it exists; the formula is not asked elsewhere."""
+    return np.where(condition, value, other)
+
+
+def at(condition: Any, parameter: Any, safe: float) -> Any:
+    return np.where(condition, parameter, safe)

@@ -197,5 +197,7 @@ def measure(call: Call) -> Result:
 
 
 def _shown(error: BaseException) -> str:
+    """Return an error's text; of a long one the beginning and where it happened."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:160]}"
+    short = text if len(text) < 200 else f"{text[:90]} ... {text[-100:]}"
+    return f"{type(error).__name__}: {short}"

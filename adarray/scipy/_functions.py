@@ -1,0 +1,61 @@
+"""Functions of the user that SciPy calls, whose closures may hold traced values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from adarray.ops.creation import asarray
+from adarray.protocol import plain
+from adarray.runtime import MODE, Mode, current_mode
+from adarray.scipy._drop_in import holds
+from adarray.trace import Handle
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Compute without recording: for values only."""
+    mode = current_mode()
+    token = MODE.set(Mode(mode.engine, False, mode.name))
+    try:
+        yield
+    finally:
+        MODE.reset(token)
+
+
+def recording() -> bool:
+    """Whether operations are recorded."""
+    mode = MODE.get()
+    return mode is None or mode.record
+
+
+class Plainly:
+    """A user's function as SciPy may call it: plain values in, plain values out.
+
+    Attributes
+    ----------
+    seen : bool
+        Whether the function has returned an ADArray, so that a derivative may flow
+        through something that it uses.
+    """
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...] = ()) -> None:
+        self.function = function
+        self.args = args
+        self.seen = holds(args)
+
+    def __call__(self, *xs: Any) -> Any:
+        with unrecorded():
+            r = self.function(*xs, *self.args)
+        if not holds(r):
+            return r
+        self.seen = True
+        return plain(r) if isinstance(r, (Handle, tuple)) else plain(asarray(r))
+
+
+def corrected(x: Any, expected: Any) -> Any:
+    """Return `x` with the value `expected`: the difference counts as a constant."""
+    return x + np.asarray(expected - plain(x), plain(x).dtype)

@@ -1,0 +1,303 @@
+"""Ordinary differential equations: SciPy chooses the steps, which are then taken recorded.
+
+The derivative is that of the discrete solution on SciPy's steps: exact for it, and
+as accurate as it is. Explicit methods take their own Runge-Kutta steps again. For the
+implicit ones the steps are those of the Radau IIA method of order 5 [1]_, whose stages
+come from Newton iterations: plain ones for the value, then three recorded ones with
+the same matrix, which give derivatives up to the third order.
+
+References
+----------
+.. [1] E. Hairer, G. Wanner, "Solving Ordinary Differential Equations II: Stiff and
+   Differential-Algebraic Problems", Springer 1996, section IV.8.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.integrate
+
+from adarray.errors import NotDifferentiableError
+from adarray.protocol import traced
+from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
+from adarray.scipy._functions import Plainly, corrected
+
+_ORDERS = 3  # derivatives that recorded Newton iterations give
+_ROOT = 6**0.5
+_RADAU_A = np.array(
+    [
+        [(88 - 7 * _ROOT) / 360, (296 - 169 * _ROOT) / 1800, (-2 + 3 * _ROOT) / 225],
+        [(296 + 169 * _ROOT) / 1800, (88 + 7 * _ROOT) / 360, (-2 - 3 * _ROOT) / 225],
+        [(16 - _ROOT) / 36, (16 + _ROOT) / 36, 1 / 9],
+    ]
+)
+_RADAU_C = np.array([(4 - _ROOT) / 10, (4 + _ROOT) / 10, 1.0])
+
+Field = Callable[[Any, Any], Any]
+Step = Callable[[Field, Any, Any, Any], Any]
+
+
+class Tableau(NamedTuple):
+    """The coefficients of an explicit Runge-Kutta method."""
+
+    a: Any
+    b: Any
+    c: Any
+
+
+def _tableau(name: str) -> Tableau:
+    method = getattr(scipy.integrate, name)
+    stages = method.n_stages
+    return Tableau(method.A[:stages, :stages], method.B[:stages], method.C[:stages])
+
+
+def _weighted(weights: Any, slopes: Sequence[Any]) -> Any:
+    """Return the sum of slopes that have a weight, None if none has."""
+    total: Any = None
+    for w, k in zip(weights, slopes, strict=False):
+        if w != 0:
+            total = w * k if total is None else total + w * k
+    return total
+
+
+def _explicit(name: str) -> Step:
+    """Return one step of an explicit method: ``step(f, t, y, h)``."""
+    tableau = _tableau(name)
+
+    def step(f: Field, t: Any, y: Any, h: Any) -> Any:
+        slopes: list[Any] = []
+        for row, c in zip(tableau.a, tableau.c, strict=True):
+            add = _weighted(row, slopes)
+            slopes.append(f(t + c * h, y if add is None else y + h * add))
+        return y + h * _weighted(tableau.b, slopes)
+
+    return step
+
+
+def _difference_matrix(f: Field, t: Any, y: Any) -> Any:
+    """Return the matrix df/dy by central differences, of plain values."""
+    columns = []
+    for i in range(y.size):
+        h = 6e-6 * max(1.0, abs(y[i]))
+        move = np.zeros(y.shape)
+        move[i] = h
+        columns.append((f(t, y + move) - f(t, y - move)) / (2 * h))
+    return np.stack(columns, axis=1)
+
+
+def _radau(plain_f: Field) -> Step:
+    """Return one step of the Radau IIA method; `plain_f` gives plain values."""
+
+    def step(f: Field, t: Any, y: Any, h: Any) -> Any:
+        t0, y0, h0 = (value(x) for x in (t, y, h))
+        n = y0.size
+        stages = np.stack([y0 + c * h0 * plain_f(t0, y0) for c in _RADAU_C])
+        for _ in range(12):
+            matrix = _stage_matrix(plain_f, t0, h0, stages)
+            residual = _residual(plain_f, t0, y0, h0, list(stages))
+            change = np.linalg.solve(matrix, residual.reshape(-1)).reshape(3, n)
+            stages = stages - change
+            if np.max(np.abs(change)) <= 1e-13 * (1 + np.max(np.abs(stages))):
+                break
+        else:
+            raise NotDifferentiableError(
+                f"solve_ivp: the implicit step from t={t0} of length {h0} did not converge; pass a "
+                "smaller rtol or max_step"
+            )
+        inverse = np.linalg.inv(_stage_matrix(plain_f, t0, h0, stages))
+        found: Any = stages
+        for _ in range(_ORDERS):
+            residual = _residual(f, t, y, h, [found[i] for i in range(3)])
+            found = found - np.reshape(np.matmul(inverse, np.reshape(residual, (-1,))), (3, n))
+        return found[2]
+
+    return step
+
+
+def _residual(f: Field, t: Any, y: Any, h: Any, stages: Sequence[Any]) -> Any:
+    slopes = [f(t + c * h, stage) for c, stage in zip(_RADAU_C, stages, strict=True)]
+    return np.stack(
+        [
+            stage - y - h * _weighted(row, slopes)
+            for row, stage in zip(_RADAU_A, stages, strict=True)
+        ]
+    )
+
+
+def _stage_matrix(f: Field, t: Any, h: Any, stages: Any) -> Any:
+    slopes = [_difference_matrix(f, t + c * h, y) for c, y in zip(_RADAU_C, stages, strict=True)]
+    rows = [[-h * a * j for a, j in zip(row, slopes, strict=True)] for row in _RADAU_A]
+    matrix = np.block(rows)
+    return matrix + np.eye(len(matrix))
+
+
+def replay(step: Step, f: Field, t0: Any, y0: Any, mesh: Any, outputs: Sequence[Any]) -> list[Any]:
+    """Take the steps of `mesh`, and stop at `outputs`, which may be traced times.
+
+    A traced time is reached by a step of length 0 from its value: it has the
+    derivative that the equation gives.
+    """
+    at = [float(value(t)) for t in outputs]
+    times = np.unique(np.concatenate([np.asarray(mesh, float), at]))
+    if mesh[-1] < mesh[0]:
+        times = times[::-1]
+    state = y0
+    if traced(t0):
+        state = step(f, t0, state, float(value(t0)) - t0)
+    reached = {float(times[0]): state}
+    for start, stop in zip(times[:-1].tolist(), times[1:].tolist(), strict=True):
+        state = step(f, start, state, stop - start)
+        reached[stop] = state
+    results = []
+    for t, time in zip(outputs, at, strict=True):
+        y = reached[time]
+        results.append(step(f, time, y, t - time) if traced(t) and y is not y0 else y)
+    return results
+
+
+_EXPLICIT = ("RK45", "RK23", "DOP853")
+
+
+def _field(fun: Any, args: tuple[Any, ...]) -> Field:
+    return lambda t, y: array(fun(t, y, *args))
+
+
+@functools.wraps(scipy.integrate.solve_ivp)
+def solve_ivp(
+    fun: Any, t_span: Any, y0: Any, method: Any = "RK45", t_eval: Any = None,
+    dense_output: bool = False, events: Any = None, vectorized: bool = False, args: Any = None,
+    **options: Any,
+) -> Any:  # fmt: skip
+    given = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    call = Plainly(fun, given)
+    if callable(options.get("jac")):
+        options["jac"] = Plainly(options["jac"], given)
+    if events is not None and not (holds(given) or holds(y0)):
+        # SciPy hands args to events, too: they stay as they are.
+        return _with_events(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
+                            args, options)  # fmt: skip
+    span, start, at = value(t_span), np.asarray(value(array(y0))), value(t_eval)
+    solution = scipy.integrate.solve_ivp(
+        call, span, start, method, at, dense_output, events, vectorized, **options
+    )
+    if not (call.seen or holds((t_span, y0, t_eval))):
+        return solution
+    if dense_output or events is not None:
+        raise NotDifferentiableError(
+            f"solve_ivp: dense_output={dense_output!r} with events={events!r} is not "
+            "differentiated; ask for times with t_eval"
+        )
+    mesh = solution.t
+    if t_eval is not None:
+        mesh = scipy.integrate.solve_ivp(call, span, start, method, **options).t
+    name = method if isinstance(method, str) else method.__name__
+    if name not in (*_EXPLICIT, "Radau", "BDF", "LSODA"):
+        raise NotDifferentiableError(
+            f"solve_ivp: the method {name} is not differentiated; use one of SciPy's"
+        )
+    step = _explicit(name) if name in _EXPLICIT else _radau(lambda t, y: np.asarray(call(t, y)))
+    times = _times(t_span, t_eval, solution)
+    first = array(y0)
+    if first.dtype != solution.y.dtype:
+        first = first.astype(solution.y.dtype)
+    states = replay(step, _field(fun, given), t_span[0], first, mesh, times)
+    y = corrected(np.stack(states, axis=1), solution.y)
+    return type(solution)(**{**solution, "t": np.stack(list(map(array, times))), "y": y})
+
+
+def _times(t_span: Any, t_eval: Any, solution: Any) -> list[Any]:
+    """Return the times of the results; the ends of `t_span` and `t_eval` may be traced."""
+    times: list[Any] = list(solution.t)
+    if t_eval is not None:
+        given = array(t_eval)
+        return [given[i] for i in range(len(times))]
+    if traced(t_span[0]):
+        times[0] = t_span[0]
+    if traced(t_span[1]) and solution.status == 0:
+        times[-1] = t_span[1]
+    return times
+
+
+def _with_events(fun: Any, t_span: Any, y0: Any, method: Any, t_eval: Any, dense: bool,
+                 events: Any, vectorized: bool, args: Any, options: Any) -> Any:  # fmt: skip
+    """Let SciPy solve a plain problem with events; raise if it is not plain."""
+    call = Plainly(fun)
+    listed = events if isinstance(events, (list, tuple)) else [events]
+    watched = [functools.wraps(e)(Plainly(e)) for e in listed]
+    solution = scipy.integrate.solve_ivp(
+        call, value(t_span), y0, method, value(t_eval), dense, watched, vectorized, args, **options
+    )
+    if call.seen or any(e.seen for e in watched) or holds((t_span, t_eval)):
+        raise NotDifferentiableError(
+            "solve_ivp: events are not differentiated; find the time of an event from the "
+            "solution with adarray.scipy.optimize.brentq, or leave events out"
+        )
+    return solution
+
+
+class _TooLong(Exception):  # noqa: N818  (not an error: another method takes over)
+    """An explicit method takes too many steps: the equation is stiff."""
+
+
+def _mesh(call: Plainly, t: Any, y0: Any, rtol: Any, atol: Any) -> tuple[Any, str]:
+    """Return steps for the times `t`, explicit ones unless the equation is stiff."""
+    count = [0]
+
+    def counted(time: Any, y: Any) -> Any:
+        count[0] += 1
+        if count[0] > 4000 + 60 * len(t):
+            raise _TooLong
+        return call(time, y)
+
+    span = (t[0], t[-1])
+    try:
+        solution = scipy.integrate.solve_ivp(counted, span, y0, "DOP853", rtol=rtol, atol=atol)
+        if solution.success:
+            return solution.t, "DOP853"
+    except (_TooLong, FloatingPointError, OverflowError):
+        pass
+    solution = scipy.integrate.solve_ivp(call, span, y0, "Radau", rtol=rtol, atol=atol)
+    return solution.t, "Radau"
+
+
+@functools.wraps(scipy.integrate.odeint)
+def odeint(
+    func: Any, y0: Any, t: Any, args: Any = (), *rest: Any, tfirst: bool = False, **options: Any
+) -> Any:
+    args = args if isinstance(args, tuple) else (args,)
+    call = Plainly(func, args)
+    if callable(options.get("Dfun")):
+        options["Dfun"] = Plainly(options["Dfun"], args)
+    start, times = np.atleast_1d(value(array(y0))), np.asarray(value(array(t)), float)
+    result = scipy.integrate.odeint(call, start, times, (), *rest, tfirst=tfirst, **options)
+    if not (call.seen or holds((y0, t))):
+        return result
+    y, *more = result if isinstance(result, tuple) else (result,)
+    rtol = 1.49e-8 if options.get("rtol") is None else options["rtol"]
+    atol = 1.49e-8 if options.get("atol") is None else options["atol"]
+    turned = call if tfirst else Plainly(lambda time, state: func(state, time, *args))
+    mesh, name = _mesh(turned, times, np.asarray(start, float), rtol, atol)
+
+    def plain_field(time: Any, state: Any) -> Any:
+        return np.atleast_1d(np.asarray(turned(time, state)))
+
+    def f(time: Any, state: Any) -> Any:
+        r = func(time, state, *args) if tfirst else func(state, time, *args)
+        return np.atleast_1d(array(r))
+
+    step = _explicit(name) if name in _EXPLICIT else _radau(plain_field)
+    moments = array(t)
+    listed = [moments[i] for i in range(len(times))]
+    begin = array(y0)
+    begin = np.reshape(begin, (1,)) if begin.ndim == 0 else begin
+    states = replay(step, f, listed[0] if traced(t) else times[0], begin, mesh, listed)
+    found = corrected(np.stack(states), y)
+    return (found, *more) if more else found
+
+
+REPLACEMENTS[scipy.integrate.solve_ivp] = solve_ivp
+REPLACEMENTS[scipy.integrate.odeint] = odeint

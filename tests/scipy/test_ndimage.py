@@ -1,0 +1,127 @@
+"""`adarray.scipy.ndimage` against SciPy, and its derivatives against differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy")
+import scipy.ndimage as theirs
+
+import adarray
+import adarray.scipy.ndimage as ours
+from adarray import NotDifferentiableError
+from adarray.scipy import RECORDS
+from adarray.testing import check_grads, opcheck
+
+rng = np.random.default_rng(3)
+X = rng.normal(size=7)
+M = rng.normal(size=(5, 6))
+P = M + 4.0
+V = rng.normal(size=(3, 4, 5))
+W = rng.normal(size=3)
+W4 = rng.normal(size=4)
+K = rng.normal(size=(3, 2))
+LABELS = rng.integers(0, 4, size=(5, 6))
+MODES = ("reflect", "constant", "nearest", "mirror", "wrap", "grid-mirror", "grid-constant",
+         "grid-wrap")  # fmt: skip
+INSIDE = rng.uniform(0.1, 3.9, size=(2, 6))
+FAR = rng.uniform(-7.0, 11.0, size=(2, 9))
+CROSS = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])
+
+CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
+    *[(f, (M, W4), {"axis": 0, "mode": m, "cval": 0.7}, (0, 1))
+      for f in ("correlate1d", "convolve1d") for m in MODES],
+    *[(f, (X, w), {"origin": o}, (0, 1))
+      for f in ("correlate1d", "convolve1d") for w in (W, W4) for o in (-1, 1)],
+    ("correlate1d", (X[:2], rng.normal(size=7)), {"mode": "mirror"}, (0, 1)),
+    ("correlate1d", (X + 1j, W - 0.5j), {}, (0, 1)),
+    ("convolve1d", (X + 1j, W - 0.5j), {"mode": "wrap"}, (0, 1)),
+    *[(f, (M, K), {"mode": m, "cval": 0.7}, (0, 1))
+      for f in ("correlate", "convolve") for m in ("reflect", "constant", "nearest", "wrap")],
+    *[(f, (M, K), {"origin": o}, (0, 1)) for f in ("correlate", "convolve") for o in (0, (-1, -1), (1, 0))],
+    ("correlate", (V, W[:, None] * W4[None, :]), {"axes": (0, 2)}, (0, 1)),
+    ("convolve", (M + 1j, K), {}, (0, 1)),
+    *[("gaussian_filter1d", (X, 1.3), {"order": o}, (0, 1)) for o in (0, 1, 2, 3)],
+    ("gaussian_filter1d", (M, 0.7), {"axis": 0, "mode": "wrap", "truncate": 2.0}, (0, 1)),
+    ("gaussian_filter1d", (M, 0.7), {"radius": 2, "mode": "constant", "cval": 1.0}, (0, 1)),
+    ("gaussian_filter", (M, 0.8), {}, (0, 1)),
+    ("gaussian_filter", (M, np.array([0.8, 1.1])), {"order": (0, 1), "mode": ("wrap", "mirror")}, (0, 1)),
+    ("gaussian_filter", (V, 0.8), {"axes": (1,)}, (0,)),
+    ("gaussian_filter", (M, (0.0, 1.0)), {}, (0,)),
+    ("gaussian_laplace", (M, 0.8), {}, (0, 1)),
+    ("gaussian_laplace", (M, 0.8), {"mode": "nearest", "truncate": 2.0}, (0,)),
+    ("gaussian_gradient_magnitude", (M, 0.8), {}, (0, 1)),
+    *[("uniform_filter1d", (X, k), {"mode": m}, (0,)) for k in (1, 3, 4) for m in ("reflect", "wrap")],
+    ("uniform_filter1d", (M, 4), {"axis": 0, "origin": 1}, (0,)),
+    ("uniform_filter", (M, 3), {}, (0,)),
+    ("uniform_filter", (M, (2, 3)), {"mode": "constant", "cval": 2.0, "origin": (-1, 0)}, (0,)),
+    ("sobel", (M,), {}, (0,)),
+    ("sobel", (V, 0), {"mode": "mirror"}, (0,)),
+    ("prewitt", (M, 0), {"mode": "constant"}, (0,)),
+    ("laplace", (M,), {}, (0,)),
+    ("laplace", (V,), {"mode": "wrap"}, (0,)),
+    *[(f, (M, 3), {"mode": m, "cval": 0.2}, (0,))
+      for f in ("maximum_filter", "minimum_filter", "median_filter")
+      for m in ("reflect", "constant", "nearest", "mirror", "wrap")],
+    ("maximum_filter", (M, (2, 3)), {"origin": (-1, 1)}, (0,)),
+    ("maximum_filter", (M,), {"footprint": CROSS}, (0,)),
+    ("median_filter", (M,), {"footprint": CROSS}, (0,)),
+    ("median_filter", (M, (2, 4)), {}, (0,)),
+    ("maximum_filter1d", (M, 4), {"axis": 0}, (0,)),
+    ("minimum_filter1d", (M, 3), {"origin": 1}, (0,)),
+    ("rank_filter", (M, 2, 3), {}, (0,)),
+    ("rank_filter", (M, -2, (2, 3)), {}, (0,)),
+    *[("percentile_filter", (M, p, 3), {}, (0,)) for p in (0, 30, 50, 100, -20)],
+    *[(f, (M,), {"size": (3, 2)}, (0,))
+      for f in ("grey_erosion", "grey_dilation", "grey_opening", "grey_closing", "white_tophat",
+                "black_tophat", "morphological_gradient", "morphological_laplace")],
+    *[(f, (M,), {"footprint": CROSS, "structure": np.abs(M[:3, :3])}, (0,))
+      for f in ("grey_erosion", "grey_dilation", "grey_opening", "morphological_gradient")],
+    ("grey_dilation", (M,), {"structure": M[:2, :3], "origin": (0, -1)}, (0,)),
+    *[("spline_filter1d", (M, o), {"axis": 0, "mode": m}, (0,)) for o in (2, 3, 5) for m in ("mirror", "reflect", "wrap")],
+    ("spline_filter", (M,), {"order": 4}, (0,)),
+    *[("map_coordinates", (M, INSIDE), {"order": o}, (0, 1)) for o in range(6)],
+    *[("map_coordinates", (M, FAR), {"order": o, "mode": m, "cval": 0.7}, (0, 1))
+      for o in (1, 2, 3) for m in MODES],
+    *[("map_coordinates", (M, FAR), {"order": o, "mode": m, "prefilter": False}, (0, 1))
+      for o in (0, 4, 5) for m in ("reflect", "nearest", "constant", "grid-constant", "wrap")],
+    ("map_coordinates", (M + 1j, INSIDE), {}, (0, 1)),
+    *[("shift", (M, (0.3, -1.6)), {"mode": m, "cval": 0.7, "order": o}, (0,))
+      for m in MODES for o in (1, 3)],
+    ("shift", (M, np.array([0.3, -1.6])), {}, (0, 1)),
+    ("shift", (X, 0.4), {"mode": "nearest"}, (0, 1)),
+    *[("zoom", (M, z), {"mode": m, "order": o}, (0,))
+      for z in (1.7, (0.6, 2.0), 1.0) for m in ("constant", "nearest", "reflect") for o in (0, 1, 3)],
+    ("zoom", (M, 2.0), {"grid_mode": True, "mode": "grid-constant"}, (0,)),
+    ("zoom", (M, 2.0), {"grid_mode": True, "mode": "grid-wrap", "order": 2}, (0,)),
+    *[("rotate", (M, 30.0), {"mode": m, "reshape": r}, (0,))
+      for m in ("constant", "nearest", "mirror") for r in (False, True)],
+    ("rotate", (V, 20.0), {"axes": (2, 0), "order": 1}, (0,)),
+    ("rotate", (M, 90.0), {}, (0,)),
+    ("affine_transform", (M, np.array([[0.9, 0.2], [-0.1, 1.1]]), np.array([0.3, -0.2])), {}, (0, 1, 2)),
+    ("affine_transform", (M, np.array([0.9, 1.2]), 0.3), {"mode": "mirror"}, (0, 1, 2)),
+    ("affine_transform", (M, np.array([[0.9, 0.2, 0.3], [-0.1, 1.1, 0.1]])), {"output_shape": (4, 4)}, (0, 1)),
+    *[(f, (M,), {}, (0,)) for f in ("sum", "sum_labels", "mean", "variance", "standard_deviation",
+                                   "maximum", "minimum", "median", "extrema")],
+    *[(f, (M, LABELS, np.array([1, 3, 2])), {}, (0,))
+      for f in ("sum", "sum_labels", "mean", "variance", "standard_deviation", "maximum",
+                "minimum", "median")],
+    *[(f, (M, LABELS), {}, (0,)) for f in ("sum", "mean", "maximum", "extrema")],
+    ("center_of_mass", (P,), {}, (0,)),
+    ("center_of_mass", (P, LABELS, [1, 2]), {}, (0,)),
+    *[(f, (np.fft.fft2(M), b), {}, (0,))
+      for f, b in (("fourier_gaussian", 1.5), ("fourier_uniform", 3), ("fourier_shift", (1.0, -0.4)),
+                   ("fourier_ellipsoid", 3))],
+    ("fourier_gaussian", (M, 1.5), {}, (0,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=[c[0] for c in CASES])
+def test_values_and_derivatives(case: int, drop_in: Callable[..., None]) -> None:
+    name, args, kwargs, argnums = CASES[case]
+    drop_in(getattr(ours, name), getattr(theirs, name), args, kwargs, argnums, single=False,
+            order=1 if name == "map_coordinates" and kwargs.get("order", 3) < 2 else 2)  # fmt: skip
