@@ -77,7 +77,8 @@ class ADArray(Operators, Conversions, Attributes, Methods, Handle):
 
     def __getitem__(self, index: Any) -> ADArray:
         op = FUNCTIONS[operator.getitem]
-        if isinstance(self._v, np.generic):  # NumPy's scalars know few indices, no masks
+        if isinstance(self._v, np.generic) and (index.__class__ is not tuple or index):
+            # NumPy's scalars know few indices, and no masks.
             self = call_function(np.copy, (self,), {})
         return apply(op, (self,), {"index": plain_index(index)})  # type: ignore[no-any-return]
 
@@ -171,7 +172,7 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     Parameters
     ----------
     obj : array_like
-        Values; they are copied.
+        Values; they are copied, in the byte order of the machine.
     dtype : dtype, optional
     requires_grad : bool
         Make it a leaf: ``y.backward()`` adds the gradient of y to its ``.grad``.
@@ -194,6 +195,8 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     array([2., 4.])
     """
     out = call_function(np.array, (obj,), {"dtype": dtype})  # see adarray.ops.creation
+    if not out.dtype.isnative:
+        out = call_function(np.astype, (out, out.dtype.newbyteorder("=")), {})
     if not requires_grad:
         return out  # type: ignore[no-any-return]
     if traced(out):

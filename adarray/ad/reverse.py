@@ -55,6 +55,7 @@ class Pullback:
         self.owned: set[int] = set()  # nodes whose cotangent's buffer belongs to this walk
         # Nodes below one that masks: a cotangent of zero there means "no effect".
         self.masked: set[int] = set()
+        self.check: Any = None  # the engine's look at cotangents, if it has one
         self.results: dict[int, Any] = {}
         self.slots: list[tuple[Any, Any]] = []  # gradient slots of leaves, and what to add
 
@@ -93,15 +94,12 @@ class Pullback:
 
     def run(self) -> dict[int, Any]:
         """Walk, and return the cotangents of the targets by creation number."""
-        with np.errstate(invalid="ignore"):  # 0 * inf, which `strong_zero` mends
-            return self._walk()
-
-    def _walk(self) -> dict[int, Any]:
         heap, cotangents = self.heap, self.cotangents
         level, record_all, release = self.level, self.record, self.release
         mode = MODE.get()
         engine = mode.engine if mode is not None else None
-        check = getattr(engine, "check_cotangent", None)
+        self.check = getattr(engine, "check_cotangent", None)
+        checked, masked = self.check is not None, self.masked
         node: Node | None = None  # the next node, where that is known without the heap
         g: Any = None
         while heap or node is not None:
@@ -120,30 +118,25 @@ class Pullback:
                 saved = self._handles(node, record)
             plain_engine = None if record or type(g) is not np.ndarray else engine
             aval, rules, pointwise, i = node.aval, op.rules, op.pointwise, -1
-            masked = op.masks or (self.masked and node.order in self.masked)
+            careful = op.masks or checked or (masked and node.order in masked)
             last: Node | None = None
             last_ct: Any = None
             for p in node.parents:
                 i += 1
                 if p is None or p.span[1] < level:
                     continue
-                if pointwise:
+                if careful:
+                    ct = self._carefully(node, p, i, g, saved, plain_engine)
+                elif pointwise:
                     ct = NotImplemented
                     if plain_engine is not None:
                         ct = plain_engine.derivative(op, i, g, saved)
                     if ct is NotImplemented:
                         ct = rules[i](g, *saved)  # type: ignore[misc]
-                    if masked:
-                        ct = strong_zero(g, ct)
-                        self.masked.add(p.order)
                     if p.aval is not aval:
                         ct = fit(ct, p)
                 else:
                     ct = fit(_general(node, i, g, saved), p)
-                    if masked:
-                        self.masked.add(p.order)
-                if check is not None:
-                    check(op, node.order, i, g, ct)
                 if last is not None:
                     self.add(last, last_ct)
                 last, last_ct = p, ct
@@ -162,6 +155,29 @@ class Pullback:
                 else:  # it would come off the heap next
                     node, g = last, last_ct
         return self.results
+
+    def _carefully(
+        self, node: Node, p: Node, i: int, g: Any, saved: tuple[Any, ...], engine: Any
+    ) -> Any:
+        """Run rule `i` of a node below one that masks, or of any node while nan is looked for."""
+        op = node.op
+        masked = op.masks or node.order in self.masked
+        if masked:
+            self.masked.add(p.order)
+        if op.pointwise:
+            # 0 * inf, which `strong_zero` mends, is nothing to warn of.
+            with np.errstate(invalid="ignore" if masked else None):
+                ct = NotImplemented
+                if engine is not None:
+                    ct = engine.derivative(op, i, g, saved)
+                if ct is NotImplemented:
+                    ct = op.rules[i](g, *saved)  # type: ignore[misc]
+            ct = fit(strong_zero(g, ct) if masked else ct, p)
+        else:
+            ct = fit(_general(node, i, g, saved), p)
+        if self.check is not None:
+            self.check(op, node.order, i, g, ct)
+        return ct
 
     def _special(self, node: Node, g: Any) -> bool:
         """Deal with leaves, writes and freed nodes; return whether the node is done."""

@@ -153,7 +153,8 @@ class Binder:
 
     def _of_scipy(self, value: Any) -> Any:
         """Return the stand-in of a SciPy function or distribution that has a drop-in."""
-        entry = _scipy_table().get(id(value))
+        home = _scipy_home(value)
+        entry = None if home is None else _scipy_table(home).get(id(value))
         if entry is None or entry[0] is not value:
             return None
         return self._stand_in(*entry)
@@ -182,25 +183,29 @@ def _is_intercepted_module(module: types.ModuleType) -> bool:
     return sys.modules.get(name) is module or name in INTERCEPTED_ROOTS
 
 
-_scipy_known: dict[int, tuple[Any, Any, str]] = {}
-_scipy_looked_at: set[str] = set()
+@functools.cache
+def _scipy_table(where: str) -> dict[int, tuple[Any, Any, str]]:
+    """Return ``id(original) -> (original, inside, path)`` of a public module of SciPy."""
+    table: dict[int, tuple[Any, Any, str]] = {}
+    module, drop_in = sys.modules.get(where), _drop_in(where)
+    if module is None or drop_in is None:
+        return table
+    for name in getattr(drop_in, "__all__", ()):
+        original, inside = vars(module).get(name), _scipy_function(where, name)
+        if original is not None and inside is not None and not isinstance(original, type):
+            table[id(original)] = (original, inside, f"{where}:{name}")
+    return table
 
 
-def _scipy_table() -> dict[int, tuple[Any, Any, str]]:
-    """Return ``id(original) -> (original, inside, path)`` of the loaded SciPy modules."""
-    if "scipy" not in sys.modules:
-        return _scipy_known
-    for where in [n for n in tuple(sys.modules) if n.startswith("scipy.") and n.count(".") == 1]:
-        if where in _scipy_looked_at or where.split(".")[1].startswith("_"):
-            continue
-        _scipy_looked_at.add(where)
-        module, drop_in = sys.modules[where], _drop_in(where)
-        for name in () if drop_in is None else getattr(drop_in, "__all__", ()):
-            original, inside = vars(module).get(name), _scipy_function(where, name)
-            if original is None or inside is None or isinstance(original, type):
-                continue
-            _scipy_known[id(original)] = (original, inside, f"{where}:{name}")
-    return _scipy_known
+def _scipy_home(value: Any) -> str | None:
+    """Return the public module of SciPy from which an object may be; None if from none."""
+    kind = type(value)
+    if kind is np.ufunc:
+        return "scipy.special" if "scipy.special" in sys.modules else None
+    name = value.__module__ if kind is types.FunctionType else kind.__module__
+    if not isinstance(name, str) or not name.startswith("scipy."):
+        return None
+    return ".".join(name.split(".")[:2])
 
 
 _binders: dict[str, Binder] = {}

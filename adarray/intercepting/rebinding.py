@@ -33,7 +33,6 @@ _lock = threading.RLock()
 # Name -> (module, its spec): modules that were looked at. A reload makes a new spec.
 _seen: dict[str, tuple[types.ModuleType, Any]] = {}
 _names: dict[int, tuple[int, ...]] = {}  # id of globals -> ids of the values in them
-_rebound: set[str] = set()  # those of them in which there was something to rebind
 # For each set of packages: what sys.modules looked like when they were rebound.
 _last: dict[frozenset[str] | None, tuple[int, str | None]] = {}
 
@@ -84,12 +83,11 @@ def rebind(packages: frozenset[str] | None, *spaces: dict[str, Any]) -> None:
                     continue
                 if name not in _seen or not _is_seen(name, module):
                     _rebind_module(name, module)
-            _last[packages] = now
-        else:
-            for name in tuple(_rebound):
-                again = sys.modules.get(name)
-                if again is not None and not _is_seen(name, again):
-                    _rebind_module(name, again)
+            # Drop-ins for SciPy may have been imported meanwhile.
+            _last[packages] = (len(sys.modules), next(reversed(sys.modules), None))
+        elif now[1] in _seen and not _is_seen(now[1], sys.modules[now[1]]):
+            # A reload puts its module at the end, where it may have been before.
+            _rebind_module(now[1], sys.modules[now[1]])
         for space in spaces:
             package = client_of(space)
             if package and (packages is None or package in packages):
@@ -153,8 +151,7 @@ def _rebind_module(name: str, module: Any) -> None:
     package = package_of(name)
     _seen[name] = (module, space.get("__spec__"))
     CLIENTS.add(package)
-    if rebind_names(space, package):
-        _rebound.add(name)
+    rebind_names(space, package)
 
 
 def rebind_names(space: dict[str, Any], package: str) -> bool:

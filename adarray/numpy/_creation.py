@@ -149,7 +149,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         raise BufferError(
             "from_dlpack: copy=False, and an ADArray has memory of its own; pass copy=None"
         )
-    return ADArray(np.array(np.from_dlpack(x)))
+    return ADArray(np.array(x if isinstance(x, np.ndarray) else np.from_dlpack(x)))
 
 
 def _like(name: str) -> Callable[..., Any]:

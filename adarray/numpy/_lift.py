@@ -114,7 +114,14 @@ class UFunc:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the ufunc."""
-        return call_lifted(self._ufunc, tuple(map(_joined, args)), kwargs)
+        for x in args:
+            if x.__class__ is list or x.__class__ is tuple:
+                args = tuple(map(_joined, args))
+                break
+        r = self._ufunc(*args, **kwargs)
+        if isinstance(r, Handle) or kwargs.get("out") is not None:
+            return r
+        return lift(r, args)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._ufunc, name)

@@ -25,6 +25,7 @@ from adarray.ops import (  # noqa: F401
     missing,
     norms,
     order,
+    padding,
     polynomial,
     products,
     pseudoinverse,

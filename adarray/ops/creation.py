@@ -352,9 +352,27 @@ def _wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
     return body
 
 
+def _of_plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``zeros`` or a relative, whose arguments are plain, for ``like=x``."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if traced(args) or traced(kwargs):
+            raise leaves_graph(
+                f"{function.__name__} with like=", "take the function of adarray.numpy"
+            )
+        return finish(function(*plain(args), **plain(kwargs)), None, function.__name__)
+
+    return make
+
+
 for _name, _function in CREATION.items():
     if _name != "copy":  # an operation has it
         composite(getattr(np, _name))(_wrapping(_function))
+for _name in (
+    "zeros", "ones", "empty", "full", "arange", "eye", "identity", "tri", "fromfile", "fromiter",
+    "fromstring", "fromfunction", "frombuffer", "loadtxt", "genfromtxt",
+):  # fmt: skip
+    composite(getattr(np, _name))(_of_plain(getattr(np, _name)))
 
 
 class Joiner:

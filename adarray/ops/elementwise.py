@@ -87,7 +87,7 @@ power = pointwise(
 @composite(np.float_power)
 def _float_power(x1: Any, x2: Any, /) -> Any:
     """``np.float_power``: the power in float64 at least."""
-    given = (x.dtype if hasattr(x, "dtype") else np.result_type(x) for x in (x1, x2))
+    given = (x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype for x in (x1, x2))
     dtype = np.result_type(np.float64, *given)
     return np.power(_in_dtype(x1, dtype), _in_dtype(x2, dtype))
 

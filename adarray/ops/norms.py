@@ -8,11 +8,13 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from adarray.dispatch import apply
+from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, register
+from adarray.ops import creation
 from adarray.ops.common import composite_if_traced, keep, s
 from adarray.ops.complex import conjugate_of
 from adarray.ops.decompositions import picked_singular_values
-from adarray.protocol import plain
+from adarray.protocol import plain, traced
 
 
 def _euclidean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -59,6 +61,7 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     """``np.linalg.norm``: 0 at 0 for every order."""
     if ord is None and (axis is None or isinstance(axis, int)):
         return apply(norm, (x,), {"axis": axis, "keepdims": keepdims})
+    x = creation.asarray(x)
     if x.size == 0:
         return type(x)(np.linalg.norm(plain(x), ord, axis, keepdims))
     if axis is None:
@@ -78,6 +81,8 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
 
 
 def _vector_norm(x: Any, p: Any, axis: int, keepdims: bool) -> Any:
+    if traced(p):
+        return _power_norm(x, p, axis, keepdims)
     if p is None or p == 2:
         return apply(norm, (x,), {"axis": axis, "keepdims": keepdims})
     if isinstance(p, str):
@@ -91,7 +96,11 @@ def _vector_norm(x: Any, p: Any, axis: int, keepdims: bool) -> Any:
         return np.min(size, axis=axis, keepdims=keepdims)
     if p == 1:
         return np.sum(size, axis=axis, keepdims=keepdims)
-    total = np.sum(size**p, axis=axis, keepdims=keepdims)
+    return _power_norm(x, p, axis, keepdims)
+
+
+def _power_norm(x: Any, p: Any, axis: int, keepdims: bool) -> Any:
+    total = np.sum(np.abs(x) ** p, axis=axis, keepdims=keepdims)
     # 0 at 0: the root is taken of 1 there, whose derivative is finite.
     return np.power(total + (total == 0), 1.0 / p) - (total == 0)
 
@@ -100,6 +109,10 @@ _SINGULAR = {2: np.max, -2: np.min, "nuc": np.sum}
 
 
 def _matrix_norm(x: Any, p: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if traced(p):
+        raise NotDifferentiableError(
+            "norm: the order of a matrix norm, ord, is traced; pass adarray.value_of(ord)"
+        )
     if axes[0] == axes[1]:
         raise ValueError("Duplicate axes given.")
     if p is None or p in ("fro", "f"):
@@ -124,6 +137,7 @@ def _linalg_vector_norm(
     keepdims: bool = False,
     ord: Any = 2,
 ) -> Any:
+    x = creation.asarray(x)
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     size = int(np.prod([x.shape[i] for i in axes], dtype=int))

@@ -17,7 +17,9 @@ from adarray.trace import Handle
 
 
 def _flat(x: Any) -> Any:
-    return np.ravel(creation.asanyarray(x))
+    """Return `x` as a 1-d ADArray; its derivative may be zero, that of another argument not."""
+    flat = np.ravel(creation.asanyarray(x))
+    return flat if isinstance(flat, Handle) else Handle.array_class(flat)
 
 
 @composite_if_traced(np.unique)
@@ -93,7 +95,7 @@ def _intersect1d(
 
 @composite_if_traced(np.setdiff1d)
 def _setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    first = _flat(ar1) if assume_unique else np.unique(creation.asanyarray(ar1))
+    first = _flat(ar1) if assume_unique else np.unique(_flat(ar1))
     keep = np.isin(plain(first), plain(ar2), assume_unique=assume_unique, invert=True)
     return first[keep]
 

@@ -9,7 +9,7 @@ import numpy as np
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Layout, Op, Opaque, composite, register
-from adarray.ops.common import s, unbroadcast
+from adarray.ops.common import composite_if_traced, s, unbroadcast
 from adarray.protocol import plain
 
 
@@ -328,63 +328,6 @@ tile = _linear(
     evaluate=lambda A, reps: np.tile(np.asarray(A), reps),
 )
 
-# -- padding -----------------------------------------------------------------------------------
-
-
-def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
-    if isinstance(pad_width, dict):
-        given: list[Any] = [pad_width.get(i, pad_width.get(i - ndim, 0)) for i in range(ndim)]
-        return [(w, w) if isinstance(w, int) else (int(w[0]), int(w[1])) for w in given]
-    return [(int(a), int(b)) for a, b in np.broadcast_to(np.asarray(pad_width), (ndim, 2))]
-
-
-def _constant_pad(array: Any, pad_width: Any) -> Any:
-    return np.pad(array, pad_width)
-
-
-pad_zeros = _linear(
-    _constant_pad,
-    lambda g, out, array, pad_width: g[
-        tuple(
-            slice(low, low + n)
-            for (low, _), n in zip(_widths(pad_width, array.ndim), array.shape, strict=True)
-        )
-    ],
-    lambda rng: [
-        s(rng.normal(size=(3, 4)), 2),
-        s(rng.normal(size=(3, 4)), ((1, 0), (0, 2))),
-        s(rng.normal(size=3), (1, 2)),
-    ],
-    name="pad",
-    operands=("array",),
-    params=("pad_width",),
-    lower=Opaque(),
-)
-
-
-@composite(np.pad)
-def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    """``np.pad``: zeros by `pad_zeros`, other modes by gathering from numbered elements."""
-    widths = _widths(pad_width, array.ndim)
-    if mode == "constant":
-        out = apply(pad_zeros, (array,), {"pad_width": widths})
-        values = kwargs.pop("constant_values", 0)
-        if kwargs:
-            raise TypeError(f"pad: unexpected keyword argument {sorted(kwargs)[0]!r}")
-        if isinstance(values, (int, float)) and values == 0:
-            return out
-        inside = np.pad(np.ones(array.shape, bool), widths)
-        fill = np.pad(np.zeros(array.shape), widths, constant_values=values)
-        return np.where(inside, out, fill.astype(array.dtype))
-    if mode in ("edge", "wrap", "reflect", "symmetric") and kwargs.get("reflect_type") != "odd":
-        numbers = np.arange(array.size).reshape(array.shape)
-        return np.reshape(array, (-1,))[np.pad(numbers, widths, mode=mode, **kwargs)]
-    raise NotDifferentiableError(
-        f"pad: the mode {mode!r} is not differentiated; use one of 'constant', 'edge', 'wrap', "
-        "'reflect', 'symmetric'"
-    )
-
-
 # -- other names -------------------------------------------------------------------------------
 
 
@@ -427,18 +370,26 @@ def _full_like(
     return out
 
 
-def _rearranged(function: Any) -> Any:
-    """Return a body that moves elements as `function` moves their numbers."""
-
-    def body(a: Any, *args: Any, **kwargs: Any) -> Any:
-        numbers = np.arange(a.size).reshape(a.shape)
-        return np.reshape(a, (-1,))[function(numbers, *args, **kwargs)]
-
-    return body
+def _picked(a: Any, numbers: Any) -> Any:
+    """Return the elements of `a` that stand where a NumPy function moved their numbers."""
+    return np.reshape(a, (-1,))[numbers]
 
 
-for _function in (np.delete, np.resize):
-    composite(_function)(_rearranged(_function))
+def _numbers(a: Any) -> Any:
+    return np.arange(a.size).reshape(a.shape)
+
+
+@composite_if_traced(np.delete)
+def _delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+    return _picked(arr, np.delete(_numbers(arr), plain(obj), axis))
+
+
+@composite_if_traced(np.resize)
+def _resize(a: Any, new_shape: Any) -> Any:
+    """``np.resize``: the elements over and over; zeros where there are none."""
+    if not a.size:
+        return type(a)(np.resize(plain(a), new_shape))
+    return _picked(a, np.resize(_numbers(a), new_shape))
 
 
 @composite(np.diagflat)

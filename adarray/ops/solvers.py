@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, register
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
@@ -225,6 +226,8 @@ def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
 @composite_if_traced(np.linalg.cond)
 def _cond(x: Any, p: Any = None) -> Any:
     """``np.linalg.cond``; a singular matrix has condition inf, and no gradient flows."""
+    if traced(p):
+        raise NotDifferentiableError("cond: the order p is traced; pass adarray.value_of(p)")
     if x.ndim < 2 or (p is not None and p not in (2, -2) and x.shape[-1] != x.shape[-2]):
         np.linalg.cond(plain(x), p)  # raises NumPy's error
     if 0 in x.shape[-2:]:

@@ -204,7 +204,7 @@ def rq(a: Any, mode: str = "full") -> Any:
     # With rows and columns reversed, the QR decomposition of the conjugate transpose.
     q, r = np.linalg.qr(h(a[::-1]), "reduced")
     r, q = h(r)[::-1, ::-1], h(q)[::-1]
-    plain_r, plain_q = scipy.linalg.rq(value(a), mode="economic")
+    _, plain_q = scipy.linalg.rq(value(a), mode="economic")
     sign = np.sign(np.sum(np.conj(value(q)) * plain_q, axis=1))  # LAPACK's choice
     q, r = q * sign[:, None], r * np.conj(sign)[None, :]
     return r if mode == "r" else (r, q)
@@ -305,7 +305,7 @@ def eigh(
     *,
     lower: bool = True,
     eigvals_only: bool = False,
-    type: int = 1,  # noqa: A002  (SciPy's name)
+    type: int = 1,
     subset_by_index: Any = None,
     subset_by_value: Any = None,
 ) -> Any:
@@ -345,7 +345,7 @@ def eigvalsh(
     b: Any = None,
     *,
     lower: bool = True,
-    type: int = 1,  # noqa: A002  (SciPy's name)
+    type: int = 1,
     subset_by_index: Any = None,
     subset_by_value: Any = None,
 ) -> Any:

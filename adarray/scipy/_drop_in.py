@@ -57,6 +57,15 @@ def array(x: Any) -> Any:
     return asarray(x)
 
 
+def wrapped(r: Any, name: str) -> Any:
+    """Return results as ADArrays, those in lists and tuples too."""
+    if isinstance(r, list):
+        return [wrapped(x, name) for x in r]
+    if isinstance(r, tuple) and not hasattr(r, "_fields"):
+        return tuple(wrapped(x, name) for x in r)
+    return finish(r, None, name)
+
+
 def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Put the decorated body in the place of SciPy's `function` for traced arguments.
 
@@ -76,12 +85,12 @@ def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], A
             if not (holds(args) or holds(kwargs)):
                 return function(*args, **kwargs)
             if not (traced(args) or traced(kwargs)):
-                return finish(function(*plain(args), **plain(kwargs)), None, name)
+                return wrapped(function(*plain(args), **plain(kwargs)), name)
             bound = signature.bind(*args, **kwargs).arguments
             rest = select(name, signature, honoured, bound)
             if star is not None:
-                return finish(body(*rest.pop(star, ()), **rest), None, name)
-            return finish(body(**rest), None, name)
+                return wrapped(body(*rest.pop(star, ()), **rest), name)
+            return wrapped(body(**rest), name)
 
         REPLACEMENTS[function] = either
         return either
@@ -168,7 +177,7 @@ def guarded(function: Callable[..., Any], where: str, why: str = "") -> Callable
                 "with functions that have one, or pass adarray.value_of(x) if no gradient "
                 "should flow through it"
             )
-        return finish(function(*plain(args), **plain(kwargs)), None, name)
+        return wrapped(function(*plain(args), **plain(kwargs)), name)
 
     return either
 
@@ -180,7 +189,7 @@ def constant(function: Callable[..., Any]) -> Callable[..., Any]:
     def either(*args: Any, **kwargs: Any) -> Any:
         if not (holds(args) or holds(kwargs)):
             return function(*args, **kwargs)
-        return finish(function(*plain(args), **plain(kwargs)), None, function.__name__)
+        return wrapped(function(*plain(args), **plain(kwargs)), function.__name__)
 
     REPLACEMENTS[function] = either
     return either

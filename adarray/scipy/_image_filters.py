@@ -145,7 +145,7 @@ def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:
     # bell' = -x / sigma**2 bell: coefficients of the polynomial before it, by degree.
     factor: list[Any] = [1.0]
     for _ in range(order):
-        slope = [k * c for k, c in enumerate(factor)][1:] + [0.0, 0.0]
+        slope = [*[k * c for k, c in enumerate(factor)][1:], 0.0, 0.0]
         factor = [
             s - (factor[k - 1] / sigma**2 if k else 0.0)
             for k, s in enumerate(slope[: len(factor) + 1])
@@ -459,5 +459,3 @@ def percentile_filter(
         "percentile_filter", input, size, footprint, output, mode, cval, origin, axes,
         _ranked(lambda n: n - 1 if p == 100 else int(n * p / 100.0)),
     )  # fmt: skip
-
-

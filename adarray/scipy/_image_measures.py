@@ -243,21 +243,27 @@ def _multiplied(name: str) -> Callable[..., Any]:
     if parameter == "sigma":
 
         @instead_of(function)
-        def with_sigma(input: Any, sigma: Any, n: int = -1, axis: int = -1, output: Any = None) -> Any:
+        def with_sigma(
+            input: Any, sigma: Any, n: int = -1, axis: int = -1, output: Any = None
+        ) -> Any:
             return body(input, sigma, n, axis, output)
 
         made: Callable[..., Any] = with_sigma
     elif parameter == "shift":
 
         @instead_of(function)
-        def with_shift(input: Any, shift: Any, n: int = -1, axis: int = -1, output: Any = None) -> Any:
+        def with_shift(
+            input: Any, shift: Any, n: int = -1, axis: int = -1, output: Any = None
+        ) -> Any:
             return body(input, shift, n, axis, output)
 
         made = with_shift
     else:
 
         @instead_of(function)
-        def with_size(input: Any, size: Any, n: int = -1, axis: int = -1, output: Any = None) -> Any:
+        def with_size(
+            input: Any, size: Any, n: int = -1, axis: int = -1, output: Any = None
+        ) -> Any:
             return body(input, size, n, axis, output)
 
         made = with_size

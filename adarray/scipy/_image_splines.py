@@ -142,8 +142,6 @@ def _inside(c: Any, n: int, mode: str) -> tuple[Any, Any]:
     if mode == "constant":
         out = ~((v >= 0) & (v <= n - 1))
         return np.where(out, 0.0, c), out
-    if mode == "nearest":
-        return np.clip(c, 0.0, float(n - 1)), None
     if mode == "wrap":
         period = max(n - 1, 1)
         turns = np.where(v < 0, np.trunc(-v / period) + 1, 0)
@@ -156,8 +154,8 @@ def _neighbours(i: Any, n: int, mode: str) -> tuple[Any, Any]:
     """Return positions on a line of `n` for indices of neighbours, and which are outside."""
     if mode == "grid-constant":
         return np.clip(i, 0, n - 1), (i < 0) | (i >= n)
-    if n == 1:
-        return np.zeros_like(i), None
+    if mode == "nearest" or n == 1:
+        return np.clip(i, 0, n - 1), None
     if mode == "grid-wrap":
         return i % n, None
     if mode in ("reflect", "grid-mirror"):
@@ -280,7 +278,7 @@ def zoom(
     x = array(input)
     refuse_traced("zoom", zoom=zoom)
     factors = each(zoom, x.ndim)
-    shape = [int(round(n * value(z))) for n, z in zip(x.shape, factors, strict=True)]
+    shape = [round(n * float(value(z))) for n, z in zip(x.shape, factors, strict=True)]
     if all(value(z) == 1 for z in factors) and prefilter:
         return result(x + 0, x, output, "zoom")
     less = 0 if grid_mode else 1
@@ -295,9 +293,7 @@ def zoom(
 def _affine(x: Any, matrix: Any, offset: Any, shape: tuple[int, ...], order: int, mode: str,
             cval: Any, prefilter: bool) -> Any:  # fmt: skip
     if matrix.ndim == 1:
-        lines = [
-            matrix[i] * np.arange(n, dtype=float) + offset[i] for i, n in enumerate(shape)
-        ]
+        lines = [matrix[i] * np.arange(n, dtype=float) + offset[i] for i, n in enumerate(shape)]
         return _on_grid(x, lines, order, mode, cval, prefilter)
     grid = np.indices(shape, dtype=float)
     coordinates = []

@@ -16,7 +16,7 @@ from adarray.scipy._spectral import detrended
 
 
 @instead_of(scipy.signal.detrend)
-def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0) -> Any:  # noqa: A002
+def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0) -> Any:
     return np.moveaxis(detrended(np.moveaxis(array(data), axis, -1), type, bp), -1, axis)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -75,7 +76,7 @@ def detrended(x: Any, kind: str, breaks: Any = 0) -> Any:
     if np.any(ends > n):
         raise ValueError("Breakpoints must be less than length of data along given axis.")
     parts = []
-    for start, stop in zip(ends[:-1], ends[1:], strict=True):
+    for start, stop in itertools.pairwise(ends):
         piece = x[..., start:stop]
         # An orthonormal basis of the lines on this piece: constants of the data.
         lines = np.stack([np.ones(stop - start), np.arange(stop - start)], 1)

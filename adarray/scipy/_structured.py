@@ -150,7 +150,7 @@ def _first_zero(x: Any) -> Any:
 
 
 def _toeplitz_samples(rng: np.random.Generator) -> list[Any]:
-    c, r = rng.normal(size=4) + [6, 0, 0, 0], rng.normal(size=4)
+    c, r = rng.normal(size=4) + np.array([6, 0, 0, 0]), rng.normal(size=4)
     return [s(c, r, rng.normal(size=4)), s(c, r + 0.5j, rng.normal(size=(4, 2)))]
 
 

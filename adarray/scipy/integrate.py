@@ -10,7 +10,12 @@ import scipy.integrate
 from adarray.scipy._drop_in import array, constant, fill_in, instead_of, value
 from adarray.scipy._ode import odeint, solve_ivp  # noqa: F401
 from adarray.scipy._quad import (  # noqa: F401
-    dblquad, fixed_quad, nquad, quad, quad_vec, tplquad,
+    dblquad,
+    fixed_quad,
+    nquad,
+    quad,
+    quad_vec,
+    tplquad,
 )  # fmt: skip
 
 

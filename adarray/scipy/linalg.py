@@ -13,9 +13,28 @@ import numpy as np
 import scipy.linalg
 
 from adarray.scipy._decompositions import (  # noqa: F401
-    cho_factor, cho_solve, cholesky, eig, eig_banded, eigh, eigh_tridiagonal, eigvals,
-    eigvals_banded, eigvalsh, eigvalsh_tridiagonal, lu, lu_factor, lu_solve, orth,
-    orthogonal_procrustes, polar, qr, qr_multiply, rq, svd, svdvals,
+    cho_factor,
+    cho_solve,
+    cholesky,
+    eig,
+    eig_banded,
+    eigh,
+    eigh_tridiagonal,
+    eigvals,
+    eigvals_banded,
+    eigvalsh,
+    eigvalsh_tridiagonal,
+    lu,
+    lu_factor,
+    lu_solve,
+    orth,
+    orthogonal_procrustes,
+    polar,
+    qr,
+    qr_multiply,
+    rq,
+    svd,
+    svdvals,
 )  # fmt: skip
 from adarray.scipy._drop_in import (
     array,
@@ -27,13 +46,43 @@ from adarray.scipy._drop_in import (
     value,
 )
 from adarray.scipy._matrix_functions import (  # noqa: F401
-    coshm, cosm, expm, expm_frechet, fractional_matrix_power, logm, signm, sinhm, sinm,
-    solve_continuous_are, solve_continuous_lyapunov, solve_discrete_are,
-    solve_discrete_lyapunov, solve_lyapunov, solve_sylvester, sqrtm, tanhm, tanm,
+    coshm,
+    cosm,
+    expm,
+    expm_frechet,
+    fractional_matrix_power,
+    logm,
+    signm,
+    sinhm,
+    sinm,
+    solve_continuous_are,
+    solve_continuous_lyapunov,
+    solve_discrete_are,
+    solve_discrete_lyapunov,
+    solve_lyapunov,
+    solve_sylvester,
+    sqrtm,
+    tanhm,
+    tanm,
 )  # fmt: skip
 from adarray.scipy._structured import (  # noqa: F401
-    banded, block_diag, circulant, companion, conj_band, convolution_matrix, diagsvd, fiedler, hankel, khatri_rao,
-    leslie, matmul_toeplitz, solve_banded, solve_circulant, solve_toeplitz, solveh_banded, toeplitz,
+    banded,
+    block_diag,
+    circulant,
+    companion,
+    conj_band,
+    convolution_matrix,
+    diagsvd,
+    fiedler,
+    hankel,
+    khatri_rao,
+    leslie,
+    matmul_toeplitz,
+    solve_banded,
+    solve_circulant,
+    solve_toeplitz,
+    solveh_banded,
+    toeplitz,
 )  # fmt: skip
 from adarray.scipy._triangular import from_triangle, h, solve_triangular, t  # noqa: F401
 
@@ -93,7 +142,7 @@ def det(a: Any) -> Any:
 
 
 @instead_of(scipy.linalg.norm)
-def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
+def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     return np.linalg.norm(array(a), ord, axis, keepdims)
 
 

@@ -14,15 +14,35 @@ import scipy.signal
 from adarray.errors import NotDifferentiableError
 from adarray.protocol import traced
 from adarray.scipy._convolution import centered, convolution, extend, pick_method
-from adarray.scipy._drop_in import array, constant, fill_in, instead_of, is_complex, value
+from adarray.scipy._drop_in import array, constant, fill_in, instead_of, value
 from adarray.scipy._filtering import (  # noqa: F401
-    filtfilt, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt,
+    filtfilt,
+    lfilter,
+    lfilter_zi,
+    lfiltic,
+    sosfilt,
+    sosfilt_zi,
+    sosfiltfilt,
 )  # fmt: skip
 from adarray.scipy._resampling import (  # noqa: F401
-    czt, decimate, deconvolve, detrend, hilbert, resample, resample_poly, savgol_filter, upfirdn,
+    czt,
+    decimate,
+    deconvolve,
+    detrend,
+    hilbert,
+    resample,
+    resample_poly,
+    savgol_filter,
+    upfirdn,
 )  # fmt: skip
 from adarray.scipy._spectral import (  # noqa: F401
-    coherence, csd, istft, periodogram, spectrogram, stft, welch,
+    coherence,
+    csd,
+    istft,
+    periodogram,
+    spectrogram,
+    stft,
+    welch,
 )  # fmt: skip
 from adarray.scipy._triangular import conj
 
@@ -201,7 +221,7 @@ def medfilt(volume: Any, kernel_size: Any = None) -> Any:
 
 
 @instead_of(scipy.signal.medfilt2d)
-def medfilt2d(input: Any, kernel_size: Any = 3) -> Any:  # noqa: A002
+def medfilt2d(input: Any, kernel_size: Any = 3) -> Any:
     return medfilt(input, kernel_size)
 
 
