@@ -9,6 +9,7 @@ from adarray import ops as _ops  # noqa: F401  (registers the operations)
 from adarray._version import __version__
 from adarray.array import ADArray, array, stop_gradient, value_of
 from adarray.backend import backends, current_backend, use
+from adarray.context import copy_context
 from adarray.custom import register_rule
 from adarray.debug import debug_nans
 from adarray.errors import (
@@ -47,6 +48,7 @@ __all__ = [
     "__version__",
     "array",
     "backends",
+    "copy_context",
     "current_backend",
     "debug_nans",
     "grad",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adarray.attributes import Attributes
+from adarray.aval import refuse_subclass
 from adarray.conversion import Conversions, new_leaf
 from adarray.dispatch import apply, binary, unary
 from adarray.errors import DTypeError, TraceError
@@ -194,6 +195,7 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     >>> x.grad
     array([2., 4.])
     """
+    refuse_subclass(obj, "array")
     out = call_function(np.array, (obj,), {"dtype": dtype})  # see adarray.ops.creation
     if not out.dtype.isnative:
         out = call_function(np.astype, (out, out.dtype.newbyteorder("=")), {})

@@ -10,7 +10,7 @@ import numpy as np
 from adarray.dispatch import apply, binary, unary
 from adarray.inplace import augmented
 from adarray.op import FUNCTIONS
-from adarray.protocol import call_ufunc, is_foreign
+from adarray.protocol import call_ufunc, defers, is_foreign
 from adarray.trace import Extras, Handle
 
 if TYPE_CHECKING:
@@ -37,7 +37,12 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     """Return ``x op y`` of a pointwise operation; Python numbers give a Python number."""
 
     def forward(self: Any, other: Any) -> Any:
-        r = binary(FUNCTIONS[ufunc], self, other)
+        try:
+            r = binary(FUNCTIONS[ufunc], self, other)
+        except TypeError:
+            if defers(other):
+                return NotImplemented
+            raise
         if self._x is not None and _is_number(self) and _is_number(other):
             return weakened(r) if r.dtype.kind in "fc" else r
         return r
@@ -66,6 +71,8 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
     """``@``, comparisons and integer operators: none of them keeps Python numbers weak."""
 
     def forward(self: Any, other: Any) -> Any:
+        if defers(other):
+            return NotImplemented
         op = FUNCTIONS.get(ufunc)
         if op is not None and not is_foreign(other):
             return apply(op, (self, other))

@@ -153,7 +153,6 @@ def _check_casting(source: Any, to: Any, casting: Any, name: str) -> None:
 
 def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a ufunc on operands of which one is traced."""
-    name = ufunc.__name__
     if ufunc in CONSTANT_FUNCTIONS:
         return _untraced(ufunc, "__call__", inputs, kwargs, ())
     if kwargs:
@@ -243,6 +242,9 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             r = func(*plain(args), **plain({k: v for k, v in kwargs.items() if k != "out"}))
             return finish(r, out, op.name)
         return finish(apply(op, tuple(operands), params), out, op.name)
+    for x in (*args, *kwargs.values()):
+        if type(x) not in PLAIN:
+            refuse_subclass(x, func.__name__)
     composite = COMPOSITES.get(func)
     if composite is not None:
         return composite(*args, **kwargs)
@@ -294,6 +296,8 @@ def _unsupported(func: Any) -> UnsupportedFunctionError:
 
 def finish(r: Any, out: Any, name: str, casting: str = "same_kind") -> Any:
     """Wrap plain results as ADArrays, and write the result into ``out=`` if given."""
+    if out is None and type(r) is Handle.array_class:
+        return r  # first, since isinstance asks an ADArray for its __class__
     if isinstance(r, tuple) and out is None:
         return type(r)(*(_wrap(x) for x in r)) if hasattr(r, "_fields") else tuple(map(_wrap, r))
     r = _wrap(r)
@@ -310,6 +314,8 @@ def finish(r: Any, out: Any, name: str, casting: str = "same_kind") -> Any:
 
 
 def _wrap(r: Any) -> Any:
+    if type(r) is Handle.array_class:
+        return r
     if isinstance(r, np.ndarray) and r.dtype == object:
         raise DTypeError(
             "an operand is an array of objects; adarray computes on arrays of numbers: "
@@ -353,3 +359,14 @@ def is_foreign(x: Any) -> bool:
     if isinstance(x, (Handle, np.ndarray, np.generic, int, float, complex, list, tuple)):
         return False
     return hasattr(type(x), "__array_ufunc__") and type(x).__array_ufunc__ is not None
+
+
+def defers(x: Any) -> bool:
+    """Whether operators leave it to `x`, by NumPy's rules for arrays that are not of NumPy's.
+
+    Such are sparse arrays: their class has no ``__array_ufunc__``, but a priority.
+    """
+    kind = type(x)
+    if isinstance(x, (Handle, np.ndarray, np.generic)) or not hasattr(kind, "__array_priority__"):
+        return False
+    return getattr(kind, "__array_ufunc__", None) is None

@@ -60,9 +60,9 @@ class Scope:
 SCOPE: ContextVar[Scope | None] = ContextVar("adarray_intercept", default=None)
 
 
-def package_of(module: str | None) -> str:
-    """Return the name of the top-level package of a module's name."""
-    return (module or "").partition(".")[0]
+def package_of(module: Any) -> str:
+    """Return the name of the top-level package of a module's name; "" if that is no text."""
+    return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 # Python code of the standard library through which isinstance checks and type

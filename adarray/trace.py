@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from adarray.aval import Aval, aval_of
+from adarray.aval import Aval, aval_of, refuse_subclass
 from adarray.errors import DTypeError
 from adarray.graph import LEAF, Node, next_level
 from adarray.guard import keep_plain, unwatch, watch
@@ -190,6 +190,7 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
             tangents, weak = source._x.tangents, source._x.weak
         aval = aval_of(value)
     else:
+        refuse_subclass(value, name)
         aval = aval_of(value)
         weak = aval.weak
         if not isinstance(value, np.ndarray) and not isinstance(value, np.generic) and not weak:

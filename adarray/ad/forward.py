@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray
+from adarray.aval import refuse_subclass
 from adarray.dispatch import attach, tangent_of
 from adarray.errors import ShapeError
 from adarray.inplace import sync_if_view
@@ -21,10 +22,14 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
     ShapeError
         If the tangent's shape is not that of `x`.
     """
+    refuse_subclass(tangent, name)
     if isinstance(x, Handle):
         made = snapshot(sync_if_view(x))
     else:
+        refuse_subclass(x, name)
         value = x if isinstance(x, (float, complex, np.generic)) else np.array(x)
+        if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.isnative:
+            value = value.astype(value.dtype.newbyteorder("="))
         weak = isinstance(x, (float, complex)) and not isinstance(x, np.generic)
         made = ADArray(value, None, Extras(weak=True) if weak else None, True)
     if np.shape(tangent) != np.shape(made._v):

@@ -55,6 +55,7 @@ class Pullback:
         self.owned: set[int] = set()  # nodes whose cotangent's buffer belongs to this walk
         # Nodes below one that masks: a cotangent of zero there means "no effect".
         self.masked: set[int] = set()
+        self.quiet: np.errstate | None = None
         self.check: Any = None  # the engine's look at cotangents, if it has one
         self.results: dict[int, Any] = {}
         self.slots: list[tuple[Any, Any]] = []  # gradient slots of leaves, and what to add
@@ -94,11 +95,19 @@ class Pullback:
 
     def run(self) -> dict[int, Any]:
         """Walk, and return the cotangents of the targets by creation number."""
+        try:
+            return self._walk()
+        finally:
+            if self.quiet is not None:
+                self.quiet.__exit__(None, None, None)
+
+    def _walk(self) -> dict[int, Any]:
         heap, cotangents = self.heap, self.cotangents
         level, record_all, release = self.level, self.record, self.release
         mode = MODE.get()
         engine = mode.engine if mode is not None else None
-        self.check = getattr(engine, "check_cotangent", None)
+        if engine is not None:
+            self.check = getattr(engine, "check_cotangent", None)
         checked, masked = self.check is not None, self.masked
         node: Node | None = None  # the next node, where that is known without the heap
         g: Any = None
@@ -164,14 +173,16 @@ class Pullback:
         masked = op.masks or node.order in self.masked
         if masked:
             self.masked.add(p.order)
+            if self.quiet is None:
+                # 0 * inf, which `strong_zero` mends, is nothing to warn of.
+                self.quiet = np.errstate(invalid="ignore")
+                self.quiet.__enter__()
         if op.pointwise:
-            # 0 * inf, which `strong_zero` mends, is nothing to warn of.
-            with np.errstate(invalid="ignore" if masked else None):
-                ct = NotImplemented
-                if engine is not None:
-                    ct = engine.derivative(op, i, g, saved)
-                if ct is NotImplemented:
-                    ct = op.rules[i](g, *saved)  # type: ignore[misc]
+            ct = NotImplemented
+            if engine is not None:
+                ct = engine.derivative(op, i, g, saved)
+            if ct is NotImplemented:
+                ct = op.rules[i](g, *saved)  # type: ignore[misc]
             ct = fit(strong_zero(g, ct) if masked else ct, p)
         else:
             ct = fit(_general(node, i, g, saved), p)

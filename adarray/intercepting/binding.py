@@ -18,6 +18,7 @@ from adarray.intercepting.inside import (
     OBJECTS,
     Inside,
     adarray_vectorize,
+    adopt,
     inside_class,
     inside_function,
     random_function,
@@ -30,11 +31,13 @@ from adarray.intercepting.standins import (
     FunctionStandIn,
     ModuleStandIn,
     ObjectStandIn,
+    class_stand_in,
     module_stand_in,
-    number_stand_in,
 )
+from adarray.protocol import plain, traced
 from adarray.scope import package_of
 
+FLOATING = {np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128}
 INTERCEPTED_ROOTS = ("numpy", "scipy", "math", "cmath")
 # Public modules of NumPy whose functions are recognised in ``from numpy.linalg import solve``.
 _NUMPY_MODULES = (
@@ -79,7 +82,7 @@ def _drop_in(module: str) -> types.ModuleType | None:
     try:
         return importlib.import_module("adarray." + module)
     except ModuleNotFoundError as error:
-        if error.name and error.name.startswith("adarray.scipy"):
+        if error.name == "adarray." + module:
             return None
         raise
 
@@ -100,14 +103,23 @@ class Binder:
     def __init__(self, package: str) -> None:
         self.package = package
         self.made: dict[int, tuple[Any, Any]] = {}  # id -> (original, stand-in)
-        self.numbers: dict[type, type] = {}
+        self.classes: dict[type, type | None] = {}
 
-    def number(self, original: type) -> type:
-        """Return the stand-in for ``float``, ``complex`` or a floating type of NumPy's."""
-        if original not in self.numbers:
-            inside = NUMBERS.get(original) or scalar_type(original)
-            self.numbers[original] = number_stand_in(original, self.package, inside)
-        return self.numbers[original]
+    def class_of(self, original: type) -> type | None:
+        """Return the stand-in of a class that is called to convert or to make; None if it stays.
+
+        Of ``float`` and ``complex``, the floating types of NumPy, and classes of
+        SciPy that have a drop-in.
+        """
+        if original not in self.classes:
+            inside = NUMBERS.get(original)
+            if original in FLOATING:
+                inside = scalar_type(original)
+            elif inside is None:
+                inside = _drop_in_class(original)
+            made = None if inside is None else class_stand_in(original, self.package, inside)
+            self.classes[original] = made
+        return self.classes[original]
 
     def of(self, value: Any, plain_use: bool = True) -> Any:
         """Return the stand-in for `value`; None if it stays as it is."""
@@ -142,7 +154,7 @@ class Binder:
         entry = _numpy_table().get(id(value)) or math_table().get(id(value))
         if entry is not None and entry[0] is value:
             return self._stand_in(*entry)
-        return self._of_scipy(value)
+        return self._of_others(value, kind)
 
     def _stand_in(self, original: Any, inside: Any, path: str) -> Any:
         if not callable(original) or not hasattr(original, "__name__"):
@@ -151,8 +163,11 @@ class Binder:
             inside = Inside(inside)
         return FunctionStandIn(original, self.package, inside, path)
 
-    def _of_scipy(self, value: Any) -> Any:
+    def _of_others(self, value: Any, kind: type) -> Any:
         """Return the stand-in of a SciPy function or distribution that has a drop-in."""
+        if kind is types.BuiltinFunctionType:
+            found = _of_bottleneck(value)
+            return None if found is None else self._stand_in(*found)
         home = _scipy_home(value)
         entry = None if home is None else _scipy_table(home).get(id(value))
         if entry is None or entry[0] is not value:
@@ -170,7 +185,7 @@ class Binder:
         return value if made is None else made
 
 
-def _vectorized(value: np.vectorize) -> Any:
+def _vectorized(value: Any) -> Any:
     """Return a vectorised function that takes traced arrays."""
     kept = ("pyfunc", "otypes", "excluded", "cache", "signature")
     return adarray_vectorize()(**{k: getattr(value, k) for k in kept})
@@ -181,6 +196,27 @@ def _is_intercepted_module(module: types.ModuleType) -> bool:
     if package_of(name) not in INTERCEPTED_ROOTS:
         return False
     return sys.modules.get(name) is module or name in INTERCEPTED_ROOTS
+
+
+# Functions of bottleneck, which are NumPy's in C: the same names, without dispatch.
+_BOTTLENECK = ("nansum", "nanmean", "nanstd", "nanvar", "nanmin", "nanmax", "median", "nanmedian",
+               "argmin", "argmax", "nanargmin", "nanargmax")  # fmt: skip
+
+
+def _of_bottleneck(value: Any) -> tuple[Any, Any, str] | None:
+    """Return the entry of a function of bottleneck; NumPy computes for traced arguments."""
+    module = sys.modules.get("bottleneck")
+    name = getattr(value, "__name__", None)
+    if module is None or name not in _BOTTLENECK or vars(module).get(name) is not value:
+        return None
+    with_rules = getattr(np, name)
+
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        if traced(args):
+            return with_rules(*args, **kwargs)
+        return adopt(value(*plain(args), **plain(kwargs)))
+
+    return value, inside, f"bottleneck:{name}"
 
 
 @functools.cache
@@ -195,6 +231,15 @@ def _scipy_table(where: str) -> dict[int, tuple[Any, Any, str]]:
         if original is not None and inside is not None and not isinstance(original, type):
             table[id(original)] = (original, inside, f"{where}:{name}")
     return table
+
+
+def _drop_in_class(original: type) -> Any:
+    """Return the drop-in of a class of SciPy; None if there is none."""
+    home = original.__dict__.get("__module__")
+    if not isinstance(home, str) or not home.startswith("scipy."):
+        return None
+    found = _scipy_function(".".join(home.split(".")[:2]), original.__name__)
+    return None if found is original else found
 
 
 def _scipy_home(value: Any) -> str | None:

@@ -15,16 +15,14 @@ from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
-import numpy as np
-
-from adarray.intercepting.binding import Binder, binder_of
+from adarray.intercepting.binding import FLOATING, Binder, binder_of
+from adarray.intercepting.bytecode import assigned_globals, is_call_only
 from adarray.intercepting.mathematics import NUMBERS
 from adarray.intercepting.memory import is_cached
 from adarray.intercepting.standins import (
     FunctionStandIn,
     MethodStandIn,
     ModuleStandIn,
-    is_call_only,
 )
 from adarray.scope import CLIENTS, KEPT, package_of
 
@@ -32,6 +30,8 @@ _lock = threading.RLock()
 
 # Name -> (module, its spec): modules that were looked at. A reload makes a new spec.
 _seen: dict[str, tuple[types.ModuleType, Any]] = {}
+# Package -> [globals, name, id of its value] of globals that functions assign.
+_watched: dict[str, list[list[Any]]] = {}
 _names: dict[int, tuple[int, ...]] = {}  # id of globals -> ids of the values in them
 # For each set of packages: what sys.modules looked like when they were rebound.
 _last: dict[frozenset[str] | None, tuple[int, str | None]] = {}
@@ -88,6 +88,7 @@ def rebind(packages: frozenset[str] | None, *spaces: dict[str, Any]) -> None:
         elif now[1] in _seen and not _is_seen(now[1], sys.modules[now[1]]):
             # A reload puts its module at the end, where it may have been before.
             _rebind_module(now[1], sys.modules[now[1]])
+        _rebind_watched(packages)
         for space in spaces:
             package = client_of(space)
             if package and (packages is None or package in packages):
@@ -98,6 +99,19 @@ def rebind(packages: frozenset[str] | None, *spaces: dict[str, Any]) -> None:
                     _names[id(space)] = tuple(map(id, space.values()))
 
 
+def _rebind_watched(packages: frozenset[str] | None) -> None:
+    """Rebind globals that functions assign, as in ``global quad; from scipy... import quad``."""
+    for package in tuple(_watched) if packages is None else packages:
+        for entry in _watched.get(package, ()):
+            space, name, known = entry
+            value = space.get(name)
+            if id(value) != known:
+                stand_in = binder_of(package).of(value)
+                if stand_in is not None:
+                    space[name] = stand_in
+                entry[2] = id(space.get(name))
+
+
 def rebind_function(f: Any) -> None:
     """Rebind what a function captured that no global of its module may show."""
     space = globals_of(f)
@@ -105,10 +119,10 @@ def rebind_function(f: Any) -> None:
     if not package:
         return
     codes: list[types.CodeType] = []
-    for function in functions_of(f, getattr(f, "__module__", None)):
+    for function in functions_of(f, space.get("__name__")):
         _rebind_captured(function, binder_of(package))
         codes += _codes(function.__code__)
-    _add_numbers(space, binder_of(package), codes)
+    _add_classes(space, binder_of(package), codes)
 
 
 def client_of(space: dict[str, Any]) -> str:
@@ -172,7 +186,11 @@ def rebind_names(space: dict[str, Any], package: str) -> bool:
             codes += _codes(function.__code__)
         if issubclass(type(value), type) and value.__dict__.get("__module__") == name:
             found |= _rebind_attributes(value, binder)
-    return _add_numbers(space, binder, codes) or found
+    known = {name for s, name, _ in _watched.get(package, ()) if s is space}
+    for assigned in {n for code in codes for n in assigned_globals(code)} - known:
+        entry = [space, assigned, id(space.get(assigned))]
+        _watched.setdefault(package, []).append(entry)
+    return _add_classes(space, binder, codes) or found
 
 
 def functions_of(value: Any, module: Any, depth: int = 0) -> Iterator[types.FunctionType]:
@@ -181,7 +199,7 @@ def functions_of(value: Any, module: Any, depth: int = 0) -> Iterator[types.Func
     if depth > 8:
         return
     if kind is types.FunctionType:
-        if value.__module__ == module:
+        if value.__globals__.get("__name__") == module:  # __module__ may be another's by wraps
             yield value
         if "__wrapped__" in value.__dict__:
             yield from functions_of(value.__wrapped__, module, depth + 1)
@@ -245,22 +263,25 @@ def _rebind_attributes(cls: type, binder: Binder) -> bool:
     return found
 
 
-_FLOATING = {np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128}
-
-
-def _add_numbers(space: dict[str, Any], binder: Binder, codes: list[types.CodeType]) -> bool:
+def _add_classes(space: dict[str, Any], binder: Binder, codes: list[types.CodeType]) -> bool:
     """Rebind classes of numbers, which convert; ``float`` and ``complex`` where they are called."""
     added = False
-    # The floating types of NumPy under names of the module's own, such as DTYPE.
+    # Under whatever name the module has them, such as DTYPE.
     for name, value in tuple(space.items()):
-        if type(value) is type and value in _FLOATING and is_call_only(codes, name):
-            space[name], added = binder.number(value), True
+        if type(value) is type and (value in FLOATING or _is_of_scipy(value)):
+            stand_in = binder.class_of(value) if is_call_only(codes, name) else None
+            if stand_in is not None:
+                space[name], added = stand_in, True
     for original in NUMBERS:
         name = original.__name__
         used = [c for c in codes if name in c.co_names]
         if name not in space and used and is_call_only(used, name):
-            space[name], added = binder.number(original), True
+            space[name], added = binder.class_of(original), True
     return added
+
+
+def _is_of_scipy(cls: type) -> bool:
+    return package_of(cls.__module__) == "scipy"
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -9,15 +9,16 @@ context variable: stand-ins may stay bound for good, and threads do not meet.
 from __future__ import annotations
 
 import copyreg
-import dis
 import importlib
 import pkgutil
 import sys
 import types
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
+import numpy as np
+
+from adarray.intercepting.bytecode import is_called
 from adarray.intercepting.memory import Memory
 from adarray.scope import SCOPE
 
@@ -269,50 +270,8 @@ class Called:
         self.function = function
 
 
-_CACHE = dis.opmap["CACHE"]
-_LOAD_ATTR = dis.opmap["LOAD_ATTR"]
-_LOAD_METHOD = dis.opmap.get("LOAD_METHOD", -1)
-_LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
-_PUSH_NULL = dis.opmap["PUSH_NULL"]
-
-
-def _before(code: bytes, at: int) -> int:
-    """Return the offset of the instruction before the one at `at`, -1 if there is none."""
-    at -= 2
-    while at >= 0 and code[at] == _CACHE:
-        at -= 2
-    return at
-
-
-def is_called(frame: FrameType) -> bool:
-    """Whether `frame` loads an attribute in order to call it.
-
-    CPython marks it: by LOAD_METHOD or the lowest bit of LOAD_ATTR for a method
-    call, and by a NULL below or above the function for others.
-    """
-    code, at = frame.f_code.co_code, frame.f_lasti
-    if at < 0:
-        return False
-    if code[at] == _LOAD_METHOD:
-        return True
-    if code[at] != _LOAD_ATTR:
-        return False
-    if sys.version_info >= (3, 12) and code[at + 1] & 1:
-        return True
-    if sys.version_info >= (3, 13):
-        after = at + 2
-        while after < len(code) and code[after] == _CACHE:
-            after += 2
-        return after < len(code) and code[after] == _PUSH_NULL
-    load = _before(code, at)
-    if load >= 0 and code[load] == _LOAD_GLOBAL:
-        return bool(code[load + 1] & 1)
-    null = _before(code, load)
-    return null >= 0 and code[null] == _PUSH_NULL
-
-
-class NumberStandIn(type):
-    """Metaclass of the stand-ins of ``float``, ``complex`` and NumPy's floating types.
+class ClassStandIn(type):
+    """Metaclass of the stand-ins of ``float``, NumPy's floating types, classes of SciPy.
 
     They are classes, since client code passes them to isinstance and as dtypes.
     """
@@ -346,21 +305,22 @@ class NumberStandIn(type):
         return super().__repr__() if original is None else repr(original)
 
 
-def _reduce_number(cls: type) -> Any:
+def _reduce_class(cls: type) -> Any:
     if "_adarray_of" in cls.__dict__:
         original = cls.__dict__["_adarray_of"]
         return pkgutil.resolve_name, (f"{original.__module__}:{original.__name__}",)
     return cls.__qualname__  # a derived class, by its own name
 
 
-copyreg.pickle(NumberStandIn, _reduce_number)
+copyreg.pickle(ClassStandIn, _reduce_class)
 
 
-def number_stand_in(original: type, package: str, inside: Callable[..., Any]) -> type:
-    """Return the stand-in of a class of numbers for one client package."""
-    import numpy as np
-
-    return NumberStandIn(
+def class_stand_in(original: type, package: str, inside: Callable[..., Any]) -> type:
+    """Return the stand-in of a class for one client package."""
+    numeric = issubclass(original, (float, complex, np.number))
+    # By which NumPy takes it for the dtype.
+    dtype = {"dtype": np.dtype(original)} if numeric else {}
+    return ClassStandIn(
         original.__name__,
         (original,),
         {
@@ -370,31 +330,6 @@ def number_stand_in(original: type, package: str, inside: Callable[..., Any]) ->
             "_adarray_of": original,
             "_adarray_package": package,
             "_adarray_inside": staticmethod(inside),
-            "dtype": np.dtype(original),  # by which NumPy takes it for the dtype
+            **dtype,
         },
     )
-
-
-_IDENTITY = frozenset(dis.opmap[n] for n in ("IS_OP",) if n in dis.opmap)
-
-
-def is_call_only(codes: list[types.CodeType], name: str) -> bool:
-    """Whether no code compares the global `name` by identity.
-
-    Calls, isinstance checks, ``==`` and use as a dtype are the same with a stand-in.
-    """
-    for code in codes:
-        if name not in code.co_names:
-            continue
-        index = code.co_names.index(name)
-        text, argument = code.co_code, 0
-        for at in range(0, len(text), 2):
-            op, argument = text[at], argument | text[at + 1]
-            if op == _LOAD_GLOBAL and argument >> 1 == index:
-                after = at + 2
-                while after < len(text) and text[after] == _CACHE:
-                    after += 2
-                if after < len(text) and text[after] in _IDENTITY:
-                    return False
-            argument = argument << 8 if op == dis.EXTENDED_ARG else 0
-    return True

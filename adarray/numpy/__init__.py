@@ -50,12 +50,7 @@ _OWN: dict[str, Any] = {
 
 # Modules of this package that stand for NumPy's of the same name; `special` is SciPy's.
 _OWN_MODULES = frozenset({"linalg", "fft", "random"})
-_MIRRORS = {
-    "lib": _lift.wrapped,
-    "emath": _modules.over_adarrays,
-    "polynomial": _modules.over_adarrays,
-    "testing": _modules.on_values,
-}
+_MIRRORS = {name: _modules.Mirror(name, wrap) for name, wrap in _modules.MIRRORS.items()}
 
 
 def _found(name: str) -> Any:
@@ -63,9 +58,8 @@ def _found(name: str) -> Any:
         return _OWN[name]
     if name in _OWN_MODULES or (name == "special" and importlib.util.find_spec("scipy")):
         return importlib.import_module(f"{__name__}.{name}")
-    if name in _MIRRORS:
-        module = importlib.import_module(getattr(_np, name).__name__)
-        return _modules.Mirror(f"{__name__}.{name}", module, _MIRRORS[name])
+    if name in _MIRRORS and _modules.MIRRORS[name] is not _modules.unchanged:
+        return _MIRRORS[name]
     if name.startswith("_"):
         raise AttributeError(name)
     return _lift.wrapped(getattr(_np, name), name)
@@ -83,7 +77,7 @@ def __getattr__(name: str) -> Any:
 __all__ = sorted(
     {n for n in _np.__all__ if not n.startswith("_")}
     | {n for n in _OWN if not n.startswith("_")}
-    | {*_OWN_MODULES, *_MIRRORS}
+    | {*_OWN_MODULES, "lib", "emath", "polynomial", "testing"}
 )
 
 

@@ -109,4 +109,3 @@ class vectorize(functional.vectorize):  # noqa: N801
         if not (traced(args) or traced(kwargs)):
             return call_lifted(super().__call__, plain(args), plain(kwargs))
         return super().__call__(*args, **kwargs)
-

@@ -99,6 +99,9 @@ def dressed(
 ) -> Callable[..., Any]:
     """Give `made` the name, documentation and signature of `function`."""
     functools.update_wrapper(made, function, updated=())
+    module = getattr(function, "__module__", None) or ""
+    if module.partition(".")[0] == "numpy":
+        made.__module__ = f"adarray.{module}"  # where pickle finds it
     if name is not None:
         made.__name__ = made.__qualname__ = name
     return made
@@ -119,8 +122,8 @@ class UFunc:
                 args = tuple(map(_joined, args))
                 break
         r = self._ufunc(*args, **kwargs)
-        if isinstance(r, Handle) or kwargs.get("out") is not None:
-            return r
+        if isinstance(r, Handle) or kwargs.get("out") is not None or len(args) > self._ufunc.nin:
+            return r  # where an output was given, the caller's own array
         return lift(r, args)
 
     def __getattr__(self, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from collections.abc import Callable
@@ -12,14 +13,6 @@ import numpy as np
 from adarray.numpy._lift import call_lifted, dressed, wrapped
 from adarray.ops.borrow import borrowed
 from adarray.protocol import plain, traced
-
-# Submodules that work on text, records and other things that ADArrays do not hold.
-PLAIN = frozenset(
-    {
-        "char", "core", "ctypeslib", "distutils", "dtypes", "exceptions", "f2py", "ma", "rec",
-        "strings", "typing", "version", "matrixlib", "compat",
-    }
-)  # fmt: skip
 
 
 def attribute(
@@ -46,41 +39,43 @@ def attribute(
 
 
 class Mirror(types.ModuleType):
-    """A module of NumPy whose functions give ADArrays, with its submodules.
+    """A module of NumPy as it is shown here; NumPy's is imported when it is first looked into.
 
     Parameters
     ----------
     name : str
-        Its name here.
-    module : module
-        NumPy's.
+        Name below this package, such as ``"lib.stride_tricks"``.
     wrap : callable
-        What to show in place of a function.
+        What to show in place of a public object.
     """
 
-    def __init__(
-        self, name: str, module: types.ModuleType, wrap: Callable[[Any], Any] = wrapped
-    ) -> None:
-        super().__init__(name, module.__doc__)
-        self.__dict__["_module"] = module
+    def __init__(self, name: str, wrap: Callable[[Any], Any]) -> None:
+        super().__init__(f"adarray.numpy.{name}")
+        self.__dict__["_below"] = name
         self.__dict__["_wrap"] = wrap
-        self.__all__ = list(getattr(module, "__all__", ()))
-        sys.modules.setdefault(name, self)
+        sys.modules.setdefault(self.__name__, self)
+
+    def _module(self) -> types.ModuleType:
+        # NumPy's name may be another one's: emath is lib.scimath.
+        found = getattr(np, self._below, None)
+        if isinstance(found, types.ModuleType):
+            return found
+        return importlib.import_module(f"numpy.{self._below}")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        value = getattr(self._module, name)
-        if isinstance(value, types.ModuleType):
-            inside = value.__name__.startswith("numpy.")
-            made = Mirror(f"{self.__name__}.{name}", value, self._wrap) if inside else value
+        inside = f"{self.__name__}.{name}"
+        if inside in sys.modules:
+            made: Any = sys.modules[inside]
         else:
-            made = self._wrap(value)
+            value = getattr(self._module(), name)
+            made = value if name == "__all__" else self._wrap(value)
         self.__dict__[name] = made
         return made
 
     def __dir__(self) -> list[str]:
-        return dir(self._module)
+        return dir(self._module())
 
 
 def over_adarrays(value: Any) -> Any:
@@ -105,3 +100,26 @@ def on_values(value: Any) -> Any:
         return value(*plain(args), **plain(kwargs))
 
     return dressed(call, value)
+
+
+def unchanged(value: Any) -> Any:
+    """Show an object of NumPy as it is: text, records, masks and types hold no ADArrays."""
+    return value
+
+
+# Modules of NumPy without one of their own here, and how their objects are shown.
+MIRRORS: dict[str, Callable[[Any], Any]] = {
+    "lib": wrapped,
+    **{f"lib.{n}": wrapped for n in ("array_utils", "format", "mixins", "npyio", "stride_tricks")},
+    "lib.scimath": over_adarrays,
+    "emath": over_adarrays,
+    "polynomial": over_adarrays,
+    **{
+        f"polynomial.{n}": over_adarrays
+        for n in ("polynomial", "chebyshev", "hermite", "hermite_e", "laguerre", "legendre")
+    },
+    "testing": on_values,
+    **dict.fromkeys(
+        ("char", "ctypeslib", "dtypes", "exceptions", "ma", "rec", "strings"), unchanged
+    ),
+}

@@ -6,6 +6,7 @@ is in array-API mode, and would coerce ADArrays if it found none.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as _np
 import scipy.special as _special
 
 from adarray.numpy import _lift
+
+importlib.import_module("adarray.scipy.special")  # registers the derivative rules
 
 # Functions of Python over ufuncs; SciPy's others coerce.
 _PYTHON = ("zeta",)

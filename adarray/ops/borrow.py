@@ -174,6 +174,8 @@ def _replacements() -> dict[int, Any]:
         made[id(function)] = _each(function)
     for function in (np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack):
         made[id(function)] = _joiner(function)
+    # np.block calls the undispatched function.
+    made[id(getattr(np.concatenate, "__wrapped__", None))] = made[id(np.concatenate)]
     made[id(np.broadcast)] = lambda *arrays: np.broadcast(*map(plain, arrays))
     made[id(np.r_)], made[id(np.c_)] = creation.r_, creation.c_
     made[id(np.ndarray)] = _Ndarray

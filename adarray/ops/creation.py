@@ -24,6 +24,7 @@ from adarray.trace import Handle, root_of
 
 _FAN = 64  # arrays joined by one operation: its reverse rule looks at all for each of them
 _ORDERS = {"C": "c_contiguous", "F": "f_contiguous"}
+_SCALARS = {bool, int, float, complex, str, np.bool, np.int64, np.float32, np.float64}
 
 
 def _is_sequence(obj: Any) -> bool:
@@ -39,7 +40,9 @@ def holds(obj: Any) -> bool:
         return True
     if isinstance(obj, np.ndarray):
         return obj.dtype.kind == "O" and any(isinstance(x, Handle) for x in obj.flat)
-    return _is_sequence(obj) and any(map(holds, obj))
+    if not _is_sequence(obj) or _SCALARS.issuperset(map(type, obj)):
+        return False
+    return any(map(holds, obj))
 
 
 def _plain_nested(obj: Any) -> Any:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 
 from adarray.op import Layout, Op, composite, register
+from adarray.ops import creation
+from adarray.ops.borrow import borrow
 from adarray.ops.common import newer, normalized_axes, s
 
 
 def _concatenate_vjp(
-    g: Any, i: int, out: Any, *arrays: Any, axis: int | None = 0, dtype: Any = None
+    g: Any, i: int, out: Any, *arrays: Any, axis: int | None = 0, **params: Any
 ) -> Any:
     if axis is None:
         start = sum(a.size for a in arrays[:i])
@@ -40,7 +41,7 @@ concatenate = register(
             s([rng.normal(size=(2, 3)), rng.normal(size=2)], axis=None),
         ],
         operands=("*arrays",),
-        params=("axis", "dtype"),
+        params=("axis", "dtype", "casting"),
         signature="arrays, /, axis=0, out=None, *, dtype=None, casting='same_kind'",
         aliases=(np.concat,) if np.concat is not np.concatenate else (),
     )
@@ -48,7 +49,7 @@ concatenate = register(
 
 
 def _as_arrays(arrays: Any) -> list[Any]:
-    return [a if hasattr(a, "ndim") else np.asarray(a) for a in arrays]
+    return [a if hasattr(a, "ndim") else creation.asanyarray(a) for a in arrays]
 
 
 @composite(np.stack)
@@ -62,7 +63,7 @@ def _stack(
         raise ValueError("all input arrays must have the same shape")
     (at,) = normalized_axes(axis, arrays[0].ndim + 1)
     parts = [np.expand_dims(a, at) for a in arrays]
-    return np.concatenate(parts, axis=at, out=out, dtype=dtype)
+    return np.concatenate(parts, axis=at, out=out, dtype=dtype, casting=casting)
 
 
 @composite(np.atleast_1d)
@@ -93,18 +94,20 @@ def _atleast_3d(*arrays: Any) -> Any:
 
 @composite(np.vstack)
 def _vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    return np.concatenate([np.atleast_2d(a) for a in tup], axis=0, dtype=dtype)
+    arrays = [np.atleast_2d(a) for a in _as_arrays(tup)]
+    return np.concatenate(arrays, axis=0, dtype=dtype, casting=casting)
 
 
 @composite(np.hstack)
 def _hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    arrays = [np.atleast_1d(a) for a in tup]
-    return np.concatenate(arrays, axis=0 if arrays and arrays[0].ndim == 1 else 1, dtype=dtype)
+    arrays = [np.atleast_1d(a) for a in _as_arrays(tup)]
+    axis = 0 if arrays and arrays[0].ndim == 1 else 1
+    return np.concatenate(arrays, axis=axis, dtype=dtype, casting=casting)
 
 
 @composite(np.dstack)
 def _dstack(tup: Any) -> Any:
-    return np.concatenate([np.atleast_3d(a) for a in tup], axis=2)
+    return np.concatenate([np.atleast_3d(a) for a in _as_arrays(tup)], axis=2)
 
 
 @composite(np.column_stack)
@@ -115,10 +118,7 @@ def _column_stack(tup: Any) -> Any:
 
 @composite(np.append)
 def _append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    if axis is None:
-        arr, values = np.ravel(arr), np.ravel(values)
-        axis = 0
-    return np.concatenate((arr, values), axis=axis)
+    return np.concatenate(_as_arrays((arr, values)), axis=axis)
 
 
 @composite(np.broadcast_arrays)
@@ -128,42 +128,7 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     return tuple(np.broadcast_to(a, shape) for a in arrays)
 
 
-@composite(np.array_split)
-def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    n = ary.shape[axis]
-    if np.ndim(indices_or_sections) == 0:
-        sections = int(indices_or_sections)
-        if sections <= 0:
-            raise ValueError("number sections must be larger than 0.")
-        small, extra = divmod(n, sections)
-        sizes = [small + 1] * extra + [small] * (sections - extra)
-        edges = [0, *(int(e) for e in np.cumsum(sizes))]
-    else:
-        edges = [0, *(int(i) for i in indices_or_sections), n]
-    lead = (slice(None),) * (axis % ary.ndim)
-    return [ary[(*lead, slice(a, b))] for a, b in itertools.pairwise(edges)]
-
-
-@composite(np.split)
-def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    if np.ndim(indices_or_sections) == 0 and ary.shape[axis] % int(indices_or_sections):
-        raise ValueError("array split does not result in an equal division")
-    return _array_split(ary, indices_or_sections, axis)
-
-
-@composite(np.hsplit)
-def _hsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return np.split(ary, indices_or_sections, 1 if ary.ndim > 1 else 0)
-
-
-@composite(np.vsplit)
-def _vsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return np.split(ary, indices_or_sections, 0)
-
-
-@composite(np.dsplit)
-def _dsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return np.split(ary, indices_or_sections, 2)
+borrow(np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit, views=True)
 
 
 @composite(*newer("unstack"))
@@ -172,22 +137,4 @@ def _unstack(x: Any, /, *, axis: int = 0) -> Any:
     return tuple(moved[i] for i in range(moved.shape[0]))
 
 
-@composite(np.block)
-def _block(arrays: Any) -> Any:
-    """Join nested lists: the innermost along the last axis, the next along the one before."""
-
-    def depth_of(x: Any) -> int:
-        return 1 + max(map(depth_of, x), default=0) if isinstance(x, list) else 0
-
-    def rank_of(x: Any) -> int:
-        return max(map(rank_of, x), default=0) if isinstance(x, list) else int(np.ndim(x))
-
-    def join(x: Any, depth: int) -> Any:
-        if isinstance(x, list):
-            return np.concatenate([join(part, depth - 1) for part in x], axis=-depth)
-        (x,) = _as_arrays([x])
-        return np.reshape(x, (1,) * (rank - x.ndim) + x.shape)
-
-    depth = depth_of(arrays)
-    rank = max(depth, rank_of(arrays))
-    return np.copy(join(arrays, depth))
+borrow(np.block, np.insert)

@@ -14,7 +14,7 @@ import numpy as np
 
 from adarray.dispatch import apply, leaves_graph
 from adarray.inplace import assign, sync_if_view
-from adarray.op import CONSTANT_FUNCTIONS, FUNCTIONS, Op, Opaque, composite, register
+from adarray.op import FUNCTIONS, Op, Opaque, composite, register
 from adarray.ops.common import normalized_axes, s
 from adarray.protocol import UFUNC_METHODS, call_function, call_ufunc, plain, traced
 from adarray.trace import Handle
@@ -281,16 +281,13 @@ def _at(ufunc: Any, target: Any, index: Any, *values: Any) -> None:
         assign(target, type(target)(fresh))
         return
     index = plain(index)
-    checked = np.array(plain(target))
-    _by_numpy(ufunc.at, checked, index, *values)  # raises NumPy's errors
-    if ufunc in CONSTANT_FUNCTIONS and not traced(target):
-        assign(target, type(target)(checked))
-    elif ufunc in (np.add, np.subtract) and target.dtype.kind in "fc":
+    if ufunc in (np.add, np.subtract) and target.dtype.kind in "fc" and len(values) == 1:
         (value,) = values
         value = np.negative(value) if ufunc is np.subtract else value
         assign(target, apply(FUNCTIONS[np.add.at], (target, value), {"index": index}))
-    else:
-        _at_in_rounds(ufunc, target, index, values)
+        return
+    _by_numpy(ufunc.at, np.array(plain(target)), index, *values)  # raises NumPy's errors
+    _at_in_rounds(ufunc, target, index, values)
 
 
 def _at_in_rounds(ufunc: Any, target: Any, index: Any, values: tuple[Any, ...]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from adarray.errors import DTypeError, NotDifferentiableError
+from adarray.errors import NotDifferentiableError
 from adarray.op import COMPOSITES, Op, Opaque, Sample, register
 from adarray.scipy import RECORDS
 
@@ -59,24 +59,10 @@ def made_samples(domains: Sequence[Any], extra: Sequence[tuple[Any, ...]]) -> An
     return samples
 
 
-def _is_complex(x: Any) -> bool:
+def is_complex(x: Any) -> bool:
+    """Whether an operand is complex."""
     dtype = getattr(x, "dtype", None)
     return dtype.kind == "c" if dtype is not None else isinstance(x, complex)
-
-
-def _refuse_complex(name: str, slope: Slope) -> Slope:
-    """Return the slope of a function that is not analytic, for real operands only."""
-
-    def real_only(out: Any, *operands: Any) -> Any:
-        for i, x in enumerate(operands):
-            if _is_complex(x):
-                raise DTypeError(
-                    f"{name}: operand {i} is complex, and the function is not analytic there; "
-                    "use the form without the scale factor, or real operands"
-                )
-        return slope(out, *operands)
-
-    return real_only
 
 
 def _rule(slope: Slope) -> Callable[..., Any]:
@@ -101,6 +87,38 @@ def _rules_of_many(slope: Slope) -> tuple[Callable[..., Any], Callable[..., Any]
     return reverse, forward
 
 
+def _rules_of_scaled(slope: Slope, growth: Slope) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the rules of analytic functions that are divided by ``exp(|s|)``.
+
+    The exponent s is the real or imaginary part of an analytic function: its change is
+    ``Re(c t)``, where `growth` gives c for every result (None: not divided).
+    """
+
+    def parts(out: Any, operands: Any) -> Any:
+        slopes, rates = slope(out, *operands), growth(out, *operands)
+        if isinstance(out, tuple):
+            return zip(out, slopes, rates, strict=True)
+        return [(out, slopes, rates)]
+
+    def reverse(g: Any, out: Any, *operands: Any) -> Any:
+        total: Any = 0.0
+        each = g if isinstance(out, tuple) else (g,)
+        for gk, (value, part, rate) in zip(each, parts(out, operands), strict=True):
+            total = total + gk * part
+            if rate is not None:
+                total = total - np.real(gk * value) * rate
+        return total
+
+    def forward(t: Any, out: Any, *operands: Any) -> Any:
+        made = [
+            t * part if rate is None else t * part - value * np.real(rate * t)
+            for value, part, rate in parts(out, operands)
+        ]
+        return tuple(made) if isinstance(out, tuple) else made[0]
+
+    return reverse, forward
+
+
 def elementwise(
     function: Callable[..., Any],
     *slopes: Slope | None,
@@ -108,7 +126,7 @@ def elementwise(
     extra: Sequence[tuple[Any, ...]] = (),
     name: str | None = None,
     outputs: int = 1,
-    analytic: bool = True,
+    growth: Slope | None = None,
     evaluate: Callable[..., Any] | None = None,
     note: str = "",
 ) -> Op:
@@ -130,8 +148,9 @@ def elementwise(
         Name of the record: ``special.<name>``, unless it has a dot itself.
     outputs : int
         Number of results.
-    analytic : bool
-        False if complex operands have no complex derivative.
+    growth : callable, optional
+        For a function that is scaled, and not analytic in its last operand for that:
+        ``growth(out, *operands)``, as `_rules_of_scaled` explains.
     evaluate : callable, optional
         As in `Op`.
     note : str
@@ -139,13 +158,15 @@ def elementwise(
     """
     name = name or function.__name__
     name = name if "." in name else f"special.{name}"
-    if not analytic:
-        slopes = tuple(None if p is None else _refuse_complex(name, p) for p in slopes)
-    if outputs > 1:
-        pairs = [(None, None) if p is None else _rules_of_many(p) for p in slopes]
-        rules, tangents = [r for r, _ in pairs], [t for _, t in pairs]
-    else:
-        rules = tangents = [None if p is None else _rule(p) for p in slopes]
+    pairs: list[Any] = []
+    for slope in slopes:
+        if slope is None:
+            pairs.append((None, None))
+        elif growth is not None:
+            pairs.append(_rules_of_scaled(slope, growth))
+        else:
+            pairs.append(_rules_of_many(slope) if outputs > 1 else (_rule(slope),) * 2)
+    rules, tangents = [r for r, _ in pairs], [t for _, t in pairs]
     names = tuple(f"x{i}" for i in range(len(slopes)))
     op = Op(
         name,
@@ -158,6 +179,8 @@ def elementwise(
         signature=", ".join(names) + ", /, out=None",
         evaluate=evaluate,
         outputs=outputs,
+        # Of real samples one could not see what the rules read for complex operands.
+        needs=None if growth is None else lambda _mask: (True,) * (len(slopes) + 1),
         note=note,
     )
     RECORDS[name] = op

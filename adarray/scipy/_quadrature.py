@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.errors import DTypeError
 from adarray.scipy._elementwise import sp
 
 _CHUNK = 1 << 11  # elements that are integrated at a time: 126 nodes each
@@ -269,6 +270,8 @@ def zeta_derivative(k: int, x: Any, q: Any) -> Any:
                 term = times(term, linear(x + 2 * j - 3))
             total = total + b / math.factorial(2 * j) * scale * term[k]
             scale = scale / (w * w)
-        return np.where(q > 0, math.factorial(k) * total, np.nan)
+        return np.where(q.real > 0, math.factorial(k) * total, np.nan)
 
+    if np.asarray(q).dtype.kind == "c":
+        raise DTypeError("zeta: operand 1 is complex; pass a real shift q")
     return in_chunks(flat, x, q)

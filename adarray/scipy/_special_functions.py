@@ -11,7 +11,7 @@ import numpy as np
 import scipy.special
 
 from adarray.dispatch import run
-from adarray.errors import NotDifferentiableError
+from adarray.errors import DTypeError, NotDifferentiableError
 from adarray.ops.common import keep, s
 from adarray.protocol import finish, plain, traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, instead_of, operation
@@ -80,6 +80,11 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
 def _log_of_sum(
     a: Any, b: Any = None, axis: Any = None, keepdims: bool = False, signed: bool = False
 ) -> Any:
+    if signed and any(np.dtype(x.dtype).kind == "c" for x in (a, b) if x is not None):
+        raise DTypeError(
+            "logsumexp: return_sign=True is not differentiated for complex operands; leave it "
+            "out, and take real and imaginary part of the result"
+        )
     r = scipy.special.logsumexp(a, axis=axis, b=b, keepdims=keepdims, return_sign=signed)
     return r[0] if signed else r
 
@@ -145,11 +150,6 @@ def logsumexp(
     b = array(b) if b is not None else None
     if not return_sign:
         return _logsumexp(a, b, axis=axis, keepdims=keepdims)
-    if any(np.dtype(x.dtype).kind == "c" for x in (a, b) if x is not None):
-        raise NotDifferentiableError(
-            "logsumexp: return_sign=True is not differentiated for complex operands; leave it "
-            "out, and take real and imaginary part of the result"
-        )
     signs = scipy.special.logsumexp(
         plain(a), axis=axis, b=plain(b), keepdims=keepdims, return_sign=True
     )[1]

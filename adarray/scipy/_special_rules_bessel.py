@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.scipy._elementwise import composed, elementwise, private, refused, sp
+from adarray.scipy._elementwise import composed, elementwise, is_complex, private, refused, sp
 
 POSITIVE = (0.4, 4.0)
 REAL = (-3.0, 3.0)
@@ -66,9 +66,16 @@ _ordered(sp.iv, lambda out, v, z: _iv(v, z), extra=[(1.0, 0.0), (0, -1.5)])
 _ordered(sp.kv, lambda out, v, z: _kv(v, z))
 _ordered(sp.hankel1, lambda out, v, z: _h1(v, z))
 _ordered(sp.hankel2, lambda out, v, z: _h2(v, z))
-_ordered(sp.jve, lambda out, v, z: _jve(v, z), analytic=False)
-_ordered(sp.yve, lambda out, v, z: _yve(v, z), analytic=False)
-_ordered(sp.ive, lambda out, v, z: _ive(v, z) - np.sign(z) * out, analytic=False)
+
+
+def _along_imaginary(out: Any, v: Any, z: Any) -> Any:
+    """Rate of |Im z|; real z do not move it."""
+    return -1j * np.sign(np.imag(z)) if is_complex(z) else None
+
+
+_ordered(sp.jve, lambda out, v, z: _jve(v, z), growth=_along_imaginary)
+_ordered(sp.yve, lambda out, v, z: _yve(v, z), growth=_along_imaginary)
+_ordered(sp.ive, lambda out, v, z: _ive(v, z), growth=lambda out, v, z: np.sign(np.real(z)))
 _ordered(sp.kve, lambda out, v, z: out + _kve(v, z))
 _ordered(sp.hankel1e, lambda out, v, z: _h1e(v, z) - 1j * out)
 _ordered(sp.hankel2e, lambda out, v, z: _h2e(v, z) + 1j * out)
@@ -133,15 +140,23 @@ elementwise(
 )
 
 
-def _airye_slope(out: Any, x: Any) -> Any:
-    root = np.sqrt(np.maximum(x, 0.0))
-    return (
-        root * out[0] + out[1], root * out[1] + x * out[0],
-        out[3] - root * out[2], x * out[2] - root * out[3],
-    )  # fmt: skip
+def _airye_root(z: Any) -> Any:
+    """Root of z, the slope of the exponent; SciPy does not scale for negative numbers."""
+    return np.sqrt(z) if is_complex(z) else np.sqrt(np.maximum(z, 0.0))
 
 
-elementwise(sp.airye, _airye_slope, domain=[(0.3, 3.0)], outputs=4, analytic=False)
+def _airye_slope(out: Any, z: Any) -> Any:
+    root = _airye_root(z)
+    return root * out[0] + out[1], root * out[1] + z * out[0], out[3], z * out[2]
+
+
+def _airye_growth(out: Any, z: Any) -> Any:
+    root = _airye_root(z)
+    rate = root * np.sign(np.real(z * root))
+    return None, None, rate, rate
+
+
+elementwise(sp.airye, _airye_slope, domain=[(0.3, 3.0)], outputs=4, growth=_airye_growth)
 
 
 def _itairy_slope(out: Any, x: Any) -> Any:

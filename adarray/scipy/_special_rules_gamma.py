@@ -183,7 +183,7 @@ def _zeta(k: int, x: Any, q: Any) -> Any:
 
 def _riemann_slope(out: Any, x: Any) -> Any:
     """Return the derivative of Riemann's zeta; below 0 by its functional equation."""
-    low = x < 0
+    low = np.real(x) < 0
     right = _zeta(1, np.where(low, 2.0, x), 1.0)
     if not np.any(low):
         return right
@@ -199,7 +199,7 @@ def _riemann_slope(out: Any, x: Any) -> Any:
 _zeta_op(0)
 elementwise(
     private("_riemann_zeta"), _riemann_slope, domain=[(1.5, 5.0)], extra=[((-2.5, 0.4),)],
-    name="riemann_zeta", analytic=False,
+    name="riemann_zeta",
 )  # fmt: skip
 elementwise(sp.zetac, _riemann_slope, domain=[(1.5, 5.0)], extra=[((-2.5, 0.4),)])
 

@@ -15,6 +15,7 @@ from adarray.array import ADArray
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
+from adarray.intercepting import intercepted
 from adarray.runtime import MODE, Mode, current_mode
 from adarray.trace import LEVEL, Handle, alive, leaf, tracing
 from adarray.transforms.tree import Unflatten, flatten, is_array
@@ -325,8 +326,6 @@ def with_intercept(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]
     """Return `f`, to run under `adarray.intercept` if that is asked for."""
     if not intercept or not callable(f):
         return f
-    from adarray.intercept import intercepted  # not needed before: it brings all of adarray.numpy
-
     return intercepted(f)
 
 

@@ -13,7 +13,7 @@ from adarray.trace import Handle
 
 NAMESPACE = "adarray"
 Unflatten = Callable[[list[Any]], Any]
-_LEAVES = (np.ndarray, np.generic, float, complex, int, Handle)
+_LEAVES = (Handle, np.ndarray, np.generic, float, complex, int)
 _registered: set[type] = set()
 
 

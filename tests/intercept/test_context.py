@@ -507,3 +507,29 @@ def test_entering_is_cheap(client) -> None:
     for _ in range(100):
         run(x)
     assert time.perf_counter() - start < 0.5
+
+
+def test_globals_that_functions_assign(client) -> None:
+    module = client(
+        "client_assigned",
+        """
+import numpy as np
+
+make = None
+
+def f(x):
+    global make
+    if make is None:
+        from numpy import array as make
+    return make([x, x]).sum()
+
+def g(x):
+    return np.array([x]).sum()
+""",
+    )
+    assert adarray.grad(adarray.wrap(module.g))(1.0) == 1.0  # the module is rebound by now
+    assert module.f(1.0) == 2.0
+    assert module.make is np.array
+    assert adarray.grad(adarray.wrap(module.f))(1.0) == 2.0
+    with adarray.intercept():
+        assert adarray.grad(module.f)(1.0) == 2.0

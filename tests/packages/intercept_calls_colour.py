@@ -1,4 +1,4 @@
-"""Colour science: the calls of the table of packages, ``{package: {function: arguments}}``.
+"""Colour science: calls of the table of packages.
 
 Most arguments are those of the examples in the packages' own documentation.
 """

@@ -1,4 +1,4 @@
-"""Process engineering: the calls of the table of packages, ``{package: {function: arguments}}``.
+"""Process engineering: calls of the table of packages.
 
 Most arguments are those of the examples in the packages' own documentation.
 """

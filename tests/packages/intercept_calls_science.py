@@ -1,4 +1,4 @@
-"""Finance, statistics, the sea, the sky, filters, photovoltaics: the calls of the table of packages, ``{package: {function: arguments}}``.
+"""Finance, statistics, sea, sky, filters, photovoltaics: calls of the table of packages.
 
 Most arguments are those of the examples in the packages' own documentation.
 """
@@ -104,6 +104,28 @@ CALLS: dict[str, dict[str, str]] = {
         "swvel": "12.0, 10.0",
     },
     "empyrical": {
+        "annual_volatility": "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011])",
+        "max_drawdown": "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011])",
+        "sharpe_ratio": "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011])",
+        "sortino_ratio": "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011])",
+        "downside_risk": "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011])",
+        "calmar_ratio": "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011])",
+        "excess_sharpe": (
+            "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011]), "
+            "np.array([0.008, -0.015, 0.01, 0.006, -0.002, 0.015, -0.003, -0.008])"
+        ),
+        "alpha": (
+            "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011]), "
+            "np.array([0.008, -0.015, 0.01, 0.006, -0.002, 0.015, -0.003, -0.008])"
+        ),
+        "beta": (
+            "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011]), "
+            "np.array([0.008, -0.015, 0.01, 0.006, -0.002, 0.015, -0.003, -0.008])"
+        ),
+        "alpha_beta": (
+            "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011]), "
+            "np.array([0.008, -0.015, 0.01, 0.006, -0.002, 0.015, -0.003, -0.008])"
+        ),
         "annual_return": "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011])",
         "cum_returns": "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011])",
         "cum_returns_final": "np.array([0.01, -0.02, 0.013, 0.004, -0.006, 0.021, 0.002, -0.011])",
@@ -205,7 +227,8 @@ CALLS: dict[str, dict[str, str]] = {
         "shading.projected_solar_zenith_angle": "30.0, 170.0, 10.0, 180.0",
         "shading.shaded_fraction1d": (
             "80.0, 135.0, 90.0, shaded_row_rotation=30.0, shading_row_rotation=30.0, "
-            "collector_width=2.0, pitch=3.0, axis_tilt=0.0, surface_to_axis_offset=0.05, cross_axis_slope=0.0"
+            "collector_width=2.0, pitch=3.0, axis_tilt=0.0, surface_to_axis_offset=0.05, "
+            "cross_axis_slope=0.0"
         ),
         "spectrum.spectral_factor_firstsolar": "1.5, 1.2, module_type='cdte'",
         "spectrum.spectral_factor_caballero": "1.5, 1.2, 0.1, module_type='cdte'",

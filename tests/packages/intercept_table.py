@@ -1,8 +1,8 @@
-"""Differentiate functions of packages that never heard of adarray, and list what came of it.
+r"""Differentiate functions of packages that never heard of adarray, and list what came of it.
 
 Run it where the packages are installed::
 
-    pip install numpy-financial seawater empyrical-reloaded haversine pvlib lmfit filterpy \\
+    pip install numpy-financial seawater empyrical-reloaded haversine pvlib lmfit filterpy \
         control astropy statsmodels skyfield fluids chemicals ht colour-science
     python tests/packages/intercept_table.py                     # prints one line per call
     python tests/packages/intercept_table.py fluids pvlib        # of these packages only
@@ -83,8 +83,10 @@ def page(found: dict[str, list[Result]]) -> str:
         "",
         "Functions of packages that use NumPy and never heard of adarray, differentiated by",
         ":func:`adarray.intercept` as they are, in every floating point argument, and compared",
-        f"with central differences (relative error below {TOLERANCE:g}):",
-        f"{sum(map(len, passed.values()))} functions of {len(passed)} packages. This page is made",
+        f"with central differences (relative error below {TOLERANCE:g}). With plain arguments,",
+        "each gives the same inside of the context as outside, to the last bit.",
+        f"{sum(map(len, passed.values()))} functions of {len(passed)} packages pass; the page is",
+        "made",
         "by ``python tests/packages/intercept_table.py --rst docs/packages.rst``.",
         "",
         ".. list-table::",

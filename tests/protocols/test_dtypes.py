@@ -77,6 +77,9 @@ def test_byte_orders_normalise(dtype, backend):
     np.testing.assert_array_equal(grad, expected)
     np.testing.assert_array_equal(x, kept)
     assert adarray.array(x).dtype == native
+    tangent = adarray.jvp(f, (x,), (x,))[1]
+    assert tangent.dtype.isnative
+    np.testing.assert_allclose(tangent, np.real(np.sum(expected * x)), rtol=1e-6)
 
 
 def test_big_endian_constants(backend):
@@ -233,6 +236,24 @@ def test_a_masked_array_on_the_left_raises():
     for f in (lambda x: MASKED * x, lambda x: MASKED + x, lambda x: np.ma.add(MASKED, x)):
         with pytest.raises(TraceError):
             adarray.grad(lambda x: np.sum(f(x)))(np.ones(3))  # noqa: B023
+
+
+def test_masked_inputs():
+    ones = np.ones(3)
+    for call in (
+        lambda: adarray.grad(np.sum)(MASKED),
+        lambda: adarray.value_and_grad(lambda x, y: np.sum(x * y), argnums=1)(ones, MASKED),
+        lambda: adarray.jacobian(np.sin)(MASKED),
+        lambda: adarray.hessian(np.sum)(MASKED),
+        lambda: adarray.jvp(np.sum, (MASKED,), (ones,)),
+        lambda: adarray.jvp(np.sum, (ones,), (MASKED,)),
+        lambda: adarray.array(MASKED),
+        lambda: adarray.grad(lambda x: np.average(x, weights=MASKED))(ones),
+        lambda: adarray.grad(lambda x: np.sum(np.clip(x, 0, MASKED)))(ones),
+        lambda: adarray.grad(lambda x: np.sum(x, where=MASKED > 1))(ones),
+    ):
+        with pytest.raises(DTypeError, match="masked array: its mask would be lost"):
+            call()
 
 
 def test_masked_untraced():

@@ -452,6 +452,58 @@ def test_untraced_calls_are_numpys():
         assert f(x).dtype == f(MATRIX).dtype
 
 
+def test_out_of_every_method():
+    def f(x):
+        total = np.zeros_like(x, shape=(4,))
+        assert np.hypot.reduce(x, out=total) is total
+        running = np.zeros_like(x)
+        assert np.maximum.accumulate(x, axis=1, out=running) is running
+        segments = np.zeros_like(x, shape=(3, 2))
+        assert np.multiply.reduceat(x, [0, 1], axis=1, out=segments) is segments
+        table = np.zeros_like(x, shape=(4, 4))
+        assert np.subtract.outer(x[0], x[1], out=table) is table
+        view = table[1:3, :2]
+        assert np.add.reduce(x[None, :2, :2], axis=0, out=view) is view
+        kept = np.zeros_like(x, shape=(1, 4))
+        np.minimum.reduce(x, axis=0, keepdims=True, initial=1.0, where=MASK, out=kept)
+        return np.sum(total * running) + np.sum(segments**2) + np.sum(table**2) + np.sum(kept)
+
+    check_grads(f, (MATRIX,), order=2)
+    with pytest.raises(ValueError, match="non-broadcastable output operand"):
+        adarray.vjp(lambda x: np.add.reduce(x, out=np.zeros_like(x, shape=(2, 4))), MATRIX)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda z: np.multiply.reduce(z),
+        lambda z: np.subtract.reduce(z, axis=1, initial=0.5j),
+        lambda z: np.add.accumulate(z, axis=1),
+        lambda z: np.divide.accumulate(z),
+        lambda z: np.add.reduceat(z, [0, 2], axis=1),
+        lambda z: np.multiply.outer(z[0], z[1]),
+        lambda z: np.exp(z, out=z * 1j, where=MASK),
+        lambda z: np.add(z, 1.0, dtype=np.complex64),
+        lambda z: np.matmul(z, z, axes=[(1, 0), (0, 1), (0, 1)]),
+    ],
+)
+def test_complex_numbers(f):
+    z = MATRIX + 1j * MATRIX[::-1] ** 2
+    value, _ = adarray.vjp(f, z)
+    np.testing.assert_allclose(value, f(z), rtol=1e-6)
+    if value.dtype == np.complex128:
+        check_grads(lambda z: np.sum(np.abs(f(z)) ** 2), (z,))
+
+
+def test_complex_at():
+    def f(z):
+        y = z * 1.0
+        np.multiply.at(y, ([0, 0, 2], [1, 1, 3]), z[0, :3])
+        return np.sum(np.abs(y) ** 2)
+
+    check_grads(f, (MATRIX + 1j * MATRIX[::-1] ** 2,))
+
+
 # -- generalized ufuncs ---------------------------------------------------------------------------
 
 

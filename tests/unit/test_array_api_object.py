@@ -72,6 +72,22 @@ def test_array_namespace() -> None:
     assert xp.__array_api_version__ == "2024.12"
 
 
+def test_array_api_compat_knows_it() -> None:
+    compat = pytest.importorskip("array_api_compat")
+    x = adarray.array([[1.0, 2.0]])
+    assert compat.is_array_api_obj(x)
+    assert not compat.is_numpy_array(x)
+    assert compat.array_namespace(x, x, 1.0) is xp
+    assert not compat.is_numpy_namespace(xp)
+    assert compat.device(x) == "cpu"
+    assert compat.to_device(x, "cpu") is x
+    assert compat.size(x) == 2
+    assert compat.is_writeable_array(x)
+    assert not compat.is_lazy_array(x)
+    with pytest.raises(TypeError, match="Multiple namespaces"):
+        compat.array_namespace(x, np.ones(2))
+
+
 def test_devices() -> None:
     x = xp.ones(2)
     assert x.device == "cpu"

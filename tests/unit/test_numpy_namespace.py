@@ -52,6 +52,37 @@ def test_star_import() -> None:
     assert "_np" not in space
 
 
+def test_submodules_are_imported_by_name() -> None:
+    code = (
+        "from adarray.numpy.lib.stride_tricks import sliding_window_view\n"
+        "from adarray.numpy.polynomial import Polynomial, chebyshev\n"
+        "from adarray.numpy.polynomial.polynomial import polyval\n"
+        "from adarray.numpy.testing import assert_allclose\n"
+        "from adarray.numpy.typing import NDArray\n"
+        "from adarray.numpy.random import default_rng\n"
+        "import adarray.numpy.linalg as la, adarray.numpy.fft, adarray.numpy as np, numpy\n"
+        "from adarray.numpy.ma import masked_array\n"
+        "assert masked_array is numpy.ma.masked_array and np.ma is numpy.ma\n"
+        "assert np.lib.stride_tricks.sliding_window_view is sliding_window_view\n"
+        "assert np.polynomial.polynomial.polyval is polyval\n"
+        "assert type(polyval(2.0, [1, 2])).__name__ == 'ADArray'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_functions_pickle() -> None:
+    for f in (np.sum, np.zeros, np.linalg.inv, np.fft.fft, np.add, np.random.default_rng):
+        assert pickle.loads(pickle.dumps(f)) is f
+
+
+def test_positional_out() -> None:
+    out = numpy.zeros(3)
+    assert np.add(V, V, out) is out
+    mine = np.zeros(3)
+    assert np.add(V, V, mine) is mine
+    numpy.testing.assert_array_equal(mine, V + V)
+
+
 def test_unknown_names() -> None:
     for module, name in ((np, "adarray.numpy"), (np.linalg, "adarray.numpy.linalg"),
                          (np.random, "adarray.numpy.random")):  # fmt: skip
