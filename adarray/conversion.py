@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,13 @@ else:
     _State = object  # the first subclass of Handle is the class that users see
 
 _DRAW = "draw as loc + scale * rng.normal(size=...)"
+
+
+def _fix_for(frame: Any) -> str:
+    """Return the advice to the code in `frame`, which has asked for a plain array."""
+    if str(frame.f_globals.get("__name__")).startswith("scipy.sparse"):
+        return "make the sparse array with adarray.scipy.sparse in place of scipy.sparse"
+    return f"keep it an ADArray (np.stack joins several); {_DRAW}"
 
 
 class Conversions(_State):
@@ -113,19 +121,10 @@ class Conversions(_State):
     # -- plain arrays and memory --------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        self._must_be_constant(
-            "np.asarray", f"keep it an ADArray (np.stack joins several); {_DRAW}"
-        )
+        self._must_be_constant("np.asarray", _fix_for(sys._getframe(1)))
         if copy is False:
             raise ValueError("np.asarray: an ADArray can only be converted with a copy")
         return np.array(self._v, dtype=dtype)
-
-    def __buffer__(self, flags: int) -> memoryview:
-        """Give Python 3.12 and later a copy of the values, for reading only."""
-        self._must_be_constant("memoryview", "pass x.numpy()")
-        if flags & 1:  # PyBUF_WRITABLE: what is written there would be lost
-            raise BufferError("an ADArray is written by index only; pass x.numpy()")
-        return memoryview(np.array(self._v))  # type: ignore[arg-type]
 
     @property
     def data(self) -> memoryview:

@@ -364,7 +364,7 @@ def all_ops() -> Iterator[Op]:
 
 # Module whose functions need rules of ours: our module that registers them. It is imported
 # when a function that is not known is met after the other module was imported.
-LATE: dict[str, str] = {}
+LATE: dict[str, str] = {"scipy.special": "adarray.scipy.special"}
 
 
 def load_late() -> bool:

@@ -26,6 +26,10 @@ def weakened(x: ADArray) -> ADArray:
     return type(x)(number, x._node, Extras(tangents=tangents, weak=True), True)
 
 
+# The usual operands: asking whether another one defers would cost time at each operator.
+_KNOWN = frozenset({np.ndarray, float, int, bool, complex, np.float64, np.float32, np.int64})
+
+
 def _is_number(x: Any) -> bool:
     """Whether `x` is a Python number, or traced as one."""
     if isinstance(x, Handle):
@@ -37,12 +41,10 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     """Return ``x op y`` of a pointwise operation; Python numbers give a Python number."""
 
     def forward(self: Any, other: Any) -> Any:
-        try:
-            r = binary(FUNCTIONS[ufunc], self, other)
-        except TypeError:
-            if defers(other):
-                return NotImplemented
-            raise
+        kind = type(other)
+        if kind is not type(self) and kind not in _KNOWN and defers(other):
+            return NotImplemented
+        r = binary(FUNCTIONS[ufunc], self, other)
         if self._x is not None and _is_number(self) and _is_number(other):
             return weakened(r) if r.dtype.kind in "fc" else r
         return r

@@ -222,6 +222,10 @@ def is_number(x: Any) -> bool:
     return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
 
+# Set by adarray.ops.joining: makes one ADArray of an operand that is a list with ADArrays.
+join_hook: list[Callable[[Any], Any]] = []
+
+
 def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a NumPy function on arguments of which one is, or holds, an ADArray.
 
@@ -238,6 +242,8 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             assert op is not None
             operands, params, out = op.bind(args, kwargs)
         check_params(op, params)
+        if any(type(x) is list or type(x) is tuple for x in operands):
+            operands = [join_hook[0](x) for x in operands]
         if not any(isinstance(x, Handle) for x in operands):
             r = func(*plain(args), **plain({k: v for k, v in kwargs.items() if k != "out"}))
             return finish(r, out, op.name)
@@ -364,9 +370,11 @@ def is_foreign(x: Any) -> bool:
 def defers(x: Any) -> bool:
     """Whether operators leave it to `x`, by NumPy's rules for arrays that are not of NumPy's.
 
-    Such are sparse arrays: their class has no ``__array_ufunc__``, but a priority.
+    Such are sparse arrays: their class has no ``__array_ufunc__``, but a priority. One that is
+    None says the same of itself, as the classes of `numpy.polynomial` do.
     """
     kind = type(x)
-    if isinstance(x, (Handle, np.ndarray, np.generic)) or not hasattr(kind, "__array_priority__"):
+    if isinstance(x, (Handle, np.ndarray, np.generic)):
         return False
-    return getattr(kind, "__array_ufunc__", None) is None
+    known = getattr(kind, "__array_ufunc__", NotImplemented)
+    return known is None or (known is NotImplemented and hasattr(kind, "__array_priority__"))

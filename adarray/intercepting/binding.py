@@ -82,7 +82,7 @@ def _drop_in(module: str) -> types.ModuleType | None:
     try:
         return importlib.import_module("adarray." + module)
     except ModuleNotFoundError as error:
-        if error.name == "adarray." + module:
+        if error.name and f"adarray.{module}.".startswith(error.name + "."):
             return None
         raise
 
@@ -207,14 +207,17 @@ def _of_bottleneck(value: Any) -> tuple[Any, Any, str] | None:
     """Return the entry of a function of bottleneck; NumPy computes for traced arguments."""
     module = sys.modules.get("bottleneck")
     name = getattr(value, "__name__", None)
-    if module is None or name not in _BOTTLENECK or vars(module).get(name) is not value:
+    if module is None or name not in _BOTTLENECK:
+        return None
+    original: Any = vars(module)[name]
+    if original is not value:
         return None
     with_rules = getattr(np, name)
 
     def inside(*args: Any, **kwargs: Any) -> Any:
         if traced(args):
             return with_rules(*args, **kwargs)
-        return adopt(value(*plain(args), **plain(kwargs)))
+        return adopt(original(*plain(args), **plain(kwargs)))
 
     return value, inside, f"bottleneck:{name}"
 

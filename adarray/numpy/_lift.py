@@ -32,6 +32,14 @@ _OF_SEQUENCES = frozenset(
 )  # fmt: skip
 
 
+# Functions for which the nesting of lists means something.
+_NESTED = frozenset({"block", "bmat", "einsum_path", "copyto"})
+
+
+def _as_it_is(x: Any) -> Any:
+    return x
+
+
 def lift(r: Any, given: tuple[Any, ...] = ()) -> Any:
     """Return a result of NumPy with its arrays of numbers as ADArrays.
 
@@ -77,19 +85,24 @@ def call_lifted(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     return lift(r, (*args, *kwargs.values()))
 
 
+def _joined_inside(x: Any) -> Any:
+    """Return a sequence of arrays with the lists of traced values in it joined."""
+    return [_joined(part) for part in x] if type(x) is list or type(x) is tuple else x
+
+
 def lifted(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """Return a function that calls `function` and returns ADArrays."""
-    if (name or getattr(function, "__name__", "")) in _OF_SEQUENCES:
+    known = name or getattr(function, "__name__", "")
+    join = _joined
+    if known in _OF_SEQUENCES:
+        join = _as_it_is if known in _NESTED else _joined_inside
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return call_lifted(function, args, kwargs)
-
-    else:
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if any(type(x) is list or type(x) is tuple for x in args):
-                args = tuple(_joined(x) for x in args)
-            return call_lifted(function, args, kwargs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if any(type(x) is list or type(x) is tuple for x in args):
+            args = tuple(map(join, args))
+        if kwargs:
+            kwargs = {k: join(v) for k, v in kwargs.items()}
+        return call_lifted(function, args, kwargs)
 
     return dressed(call, function, name)
 

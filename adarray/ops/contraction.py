@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from adarray.dispatch import apply, run
-from adarray.op import Contraction, Op, composite, register
+from adarray.op import Contraction, Layout, Op, composite, register
+from adarray.ops import creation
 from adarray.ops.common import s, unbroadcast
+from adarray.protocol import plain
 
 
 def _t(x: Any) -> Any:
@@ -165,6 +167,11 @@ def _explicit(subscripts: str, operands: Any) -> str:
             widest = max(widest, letters, key=len)
     terms = [t if isinstance(t, str) else t[0].replace("...", t[1]) for t in terms]
     if arrow:
+        if widest and "..." not in right:
+            raise ValueError(
+                "output has more dimensions than subscripts given in einstein sum, but no '...' "
+                "ellipsis provided to broadcast the extra dimensions."
+            )
         right = right.replace("...", widest[::-1])
     else:
         joined = "".join(terms)
@@ -245,21 +252,51 @@ einsum = register(
 )
 
 
+def _picked(a: Any, subscripts: str) -> Any:
+    return np.einsum(subscripts, a)
+
+
+einsum_view = register(
+    Op(
+        "einsum_view",
+        _picked,
+        Layout(),
+        [lambda g, out, a, subscripts: _einsum_vjp(g, 0, out, a, subscripts=subscripts)],
+        jvp="linear",
+        samples=lambda rng: [
+            s(rng.normal(size=(3, 3)), "ii->i"),
+            s(rng.normal(size=(2, 3, 4)), "ijk->kij"),
+            s(rng.normal(size=(3, 2, 3)), "iji->ji"),
+        ],
+        operands=("a",),
+        params=("subscripts",),
+        note="einsum of one operand without a sum: a writeable view, as in NumPy",
+    )
+)
+
+
 @composite(np.einsum)
 def _einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
-    if kwargs:
-        from adarray.errors import NotDifferentiableError
-
-        raise NotDifferentiableError(
-            f"einsum: the argument {sorted(kwargs)[0]!r} is not differentiated; leave it out"
-        )
+    """``np.einsum`` in both forms; a path of NumPy's is followed pair by pair."""
+    if kwargs:  # dtype, order, casting: NumPy's checks and its own result say what is wanted
+        expected = np.einsum(*plain(operands), **plain(kwargs))
     if not isinstance(operands[0], str):
         operands = _from_sublists(operands)
-    subscripts, *arrays = operands
-    arrays = [a if hasattr(a, "ndim") else np.asarray(a) for a in arrays]
+    subscripts, *given = operands
+    arrays = [a if hasattr(a, "ndim") else creation.asarray(a) for a in given]
+    text = _explicit(subscripts, arrays)
+    if kwargs:
+        dtype = kwargs.get("dtype")
+        arrays = [a if dtype is None or a.dtype == dtype else np.astype(a, dtype) for a in arrays]
+    term, _, right = text.partition("->")
     if len(arrays) > 2 and optimize is not False:
-        return _along_path(subscripts, arrays)
-    r = apply(einsum, tuple(arrays), {"subscripts": _explicit(subscripts, arrays)})
+        r = _along_path(text, arrays, optimize)
+    elif len(arrays) == 1 and set(term) == set(right) and not kwargs and out is None:
+        return apply(einsum_view, (arrays[0],), {"subscripts": text})
+    else:
+        r = apply(einsum, tuple(arrays), {"subscripts": text})
+    if kwargs and str(kwargs.get("order")).upper() in ("C", "F", "A"):
+        r = np.copy(r, order="C" if expected.flags.c_contiguous else "F")
     return r if out is None else np.positive(r, out=out)
 
 
@@ -277,22 +314,26 @@ def _from_sublists(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     return (",".join(terms) + right, *arrays)
 
 
-def _along_path(subscripts: str, arrays: list[Any]) -> Any:
-    """Contract pair by pair, in the order that opt_einsum finds."""
-    import opt_einsum
-
-    text = _explicit(subscripts, arrays)
-    shapes = [tuple(a.shape) for a in arrays]
-    _, info = opt_einsum.contract_path(text, *shapes, shapes=True)
-    arrays = list(arrays)
-    for indices, _, pair, *_ in info.contraction_list:
-        taken = [arrays.pop(i) for i in sorted(indices, reverse=True)]
-        arrays.append(apply_einsum(pair, taken))
+def _along_path(text: str, arrays: list[Any], optimize: Any) -> Any:
+    """Contract in the order that ``np.einsum_path`` finds or `optimize` gives."""
+    path = np.einsum_path(text, *plain(arrays), optimize=optimize)[0][1:]
+    left, right = text.split("->")
+    terms, arrays = left.split(","), list(arrays)
+    for step, indices in enumerate(path):
+        chosen = sorted(indices, reverse=True)
+        taken = [(terms.pop(i), arrays.pop(i)) for i in chosen]
+        wanted = set(right).union(*terms)
+        letters = dict.fromkeys("".join(term for term, _ in taken))
+        last = step == len(path) - 1
+        made = right if last else "".join(c for c in letters if c in wanted)
+        pair = ",".join(term for term, _ in taken) + "->" + made
+        terms.append(made)
+        arrays.append(apply_einsum(pair, [x for _, x in taken]))
     return arrays[0]
 
 
 def apply_einsum(subscripts: str, arrays: list[Any]) -> Any:
     """Apply one einsum, plain or traced."""
     if any(hasattr(a, "_node") for a in arrays):
-        return apply(einsum, tuple(arrays), {"subscripts": _explicit(subscripts, arrays)})
+        return apply(einsum, tuple(arrays), {"subscripts": subscripts})
     return np.einsum(subscripts, *arrays)

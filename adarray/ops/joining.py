@@ -10,6 +10,7 @@ from adarray.op import Layout, Op, composite, register
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
 from adarray.ops.common import newer, normalized_axes, s
+from adarray.protocol import join_hook
 
 
 def _concatenate_vjp(
@@ -46,6 +47,13 @@ concatenate = register(
         aliases=(np.concat,) if np.concat is not np.concatenate else (),
     )
 )
+
+
+def _joined(x: Any) -> Any:
+    return creation.asarray(x) if type(x) in (list, tuple) and creation.holds(x) else x
+
+
+join_hook.append(_joined)
 
 
 def _as_arrays(arrays: Any) -> list[Any]:

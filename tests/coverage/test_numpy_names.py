@@ -65,7 +65,9 @@ def test_there_is_a_table_for_this_numpy() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(names()))
-def test_name_is_classified_and_the_table_is_true(name: str, tmp_path: Any, monkeypatch: Any) -> None:
+def test_name_is_classified_and_the_table_is_true(
+    name: str, tmp_path: Any, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     row = found(name)
     assert not list(tmp_path.iterdir())

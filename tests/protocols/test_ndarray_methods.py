@@ -393,6 +393,7 @@ ABSENT = {
 
 def test_nothing_of_ndarray_is_missing():
     missing = {n for n in dir(np.ndarray) if not hasattr(ADArray, n)}
+    missing -= {"_set_dtype", "_set_shape"}  # private
     assert missing <= ABSENT.keys()
 
 
@@ -440,4 +441,6 @@ def test_declared_signatures_are_ndarrays():
         if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
             given = given[: len(names)]
         if arguments.vararg is None and name != "dot":
-            assert given == names, name
+            both = [n for n in given if n in names]
+            assert both == [n for n in names if n in given], name
+            assert set(given) ^ set(names) <= {"descending"}, name  # of NumPy 2.5

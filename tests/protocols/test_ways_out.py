@@ -17,7 +17,6 @@ import random
 import re
 import statistics
 import struct
-import sys
 
 import numpy as np
 import pytest
@@ -289,10 +288,9 @@ def test_untraced_arrays_leave_freely():
         np.asarray(x, copy=False)
     with pytest.raises(BufferError):
         x.__dlpack__(copy=False)
-    if sys.version_info >= (3, 12):
-        assert bytes(memoryview(x)) == X.tobytes()
-        with pytest.raises(BufferError):
-            io.BytesIO(bytes(32)).readinto(x)
+    for f in (memoryview, io.BytesIO(bytes(32)).readinto):
+        with pytest.raises(TypeError):  # as a copy, it would take writes and lose them
+            f(x)
 
 
 def test_leaves_pickle_and_copy_as_leaves():

@@ -28,15 +28,19 @@ def normal(*shapes: tuple[int, ...]) -> Inputs:
 M = (normal((3, 4))[0],)
 T = (normal((2, 3, 4))[0],)
 V = (normal((5,))[0],)
-NEWER = {"matvec", "vecmat", "unstack", "cumulative_sum", "cumulative_prod"}
+# Functions and keywords came after NumPy 2.0; what this one refuses is no case for us.
+OLD = np.lib.NumpyVersion(np.__version__) < "2.3.0"
 CASES: dict[str, tuple[Callable[..., Any], Inputs]] = {}
 
 
 def case(name: str, f: Callable[..., Any], inputs: Inputs) -> None:
     """Add one case, unless it is of a function that came after the NumPy at hand."""
     assert name not in CASES
-    if name.split()[0] in NEWER and not hasattr(np, name.split()[0]):
-        return
+    if OLD:
+        try:
+            f(*inputs)
+        except (AttributeError, TypeError):
+            return
     CASES[name] = (f, inputs)
 
 

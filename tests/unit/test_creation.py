@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import adarray
 from adarray import ADArray
@@ -84,6 +87,41 @@ def test_sequences_join_as_numpy_joins_them(name: str) -> None:
     np.testing.assert_array_equal(got.numpy(), wanted)
     if wanted.size and "float32" not in name:
         check_grads(lambda x: creation.asarray(SEQUENCES[name](x), float) ** 2, (X,))
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> tuple[Any, Any]:
+    """Draw nested lists with ADArrays of all ranks in them, and the same with plain values."""
+    shape = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
+    dtypes = st.sampled_from([np.float32, np.float64, np.int16, np.complex64])
+
+    def part(shape: list[int]) -> tuple[Any, Any]:
+        if draw(st.booleans()) and (not shape or draw(st.booleans())):
+            values = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(draw(dtypes))
+            return adarray.array(values), values
+        if not shape:
+            number = draw(st.sampled_from([2, 0.5, True]))
+            return number, number
+        pairs = [part(shape[1:]) for _ in range(shape[0])]
+        kind = draw(st.sampled_from([list, tuple]))
+        return kind(p[0] for p in pairs), kind(p[1] for p in pairs)
+
+    pairs = [part(shape[1:]) for _ in range(shape[0])]
+    return [p[0] for p in pairs], [p[1] for p in pairs]
+
+
+@given(nested())
+def test_any_nesting_has_numpys_shape_dtype_and_values(pair: tuple[Any, Any]) -> None:
+    ours, plain = pair
+    try:
+        wanted = np.array(plain)
+    except ValueError as error:  # lists of nothing beside arrays of nothing
+        with pytest.raises(ValueError, match=re.escape(str(error))):
+            creation.array(ours)
+        return
+    got = creation.array(ours)
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+    np.testing.assert_array_equal(np.asarray(got), wanted)
 
 
 def test_ragged_sequences_raise_numpys_error() -> None:

@@ -219,6 +219,11 @@ TRACED = {
     "c_": lambda x: np.c_[x[0], x[1], 1:4] ** 2,
     "list operands": lambda x: np.sum([x[0], x[1] ** 2], axis=0) * np.exp([x[0, 0], 1.0, x[0, 1]]),
     "list ufunc method": lambda x: np.multiply.reduce([x[0], x[1]], axis=0),
+    "list in a keyword": lambda x: np.average(x[0], weights=[x[0, 0], 1.0, x[1, 1]]),
+    "stack of lists": lambda x: np.stack([[x[0, 0], 2.0], [x[1, 1], x[0, 2]]], axis=1) ** 2,
+    "concatenate of lists": lambda x: np.concatenate((x[0], [x[1, 1], 3.0])) ** 2,
+    "vstack of tuples": lambda x: np.vstack([x[:, :2], (x[0, 0], 1.0)]) ** 2,
+    "block": lambda x: np.block([[x, x**2], [np.ones((1, 3)), x[:1]]]),
     "fill": lambda x: _filled(x),
     "vectorize": lambda x: np.vectorize(lambda a, b: a * b if a > 0 else a)(x, x[0] ** 2),
     "vectorize tuple": lambda x: np.vectorize(lambda a: (a * a, a))(x)[0],
@@ -246,6 +251,11 @@ def _filled(x: Any) -> Any:
 @pytest.mark.parametrize("name", sorted(TRACED))
 def test_traced_arguments_are_differentiated(name: str) -> None:
     check_grads(TRACED[name], (X,))
+
+
+def test_a_ufunc_is_a_function_to_differentiate() -> None:
+    assert adarray.grad(np.sin)(0.5) == numpy.cos(0.5)
+    numpy.testing.assert_array_equal(adarray.grad(np.sum)(V), numpy.ones(3))
 
 
 def test_weak_numbers_promote_as_numpy_does() -> None:

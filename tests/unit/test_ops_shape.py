@@ -88,7 +88,7 @@ def test_pad_raises_numpys_errors(width, kwargs):
         np.pad(X, width, **kwargs)
     with pytest.raises(type(want.value)) as got:
         adarray.vjp(lambda x: np.pad(x, width, **kwargs), X)
-    assert str(got.value) == str(want.value)
+    assert str(want.value) in str(got.value)
 
 
 # -- windows ---------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from adarray.scipy.sparse._arrays import (
     csr_array,
     csr_matrix,
     is_sparse,
+    numbered,
     ours,
     pattern_of,
     picked,
@@ -163,10 +164,9 @@ def find(A: Any) -> Any:
     if not active(a):
         return scipy.sparse.find(A)
     a = a._canonical()
-    p = pattern_of(a)
-    kept = np.flatnonzero(plain(a.data))
-    kept = kept[np.lexsort((p.rows[kept], p.cols[kept]))]
-    return p.rows[kept], p.cols[kept], a.data[kept]
+    rows, cols, numbers = scipy.sparse.find(numbered(a))
+    kept = np.flatnonzero(plain(a.data)[numbers - 1])
+    return rows[kept], cols[kept], a.data[numbers[kept] - 1]
 
 
 _getattr, __dir__, __all__ = fill_in(globals(), scipy.sparse)

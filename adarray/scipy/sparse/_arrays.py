@@ -15,7 +15,7 @@ import scipy.sparse
 
 from adarray.errors import NotDifferentiableError
 from adarray.ops.creation import asarray
-from adarray.protocol import finish, plain, traced
+from adarray.protocol import plain, traced
 from adarray.scipy.sparse._pattern import Pattern, product, sum_of_equal
 from adarray.trace import Handle
 
@@ -139,8 +139,7 @@ class Differentiable:
 
     def _moved(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Run a method of SciPy's that moves nonzeros on their numbers, and pick the values."""
-        numbered = _numbered(self)
-        r = getattr(numbered, name)(*args, **kwargs)
+        r = getattr(numbered(self), name)(*args, **kwargs)
         return picked(r, self.data)
 
     def _canonical(self) -> Any:
@@ -312,10 +311,6 @@ class Differentiable:
     def __rmatmul__(self, other: Any) -> Any:
         return self._rmatmul_dispatch(other)
 
-    # The ADArray on the left must leave the product to us.
-    __array_ufunc__ = None
-    __array_priority__ = 1000.0
-
     def dot(self, other: Any) -> Any:
         """As in SciPy."""
         return self * other if _scalar(other) else self @ other
@@ -433,7 +428,7 @@ def _numbers_replaced(a: Any, dtype: Any) -> Any:
     return a
 
 
-def _numbered(a: Any) -> Any:
+def numbered(a: Any) -> Any:
     """Return SciPy's array with the numbers of the nonzeros, from 1, for values."""
     numbers = np.arange(1, a.data.shape[0] + 1)
     kind = "array" if isinstance(a, scipy.sparse.sparray) else "matrix"
@@ -515,4 +510,4 @@ CLASSES: dict[tuple[str, str], Any] = {
         ("csr_matrix", csr_matrix), ("csc_matrix", csc_matrix), ("coo_matrix", coo_matrix),
     )
 }  # fmt: skip
-__all__ = ["CLASSES", "Differentiable", "active", "compressed", "finish", "ours", "pattern_of"]
+__all__ = ["CLASSES", "Differentiable", "active", "compressed", "ours", "pattern_of"]
