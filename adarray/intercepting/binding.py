@@ -21,6 +21,7 @@ from adarray.intercepting.inside import (
     adopt,
     inside_class,
     inside_function,
+    joined,
     random_function,
     scalar_type,
 )
@@ -28,6 +29,7 @@ from adarray.intercepting.mathematics import NUMBERS, math_table
 from adarray.intercepting.memory import Memory, is_cached
 from adarray.intercepting.standins import (
     Called,
+    FactoryStandIn,
     FunctionStandIn,
     ModuleStandIn,
     ObjectStandIn,
@@ -103,9 +105,9 @@ class Binder:
     def __init__(self, package: str) -> None:
         self.package = package
         self.made: dict[int, tuple[Any, Any]] = {}  # id -> (original, stand-in)
-        self.classes: dict[type, type | None] = {}
+        self.classes: dict[type, Any] = {}
 
-    def class_of(self, original: type) -> type | None:
+    def class_of(self, original: type) -> Any:
         """Return the stand-in of a class that is called to convert or to make; None if it stays.
 
         Of ``float`` and ``complex``, the floating types of NumPy, and classes of
@@ -117,7 +119,12 @@ class Binder:
                 inside = scalar_type(original)
             elif inside is None:
                 inside = _drop_in_class(original)
-            made = None if inside is None else class_stand_in(original, self.package, inside)
+            made: Any = None
+            if original in FLOATING or original in NUMBERS:
+                made = class_stand_in(original, self.package, inside)
+            elif inside is not None:
+                path = f"{original.__module__}:{original.__qualname__}"
+                made = FactoryStandIn(original, self.package, inside, path)
             self.classes[original] = made
         return self.classes[original]
 
@@ -159,7 +166,7 @@ class Binder:
     def _stand_in(self, original: Any, inside: Any, path: str) -> Any:
         if not callable(original) or not hasattr(original, "__name__"):
             return ObjectStandIn(original, self.package, inside, path)
-        if package_of(path.partition(":")[0]) == "scipy":
+        if package_of(path) == "scipy" and not isinstance(inside, Inside):
             inside = Inside(inside)
         return FunctionStandIn(original, self.package, inside, path)
 
@@ -168,15 +175,14 @@ class Binder:
         if kind is types.BuiltinFunctionType:
             found = _of_bottleneck(value)
             return None if found is None else self._stand_in(*found)
-        home = _scipy_home(value)
-        entry = None if home is None else _scipy_table(home).get(id(value))
-        if entry is None or entry[0] is not value:
-            return None
-        return self._stand_in(*entry)
+        entry = _of_scipy(value, kind)
+        return None if entry is None else self._stand_in(*entry)
 
     def _resolve(self, module: types.ModuleType, value: Any, name: str) -> Any:
         """Return what ``module.name`` is inside."""
         if package_of(module.__name__) == "scipy" and not isinstance(value, types.ModuleType):
+            if type(value) is np.ufunc:
+                return self.of(value, plain_use=False) or value
             found = _scipy_function(module.__name__, name)
             if found is None or isinstance(value, type):
                 return value if found is None else Called(found)
@@ -238,22 +244,35 @@ def _scipy_table(where: str) -> dict[int, tuple[Any, Any, str]]:
 
 def _drop_in_class(original: type) -> Any:
     """Return the drop-in of a class of SciPy; None if there is none."""
-    home = original.__dict__.get("__module__")
-    if not isinstance(home, str) or not home.startswith("scipy."):
-        return None
-    found = _scipy_function(".".join(home.split(".")[:2]), original.__name__)
-    return None if found is original else found
+    for home in _scipy_homes(original.__dict__.get("__module__")):
+        found = _scipy_function(home, original.__name__)
+        if found is not None and found is not original:
+            return found
+    return None
 
 
-def _scipy_home(value: Any) -> str | None:
-    """Return the public module of SciPy from which an object may be; None if from none."""
-    kind = type(value)
-    if kind is np.ufunc:
-        return "scipy.special" if "scipy.special" in sys.modules else None
-    name = value.__module__ if kind is types.FunctionType else kind.__module__
+def _scipy_homes(name: Any) -> list[str]:
+    """Return the public modules of SciPy that may have an object of the module `name`."""
     if not isinstance(name, str) or not name.startswith("scipy."):
-        return None
-    return ".".join(name.split(".")[:2])
+        return []
+    parts = name.split(".")
+    public = next((i for i, p in enumerate(parts) if p.startswith("_")), len(parts))
+    return [".".join(parts[:n]) for n in range(public, 1, -1)]
+
+
+def _of_scipy(value: Any, kind: type) -> tuple[Any, Any, str] | None:
+    """Return ``(original, inside, path)`` of a SciPy function or distribution."""
+    if kind is np.ufunc:
+        special = sys.modules.get("scipy.special")
+        name = value.__name__
+        if special is None or vars(special).get(name) is not value:
+            return None
+        return value, Inside(value, joined), f"scipy.special:{name}"
+    for home in _scipy_homes(value.__module__ if kind is types.FunctionType else kind.__module__):
+        entry = _scipy_table(home).get(id(value))
+        if entry is not None and entry[0] is value:
+            return entry
+    return None
 
 
 _binders: dict[str, Binder] = {}

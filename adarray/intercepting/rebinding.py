@@ -7,6 +7,7 @@ defaults and closures of their functions and the attributes of their classes: ne
 
 from __future__ import annotations
 
+import abc
 import functools
 import sys
 import threading
@@ -268,7 +269,7 @@ def _add_classes(space: dict[str, Any], binder: Binder, codes: list[types.CodeTy
     added = False
     # Under whatever name the module has them, such as DTYPE.
     for name, value in tuple(space.items()):
-        if type(value) is type and (value in FLOATING or _is_of_scipy(value)):
+        if type(value) in (type, abc.ABCMeta) and (value in FLOATING or _is_of_scipy(value)):
             stand_in = binder.class_of(value) if is_call_only(codes, name) else None
             if stand_in is not None:
                 space[name], added = stand_in, True

@@ -189,6 +189,31 @@ class ObjectStandIn:
         return doc
 
 
+class FactoryStandIn(ObjectStandIn):
+    """Stands for a class that is called to make objects, such as a sparse array of SciPy's.
+
+    It is no class itself: the class may be abstract, and would ask its subclasses
+    whose instance an object is.
+    """
+
+    __slots__ = ()
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, self._adarray_of)
+
+    def __subclasscheck__(self, cls: type) -> bool:
+        return issubclass(cls, self._adarray_of)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._adarray_of,)
+
+    def __or__(self, other: Any) -> Any:
+        return self._adarray_of | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self._adarray_of
+
+
 class ModuleStandIn(types.ModuleType):
     """Stands for a module. `module_stand_in` makes a subclass of it for each one."""
 

@@ -60,6 +60,8 @@ def _found(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _MIRRORS and _modules.MIRRORS[name] is not _modules.unchanged:
         return _MIRRORS[name]
+    if name == "poly1d":
+        return _modules.class_over_adarrays(_np.poly1d)
     if name.startswith("_"):
         raise AttributeError(name)
     return _lift.wrapped(getattr(_np, name), name)

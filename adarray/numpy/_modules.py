@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import types
@@ -79,7 +80,9 @@ class Mirror(types.ModuleType):
 
 
 def over_adarrays(value: Any) -> Any:
-    """Show a function of NumPy's Python code: its own body runs over traced arrays."""
+    """Show a function or class of NumPy's Python code: its own body runs over traced arrays."""
+    if isinstance(value, type) and hasattr(value, "deriv"):
+        return class_over_adarrays(value)
     if isinstance(value, type) or not callable(value) or isinstance(value, np.ufunc):
         return wrapped(value)
 
@@ -89,6 +92,37 @@ def over_adarrays(value: Any) -> Any:
         return call_lifted(value, plain(args), plain(kwargs))
 
     return dressed(call, value)
+
+
+_METHODS = (types.FunctionType, staticmethod, classmethod, property)
+
+
+def _method_over_adarrays(member: Any) -> Any:
+    if isinstance(member, types.FunctionType):
+        return borrowed(member)
+    if isinstance(member, property):
+        get, put = (f and borrowed(f) for f in (member.fget, member.fset))
+        return property(get, put, member.fdel, member.__doc__)
+    return type(member)(_method_over_adarrays(member.__func__))
+
+
+@functools.cache
+def class_over_adarrays(cls: type) -> type:
+    """Return a subclass of a class of polynomials whose coefficients may be traced.
+
+    The subclass has all methods again, borrowed: NumPy's code with other globals.
+    """
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.partition(".")[0] != "numpy":
+            continue
+        for name, member in vars(base).items():
+            if isinstance(member, _METHODS):
+                members[name] = _method_over_adarrays(member)
+            else:
+                members.pop(name, None)  # stands in a subclass for a method
+    members.update(__module__=f"adarray.{cls.__module__}", __doc__=cls.__doc__)
+    return type(cls)(cls.__name__, (cls,), members)
 
 
 def on_values(value: Any) -> Any:

@@ -5,6 +5,7 @@ import numpy as np
 from adarray.array import install_methods
 from adarray.op import METHODS
 from adarray.ops import (  # noqa: F401
+    bessel,
     borrow,
     calculus,
     common,
@@ -16,6 +17,7 @@ from adarray.ops import (  # noqa: F401
     eigen,
     elementwise,
     fft,
+    floats,
     functional,
     histograms,
     indexing,

@@ -342,6 +342,15 @@ nan_to_num = pointwise(
 def _nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
+    if x.dtype.kind == "c":  # NumPy replaces real and imaginary parts for themselves
+        real, imag = (
+            _nan_to_num(part, True, nan, posinf, neginf) for part in (np.real(x), np.imag(x))
+        )
+        r = real + 1j * imag
+        if copy or not x.ndim:
+            return r
+        x[...] = r
+        return x
     r = x
     if posinf is not None:
         r = np.where(np.isposinf(x), posinf, r)

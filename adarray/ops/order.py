@@ -76,20 +76,35 @@ def _no_fields(name: str, order: Any) -> None:
 
 @composite_if_traced(np.sort)
 def _sort(
-    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    **newer: Any,
 ) -> Any:
-    """Gather by the sorting permutation; equal elements keep their order if `stable`."""
+    """Gather by the sorting permutation; equal elements keep their order if `stable`.
+
+    `newer` is ``descending``, which NumPy has since 2.5; an older one refuses it.
+    """
     _no_fields("sort", order)
     a, axis = _line_up(a, axis)
-    order = np.argsort(plain(a), axis=axis, kind=kind, stable=stable)
+    order = np.argsort(plain(a), axis=axis, kind=kind, stable=stable, **newer)
     return run(permute, a, order=order, axis=axis)
 
 
 def sort_inplace(
-    a: Any, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: Any,
+    axis: int = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    **newer: Any,
 ) -> None:
     """Sort `a` in place, as the ndarray method does."""
-    a[...] = np.sort(a, operator.index(axis), kind, order, stable=stable)
+    a[...] = np.sort(a, operator.index(axis), kind, order, stable=stable, **newer)
 
 
 @composite_if_traced(np.sort_complex)

@@ -18,6 +18,7 @@ from adarray.ops import creation
 from adarray.ops.borrow import borrow, borrowed, correct, replace
 from adarray.ops.common import composite_if_traced, s
 from adarray.protocol import finish, plain, traced
+from adarray.trace import Handle
 
 borrow(
     np.poly, np.polyadd, np.polyder, np.polydiv, np.polyfit, np.polysub, np.polyval, np.vander
@@ -102,6 +103,17 @@ def _keep_zeros(seq: Any) -> Any:
 
 
 replace(np.polynomial.polyutils.trimseq, _keep_zeros)
+
+
+def _as_series(alist: Any, trim: bool = True) -> list[Any]:
+    """Stand for ``as_series``: if one is traced, all can be written into."""
+    made: list[Any] = borrowed(np.polynomial.polyutils.as_series)(alist, trim)
+    if not traced(made):
+        return made
+    return [x if isinstance(x, Handle) else Handle.array_class(x) for x in made]
+
+
+replace(np.polynomial.polyutils.as_series, _as_series)
 
 
 # Ends of the names of functions whose results are the coefficients of a series.

@@ -214,6 +214,10 @@ def carlson_integral(power: int, exponents: tuple[float, ...], *z: Any) -> Any:
     total = sum(exponents)
 
     def flat(*z: Any) -> Any:
+        turns = [np.abs(np.angle(v)) for v in z]
+        valid = np.all([np.isfinite(v) & (a < 3.1) for v, a in zip(z, turns, strict=True)], axis=0)
+        z = tuple(np.where(valid, v, 1.0) for v in z)
+        turned = max((float(np.max(a, initial=0.0, where=valid)) for a in turns), default=0.0)
         sizes = [np.abs(v) for v in z]
         least = np.min([np.where(s == 0, np.inf, s) for s in sizes], axis=0)
         low, high = np.log(np.minimum(least, 1e300)), np.log(np.max(sizes, axis=0))
@@ -221,7 +225,6 @@ def carlson_integral(power: int, exponents: tuple[float, ...], *z: Any) -> Any:
         at_zero = sum(np.where(s == 0, e, 0.0) for s, e in zip(sizes, exponents, strict=True))
         rate = np.maximum(1 + power - at_zero, 0.25)
         start, stop = low - 42 / rate, high + 42 / (total - 1 - power)
-        turned = max((float(np.max(np.abs(np.angle(v)), initial=0.0)) for v in z), default=0.0)
         step = 0.9 * max(0.05, (math.pi - turned) / math.pi) * 0.5
         count = int(np.max((stop - start) / step, initial=1.0)) + 2
         s = start[:, None] + step * np.arange(count)
@@ -231,7 +234,7 @@ def carlson_integral(power: int, exponents: tuple[float, ...], *z: Any) -> Any:
             log = log - e * np.log(t + v[:, None])
         value = step * np.sum(np.exp(log), axis=-1)
         diverges = 1 + power - at_zero <= 0
-        return np.where(diverges, np.inf, value)
+        return np.where(valid, np.where(diverges, np.inf, value), np.nan)
 
     return in_chunks(flat, *z)
 

@@ -253,6 +253,45 @@ def test_traced_arguments_are_differentiated(name: str) -> None:
     check_grads(TRACED[name], (X,))
 
 
+Series = np.polynomial.Polynomial
+POLYNOMIALS = {
+    "value": lambda c: Series(c)(0.7),
+    "values": lambda c: Series(c)(V),
+    "argument": lambda c: np.polynomial.Chebyshev([1.0, 2.0, 3.0])(c),
+    "product": lambda c: (Series(c) * Series(c)).coef,
+    "sum": lambda c: (1.5 - Series(c) + c[0]).coef,
+    "power": lambda c: (Series(c) ** 3).coef,
+    "division": lambda c: divmod(Series(c), Series(c[:2]))[0].coef,
+    "derivative": lambda c: Series(c).deriv()(0.3),
+    "integral": lambda c: Series(c).integ(2, k=[c[0], 1.0])(0.3),
+    "roots": lambda c: np.sum(Series(c).roots() ** 2),
+    "convert": lambda c: Series(c).convert(kind=np.polynomial.Chebyshev).coef,
+    "composition": lambda c: Series(c)(Series(c[:2]))(0.3),
+    "from roots": lambda c: Series.fromroots(c).coef,
+    "fit": lambda c: Series.fit(np.arange(3.0), c, 1).coef,
+    "domain": lambda c: Series([1, 2.0, 3], domain=c[:2])(0.3),
+    "legendre": lambda c: np.polynomial.Legendre(c)(V),
+    "poly1d": lambda c: np.poly1d(c)(0.7),
+    "poly1d product": lambda c: (np.poly1d(c) * np.poly1d(c) + 2.0).coeffs,
+    "poly1d derivative": lambda c: np.poly1d(c).deriv()(c[0]) + np.poly1d(c).integ()(0.2),
+}
+
+
+@pytest.mark.parametrize("name", sorted(POLYNOMIALS))
+def test_polynomials_with_traced_coefficients(name: str) -> None:
+    check_grads(POLYNOMIALS[name], (numpy.array([1.0, 3.0, 0.5]),))
+
+
+def test_polynomials_are_numpys_too() -> None:
+    p = Series([1, 2, 3])
+    assert isinstance(p, numpy.polynomial.Polynomial)
+    assert type(p * p) is Series
+    assert str(p) == str(numpy.polynomial.Polynomial([1, 2, 3]))
+    assert pickle.loads(pickle.dumps(p)) == p
+    assert np.polynomial.polynomial.Polynomial is Series
+    assert str(np.poly1d([1, 2])) == str(numpy.poly1d([1, 2]))
+
+
 def test_a_ufunc_is_a_function_to_differentiate() -> None:
     assert adarray.grad(np.sin)(0.5) == numpy.cos(0.5)
     numpy.testing.assert_array_equal(adarray.grad(np.sum)(V), numpy.ones(3))
