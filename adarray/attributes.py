@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adarray.aval import aval_of
-from adarray.dispatch import leaves_graph
+from adarray.refusals import leaves_graph
 from adarray.errors import TraceError
 from adarray.inplace import setitem, sync_if_view
 from adarray.protocol import call_function, traced

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.dispatch import leaves_graph
+from adarray.refusals import leaves_graph
 from adarray.inplace import sync_if_view
 from adarray.operators import weakened
 from adarray.protocol import call_function, traced

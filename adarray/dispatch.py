@@ -7,22 +7,22 @@ the operation and never stored.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from adarray.aval import PLAIN, Aval, aval_of, refuse_subclass
-from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, TraceError
+from adarray.errors import NotDifferentiableError
 from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import Guard, keep_plain
 from adarray.op import Layout, Op
 from adarray.probe import needs
+from adarray.refusals import no_derivative, reraise
 from adarray.runtime import MODE, Mode
+from adarray.tangents import attach, inexact, save_tangents, strip, tangent_of
 from adarray.trace import (
     Extras,
     Handle,
-    Tangent,
-    extras,
     is_borrowed,
     root_of,
     save,
@@ -161,43 +161,6 @@ def run(op: Op, *operands: Any, **params: Any) -> Any:
         if isinstance(x, Handle):
             return apply(op, operands, params)
     return compute(op, operands, params, MODE.get())
-
-
-def _broadcast(shapes: list[tuple[int, ...]]) -> bool:
-    """Whether the shapes broadcast to a common one."""
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        return False
-    return True
-
-
-def reraise(op: Op, values: tuple[Any, ...], error: ValueError) -> NoReturn:
-    """Raise NumPy's error with the operation and the operands' shapes in it."""
-    if type(error) is not ValueError:  # AxisError and the like say more by their type
-        raise error
-    given = [i for i, v in enumerate(values) if v is not None]
-    shapes = [np.shape(values[i]) for i in given]
-    if op.pointwise and _broadcast(shapes):
-        raise error  # about something else, such as integers to negative powers
-    listed = " and ".join(map(str, shapes)) if len(shapes) < 4 else str(shapes)
-    if op.pointwise or len(shapes) > 1:
-        numbers = " and ".join(map(str, given)) if len(shapes) < 4 else "all"
-        what = f"operands {numbers} have shapes {listed}"
-    else:
-        what = f"the operand has shape {listed}"
-    why = "which do not broadcast; reshape one of them" if op.pointwise else str(error).strip()
-    raise ShapeError(f"{op.name}: {what}{', ' if op.pointwise else ': '}{why}") from error
-
-
-def no_derivative(op: Op, r: Any) -> Any:
-    """Return the result of an operation on traced values that is not floating or complex."""
-    if r.dtype.kind == "O":
-        raise DTypeError(
-            f"{op.name}: an operand is an array of objects; adarray computes on arrays of "
-            "numbers: convert it with .astype(float)"
-        )
-    return r  # integers and truth values are piecewise constant
 
 
 def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = None) -> Any:
@@ -399,24 +362,6 @@ def sync(view: Handle) -> None:
     x.seen = state_of(root)
 
 
-def strip(x: Any, level: int) -> Any:
-    """Return the operand without its tangent at `level`."""
-    if not isinstance(x, Handle) or x._x is None or not x._x.tangents:
-        return x
-    lower = tuple(t for t in x._x.tangents if t.level != level)
-    rest = Extras(tangents=lower, weak=x._x.weak) if lower or x._x.weak else None
-    return type(x)(x._v, x._node, rest, x._frozen)
-
-
-def tangent_of(x: Any, level: int) -> Handle | None:
-    """Return the tangent of an operand at `level`, None for zero."""
-    if isinstance(x, Handle) and x._x is not None:
-        for t in x._x.tangents:
-            if t.level == level:
-                return t.value
-    return None
-
-
 def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int) -> Any:
     """Apply `op` and push the tangents of `level`, the highest one, through it."""
     primals = tuple(strip(x, level) for x in operands)
@@ -426,7 +371,7 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
             root_of(x)._frozen = True
     if op.outputs > 1:
         return _push_several(op, operands, primals, params, out, level)
-    if out._v is None or not _inexact(op, out._v):
+    if out._v is None or not inexact(op, out._v):
         return out
     source = operands[0]
     if out._x is not None and out._x.base is primals[0] and source is not primals[0]:
@@ -447,7 +392,7 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
         return out
     attach(out, level, total)
     if out._node is not None:
-        _save_tangents(out._node, (out, *operands))
+        save_tangents(out._node, (out, *operands))
     return out
 
 
@@ -471,59 +416,16 @@ def _push_several(
             ]
     made = next((x._node for x in out if x._node is not None), None)
     for x, total in zip(out, totals, strict=True):
-        if total is not None and _inexact(op, x._v):
+        if total is not None and inexact(op, x._v):
             attach(x, level, total)
     if made is not None:
         node = made.parents[0]
         assert node is not None
-        _save_tangents(node, (out, *operands))
+        save_tangents(node, (out, *operands))
         for x in out:
             if x._node is not None:
                 x._node.span = node.span
     return out
-
-
-def _save_tangents(node: Node, sources: tuple[Any, ...]) -> None:
-    """Keep the tangents of what `node` saved: forward over reverse differentiates its rules."""
-    saved = list(node.saved)
-    for j, (v, source) in enumerate(zip(node.saved, sources, strict=False)):
-        if isinstance(v, tuple) and isinstance(source, tuple):  # several results
-            made: Any = tuple(_with_tangents(node, a, b) for a, b in zip(v, source, strict=True))
-            changed = any(a is not b for a, b in zip(v, made, strict=True))
-        else:
-            made = _with_tangents(node, v, source)
-            changed = made is not v
-        if changed:
-            saved[j] = made
-            node.saved = saved  # a list: some of the values are ADArrays
-
-
-def _with_tangents(node: Node, v: Any, source: Any) -> Any:
-    """Return the saved value `v` of `source` with the tangents that outer traces need."""
-    if isinstance(v, Aval) or v is None or not isinstance(source, Handle):
-        return v
-    if source._x is None or not source._x.tangents:
-        return v
-    # A reverse walk differentiates only traces that were opened before its own.
-    needed = [t for t in source._x.tangents if t.level < node.span[1]]
-    if not needed:
-        return v
-    value = v._v if isinstance(v, Handle) else v
-    kept = tuple(Tangent(t.level, _apart(t.value)) for t in needed)
-    node.span = (min(node.span[0], kept[0].level), node.span[1])
-    return type(source)(value, None, Extras(tangents=kept, weak=source._x.weak), True)
-
-
-def _apart(tangent: Handle) -> Handle:
-    """Return a tangent as a node may save it.
-
-    Its own node leads back to the node that saves it; it is dropped (no cycle is
-    made) where it belongs to one trace only, which needs no more than the values.
-    """
-    kept = snapshot(tangent)
-    if kept._node is not None and kept._node.span[0] == kept._node.span[1]:
-        kept._node = None
-    return kept
 
 
 def jvp_rule(
@@ -551,39 +453,3 @@ def jvp_rule(
             "use grad or vjp, or pass it as a plain array"
         )
     return rules[i](t, primal_out, *primals, **params)
-
-
-def attach(out: Handle, level: int, tangent: Any) -> None:
-    """Give `out` the tangent at `level`, in its shape and dtype and apart from others."""
-    shape, dtype = np.shape(out._v), aval_of(out._v).dtype
-    if not isinstance(tangent, Handle):
-        tangent = type(out)(np.asarray(tangent)[()])
-    elif not isinstance(tangent._v, (np.ndarray, np.generic)):
-        tangent = np.positive(tangent)  # that of a Python number has no shape
-    if tangent._v.shape != shape:
-        tangent = np.broadcast_to(tangent, shape)
-    if tangent._v.dtype != dtype:
-        if dtype.kind == "f" and tangent._v.dtype.kind == "c":
-            tangent = np.real(tangent)  # of a real function of complex numbers
-        tangent = tangent.astype(dtype)
-    if tangent._x is not None or type(tangent._v) is np.ndarray:
-        tangent = snapshot(tangent)
-    x = extras(out)
-    kept = tuple(t for t in x.tangents if t.level != level)
-    x.tangents = tuple(sorted((*kept, Tangent(level, tangent)), key=lambda t: t.level))
-
-
-def _inexact(op: Op, v: Any) -> bool:
-    """Whether the result `v` of `op` carries a tangent."""
-    dtype = aval_of(v).dtype
-    if dtype.kind not in "fc":
-        no_derivative(op, np.empty((), dtype))
-    return bool(dtype.kind in "fc")
-
-
-def leaves_graph(what: str, fix: str) -> TraceError:
-    """Return the error for a traced value that would leave the graph."""
-    return TraceError(
-        f"{what}: a traced value would leave the graph, and its gradient would be lost; {fix}, "
-        "or take adarray.value_of(x) to leave the graph on purpose"
-    )

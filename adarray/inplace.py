@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import aval_of
-from adarray.dispatch import attach, leaves_graph, replay, sync, tangent_of
+from adarray.dispatch import replay, sync
 from adarray.errors import TraceError
 from adarray.graph import LEAF, Node, merge_spans
 from adarray.guard import guarded
 from adarray.op import Op, Scatter
+from adarray.refusals import leaves_graph
 from adarray.runtime import MODE
+from adarray.tangents import attach, tangent_of
 from adarray.trace import Extras, Handle, Tangent, is_borrowed, root_of, snapshot
 
 

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import PLAIN, refuse_subclass
-from adarray.dispatch import apply, leaves_graph
+from adarray.dispatch import apply
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.inplace import assign, setitem, sync_if_view
 from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late
 from adarray.rebind import INTO_PLAIN, rebind_plain
+from adarray.refusals import leaves_graph
 from adarray.trace import Handle
 
 # Bodies of the methods of ufuncs for traced operands, ``body(ufunc, *inputs, **kwargs)``,
@@ -157,6 +158,7 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return _untraced(ufunc, "__call__", inputs, kwargs, ())
     if kwargs:
         kwargs = dict(kwargs)
+        kwargs.pop("where", None)  # True
         if kwargs.pop("subok", True) not in (True, False):
             raise TypeError("'subok' must be a boolean")
         order = kwargs.pop("order", "K")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import leaves_graph
+from adarray.refusals import leaves_graph
 from adarray.trace import Handle, leaf
 
 INTO_PLAIN = (

@@ -8,9 +8,9 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.aval import refuse_subclass
-from adarray.dispatch import attach, tangent_of
 from adarray.errors import ShapeError
 from adarray.inplace import sync_if_view
+from adarray.tangents import attach, tangent_of
 from adarray.trace import Extras, Handle, snapshot
 
 

@@ -263,9 +263,9 @@ def _scipy_homes(name: Any) -> list[str]:
 def _of_scipy(value: Any, kind: type) -> tuple[Any, Any, str] | None:
     """Return ``(original, inside, path)`` of a SciPy function or distribution."""
     if kind is np.ufunc:
-        special = sys.modules.get("scipy.special")
+        special: Any = sys.modules.get("scipy.special")
         name = value.__name__
-        if special is None or vars(special).get(name) is not value:
+        if id(getattr(special, name, None)) != id(value):
             return None
         return value, Inside(value, joined), f"scipy.special:{name}"
     for home in _scipy_homes(value.__module__ if kind is types.FunctionType else kind.__module__):

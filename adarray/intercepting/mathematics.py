@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray, weakened
-from adarray.dispatch import leaves_graph
+from adarray.refusals import leaves_graph
 from adarray.protocol import plain, traced
 
 

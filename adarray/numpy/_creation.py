@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray
-from adarray.dispatch import leaves_graph
+from adarray.refusals import leaves_graph
 from adarray.numpy._lift import dressed, lift
 from adarray.ops import creation
 from adarray.protocol import call_function, plain, traced

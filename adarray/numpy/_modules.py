@@ -121,7 +121,8 @@ def class_over_adarrays(cls: type) -> type:
                 members[name] = _method_over_adarrays(member)
             else:
                 members.pop(name, None)  # stands in a subclass for a method
-    members.update(__module__=f"adarray.{cls.__module__}", __doc__=cls.__doc__)
+    doc = f"As `{cls.__module__}.{cls.__name__}`; the coefficients may be traced."
+    members.update(__module__=f"adarray.{cls.__module__}", __doc__=doc)
     return type(cls)(cls.__name__, (cls,), members)
 
 

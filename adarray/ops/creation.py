@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import leaves_graph
+from adarray.refusals import leaves_graph
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import sync_if_view
 from adarray.op import composite

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray
-from adarray.dispatch import leaves_graph
+from adarray.refusals import leaves_graph
 from adarray.inplace import sync_if_view
 from adarray.protocol import traced
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import apply, leaves_graph
+from adarray.dispatch import apply
+from adarray.refusals import leaves_graph
 from adarray.inplace import assign, move, sync_if_view
 from adarray.op import FUNCTIONS, Layout, Op, composite, register
 from adarray.protocol import plain, traced

@@ -48,7 +48,7 @@ def _reshape(a: Any, shape: Any, order: Any = "C", copy: Any = None) -> Any:
     return np.reshape(a, shape, order, copy=copy)
 
 
-def _fixed(order: str) -> str:
+def _fixed(order: Any) -> Any:
     """Return an order that does not depend on the memory of one array."""
     if order == "A":
         raise NotDifferentiableError(
@@ -118,7 +118,7 @@ expand_dims = _linear(
 )
 
 
-def _ravel_in_order(a: Any, order: str = "C") -> Any:
+def _ravel_in_order(a: Any, order: Any = "C") -> Any:
     return np.ravel(a, order)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import apply, leaves_graph
+from adarray.dispatch import apply
+from adarray.refusals import leaves_graph
 from adarray.inplace import assign, sync_if_view
 from adarray.op import FUNCTIONS, Op, Opaque, composite, register
 from adarray.ops.common import normalized_axes, s
@@ -66,7 +67,9 @@ def _reduce(
             options["dtype"] = dtype
         else:
             x = call_function(np.astype, (x, np.dtype(dtype)), {})
-    if initial is not np._NoValue and (initial is not None or function in (np.max, np.min)):
+    if initial is None:  # no identity is used: NumPy raises if there is nothing to reduce
+        _by_numpy(ufunc.reduce, x, axis=axis, initial=None, where=where)
+    elif initial is not np._NoValue:
         options["initial"] = initial
     if where is not True:
         options["where"] = where

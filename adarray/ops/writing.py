@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import leaves_graph
+from adarray.refusals import leaves_graph
 from adarray.op import composite
 from adarray.protocol import plain, traced
 from adarray.trace import Handle

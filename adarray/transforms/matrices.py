@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 
 from adarray.errors import DTypeError
-from adarray.transforms.modes import (
-    Argnums,
-    _named,
-    check_holomorphic,
-    grad,
-    jvp,
-    pick,
-    vjp,
-    with_intercept,
-)
+from adarray.transforms.inputs import Argnums, check_holomorphic, pick
+from adarray.transforms.modes import _named, grad, jvp, vjp, with_intercept
 from adarray.transforms.tree import flatten, is_array
 
 

@@ -154,6 +154,10 @@ CALLS: dict[str, dict[str, str]] = {
         ),
     },
     "pvlib": {
+        "singlediode.bishop88_mpp": "6.0, 1e-9, 0.3, 300.0, 1.5, method='newton'",
+        "singlediode.bishop88_i_from_v": "25.0, 6.0, 1e-9, 0.3, 300.0, 1.5, method='newton'",
+        "singlediode.bishop88_v_from_i": "4.0, 6.0, 1e-9, 0.3, 300.0, 1.5, method='newton'",
+        "pvsystem.max_power_point": "6.0, 1e-9, 0.3, 300.0, 1.5, method='newton'",
         "iam.ashrae": "50.0, 0.05",
         "iam.physical": "np.array([10.0, 50.0, 70.0]), 1.526, 4.0, 0.002",
         "iam.martin_ruiz": "np.array([10.0, 50.0]), 0.16",

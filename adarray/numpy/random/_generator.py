@@ -295,7 +295,9 @@ def _method(cls: type, base: type, name: str) -> None:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return _draw(self._raw, name, args, kwargs)
 
-    setattr(cls, name, dressed(call, getattr(base, name)))
+    made = dressed(call, getattr(base, name))
+    made.__doc__ = f"As `numpy.random.{base.__name__}.{name}`, with ADArrays as results."
+    setattr(cls, name, made)
 
 
 _PLAIN = {"bit_generator", "spawn"}

@@ -1,0 +1,102 @@
+"""Tangents of forward mode: kept beside a value, one for each level, and never in the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.aval import Aval, aval_of
+from adarray.graph import Node
+from adarray.op import Op
+from adarray.refusals import no_derivative
+from adarray.trace import Extras, Handle, Tangent, extras, snapshot
+
+
+def strip(x: Any, level: int) -> Any:
+    """Return the operand without its tangent at `level`."""
+    if not isinstance(x, Handle) or x._x is None or not x._x.tangents:
+        return x
+    lower = tuple(t for t in x._x.tangents if t.level != level)
+    rest = Extras(tangents=lower, weak=x._x.weak) if lower or x._x.weak else None
+    return type(x)(x._v, x._node, rest, x._frozen)
+
+
+def tangent_of(x: Any, level: int) -> Handle | None:
+    """Return the tangent of an operand at `level`, None for zero."""
+    if isinstance(x, Handle) and x._x is not None:
+        for t in x._x.tangents:
+            if t.level == level:
+                return t.value
+    return None
+
+
+def save_tangents(node: Node, sources: tuple[Any, ...]) -> None:
+    """Keep the tangents of what `node` saved: forward over reverse differentiates its rules."""
+    saved = list(node.saved)
+    for j, (v, source) in enumerate(zip(node.saved, sources, strict=False)):
+        if isinstance(v, tuple) and isinstance(source, tuple):  # several results
+            made: Any = tuple(_with_tangents(node, a, b) for a, b in zip(v, source, strict=True))
+            changed = any(a is not b for a, b in zip(v, made, strict=True))
+        else:
+            made = _with_tangents(node, v, source)
+            changed = made is not v
+        if changed:
+            saved[j] = made
+            node.saved = saved  # a list: some of the values are ADArrays
+
+
+def _with_tangents(node: Node, v: Any, source: Any) -> Any:
+    """Return the saved value `v` of `source` with the tangents that outer traces need."""
+    if isinstance(v, Aval) or v is None or not isinstance(source, Handle):
+        return v
+    if source._x is None or not source._x.tangents:
+        return v
+    # A reverse walk differentiates only traces that were opened before its own.
+    needed = [t for t in source._x.tangents if t.level < node.span[1]]
+    if not needed:
+        return v
+    value = v._v if isinstance(v, Handle) else v
+    kept = tuple(Tangent(t.level, _apart(t.value)) for t in needed)
+    node.span = (min(node.span[0], kept[0].level), node.span[1])
+    return type(source)(value, None, Extras(tangents=kept, weak=source._x.weak), True)
+
+
+def _apart(tangent: Handle) -> Handle:
+    """Return a tangent as a node may save it.
+
+    Its own node leads back to the node that saves it; it is dropped (no cycle is
+    made) where it belongs to one trace only, which needs no more than the values.
+    """
+    kept = snapshot(tangent)
+    if kept._node is not None and kept._node.span[0] == kept._node.span[1]:
+        kept._node = None
+    return kept
+
+
+def attach(out: Handle, level: int, tangent: Any) -> None:
+    """Give `out` the tangent at `level`, in its shape and dtype and apart from others."""
+    shape, dtype = np.shape(out._v), aval_of(out._v).dtype
+    if not isinstance(tangent, Handle):
+        tangent = type(out)(np.asarray(tangent)[()])
+    elif not isinstance(tangent._v, (np.ndarray, np.generic)):
+        tangent = np.positive(tangent)  # that of a Python number has no shape
+    if tangent._v.shape != shape:
+        tangent = np.broadcast_to(tangent, shape)
+    if tangent._v.dtype != dtype:
+        if dtype.kind == "f" and tangent._v.dtype.kind == "c":
+            tangent = np.real(tangent)  # of a real function of complex numbers
+        tangent = tangent.astype(dtype)
+    if tangent._x is not None or type(tangent._v) is np.ndarray:
+        tangent = snapshot(tangent)
+    x = extras(out)
+    kept = tuple(t for t in x.tangents if t.level != level)
+    x.tangents = tuple(sorted((*kept, Tangent(level, tangent)), key=lambda t: t.level))
+
+
+def inexact(op: Op, v: Any) -> bool:
+    """Whether the result `v` of `op` carries a tangent."""
+    dtype = aval_of(v).dtype
+    if dtype.kind not in "fc":
+        no_derivative(op, np.empty((), dtype))
+    return bool(dtype.kind in "fc")

@@ -1,0 +1,205 @@
+"""The differentiated arguments of a transform, and what comes back to the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.ad.reverse import Pullback, check_guard
+from adarray.array import ADArray
+from adarray.errors import DTypeError, ShapeError
+from adarray.graph import Node
+from adarray.inplace import sync_if_view
+from adarray.trace import Handle, alive, leaf
+from adarray.transforms.tree import Unflatten, flatten, is_array
+
+Argnums = int | Sequence[int]
+
+
+class Inputs:
+    """The differentiated arguments of one call, as inputs of one trace.
+
+    Parameters
+    ----------
+    name : str
+        The transform, for errors.
+    args : tuple
+        All positional arguments.
+    argnums : int or sequence of int
+        Which of them to differentiate.
+    level : int
+        Level of the trace.
+    """
+
+    def __init__(self, name: str, args: tuple[Any, ...], argnums: Argnums, level: int) -> None:
+        self.name = name
+        self.closed = False  # whether the trace is over, and a pullback runs
+        self.argnums = argnums
+        self.level = level
+        picked = pick(name, args, argnums)
+        self.trees: list[tuple[int, Unflatten]] = []
+        self.leaves: list[Handle] = []
+        self.given: list[Any] = []
+        new = list(args)
+        for k in picked:
+            found, rebuild = flatten(args[k])
+            made = []
+            for i, x in enumerate(found):
+                where = f"{name}: argument {k}" + (f", leaf {i}" if len(found) > 1 else "")
+                if not is_array(x):
+                    raise DTypeError(
+                        f"{where}: is a {type(x).__name__}, not an array or a number; choose "
+                        "the arguments to differentiate with argnums"
+                    )
+                made.append(leaf(ADArray, sync_if_view(x), level, where))
+            self.leaves += made
+            self.given += found
+            self.trees.append((len(found), rebuild))
+            # The function gets handles of its own: in-place updates move them.
+            new[k] = rebuild([ADArray(h._v, h._node, h._x, True) for h in made])
+        self.args = tuple(new)
+        self.nodes: list[Node] = [h._node for h in self.leaves if h._node is not None]
+
+    def pull(self, results: list[tuple[Node, Any]], release: bool = False) -> Any:
+        """Return the gradients, in the structure of the arguments.
+
+        `release` frees the graph on the way: it will not be walked again.
+        """
+        for n in self.nodes:
+            if n.guard is not None:
+                check_guard(n)
+        walk = Pullback(self.level, {n.order for n in self.nodes}, release=release)
+        for node, g in results:
+            walk.add(node, g)
+        found = walk.run()
+        grads, seen = [], set()
+        for n, x in zip(self.nodes, self.given, strict=True):
+            g = self._mirror(found.get(n.order), n, x)
+            if isinstance(g, np.ndarray):
+                if id(g) in seen:  # one cotangent reached two inputs unchanged
+                    g = g.copy()
+                seen.add(id(g))
+            grads.append(g)
+        return self.rebuild(grads)
+
+    def _mirror(self, g: Any, node: Node, given: Any) -> Any:
+        """Return a gradient as what was given: ADArray for ADArray or traced, else plain."""
+        if g is None:
+            g = np.zeros(node.aval.shape, node.aval.dtype)[()]
+        if isinstance(g, Handle):
+            sync_if_view(g)
+            if isinstance(given, Handle) or alive(g, self.level, self.closed):
+                return g
+            g = g._v
+        if isinstance(given, Handle):
+            return ADArray(np.array(g)[()])
+        if node.aval.weak:
+            return complex(g) if node.aval.dtype.kind == "c" else float(g)
+        if isinstance(given, np.ndarray):
+            return fresh(g, given.shape)
+        return np.asarray(g)[()]
+
+    def rebuild(self, leaves: list[Any]) -> Any:
+        """Return `leaves` in the structure of the differentiated arguments."""
+        made, at = [], 0
+        for count, rebuild in self.trees:
+            made.append(rebuild(leaves[at : at + count]))
+            at += count
+        return made[0] if isinstance(self.argnums, int) else tuple(made)
+
+
+def pick(name: str, args: tuple[Any, ...], argnums: Argnums) -> list[int]:
+    """Return `argnums` as a list of non-negative positions in `args`.
+
+    Raises
+    ------
+    TypeError
+        If a position is out of range or given twice.
+    """
+    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
+    for k in wanted:
+        if not isinstance(k, int) or not -len(args) <= k < len(args):
+            raise TypeError(
+                f"{name}: argnums={argnums!r}, but the function got {len(args)} positional "
+                "arguments; pass the differentiated ones by position"
+            )
+    picked = [k % len(args) for k in wanted]
+    if len(set(picked)) != len(picked):
+        raise TypeError(f"{name}: argnums={argnums!r} names an argument twice")
+    return picked
+
+
+def fresh(g: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return `g` as a writeable ndarray that owns its memory, copied only if it does not."""
+    if isinstance(g, np.ndarray) and g.base is None and g.flags.writeable and g.flags.owndata:
+        return g
+    return np.array(g).reshape(shape)
+
+
+def plain_result(y: Any, level: int, to_adarray: bool) -> Any:
+    """Return one leaf of a result as the caller may see it after the trace `level` closed."""
+    if not isinstance(y, Handle):
+        return y
+    sync_if_view(y)
+    if to_adarray or alive(y, level):
+        # Nodes of the closed trace stay below it; they are harmless, since only
+        # an outer trace can still be walked.
+        return y
+    return y._v.copy() if isinstance(y._v, np.ndarray) else y._v
+
+
+def closed_tree(tree: Any, level: int, to_adarray: bool = False) -> Any:
+    """Apply `plain_result` to every leaf of a tree."""
+    leaves, rebuild = flatten(tree)
+    return rebuild([plain_result(x, level, to_adarray) for x in leaves])
+
+
+def check_scalar(name: str, y: Any, holomorphic: bool = False) -> None:
+    """Raise unless a result can be differentiated by `grad`.
+
+    Raises
+    ------
+    ShapeError, DTypeError, TypeError
+    """
+    if isinstance(y, Handle) and isinstance(y._v, np.floating) and not holomorphic:
+        return  # what nearly every loss is
+    if not is_array(y):
+        raise TypeError(
+            f"{name}: the function returned a {type(y).__name__}, not a number; return one "
+            "scalar (with has_aux=True, a pair of it and anything else)"
+        )
+    shape = y.shape if isinstance(y, Handle | np.ndarray) else ()  # type: ignore[union-attr]
+    if shape != ():
+        raise ShapeError(
+            f"{name}: the function returned shape {shape}, not a scalar; reduce it (for "
+            "instance with np.sum), or use adarray.jacobian or adarray.vjp"
+        )
+    dtype = y.dtype if hasattr(y, "dtype") else np.result_type(y)
+    if dtype.kind == "c" and not holomorphic:
+        raise DTypeError(
+            f"{name}: the function returned {dtype}; return a real number, for instance its "
+            "absolute value, or pass holomorphic=True for the derivative of an analytic function"
+        )
+    if dtype.kind != "c" and holomorphic:
+        raise DTypeError(
+            f"{name}: holomorphic=True, but the function returned {dtype}; an analytic function "
+            "returns a complex number: leave holomorphic out"
+        )
+
+
+def check_holomorphic(name: str, given: Sequence[Any]) -> None:
+    """Raise unless all differentiated arguments are complex.
+
+    Raises
+    ------
+    DTypeError
+    """
+    for i, x in enumerate(given):
+        dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
+        if dtype.kind != "c":
+            raise DTypeError(
+                f"{name}: holomorphic=True, but input {i} has dtype {dtype}; pass complex "
+                "arguments, or leave holomorphic out"
+            )
