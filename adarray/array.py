@@ -15,6 +15,7 @@ from adarray.conversion import Conversions, new_leaf
 from adarray.dispatch import apply, binary, unary
 from adarray.errors import DTypeError, TraceError
 from adarray.inplace import plain_index, setitem, sync_if_view
+from adarray.interchange import Interchange
 from adarray.op import FUNCTIONS
 from adarray.operators import Operators, weakened
 from adarray.protocol import call_function, call_ufunc, traced
@@ -23,7 +24,7 @@ from adarray.signatures import Methods
 from adarray.trace import Extras, GradSlot, Handle, leaf
 
 
-class ADArray(Operators, Conversions, Attributes, Methods, Handle):
+class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
     """An array whose operations are recorded, so that they can be differentiated.
 
     It behaves as the `numpy.ndarray` of its values does: operators, methods,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray
-from adarray.refusals import leaves_graph
 from adarray.numpy._lift import dressed, lift
 from adarray.ops import creation
 from adarray.protocol import call_function, plain, traced
+from adarray.refusals import leaves_graph
 from adarray.trace import Handle
 
 

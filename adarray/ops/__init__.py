@@ -21,7 +21,6 @@ from adarray.ops import (  # noqa: F401
     functional,
     histograms,
     indexing,
-    interchange,
     joining,
     methods,
     missing,

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from adarray.refusals import leaves_graph
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import sync_if_view
 from adarray.op import composite
 from adarray.protocol import call_function, finish, plain, traced
+from adarray.refusals import leaves_graph
 from adarray.trace import Handle, root_of
 
 _FAN = 64  # arrays joined by one operation: its reverse rule looks at all for each of them

@@ -152,7 +152,7 @@ class Piecewise(_Moved):
             c = c / _wide(powers, c, 1)
             grown = c[0] * 0.0
             for k in range(c.shape[0]):
-                grown = (grown + c[k]) * _wide(h, c, 2 - 1)
+                grown = (grown + c[k]) * _wide(h, grown, 1)
             start = np.concatenate([grown[:1] * 0.0, np.cumsum(grown, 0)[:-1]])
             c = np.concatenate([c, start[None]])
         return PPoly(c, self.x, self.extrapolate, self.axis)
@@ -420,7 +420,10 @@ class BSpline(_Moved, scipy.interpolate.BSpline):  # type: ignore[misc]
 
 def _interpolation_matrix(x: Any, k: int, t: Any, bc_type: Any) -> Any:
     """Return knots, and the matrix from values to coefficients."""
-    made = scipy.interpolate.make_interp_spline(x, np.eye(len(x)), k, t, bc_type)
+    units = np.eye(len(x))
+    if bc_type == "periodic":  # the last value is the first one
+        units[-1, 0], units[-1, -1] = 1.0, 0.0
+    made = scipy.interpolate.make_interp_spline(x, units, k, t, bc_type)
     return made.t, made.c
 
 
@@ -484,7 +487,7 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
     out = (value(x) < value(low)) | (value(x) > value(high))
     if ext == 2 and np.any(out):
         raise ValueError("Found x value not in the domain")
-    at = np.clip(x, low, high) if ext == 3 else x
+    at = np.clip(x, low, high) if ext == 3 and der == 0 else x
     r = BSpline(t, c[: t.shape[0] - k - 1], k)(at, der)
     return np.where(out, 0.0, r) if ext == 1 else r
 

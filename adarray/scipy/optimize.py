@@ -131,7 +131,10 @@ def _solver(name: str, read: Callable[..., Any]) -> Callable[..., Any]:
         bound = signature.bind(*args, **kwargs)
         f = bound.arguments[first]
         extra = bound.arguments.get("args", ())
-        extra = extra if isinstance(extra, tuple) else (extra,)
+        if name == "newton":
+            extra = tuple(extra)  # of any sequence; the others take one argument as it is
+        elif not isinstance(extra, tuple):
+            extra = (extra,)
         depends = [True] if traced(extra) else []
         for key, given in bound.arguments.items():
             changed = _plain_function(given, depends) if callable(given) else plain(given)

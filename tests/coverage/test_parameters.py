@@ -227,6 +227,7 @@ SPECIAL: dict[str, tuple[Callable[..., Any], Any, list[Any]]] = {
     "numpy.linalg.eigvalsh.UPLO": (lambda f, x, **k: f(x, **k), B4, ["U"]),
     "numpy.linalg.lstsq.rcond": (lambda f, x, **k: f(x, V, **k)[0], B4, [0.5]),
     "numpy.linalg.pinv.rcond": (lambda f, x, **k: f(x, **k), B4, [0.5]),
+    "numpy.real_if_close.tol": (lambda f, x, **k: f(x + 1e-12j, **k), V, [1e6]),
     "numpy.linalg.pinv.rtol": (lambda f, x, **k: f(x, **k), B4, [0.5]),
     "numpy.linalg.qr.mode": (lambda f, x, **k: f(x, **k), B4[:, :3], ["r", "complete"]),
     "numpy.linalg.svd.full_matrices": (lambda f, x, **k: [v.shape for v in f(x, **k)], B4[:, :3],

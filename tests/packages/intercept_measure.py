@@ -8,6 +8,7 @@ call, of fourth order. With plain arguments, the call must give the same inside 
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import warnings
 from collections.abc import Callable
@@ -28,7 +29,8 @@ class Call(NamedTuple):
     ----------
     package : str
     name : str
-        Path of the function within the package: ``module.function``.
+        Path of the function within the package: ``module.function``, or
+        ``module.Class().method`` for a method of an instance.
     arguments : str
         As they stand in a call; ``np`` is NumPy and ``pkg`` the package.
     packages : tuple of str
@@ -42,27 +44,49 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of one row: the largest relative error, or why there is none."""
+    """What came of one row.
+
+    Parameters
+    ----------
+    call : Call
+    status : str
+        ``differentiable``: the gradient agrees with differences. ``constant``: both
+        are zero. ``refused``: an error was raised. ``wrong``: a gradient or a value
+        came back that is another one. ``unusable``: the plain call does not work.
+    error : float, optional
+        The largest relative error of the gradient, where there are both.
+    reason : str
+        What was raised, or what is wrong.
+    """
 
     call: Call
-    error: float | None
+    status: str
+    error: float | None = None
     reason: str = ""
 
     @property
     def passed(self) -> bool:
-        """Whether the gradient agrees with differences."""
-        return self.error is not None and self.error < TOLERANCE
+        """Whether the gradient agrees with differences that are not all zero."""
+        return self.status == "differentiable"
 
 
 def resolve(call: Call) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Return the function of a row, and its arguments."""
     package = importlib.import_module(call.package)
     parts = call.name.split(".")
+    # The module by its name: an attribute of the package may hide it, as a function of that name.
     found: Any = package
-    for i, part in enumerate(parts):
-        if not hasattr(found, part):
-            importlib.import_module(".".join([call.package, *parts[: i + 1]]))
-        found = getattr(found, part)
+    for i in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join([call.package, *parts[:i]]))
+        except ModuleNotFoundError:
+            continue
+        parts = parts[i:]
+        break
+    for part in parts:
+        found = getattr(found, part.removesuffix("()"))
+        if part.endswith("()"):  # a method of an instance: ``module.Class().method``
+            found = found()
     space = {"np": np, "pkg": package, "call": lambda *a, **k: (a, k)}
     args, kwargs = eval(f"call({call.arguments})", space)  # text of our own
     return found, args, kwargs
@@ -100,20 +124,29 @@ def split(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Cal
     return leaves, rebuild
 
 
+def parts_of(x: Any) -> list[Any] | None:
+    """Return what a container holds; None if `x` is none."""
+    if isinstance(x, dict):
+        return list(x.values())
+    if isinstance(x, (list, tuple)):
+        return list(x)
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        return [getattr(x, field.name) for field in dataclasses.fields(x)]
+    return None
+
+
 def weighted(result: Any) -> Any:
     """Return the sum of all real numbers in a result, each with a weight of its own."""
     total, count = 0.0, 0
 
     def add(x: Any) -> None:
         nonlocal total, count
-        if isinstance(x, dict):
-            for v in x.values():
+        parts = parts_of(x)
+        if parts is not None:
+            for v in parts:
                 add(v)
-        elif type(x) in (list, tuple) or hasattr(x, "_fields"):
-            for v in x:
-                add(v)
-        elif isinstance(x, (float, np.ndarray, adarray.ADArray)):
-            kind = getattr(x, "dtype", np.dtype(float)).kind
+        elif isinstance(x, (float, complex, np.generic, np.ndarray, adarray.ADArray)):
+            kind = np.dtype(getattr(x, "dtype", type(x))).kind
             if kind == "c":
                 add(np.real(x))
                 add(np.imag(x))
@@ -154,21 +187,16 @@ def differences(f: Callable[[list[Any]], float], leaves: list[Any]) -> list[np.n
 
 
 def plain_values(result: Any) -> Any:
-    """Return a result with the ADArrays in it replaced by what NumPy would have given."""
+    """Return a result as lists, the ADArrays in it replaced by what NumPy would have given."""
     if isinstance(result, adarray.ADArray):
         values = result.numpy()
         return values if values.ndim else values[()]
-    if isinstance(result, dict):
-        return {k: plain_values(v) for k, v in result.items()}
-    if isinstance(result, (list, tuple)):
-        return [plain_values(v) for v in result]
-    return result
+    parts = parts_of(result)
+    return result if parts is None else [plain_values(v) for v in parts]
 
 
 def identical(a: Any, b: Any) -> bool:
     """Whether two results are the same to the last bit."""
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(identical(a[k], b[k]) for k in a)
     if isinstance(a, list):
         return len(a) == len(b) and all(map(identical, a, b))
     number = isinstance(a, (float, complex, np.ndarray, np.generic))
@@ -183,7 +211,7 @@ def measure(call: Call) -> Result:
             function, args, kwargs = resolve(call)
             leaves, rebuild = split(args, kwargs)
             if not leaves:
-                return Result(call, None, "no floating point argument")
+                return Result(call, "unusable", reason="no floating point argument")
 
             def plain(new: list[Any]) -> Any:
                 a, k = rebuild(new)
@@ -197,30 +225,39 @@ def measure(call: Call) -> Result:
 
             expected = differences(plain, [np.array(x) if np.ndim(x) else x for x in leaves])
             before = plain_values(function(*args, **kwargs))
+            wanted = plain(leaves)
         except Exception as error:
-            return Result(call, None, f"plain call: {_shown(error)}")
+            return Result(call, "unusable", reason=f"plain call: {_shown(error)}")
         try:
             _, args, kwargs = resolve(call)
             if not identical(before, plain_values(run(*args, **kwargs))):
-                return Result(call, None, "plain arguments give another result inside")
+                return Result(call, "wrong", reason="plain arguments give another result inside")
             value, got = adarray.value_and_grad(traced)(leaves)
         except Exception as error:
-            return Result(call, None, _shown(error))
-        if not np.isclose(value, plain(leaves), rtol=1e-10, atol=1e-12):
-            return Result(call, None, f"value {value} instead of {plain(leaves)}")
-        if not any(np.any(e) for e in expected) or not all(
-            np.all(np.isfinite(e)) for e in expected
-        ):
-            return Result(call, None, "differences are zero or not finite: nothing to compare")
-        worst = 0.0
-        for leaf, e, g in zip(leaves, expected, got, strict=True):
-            unit = np.max(np.abs(np.asarray(leaf))) or 1.0
-            scale = max(float(np.max(np.abs(e), initial=0.0)), abs(float(value)) / unit * 1e-4)
-            worst = max(worst, float(np.max(np.abs(np.asarray(g) - e), initial=0.0) / (scale or 1)))
-        if not np.isfinite(worst):
-            return Result(call, None, "the gradient is not finite")
-        reason = "" if worst < TOLERANCE else "the gradient differs"
-        return Result(call, worst, reason)
+            return Result(call, "refused", reason=_shown(error))
+        if not np.isclose(value, wanted, rtol=1e-10, atol=1e-12):
+            return Result(call, "wrong", reason=f"value {value} instead of {wanted}")
+        return _compared(call, leaves, float(value), expected, got)
+
+
+def _compared(
+    call: Call, leaves: list[Any], value: float, expected: list[Any], got: list[Any]
+) -> Result:
+    """Return the result for a gradient and the differences."""
+    if not all(np.all(np.isfinite(e)) for e in expected):
+        return Result(call, "unusable", reason="the differences are not finite")
+    if not any(map(np.any, expected)) and not any(map(np.any, got)):
+        return Result(call, "constant", 0.0)
+    worst = 0.0
+    for leaf, e, g in zip(leaves, expected, got, strict=True):
+        unit = np.max(np.abs(np.asarray(leaf))) or 1.0
+        scale = max(float(np.max(np.abs(e), initial=0.0)), abs(value) / unit * 1e-4)
+        worst = max(worst, float(np.max(np.abs(np.asarray(g) - e), initial=0.0) / (scale or 1)))
+    if not np.isfinite(worst):
+        return Result(call, "wrong", reason="the gradient is not finite")
+    if worst < TOLERANCE:
+        return Result(call, "differentiable", worst)
+    return Result(call, "wrong", worst, "the gradient differs")
 
 
 def _shown(error: BaseException) -> str:

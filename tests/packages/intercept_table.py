@@ -63,7 +63,7 @@ def results(package: str) -> Iterator[Result]:
         yield measure(Call(package, name, arguments, named))
     for name, (arguments, why) in FAILURES.get(package, {}).items():
         result = measure(Call(package, name, arguments, named))
-        yield result if result.passed else result._replace(reason=f"{why} ({result.reason})")
+        yield result if result.passed else result._replace(reason=f"{why} [{result.reason}]")
 
 
 def version(package: str) -> str:
@@ -120,7 +120,7 @@ def page(found: dict[str, list[Result]]) -> str:
 
 def _text(reason: str) -> str:
     """Return a reason for the page: its own words, without the paths of this machine."""
-    words = reason.partition(" (")[0]
+    words = reason.partition(" [")[0]
     return words.replace("*", "\\*").replace("`", "'").replace("_", "\\_")
 
 

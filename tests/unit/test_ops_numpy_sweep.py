@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adarray import ADArray, ADArrayError, NotDifferentiableError, TraceError, vjp
+from adarray import ADArray, ADArrayError, TraceError, vjp
 from adarray.testing import check_grads
 
 MODULES = {"np": np, "np.linalg": np.linalg, "np.fft": np.fft}

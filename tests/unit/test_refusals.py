@@ -223,7 +223,8 @@ def test_values_of_traced_arrays_steer_python():
             lambda x: np.frompyfunc(abs, 1, 1)(x).sum(),
             NotDifferentiableError,
             "abs (vectorized): adarray has no derivative rule for this function; write it with "
-            "other NumPy functions, or pass adarray.value_of(x) if no gradient should flow through it",
+            "other NumPy functions, or pass adarray.value_of(x) if no gradient should flow "
+            "through it",
         ),
         (
             lambda x: (x + np.ones(4)).sum(),

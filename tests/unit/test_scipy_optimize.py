@@ -53,6 +53,7 @@ def test_newton() -> None:
         return np.exp(x) - c * x - 3.0
 
     check_grads(lambda c: optimize.newton(equation, start, args=(c,)), (np.array([0.5, 0.7]),))
+    check_grads(lambda c: optimize.newton(equation, 1.0, args=[c]), (0.5,))
     check_grads(lambda c: optimize.newton(equation, start, args=(c,), full_output=True)[0],
                 (np.array([0.5, 0.7]),))  # fmt: skip
     check_grads(lambda a: optimize.newton(lambda x: x**2 - a, 1.0, lambda x: 2 * x), (2.0,))
