@@ -249,7 +249,10 @@ class Pullback:
         assert node.op.transfer is not None
         base_g, value_g = node.op.transfer(g, node)
         base, value = node.parents
-        self.masked.update(p.order for p in node.parents if p is not None)
+        if base is not None:
+            self.masked.add(base.order)  # what was overwritten has no effect
+        if value is not None and node.order in self.masked:
+            self.masked.add(value.order)
         if value is not None and value.span[1] >= self.level:
             self.add(value, fit(value_g, value))
         if base is not None and base.span[1] >= self.level:

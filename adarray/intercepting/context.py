@@ -10,7 +10,7 @@ from contextvars import Token
 from typing import Any
 
 from adarray.intercepting import imports
-from adarray.intercepting.inside import enter_tree
+from adarray.intercepting.inside import Entered
 from adarray.intercepting.rebinding import client_of, globals_of, rebind, rebind_function
 from adarray.scope import SCOPE, Scope, package_of
 from adarray.trace import Handle
@@ -96,7 +96,13 @@ def intercepted(f: Callable[..., Any], *packages: str) -> Callable[..., Any]:
         imports.begin()
         token = SCOPE.set(scope.joined(SCOPE.get()))
         try:
-            return f(*enter_tree(args), **enter_tree(kwargs))
+            entered = Entered()
+            try:
+                return f(
+                    *map(entered.tree, args), **{k: entered.tree(v) for k, v in kwargs.items()}
+                )
+            finally:
+                entered.give_back()
         finally:
             SCOPE.reset(token)
             imports.end()

@@ -21,7 +21,7 @@ from adarray.protocol import plain, traced
 from adarray.trace import Extras, Handle
 
 
-def adopt(r: Any, given: tuple[Any, ...] = ()) -> Any:
+def adopt(r: Any, given: tuple[Any, ...] = (), foreign: bool = False) -> Any:
     """Return the result `r` of a NumPy function with ADArrays in place of its arrays.
 
     Parameters
@@ -32,18 +32,22 @@ def adopt(r: Any, given: tuple[Any, ...] = ()) -> Any:
     given : tuple
         Plain arrays whose memory a result may share: the ADArray then stands for
         that memory, and its owner's elements change with it.
+    foreign : bool
+        Whether another object may own the memory of a result, such as a data frame.
     """
     kind = type(r)
     if kind is np.ndarray:
         if r.dtype.kind not in "biufc" or not r.dtype.isnative:
             return r
+        if foreign:
+            return enter(r)
         if r.base is not None or any(r is g for g in given):
             return enter(r) if _shares(r, given) else Handle.array_class(r)
         return Handle.array_class(r)
     if kind is tuple or kind is list:
-        return kind(adopt(x, given) for x in r)
+        return kind(adopt(x, given, foreign) for x in r)
     if isinstance(r, tuple) and hasattr(r, "_fields"):
-        parts = [adopt(x, given) for x in r]
+        parts = [adopt(x, given, foreign) for x in r]
         if all(a is b for a, b in zip(parts, r, strict=True)):
             return r
         try:
@@ -69,18 +73,68 @@ def enter(x: Any) -> Any:
     return Handle.array_class(x, None, Extras(borrowed=True))
 
 
-def enter_tree(tree: Any) -> Any:
-    """Return a tree of arguments with its plain arrays as ADArrays."""
-    kind = type(tree)
-    if kind is np.ndarray:
-        return enter(tree)
-    if kind is list or kind is tuple:
-        return kind(map(enter_tree, tree))
-    if kind is dict:
-        return {k: enter_tree(v) for k, v in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return kind(*map(enter_tree, tree))
-    return tree
+class Entered:
+    """The arguments of a call with their plain arrays as ADArrays.
+
+    Lists and dictionaries with arrays in them are passed as copies. What the function
+    changes in a copy is changed in the caller's own by `give_back`.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, tuple[Any, np.ndarray]] = {}  # id of handle -> both
+        self._copies: dict[int, tuple[Any, Any]] = {}  # id of copy -> (copy, the caller's)
+        self._before: list[tuple[Any, Any, Any]] = []  # (copy, the caller's, its items)
+
+    def tree(self, x: Any) -> Any:
+        """Return `x` with ADArrays in place of plain arrays; itself if there are none."""
+        kind = type(x)
+        if kind is np.ndarray:
+            made = enter(x)
+            self._arrays[id(made)] = made, x
+            return made
+        if kind is list or kind is tuple:
+            parts = [self.tree(i) for i in x]
+            if all(a is b for a, b in zip(parts, x, strict=True)):
+                return x
+            return self._kept(x, parts) if kind is list else tuple(parts)
+        if kind is dict:
+            items = {k: self.tree(v) for k, v in x.items()}
+            return x if all(items[k] is x[k] for k in x) else self._kept(x, items)
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            return kind(*map(self.tree, x))
+        return x
+
+    def _kept(self, own: Any, copy: Any) -> Any:
+        self._copies[id(copy)] = copy, own
+        self._before.append((copy, own, copy.copy()))
+        return copy
+
+    def _restored(self, x: Any) -> Any:
+        """Return what the caller has in place of an ADArray or a copy that was passed."""
+        return self._arrays.get(id(x), self._copies.get(id(x), (x, x)))[1]
+
+    def give_back(self) -> None:
+        """Change the caller's lists and dictionaries as the function changed the copies."""
+        for copy, own, before in self._before:
+            if len(copy) == len(before) and (
+                all(a is b for a, b in zip(copy, before, strict=True))
+                if type(copy) is list
+                else all(k in before and before[k] is v for k, v in copy.items())
+            ):
+                continue
+            if type(own) is list:
+                own[:] = map(self._restored, copy)
+            else:
+                restored = {k: self._restored(v) for k, v in copy.items()}
+                own.clear()
+                own.update(restored)
+
+
+# Objects that own no memory of an array.
+_OWNLESS = (Handle, np.ndarray, np.generic, str, int, float, complex, type(None), type, np.dtype,
+            list, tuple, dict, set, range, slice, np.random.Generator, types.FunctionType,
+            types.GeneratorType)  # fmt: skip
+_MAKES_NEW = frozenset({"zeros_like", "ones_like", "empty_like", "full_like"})
 
 
 # Functions that take a sequence of arrays, and dispatch on its items.
@@ -130,7 +184,14 @@ class Inside:
                 r = self.function(*args, **kwargs)
                 # The caller's own array, or the ADArray that it gave.
                 return r if r is out or (type(out) is tuple and len(out) == 1) else adopt(r, given)
-        return adopt(self.function(*args, **kwargs), given)
+        r = self.function(*args, **kwargs)
+        return r if type(r) is Handle.array_class else adopt(r, given, self._is_foreign(args))
+
+    def _is_foreign(self, args: tuple[Any, ...]) -> bool:
+        """Whether an argument may own the memory of the result, and is no array."""
+        if all(isinstance(x, _OWNLESS) for x in args):
+            return False
+        return getattr(self.function, "__name__", "") not in _MAKES_NEW
 
     def attribute(self, name: str, value: Any) -> Any:
         """Return the attribute `name` of a ufunc, whose value is `value`."""

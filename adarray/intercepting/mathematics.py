@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray, weakened
-from adarray.refusals import leaves_graph
 from adarray.protocol import plain, traced
+from adarray.refusals import leaves_graph
 
 
 def _special(name: str) -> Callable[..., Any]:

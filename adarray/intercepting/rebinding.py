@@ -52,6 +52,12 @@ def _is_compiled(space: dict[str, Any]) -> bool:
     return isinstance(file, str) and file.endswith(tuple(EXTENSION_SUFFIXES))
 
 
+def _is_jitted(space: dict[str, Any]) -> bool:
+    """Whether a module has functions that Numba compiles: they read its globals."""
+    kinds = (type(v).__module__ for v in tuple(space.values()))
+    return any(isinstance(k, str) and k.startswith("numba.") for k in kinds)
+
+
 def _compiled_packages(modules: dict[str, Any]) -> set[str]:
     """Return the packages of which a compiled module is loaded."""
     found = set()
@@ -161,7 +167,7 @@ def _is_seen(name: str, module: Any) -> bool:
 
 def _rebind_module(name: str, module: Any) -> None:
     space = _namespace(module)
-    if space is None or _is_compiled(space):
+    if space is None or _is_compiled(space) or _is_jitted(space):
         return
     package = package_of(name)
     _seen[name] = (module, space.get("__spec__"))

@@ -6,13 +6,15 @@ value written into a plain ndarray would be lost, and is refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from adarray.refusals import leaves_graph
 from adarray.op import composite
+from adarray.ops import creation
 from adarray.protocol import plain, traced
+from adarray.refusals import leaves_graph
 from adarray.trace import Handle
 
 
@@ -35,75 +37,69 @@ def _target(name: str, function: Any, target: Any, values: Any, *args: Any) -> b
     return False
 
 
+def _write(target: Any, values: Any, write: Callable[[Any, Any], None]) -> None:
+    """Write into `target` what a NumPy function would: it writes the numbers of the values.
+
+    So its rules for repeated, missing and surplus values hold, and its errors.
+    """
+    values = creation.asanyarray(values)
+    which = np.full(np.shape(target), -1)
+    write(which, np.arange(values.size).reshape(values.shape))
+    mask = which >= 0
+    target[mask] = np.reshape(values, (-1,))[which[mask]]
+
+
+def _check_casting(src: Any, dst: Any, casting: Any) -> None:
+    """Raise NumPy's error if `src` must not be cast to the dtype of `dst`."""
+    number = isinstance(src, (bool, int, float, complex)) and not isinstance(src, np.generic)
+    source = (
+        src
+        if number
+        else np.zeros(0 if np.ndim(plain(src)) else (), creation.asanyarray(src).dtype)
+    )
+    np.copyto(np.empty(0, dst.dtype), source, casting)
+
+
 @composite(np.copyto)
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     if not _target("copyto", np.copyto, dst, src, src, casting, where):
         return
-    source: Any = src if isinstance(src, Handle) else np.asarray(src)
-    if not np.can_cast(source.dtype, dst.dtype, casting):
-        raise TypeError(
-            f"Cannot cast array data from {source.dtype} to {dst.dtype} "
-            f"according to the rule '{casting}'"
-        )
+    _check_casting(src, dst, casting)
     if where is True:
-        dst[...] = source
+        dst[...] = creation.asanyarray(src)
     else:
-        mask = np.broadcast_to(plain(where), np.shape(dst))
-        dst[mask] = np.broadcast_to(source, np.shape(dst))[mask]
+        _write(dst, src, lambda which, numbers: np.copyto(which, numbers, where=plain(where)))
 
 
 @composite(np.put)
 def _put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
-    if not _target("put", np.put, a, v, ind, v, mode):
-        return
-    ind = np.ravel(np.asarray(plain(ind)))
-    if mode == "wrap":
-        ind = ind % a.size
-    elif mode == "clip":
-        ind = np.clip(ind, 0, a.size - 1)
-    v = np.ravel(v)
-    if v.shape[0] != ind.size:  # NumPy repeats or cuts the values
-        v = v[np.arange(ind.size) % v.shape[0]]
-    a[np.unravel_index(np.where(ind < 0, ind + a.size, ind), a.shape)] = v
+    if _target("put", np.put, a, v, ind, v, mode):
+        _write(a, v, lambda which, numbers: np.put(which, plain(ind), numbers, mode))
 
 
 @composite(np.place)
 def _place(arr: Any, mask: Any, vals: Any) -> None:
     if _target("place", np.place, arr, vals, mask, vals):
-        positions = np.flatnonzero(plain(mask))
-        np.put(arr, positions, vals)
+        _write(arr, vals, lambda which, numbers: np.place(which, plain(mask), numbers))
 
 
 @composite(np.putmask)
 def _putmask(a: Any, mask: Any, values: Any) -> None:
     if _target("putmask", np.putmask, a, values, mask, values):
-        positions = np.flatnonzero(plain(mask))
-        values = np.ravel(values)
-        np.put(a, positions, values[positions % values.shape[0]])
+        _write(a, values, lambda which, numbers: np.putmask(which, plain(mask), numbers))
 
 
 @composite(np.put_along_axis)
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
-    if not _target("put_along_axis", np.put_along_axis, arr, values, indices, values, axis):
-        return
-    from adarray.ops.indexing import along
-
-    indices = np.asarray(plain(indices))
-    if axis is None:
-        arr[np.unravel_index(indices, arr.shape)] = values
-    else:
-        arr[along(indices, axis, arr.shape)] = values
+    if _target("put_along_axis", np.put_along_axis, arr, values, indices, values, axis):
+        at = np.asarray(plain(indices))
+        _write(arr, values, lambda which, numbers: np.put_along_axis(which, at, numbers, axis))
 
 
 @composite(np.fill_diagonal)
 def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
-    if not _target("fill_diagonal", np.fill_diagonal, a, val, val, wrap):
-        return
-    numbers = np.zeros(a.shape, bool)
-    np.fill_diagonal(numbers, True, wrap)
-    positions = np.nonzero(numbers)
-    val = np.ravel(val)
-    a[positions] = val[np.arange(len(positions[0])) % val.shape[0]]
+    if _target("fill_diagonal", np.fill_diagonal, a, val, val, wrap):
+        _write(a, val, lambda which, numbers: np.fill_diagonal(which, numbers, wrap))
 
 
 def fill(a: Any, value: Any) -> None:

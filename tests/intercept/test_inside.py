@@ -525,3 +525,64 @@ def test_wrapped_functions_nest() -> None:
 def test_what_would_lose_the_gradient_raises(f: Any) -> None:
     with pytest.raises((adarray.TraceError, ValueError, AttributeError)):
         adarray.grad(intercepted(f))(1.5)
+
+
+def test_lists_and_dictionaries_of_the_caller() -> None:
+    array = np.array([1.0, 2.0])
+    history: list[Any] = []
+    mixed: list[Any] = [array, 1]
+    table: dict[str, Any] = {"a": array, "inner": [array]}
+
+    def f(x, history, mixed, table):
+        history.append("called")
+        mixed.append(3)
+        table["b"] = table["a"]
+        table["inner"].append("x")
+        del table["a"]
+        return mixed[0].dot(np.array([x, x])) + table["inner"][0].dot(np.array([x, 0.0]))
+
+    assert adarray.grad(intercepted(f))(1.0, history, mixed, table) == 4.0
+    assert history == ["called"]
+    assert mixed[0] is array
+    assert mixed[1:] == [1, 3]
+    assert set(table) == {"b", "inner"}
+    assert table["b"] is array
+    assert table["inner"][0] is array
+    assert table["inner"][1:] == ["x"]
+
+
+def test_memory_of_other_objects() -> None:
+    class Frame:
+        def __init__(self) -> None:
+            self.values = np.arange(3.0)
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return self.values
+
+    frame = Frame()
+
+    def f(x):
+        y = np.asarray(frame)
+        total = np.sum(y * x)
+        frame.values[:] = 10.0  # after use
+        fresh = np.zeros_like(y)
+        fresh[0] = x
+        return total + y.dot(fresh)
+
+    assert adarray.grad(intercepted(f))(2.0) == 13.0
+
+    def write(x):
+        np.asarray(frame)[0] = x
+
+    with pytest.raises(adarray.TraceError, match="in-place update of the memory of a plain"):
+        adarray.grad(intercepted(write))(1.0)
+
+
+def test_modules_that_numba_compiles_are_left_alone(client) -> None:
+    import types as python_types
+
+    module = client("client_jitted", "import numpy as np\n")
+    fake = python_types.new_class("Dispatcher", (), {}, lambda d: d.update(__module__="numba.core"))
+    module.compiled = fake()
+    with adarray.intercept():
+        assert type(module.np) is python_types.ModuleType

@@ -132,6 +132,12 @@ def test_ragged_sequences_raise_numpys_error() -> None:
         adarray.grad(f)(X)
 
 
+def test_complex_values_join() -> None:
+    z = np.array([1.0 + 2.0j, 0.5 - 1.0j])
+    check_grads(lambda z: creation.array([z[0], 1.0, z[1] * z[0], 2j]), (z,))
+    check_grads(lambda x: creation.array([x[0, 0], 2j]) ** 2, (X,))
+
+
 def test_objects_stay_objects() -> None:
     x = adarray.array(1.0)
     made = np.empty(1, object)

@@ -61,6 +61,18 @@ def test_a_masked_branch_has_no_effect(name: str, backend_name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_values_that_are_overwritten_have_no_effect() -> None:
+    def overwritten(x: Any) -> Any:
+        y = x * np.log(x)
+        y[x <= 0] = 0.0
+        z = np.zeros_like(y)
+        z[:] = y
+        return np.sum(np.where(x < 2, z, 0.0))
+
+    np.testing.assert_allclose(adarray.grad(overwritten)(X), [0.0, 1.0, 0.0, 0.0])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_products_with_zero_have_their_true_derivative() -> None:
     assert adarray.grad(lambda x: x**1.5 * x)(0.0) == 0.0
     assert np.isnan(adarray.grad(lambda x: np.sqrt(x) ** 2)(0.0))  # unknown, and not 0

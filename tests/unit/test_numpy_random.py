@@ -190,6 +190,8 @@ def test_numpy_checks_traced_parameters() -> None:
         adarray.grad(lambda s: np.random.default_rng(0).normal(0.0, s))(-1.0)
     with pytest.raises(ValueError, match="left > mode"):
         adarray.grad(lambda s: np.random.default_rng(0).triangular(2.0, s, 3.0))(1.0)
+    with pytest.raises(ValueError, match=r"Output size \(1,\) is not compatible with broadcast"):
+        adarray.grad(lambda m: np.sum(np.random.default_rng(0).normal(m, 1.0, 1)))(MEAN)
     with pytest.raises(TypeError, match="missing the argument 'a'"):
         adarray.grad(lambda s: np.random.default_rng(0).weibull(size=s))(1.0)
     with pytest.raises(TypeError, match="got multiple values for argument 'loc'"):

@@ -76,6 +76,13 @@ def _smooth(raw: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         # NumPy checks the parameters; no number is drawn.
         common = np.broadcast_shapes(*(np.shape(p) for p in parameters))
         getattr(raw, name)(*plain(parameters), size=(0, *common))
+        if size is not None:
+            wanted = tuple(np.atleast_1d(plain(size)).tolist())
+            if np.broadcast_shapes(common, wanted) != wanted:
+                raise ValueError(
+                    f"Output size {wanted} is not compatible with broadcast dimensions of inputs "
+                    f"{common}."
+                )
     shape = drawn_shape(size, *parameters) if name != "dirichlet" else size
     r = draw(raw, size, *parameters)
     if shape is not None and np.ndim(r) == 0:
