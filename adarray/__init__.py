@@ -10,7 +10,6 @@ from adarray._version import __version__
 from adarray.array import ADArray, array, stop_gradient, value_of
 from adarray.backend import backends, current_backend, use
 from adarray.context import copy_context
-from adarray.context import copy_context
 from adarray.custom import register_rule
 from adarray.debug import debug_nans
 from adarray.errors import (

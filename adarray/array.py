@@ -18,7 +18,7 @@ from adarray.inplace import plain_index, setitem, sync_if_view
 from adarray.interchange import Interchange
 from adarray.op import FUNCTIONS
 from adarray.operators import Operators, weakened
-from adarray.protocol import call_function, call_ufunc, traced
+from adarray.protocol import call_function, call_ufunc, join_hook, traced
 from adarray.scope import SCOPE, seen_class
 from adarray.signatures import Methods
 from adarray.trace import Extras, GradSlot, Handle, leaf
@@ -40,7 +40,6 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
     """
 
     __slots__ = ("__weakref__",)
-    __hash__ = None  # type: ignore[assignment]
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -85,6 +84,8 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
         return apply(op, (self,), {"index": plain_index(index)})  # type: ignore[no-any-return]
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if type(value) is list or type(value) is tuple:
+            value = join_hook[0](value)  # one array of the ADArrays in it
         setitem(self, index, value)
 
     def __delitem__(self, index: Any) -> None:

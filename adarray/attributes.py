@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adarray.aval import aval_of
-from adarray.refusals import leaves_graph
 from adarray.errors import TraceError
 from adarray.inplace import setitem, sync_if_view
 from adarray.protocol import call_function, traced
+from adarray.refusals import leaves_graph
 from adarray.trace import Handle, root_of
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.refusals import leaves_graph
 from adarray.inplace import sync_if_view
 from adarray.operators import weakened
 from adarray.protocol import call_function, traced
+from adarray.refusals import leaves_graph
 from adarray.scope import SCOPE
 from adarray.trace import Handle
 

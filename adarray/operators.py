@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adarray.dispatch import apply, binary, unary
-from adarray.inplace import augmented
+from adarray.inplace import augmented, sync_if_view
 from adarray.op import FUNCTIONS
-from adarray.protocol import call_ufunc, defers, is_foreign
+from adarray.protocol import call_ufunc, defers, is_foreign, join_hook, traced
 from adarray.trace import Extras, Handle
 
 if TYPE_CHECKING:
@@ -37,13 +37,20 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, _NUMBERS) and not isinstance(x, np.generic)
 
 
+def _joined(x: Any) -> Any:
+    """Return a list with ADArrays in it as the array that NumPy would make of it."""
+    return join_hook[0](x) if type(x) is list or type(x) is tuple else x
+
+
 def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     """Return ``x op y`` of a pointwise operation; Python numbers give a Python number."""
 
     def forward(self: Any, other: Any) -> Any:
         kind = type(other)
-        if kind is not type(self) and kind not in _KNOWN and defers(other):
-            return NotImplemented
+        if kind is not type(self) and kind not in _KNOWN:
+            if defers(other):
+                return NotImplemented
+            other = _joined(other)
         r = binary(FUNCTIONS[ufunc], self, other)
         if self._x is not None and _is_number(self) and _is_number(other):
             return weakened(r) if r.dtype.kind in "fc" else r
@@ -54,6 +61,8 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
 
 def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     def reflected(self: Any, other: Any) -> Any:
+        if type(other) not in _KNOWN:
+            other = _joined(other)
         r = binary(FUNCTIONS[ufunc], other, self)
         if self._x is not None and _is_number(self) and _is_number(other):
             return weakened(r) if r.dtype.kind in "fc" else r
@@ -77,7 +86,7 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
             return NotImplemented
         op = FUNCTIONS.get(ufunc)
         if op is not None and not is_foreign(other):
-            return apply(op, (self, other))
+            return apply(op, (self, _joined(other)))
         return call_ufunc(ufunc, "__call__", (self, other), {})
 
     return forward
@@ -85,7 +94,7 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
 
 def _general_reflected(ufunc: Any) -> Callable[[Any, Any], Any]:
     def reflected(self: Any, other: Any) -> Any:
-        return call_ufunc(ufunc, "__call__", (other, self), {})
+        return call_ufunc(ufunc, "__call__", (_joined(other), self), {})
 
     return reflected
 
@@ -153,7 +162,15 @@ class Operators:
     __ge__ = _general(np.greater_equal)
     __eq__ = _general(np.equal)
     __ne__ = _general(np.not_equal)
-    __hash__ = None  # type: ignore[assignment]
+
+    def __hash__(self) -> int:
+        # As in NumPy, scalars have a hash. A traced one has none: what a dictionary or a
+        # cache keeps under it would belong to another trace the next time.
+        value = sync_if_view(self)._v
+        if isinstance(value, np.ndarray) or traced(self):
+            what = "traced ADArray" if traced(self) else "ADArray"
+            raise TypeError(f"unhashable type: '{what}'")
+        return hash(value)
 
     __neg__ = _unary(np.negative)
     __pos__ = _unary(np.positive)

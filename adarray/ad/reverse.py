@@ -202,6 +202,8 @@ class Pullback:
                 return True
             return False  # the input of an inner trace: on to where it came from
         if op is FREED:
+            if node.span[0] > self.level:  # of inner traces alone: it leads to nothing of ours
+                return True
             raise TraceError(
                 "backward: the graph was freed by an earlier backward() or gradient; pass "
                 "retain_graph=True to that backward() to walk it again"

@@ -33,6 +33,8 @@ def is_called(frame: FrameType) -> bool:
     code, at = frame.f_code.co_code, frame.f_lasti
     if at < 0:
         return False
+    if code[at] == _CACHE:  # a specialised LOAD_ATTR (3.12) calls us from behind itself
+        at = _before(code, at)
     if code[at] == _LOAD_METHOD:
         return True
     if code[at] != _LOAD_ATTR:

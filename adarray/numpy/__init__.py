@@ -63,15 +63,16 @@ def _found(name: str) -> Any:
     if name == "poly1d":
         return _modules.class_over_adarrays(_np.poly1d)
     if name.startswith("_"):
-        raise AttributeError(name)
+        raise AttributeError(f"module 'numpy' has no attribute {name!r}")
     return _lift.wrapped(getattr(_np, name), name)
 
 
 def __getattr__(name: str) -> Any:
     try:
         value = _found(name)
-    except AttributeError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    except AttributeError as error:  # it may name what to use in place of a removed name
+        text = str(error).replace("module 'numpy'", f"module {__name__!r}")
+        raise AttributeError(text, name=name) from None
     globals()[name] = value
     return value
 

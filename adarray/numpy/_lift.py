@@ -16,6 +16,7 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.ops import creation
+from adarray.ops.borrow import corrected
 from adarray.protocol import traced
 from adarray.trace import Handle
 
@@ -170,7 +171,7 @@ def wrapped(value: Any, name: str | None = None) -> Any:
         return ufunc_of(value)
     if isinstance(value, (type, types.ModuleType)) or not callable(value):
         return value
-    return lifted(value, name)
+    return lifted(corrected(value) if isinstance(value, types.FunctionType) else value, name)
 
 
 class Lifting:

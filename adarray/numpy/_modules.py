@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.machinery
 import sys
 import types
 from collections.abc import Callable
@@ -52,6 +53,7 @@ class Mirror(types.ModuleType):
 
     def __init__(self, name: str, wrap: Callable[[Any], Any]) -> None:
         super().__init__(f"adarray.numpy.{name}")
+        self.__spec__ = importlib.machinery.ModuleSpec(self.__name__, None)
         self.__dict__["_below"] = name
         self.__dict__["_wrap"] = wrap
         sys.modules.setdefault(self.__name__, self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,7 @@ i0 = register(
 )
 
 
+@functools.wraps(np.kaiser)
 def _kaiser(M: Any, beta: Any) -> Any:
     """``np.kaiser``, which NumPy does not dispatch, for a traced shape parameter."""
     if traced(M):

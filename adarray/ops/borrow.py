@@ -201,6 +201,11 @@ def correct(function: Callable[..., Any], body: Callable[..., Any]) -> None:
     _CORRECTED[function] = body
 
 
+def corrected(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the body that stands for `function`, which is `function` itself for most."""
+    return _CORRECTED.get(function, function)
+
+
 def _is_numpy(name: str | None) -> bool:
     return name is not None and name.partition(".")[0] == "numpy"
 

@@ -18,7 +18,7 @@ borrow(np.ediff1d, np.unwrap)
 
 
 @composite_if_traced(np.gradient)
-def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> Any:
     """Differences of second order inside; traced coordinates have a formula of our own.
 
     Where all steps are equal NumPy reads the first one only, which would drop the

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from adarray.dispatch import apply, run
 from adarray.op import Contraction, Layout, Op, composite, register
@@ -123,8 +124,8 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         axes_a, axes_b = (list(np.atleast_1d(np.asarray(x, dtype=int))) for x in axes)
     if len(axes_a) != len(axes_b):
         raise ValueError("shape-mismatch for sum")
-    axes_a = [int(x) % a.ndim for x in axes_a]
-    axes_b = [int(x) % b.ndim for x in axes_b]
+    axes_a = [normalize_axis_index(int(x), a.ndim) for x in axes_a]
+    axes_b = [normalize_axis_index(int(x), b.ndim) for x in axes_b]
     if any(a.shape[i] != b.shape[j] for i, j in zip(axes_a, axes_b, strict=True)):
         raise ValueError(
             f"shape-mismatch for sum: operands 0 and 1 have shapes {a.shape} and {b.shape}, "

@@ -317,7 +317,8 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     if isinstance(a, Handle):
         v = sync_if_view(a)._v
         fresh = bool(wanted & {"O", "OWNDATA"}) and root_of(a) is not a
-        fresh |= bool(wanted & {"W", "WRITEABLE"}) and not getattr(v, "flags", v).writeable
+        flags = getattr(v, "flags", None)  # a traced Python number has none
+        fresh |= bool(wanted & {"W", "WRITEABLE"}) and flags is not None and not flags.writeable
     return _convert(a, "require", dtype, None, order, fresh)
 
 

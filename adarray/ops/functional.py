@@ -61,25 +61,27 @@ class vectorize(np.vectorize):  # noqa: N801  (NumPy's name)
     Parameters
     ----------
     pyfunc, otypes, doc, excluded, cache, signature
-        As in NumPy. `cache` has no effect where an argument is an ADArray: the
-        function is called once for each element in any case.
+        As in NumPy. `cache` changes nothing: the function is called once for each
+        element in any case.
     """
 
     def _vectorize_call(self, func: Any, args: Any) -> Any:
-        if self.signature is not None:  # type: ignore[attr-defined]
-            return over_adarrays(np.vectorize._vectorize_call_with_signature)(self, func, args)  # type: ignore[attr-defined]
+        otypes: Any = self.otypes
+        if self.signature is not None:
+            numpys: Any = np.vectorize
+            return over_adarrays(numpys._vectorize_call_with_signature)(self, func, args)
         if not args:
             return func()
         arrays = [creation.asanyarray(a) for a in args]
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
         size = int(np.prod(shape, dtype=int))
-        if size == 0 and not self.otypes:  # type: ignore[attr-defined]
+        if size == 0 and not otypes:
             raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
         columns = [_elements(np.broadcast_to(a, shape)) for a in arrays]
         rows = [func(*row) for row in zip(*columns, strict=True)]
         if size == 0:
-            many = len(self.otypes) > 1  # type: ignore[attr-defined]
-            made = tuple(np.empty(shape, t) for t in self.otypes)  # type: ignore[attr-defined]
+            many = len(otypes) > 1
+            made = tuple(np.empty(shape, t) for t in otypes)
             return made if many else made[0]
         if not isinstance(rows[0], tuple):
             return self._output(rows, 0, shape)
@@ -89,7 +91,7 @@ class vectorize(np.vectorize):  # noqa: N801  (NumPy's name)
 
     def _output(self, results: list[Any], k: int, shape: tuple[int, ...]) -> Any:
         """Return output `k` from the results of all calls, in the dtype of the first."""
-        otypes = self.otypes  # type: ignore[attr-defined]
+        otypes = self.otypes
         dtype = otypes[k] if otypes else creation.asarray(results[0]).dtype
         made = creation.array(results, dtype=dtype)
         return np.reshape(made, shape) if shape else made[0]

@@ -6,10 +6,12 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from adarray.dispatch import apply
 from adarray.op import Gather, Layout, Op, Scatter, composite, register
 from adarray.ops.common import Placed, s
+from adarray.protocol import plain
 
 getitem = register(
     Op(
@@ -87,34 +89,40 @@ def along(index: Any, axis: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 @composite(np.take_along_axis)
 def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    indices = np.asarray(plain(indices))
     if axis is None:
         arr, axis = np.ravel(arr), 0
-    return arr[along(np.asarray(indices), axis, arr.shape)]
-
-
-def _take_plain(a: Any, indices: Any, axis: int | None, mode: str) -> Any:
-    n = a.size if axis is None else a.shape[axis]
-    # "raise" is what indexing does; NumPy's other modes bring indices into range.
-    if mode == "wrap":
-        return np.asarray(indices) % n
-    if mode == "clip":
-        return np.clip(np.asarray(indices), 0, n - 1)
-    return np.asarray(indices)
+        if indices.ndim != 1:
+            raise ValueError("when axis=None, `indices` must have a single dimension.")
+    if indices.dtype.kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
+    arr = arr if hasattr(arr, "ndim") else np.asarray(arr)
+    if arr.ndim != indices.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    return arr[along(indices, normalize_axis_index(axis, arr.ndim), arr.shape)]
 
 
 @composite(np.take)
 def _take(
-    a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+    a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "raise"
 ) -> Any:
-    indices = _take_plain(a, indices, axis, mode)
-    flat = axis is None
-    r = np.ravel(a)[indices] if flat else a[(*(slice(None),) * (axis % a.ndim), indices)]
+    a = a if hasattr(a, "ndim") else np.asarray(a)
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    axis = normalize_axis_index(axis, a.ndim)
+    indices = plain(indices)
+    if mode != "raise":  # NumPy's modes bring indices into range; indexing raises by itself
+        indices = np.take(np.arange(a.shape[axis]), indices, mode=mode)
+    r = a[(*(slice(None),) * axis, np.asarray(indices))]
     return r if out is None else np.positive(r, out=out)
 
 
 @composite(np.compress)
 def _compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
-    return np.take(a, np.flatnonzero(condition), axis=axis, out=out)
+    chosen = np.asarray(plain(condition))
+    if chosen.ndim != 1:
+        raise ValueError("condition must be a 1-d array")
+    return np.take(a, np.flatnonzero(chosen), axis=axis, out=out)
 
 
 def compress_method(a: Any, condition: Any, axis: int | None = None, out: Any = None) -> Any:
@@ -128,5 +136,6 @@ composite(compress_method)(compress_method)
 @composite(np.extract)
 def _extract(condition: Any, arr: Any) -> Any:
     return np.ravel(arr)[np.flatnonzero(condition)]
+
 
 __all__ = ["Gather", "compress_method", "getitem", "scatter_add"]

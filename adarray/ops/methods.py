@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from adarray.dispatch import apply
-from adarray.refusals import leaves_graph
 from adarray.inplace import assign, move, sync_if_view
 from adarray.op import FUNCTIONS, Layout, Op, composite, register
 from adarray.protocol import plain, traced
+from adarray.refusals import leaves_graph
 from adarray.trace import Handle, root_of
 
 _TYPE = type  # `view` has an argument of this name

@@ -34,7 +34,8 @@ def _unique(
     """``np.unique``: NumPy finds the first of each kind, and the values are read there."""
     ar = creation.asanyarray(ar)
     kwargs.pop("sorted", None)  # with an index the values come sorted, as they may always
-    _, index, *rest = np.unique(plain(ar), True, return_inverse, return_counts, axis, **kwargs)
+    find: Any = np.unique
+    _, index, *rest = find(plain(ar), True, return_inverse, return_counts, axis, **kwargs)
     values = np.ravel(ar)[index] if axis is None else np.take(ar, index, axis=axis)
     extra = ([index] if return_index else []) + rest
     return (values, *map(Handle.array_class, extra)) if extra else values
@@ -113,7 +114,7 @@ def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 
 
 @composite_if_traced(np.trim_zeros)
-def _trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+def _trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
     """``np.trim_zeros``: NumPy gives the lengths, the first elements that are not 0 the places."""
     filt = creation.asanyarray(filt)
     values = np.asarray(plain(filt))

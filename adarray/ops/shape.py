@@ -9,6 +9,7 @@ import numpy as np
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Layout, Op, Opaque, composite, register
+from adarray.ops.borrow import borrow
 from adarray.ops.common import composite_if_traced, s, unbroadcast
 from adarray.protocol import plain
 
@@ -328,6 +329,8 @@ tile = _linear(
     evaluate=lambda A, reps: np.tile(np.asarray(A), reps),
 )
 
+borrow(np.rollaxis, views=True)
+
 # -- other names -------------------------------------------------------------------------------
 
 
@@ -339,13 +342,6 @@ def _fliplr(m: Any) -> Any:
 @composite(np.flipud)
 def _flipud(m: Any) -> Any:
     return np.flip(m, 0)
-
-
-@composite(np.rollaxis)
-def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    axis %= a.ndim
-    start = start + a.ndim if start < 0 else start
-    return np.moveaxis(a, axis, start - 1 if axis < start else start)
 
 
 @composite(np.matrix_transpose)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from adarray.dispatch import apply
-from adarray.refusals import leaves_graph
 from adarray.inplace import assign, sync_if_view
 from adarray.op import FUNCTIONS, Op, Opaque, composite, register
-from adarray.ops.common import normalized_axes, s
+from adarray.ops.common import keep, normalized_axes, s
 from adarray.protocol import UFUNC_METHODS, call_function, call_ufunc, plain, traced
+from adarray.refusals import leaves_graph
 from adarray.trace import Handle
 
 _REDUCE: dict[Any, Any] = {
@@ -59,8 +59,17 @@ def _reduce(
     """``ufunc.reduce``: by its record where there is one, else by a fold."""
     x = _as_array(x)
     function = _REDUCE.get(ufunc)
-    if function is None or traced(initial) or not isinstance(x, Handle):
+    record = _WEIGHTED.get(ufunc)
+    if (function is record is None) or traced(initial) or not isinstance(x, Handle):
         return _fold(ufunc, x, axis, dtype, keepdims, initial, where)
+    if record is not None:
+        x = x if dtype is None else call_function(np.astype, (x, np.dtype(dtype)), {})
+        given: dict[str, Any] = {"axis": axis, "keepdims": bool(keepdims)}
+        if initial is not np._NoValue:
+            given["initial"] = initial
+        if where is not True:
+            given["where"] = np.array(plain(where))  # the rule reads it later
+        return apply(record, (x,), given)
     options: dict[str, Any] = {"axis": axis, "keepdims": bool(keepdims)}
     if dtype is not None:
         if function in (np.sum, np.prod):
@@ -127,6 +136,99 @@ def _step(ufunc: Any, total: Any, item: Any, mask: Any) -> Any:
     return ufunc(total, item, out=out, where=mask)
 
 
+# Reductions whose derivative is one weight for each element.
+
+
+def _chosen_weights(a: Any, out: Any, axis: Any, initial: Any, where: Any) -> Any:
+    """Weight 1/k on each of the k elements, or the initial value, that equal the extremum."""
+    mask = ((a == out) & where) * np.ones((), a.dtype)
+    count = np.sum(mask, axis=axis, keepdims=True)
+    if initial is not np._NoValue and initial is not None:
+        count = count + (out == initial)
+    return mask / (count + (count == 0))
+
+
+def _softmax(exp: Any) -> Any:
+    """Return weights ``exp(a - out)``; where all is infinite they are nan or 0 in `exp`."""
+
+    def weights(a: Any, out: Any, axis: Any, initial: Any, where: Any) -> Any:
+        return np.where(where, exp(a - np.where(np.isneginf(out), 0.0, out)), 0.0)
+
+    return weights
+
+
+def _hypot_weights(a: Any, out: Any, axis: Any, initial: Any, where: Any) -> Any:
+    return np.where(where, a / (out + (out == 0)), 0.0)
+
+
+def _weighted(ufunc: Any, weights: Any, note: str) -> Op:
+    """Register ``ufunc.reduce``, whose derivative with respect to an element is its weight."""
+
+    def reduce(a: Any, axis: Any = 0, **options: Any) -> Any:
+        return ufunc.reduce(a, axis, **options)
+
+    def of(out: Any, a: Any, axis: Any, initial: Any, where: Any) -> Any:
+        return weights(a, keep(out, a.shape, axis), axis, initial, where)
+
+    def vjp(
+        g: Any,
+        out: Any,
+        a: Any,
+        axis: Any = 0,
+        keepdims: bool = False,
+        initial: Any = np._NoValue,
+        where: Any = True,
+    ) -> Any:
+        return keep(g, a.shape, axis) * of(out, a, axis, initial, where)
+
+    def jvp(
+        t: Any,
+        out: Any,
+        a: Any,
+        axis: Any = 0,
+        keepdims: bool = False,
+        initial: Any = np._NoValue,
+        where: Any = True,
+    ) -> Any:
+        return np.sum(t * of(out, a, axis, initial, where), axis=axis, keepdims=keepdims)
+
+    return register(
+        Op(
+            f"{ufunc.__name__}.reduce",
+            reduce,
+            Opaque(),
+            [vjp],
+            jvp=[jvp],
+            samples=_weighted_samples,
+            operands=("a",),
+            params=("axis", "keepdims", "initial", "where"),
+            signature="a, axis=0, keepdims=False, initial=_, where=True",
+            note=note,
+        )
+    )
+
+
+def _weighted_samples(rng: np.random.Generator) -> list[Any]:
+    x = rng.normal(size=(3, 4))
+    return [
+        s(x),
+        s(x, axis=1, keepdims=True),
+        s(rng.normal(size=(2, 3, 4)), axis=(0, 2)),
+        s(x, axis=None, initial=0.3),
+        s(x, axis=1, initial=0.1, where=np.arange(12).reshape(3, 4) % 3 > 0),
+        s(rng.normal(size=(1, 3)), axis=0),
+    ]
+
+
+_WEIGHTED: dict[Any, Op] = {
+    np.logaddexp: _weighted(np.logaddexp, _softmax(np.exp), ""),
+    np.logaddexp2: _weighted(np.logaddexp2, _softmax(np.exp2), ""),
+    np.hypot: _weighted(np.hypot, _hypot_weights, "0 at the origin"),
+    np.fmax: _weighted(np.fmax, _chosen_weights, "ties share the derivative equally"),
+    np.fmin: _weighted(np.fmin, _chosen_weights, "ties share the derivative equally"),
+}
+
+
 # -- accumulate --------------------------------------------------------------------------------
 
 
@@ -190,7 +292,8 @@ def _reduceat(ufunc: Any, x: Any, indices: Any, axis: Any = 0, dtype: Any = None
         return y
     stops = starts + lengths
     parts = [
-        _reduce(ufunc, y[(*lead, slice(a, b))], axis=at)
+        # A segment of one element is that element: no identity takes part.
+        y[(*lead, a)] if b == a + 1 else _reduce(ufunc, y[(*lead, slice(a, b))], axis=at)
         for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
     ]
     return np.stack(parts, axis=at)

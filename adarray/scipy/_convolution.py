@@ -108,7 +108,7 @@ def _samples(rng: np.random.Generator) -> list[Any]:
     return made
 
 
-convolution = operation(
+convolution: Any = operation(
     "scipy.signal.convolve",
     _evaluate,
     [_rule_a, _rule_b],

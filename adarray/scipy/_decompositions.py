@@ -71,7 +71,7 @@ def _lu_samples(rng: np.random.Generator) -> list[Any]:
             s(a + 1j * rng.normal(size=(4, 4)))]  # fmt: skip
 
 
-packed = operation(
+packed: Any = operation(
     "scipy.linalg.lu_factor",
     _packed,
     [_lu_rule],
@@ -177,7 +177,7 @@ def qr(a: Any, mode: str = "full", pivoting: bool = False) -> Any:
         *_, p = scipy.linalg.qr(value(a), mode="r", pivoting=True)
         a, last = a[:, p], (p,)
     if mode == "r":
-        r = np.linalg.qr(a, "r")
+        r: Any = np.linalg.qr(a, "r")
         if m > n:
             r = np.concatenate([r, np.zeros((m - n, n), r.dtype)])
         return (r, *last) if last else (r,)
@@ -199,7 +199,8 @@ def rq(a: Any, mode: str = "full") -> Any:
         )
     if m > n:
         raise NotDifferentiableError(
-            "rq: a matrix with more rows than columns is not differentiated; use qr of its transpose"
+            "rq: a matrix with more rows than columns is not differentiated; use qr of its "
+            "transpose"
         )
     # With rows and columns reversed, the QR decomposition of the conjugate transpose.
     q, r = np.linalg.qr(h(a[::-1]), "reduced")

@@ -43,7 +43,7 @@ def holds(x: Any) -> bool:
 
 
 def value(x: Any) -> Any:
-    """Return the plain value of an ADArray (of 0 dimensions: a NumPy scalar) or of what holds some."""
+    """Return the plain value of an ADArray, or of the ADArrays in a list, tuple or dict."""
     return plain(x)
 
 

@@ -45,7 +45,7 @@ def _samples(rng: np.random.Generator) -> list[Any]:
     ]  # fmt: skip
 
 
-lfilter_last = operation(
+lfilter_last: Any = operation(
     "scipy.signal.lfilter",
     _evaluate,
     [

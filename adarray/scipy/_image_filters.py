@@ -132,7 +132,7 @@ def convolve(
     return result(_in_all(x, w, mode, cval, origins, where), x, output, "convolve")
 
 
-# -- Gaussians and means -----------------------------------------------------------------------------
+# -- Gaussians and means ---------------------------------------------------------------------------
 
 
 def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:

@@ -16,7 +16,7 @@ from adarray.scipy._image_filters import chosen, each, picked_axes, result
 
 def _grey(name: str, grow: bool, input: Any, size: Any, footprint: Any, structure: Any,
           output: Any, mode: Any, cval: Any, origin: Any, axes: Any) -> Any:  # fmt: skip
-    """Return the maximum (`grow`) of neighbours plus a structure, or the minimum of them minus it."""
+    """Return the maximum of neighbours plus a structure, or the minimum of them minus it."""
     x = array(input)
     refuse_traced(name, cval=cval)
     if size is None and footprint is None and structure is None:
@@ -43,7 +43,7 @@ def _grey(name: str, grow: bool, input: Any, size: Any, footprint: Any, structur
     if structure is not None:
         picked = np.transpose(structure, order)[np.transpose(part, order)]
         added = picked if grow else -picked
-    choose: Callable[[Any], Any] = np.argmax if grow else np.argmin
+    choose: Callable[..., Any] = np.argmax if grow else np.argmin
     full = np.reshape(np.transpose(part, order), shape)
     r = chosen(x, full, moved, modes, cval, lambda near: choose(near, 0), added)
     return result(r, x, output, name)

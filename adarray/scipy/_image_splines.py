@@ -59,7 +59,7 @@ def _samples(rng: np.random.Generator) -> list[Any]:
     ] + [s(x + 1j, 3, 1, "mirror")]  # fmt: skip
 
 
-spline_line = operation(
+spline_line: Any = operation(
     "scipy.ndimage.spline_filter1d",
     _filter_line,
     [

@@ -58,7 +58,7 @@ def matrix_function(name: str, samples: Any = _samples) -> Callable[..., Any]:
     def evaluate(A: Any) -> Any:
         return _kept(function(A), A)
 
-    made = operation(
+    made: Any = operation(
         f"scipy.linalg.{name}",
         evaluate,
         [lambda g, out, a: along(made, t(a), g)],
@@ -66,7 +66,7 @@ def matrix_function(name: str, samples: Any = _samples) -> Callable[..., Any]:
         samples=samples,
         operands=("A",),
     )
-    return made
+    return made  # type: ignore[no-any-return]
 
 
 _expm = matrix_function("expm")
@@ -78,7 +78,7 @@ def _power(A: Any, t: float) -> Any:
     return _kept(scipy.linalg.fractional_matrix_power(A, t), A)
 
 
-_fractional = operation(
+_fractional: Any = operation(
     "scipy.linalg.fractional_matrix_power",
     _power,
     [lambda g, out, a, t: along(_fractional, np.swapaxes(a, -1, -2), g, t=t)],
@@ -105,7 +105,7 @@ def _sum_to(g: Any, x: Any) -> Any:
     return np.sum(g, axis=tuple(range(g.ndim - x.ndim))) if g.ndim > x.ndim else g
 
 
-sylvester = operation(
+sylvester: Any = operation(
     "scipy.linalg.solve_sylvester",
     _sylvester,
     [
@@ -128,7 +128,7 @@ def _sqrtm_plain(A: Any) -> Any:
     return _kept(scipy.linalg.sqrtm(A), A)
 
 
-_sqrtm = operation(
+_sqrtm: Any = operation(
     "scipy.linalg.sqrtm",
     _sqrtm_plain,
     [lambda g, out, a: sylvester(t(out), t(out), g)],

@@ -227,7 +227,7 @@ def _with_events(fun: Any, t_span: Any, y0: Any, method: Any, t_eval: Any, dense
     """Let SciPy solve a plain problem with events; raise if it is not plain."""
     call = Plainly(fun)
     listed = events if isinstance(events, (list, tuple)) else [events]
-    watched = [functools.wraps(e)(Plainly(e)) for e in listed]
+    watched: list[Any] = [functools.wraps(e)(Plainly(e)) for e in listed]
     solution = scipy.integrate.solve_ivp(
         call, value(t_span), y0, method, value(t_eval), dense, watched, vectorized, args, **options
     )

@@ -59,6 +59,11 @@ def _mapped(f: Callable[[Any], Any], a: float, b: float) -> tuple[Callable[[Any]
     return lambda t: (f((1 - t) / t) + f(-(1 - t) / t)) / t**2, 1.0
 
 
+def _near_end(f: Callable[[Any], Any], end: Any, length: Any, u: Any) -> Any:
+    """Return the integrand after the substitution x = end + length * u**8."""
+    return f(end + length * u**8) * (8 * length * u**7)
+
+
 def _over_panels(f: Callable[[Any], Any], panels: Any) -> Any:
     """Return the integral of `f` as the sum over SciPy's subintervals.
 
@@ -78,7 +83,7 @@ def _over_panels(f: Callable[[Any], Any], panels: Any) -> Any:
             total = total + over(f, left, right, _NODES, _WEIGHTS)
             continue
         part = over(
-            lambda u, x0=start, d=length: f(x0 + d * u**8) * (8 * d * u**7), 0.0, 1.0, _NODES,
+            functools.partial(_near_end, f, start, length), 0.0, 1.0, _NODES,
             _WEIGHTS,
         )  # fmt: skip
         total = total + (part if start == low else -part)
@@ -171,16 +176,17 @@ def quad_vec(f: Any, a: Any, b: Any, *rest: Any, args: Any = (), **options: Any)
 REPLACEMENTS[scipy.integrate.quad_vec] = quad_vec
 
 
-def _nested(func: Any, ranges: Any, args: Any, opts: Any) -> tuple[Any, float]:
+def _nested(func: Any, ranges: Any, args: Any, opts: Any) -> Any:
     """Integrate over the first variable innermost, as SciPy's `nquad` does."""
+    integral: Any = quad
 
-    def level(i: int, outer: tuple[Any, ...]) -> tuple[Any, float]:
+    def level(i: int, outer: tuple[Any, ...]) -> Any:
         limits = ranges[i](*outer, *args) if callable(ranges[i]) else ranges[i]
         options = opts[i] if isinstance(opts, (list, tuple)) else opts or {}
         options = options(*outer, *args) if callable(options) else options
         if i == 0:
-            return quad(func, *limits, args=(*outer, *args), **options)[:2]
-        return quad(lambda x: level(i - 1, (x, *outer))[0], *limits, **options)[:2]
+            return integral(func, *limits, args=(*outer, *args), **options)[:2]
+        return integral(lambda x: level(i - 1, (x, *outer))[0], *limits, **options)[:2]
 
     return level(len(ranges) - 1, ())
 

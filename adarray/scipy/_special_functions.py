@@ -45,7 +45,7 @@ def _plain_log_softmax(x: Any, axis: Any = None) -> Any:
     return scipy.special.log_softmax(x, axis=axis)
 
 
-_softmax = operation(
+_softmax: Any = operation(
     "special.softmax",
     _plain_softmax,
     [_softmax_rule],
@@ -54,7 +54,7 @@ _softmax = operation(
     operands=("x",),
     params=("axis",),
 )
-_log_softmax = operation(
+_log_softmax: Any = operation(
     "special.log_softmax",
     _plain_log_softmax,
     [lambda g, out, x, axis=None: g - np.exp(out) * np.sum(g, axis=axis, keepdims=True)],
@@ -124,7 +124,7 @@ def _log_sum_tangent(which: int) -> Any:
     return tangent
 
 
-_logsumexp = operation(
+_logsumexp: Any = operation(
     "special.logsumexp",
     _log_of_sum,
     [_log_sum_rule(0), _log_sum_rule(1)],

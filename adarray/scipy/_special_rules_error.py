@@ -137,8 +137,16 @@ elementwise(sp.log_expit, lambda out, x: sp.expit(-x), domain=[REAL])
 
 
 def exprel_slope(x: Any) -> Any:
-    """Return the derivative of (exp(x) - 1) / x, which is 1F1(1, 2, x), without cancellation."""
-    return 0.5 * sp.hyp1f1(2.0, 3.0, x)
+    """Return the derivative of (exp(x) - 1) / x, without cancellation near 0.
+
+    There it is 1F1(2, 3, x) / 2, a function that takes SciPy long for large x.
+    """
+    near = np.abs(x) < 1
+    close = 0.5 * sp.hyp1f1(2.0, 3.0, np.where(near, x, 0.0))
+    if np.all(near):
+        return close
+    far = np.where(near, 1.0, np.maximum(x, -1e100))
+    return np.where(near, close, (1 + (far - 1) * np.exp(far)) / (far * far))
 
 
 elementwise(sp.exprel, lambda out, x: exprel_slope(x), domain=[REAL], extra=[((0.0, -30.0),)])

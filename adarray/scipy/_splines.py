@@ -82,9 +82,7 @@ class _Moved:
             return out
         n = points.ndim
         order = list(range(out.ndim))
-        return np.transpose(
-            out, order[n : n + self.axis] + order[:n] + order[n + self.axis :]
-        )
+        return np.transpose(out, order[n : n + self.axis] + order[:n] + order[n + self.axis :])
 
     def _is_plain(self, *given: Any) -> bool:
         own = any(key.startswith("_traced_") for key in self.__dict__)
@@ -269,9 +267,7 @@ def _periodic_slopes(h: Any, slope: Any, y: Any) -> Any:
 def _pchip_end(h0: Any, h1: Any, m0: Any, m1: Any) -> Any:
     d = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
     turned = np.sign(value(d)) != np.sign(value(m0))
-    steep = (np.sign(value(m0)) != np.sign(value(m1))) & (
-        np.abs(value(d)) > 3 * np.abs(value(m0))
-    )
+    steep = (np.sign(value(m0)) != np.sign(value(m1))) & (np.abs(value(d)) > 3 * np.abs(value(m0)))
     return np.where(turned, 0.0, np.where(steep, 3 * m0, d))
 
 
@@ -355,9 +351,7 @@ class Akima1DInterpolator(_OfSlopes, scipy.interpolate.Akima1DInterpolator):  # 
 class CubicHermiteSpline(_OfSlopes, scipy.interpolate.CubicHermiteSpline):  # type: ignore[misc]
     """`scipy.interpolate.CubicHermiteSpline`; all arguments and the points may be traced."""
 
-    def __init__(
-        self, x: Any, y: Any, dydx: Any, axis: int = 0, extrapolate: Any = None
-    ) -> None:
+    def __init__(self, x: Any, y: Any, dydx: Any, axis: int = 0, extrapolate: Any = None) -> None:
         x, y, dydx = (array(v) if holds(v) else v for v in (x, y, dydx))
         super().__init__(value(x), value(y), value(dydx), axis, extrapolate)
         given = np.moveaxis(array(dydx), axis, 0)
@@ -377,7 +371,7 @@ class BSpline(_Moved, scipy.interpolate.BSpline):  # type: ignore[misc]
         t, c = (array(v) if holds(v) else v for v in (t, c))
         super().__init__(value(t), value(c), k, extrapolate, axis)
         if isinstance(c, Handle):
-            self.c = np.moveaxis(c, axis, 0) if self.axis else c
+            self.c = np.moveaxis(array(c), axis, 0) if self.axis else c
         if isinstance(t, Handle):
             self.t = t
 
@@ -439,8 +433,10 @@ def make_interp_spline(
         )
         return BSpline(made.t, np.moveaxis(made.c, 0, axis) if axis else made.c, k, made.extrapolate,
                        axis)  # fmt: skip
-    if bc_type is not None and not isinstance(bc_type, str) and not all(
-        b is None or isinstance(b, str) for b in bc_type
+    if (
+        bc_type is not None
+        and not isinstance(bc_type, str)
+        and not all(b is None or isinstance(b, str) for b in bc_type)
     ):
         raise NotDifferentiableError(
             "make_interp_spline: boundary derivatives given as values are not differentiated; use "

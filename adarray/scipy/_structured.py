@@ -154,7 +154,7 @@ def _toeplitz_samples(rng: np.random.Generator) -> list[Any]:
     return [s(c, r, rng.normal(size=4)), s(c, r + 0.5j, rng.normal(size=(4, 2)))]
 
 
-_solve_toeplitz = operation(
+_solve_toeplitz: Any = operation(
     "scipy.linalg.solve_toeplitz",
     _levinson,
     [
@@ -267,15 +267,19 @@ def _solve_band(ab: Any, b: Any, lower: int, upper: int) -> Any:
 def _banded_samples(rng: np.random.Generator) -> list[Any]:
     ab = rng.normal(size=(3, 5)) + np.array([[0], [5], [0]])
     wide = rng.normal(size=(4, 5)) + np.array([[0], [0], [6], [0]])
-    return [s(ab, rng.normal(size=5), 1, 1), s(wide, rng.normal(size=(5, 2)), 1, 2),
-            s(ab + 0.3j, rng.normal(size=5), 1, 1), s(wide, rng.normal(size=5) + 1j, 1, 2)]  # fmt: skip
+    return [
+        s(ab, rng.normal(size=5), 1, 1),
+        s(wide, rng.normal(size=(5, 2)), 1, 2),
+        s(ab + 0.3j, rng.normal(size=5), 1, 1),
+        s(wide, rng.normal(size=5) + 1j, 1, 2),
+    ]
 
 
 def _banded_pull(g: Any, ab: Any, lower: int, upper: int) -> Any:
     return banded(_transposed_band(ab, lower, upper), g, upper, lower)
 
 
-banded = operation(
+banded: Any = operation(
     "scipy.linalg.solve_banded",
     _solve_band,
     [

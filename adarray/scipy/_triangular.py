@@ -98,7 +98,7 @@ def _samples(rng: np.random.Generator) -> list[Any]:
     return made
 
 
-triangular = operation(
+triangular: Any = operation(
     "scipy.linalg.solve_triangular",
     _evaluate,
     [_rule_a, _rule_b],

@@ -76,9 +76,9 @@ def ifftshift(x: Any, axes: Any = None) -> Any:
 # -- cosines and sines -----------------------------------------------------------------------------
 
 
-def _plain(x: Any, kind: str, type: int) -> Any:
+def _plain(x: Any, kind: str, form: int) -> Any:
     function = scipy.fft.dct if kind == "dct" else scipy.fft.dst
-    return function(x, type, norm="backward", orthogonalize=False)
+    return function(x, form, norm="backward", orthogonalize=False)
 
 
 def _scaled(x: Any, where: list[int], by: float) -> Any:
@@ -100,19 +100,19 @@ def _transposed(g: Any, kind: str, type: int) -> Any:
     return line(g, kind, type)
 
 
-line = operation(
+line: Any = operation(
     "scipy.fft.dct",
     _plain,
-    [lambda g, out, x, kind, type: _transposed(g, kind, type)],
+    [lambda g, out, x, kind, form: _transposed(g, kind, form)],
     jvp="linear",
     samples=lambda rng: [
-        sample(rng.normal(size=(2, n)) + (1j if type == 2 else 0), kind, type)
+        sample(rng.normal(size=(2, n)) + (1j if form == 2 else 0), kind, form)
         for kind in ("dct", "dst")
-        for type in (1, 2, 3, 4)
+        for form in (1, 2, 3, 4)
         for n in (2, 5)
     ],
     operands=("x",),
-    params=("kind", "type"),
+    params=("kind", "form"),
     note="cosine and sine transforms of the types 1 to 4",
 )
 
@@ -160,8 +160,9 @@ def _along(x: Any, kind: str, inverse: bool, type: int, n: Any, axis: int, norm:
     x = _resized(np.moveaxis(x, axis, -1), n)
     if inverse:
         orthogonalize = norm == "ortho" if orthogonalize is None else orthogonalize
-        type, norm = _SWAPPED.get(type, type), _INVERSE.get(norm, norm)
-    return np.moveaxis(_trigonometric(x, kind, type, norm, orthogonalize), -1, axis)
+        norm = _INVERSE.get(norm, norm)
+    form = _SWAPPED.get(type, type) if inverse else type
+    return np.moveaxis(_trigonometric(x, kind, form, norm, orthogonalize), -1, axis)
 
 
 def _transform(name: str, kind: str, inverse: bool) -> Callable[..., Any]:

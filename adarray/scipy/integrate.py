@@ -90,8 +90,9 @@ def cumulative_simpson(
     y = np.moveaxis(array(y), axis, -1)
     n = y.shape[-1]
     if n < 3:
-        total = cumulative_trapezoid(y, np.moveaxis(array(x), axis, -1) if x is not None and np.ndim(
-            value(x)) > 1 else x, dx)  # fmt: skip
+        if x is not None and np.ndim(value(x)) > 1:
+            x = np.moveaxis(array(x), axis, -1)
+        total = cumulative_trapezoid(y, x, dx)
     else:
         h = _gaps(x, dx, y, axis)
         h = np.broadcast_to(h, (*y.shape[:-1], n - 1))

@@ -16,8 +16,18 @@ import scipy.spatial
 from adarray.errors import NotDifferentiableError
 from adarray.scipy._drop_in import array, fill_in, holds, instead_of, refuse_traced, value
 from adarray.scipy._splines import (  # noqa: F401
-    Akima1DInterpolator, BSpline, CubicHermiteSpline, CubicSpline, PchipInterpolator, PPoly,
-    barycentric_interpolate, make_interp_spline, overlaid, pchip_interpolate, splev, splrep,
+    Akima1DInterpolator,
+    BSpline,
+    CubicHermiteSpline,
+    CubicSpline,
+    PchipInterpolator,
+    PPoly,
+    barycentric_interpolate,
+    make_interp_spline,
+    overlaid,
+    pchip_interpolate,
+    splev,
+    splrep,
 )  # fmt: skip
 from adarray.trace import Handle
 
@@ -48,8 +58,10 @@ class interp1d(scipy.interpolate.interp1d):  # type: ignore[misc]  # noqa: N801
         if not (isinstance(x, Handle) or isinstance(self._values, Handle)):
             return super().__call__(x)
         x = array(x)
-        plain = super().__call__(value(x)) if not isinstance(self._values, Handle) else (
-            self._outside(value(x))
+        plain = (
+            super().__call__(value(x))
+            if not isinstance(self._values, Handle)
+            else (self._outside(value(x)))
         )
         r = self._inside(x)
         axis = self._axis_given % self._values.ndim
@@ -80,7 +92,7 @@ class interp1d(scipy.interpolate.interp1d):  # type: ignore[misc]  # noqa: N801
             return y[np.clip(np.searchsorted(self.x, at, "left"), 0, n - 1)]
         if kind in ("nearest", "nearest-up"):
             middle = (self.x[1:] + self.x[:-1]) / 2
-            side = "left" if kind == "nearest" else "right"
+            side: Any = "left" if kind == "nearest" else "right"
             return y[np.searchsorted(middle, at, side)]
         if kind in ("linear", 1):
             i = np.clip(np.searchsorted(self.x, at, "left"), 1, n - 1)
@@ -136,7 +148,7 @@ class RegularGridInterpolator(scipy.interpolate.RegularGridInterpolator):  # typ
         if isinstance(values, Handle):
             order = [np.argsort(np.asarray(value(p))) for p in points]
             descending = [k for k, o in enumerate(order) if len(o) > 1 and o[0] > o[-1]]
-            self.values = np.flip(values, descending) if descending else values
+            self.values = np.flip(array(values), tuple(descending)) if descending else values
 
     def __call__(self, xi: Any, method: Any = None, *, nu: Any = None) -> Any:
         """Interpolate at the points `xi`."""

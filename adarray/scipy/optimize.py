@@ -1,15 +1,9 @@
-"""Drop-in for `scipy.optimize`: roots that may depend on traced values.
+"""Drop-in for `scipy.optimize`: roots, fixed points and minima by the implicit function theorem.
 
-SciPy finds the root with plain numbers. Where the equation depends on traced values,
-by its arguments or as a closure, the root is then given its derivatives by the
-implicit function theorem: steps of the chord method from the root, ``x - f(x) / s``
-with the plain slope ``s``, move its value by nothing, and each makes one more order
-of derivatives exact.
-
->>> import adarray
->>> from adarray.scipy import optimize
->>> adarray.grad(lambda a: optimize.brentq(lambda x: x**2 - a, 0.0, 10.0))(4.0)
-0.25
+SciPy finds the solution with plain values. Newton steps from there, recorded, give its
+derivatives with respect to ``args`` and to what the function uses from outside: two
+of them all derivatives up to the third order. The starting point and the bracket have
+none. Minima must lie inside of the bounds, or where a bound holds a variable it stays.
 """
 
 from __future__ import annotations
@@ -23,186 +17,353 @@ import numpy as np
 import scipy.optimize
 
 from adarray.errors import NotDifferentiableError
-from adarray.protocol import plain, traced
-from adarray.scipy._drop_in import REPLACEMENTS, fill_in, value
+from adarray.scipy._drop_in import REPLACEMENTS, array, constant, fill_in, holds, value
+from adarray.scipy._functions import Plainly, corrected, recording
+from adarray.transforms import grad, jacobian
 
-Equation = Callable[[Any], Any]
-
-# Chord steps: the derivatives up to this order are exact, the lower ones to rounding.
-_STEPS = 4
+_STEPS = 2  # k Newton steps have the derivatives of the solution up to order 2**k - 1
 
 
-def _slope(f: Equation, x: Any) -> Any:
-    """Return df/dx at a root, elementwise, by central differences of plain values."""
-    h = 6e-6 * np.maximum(1e-3, np.abs(x))
-    return (value(f(x + h)) - value(f(x - h))) / (2.0 * h)
+def _tuple(args: Any) -> tuple[Any, ...]:
+    return args if isinstance(args, tuple) else (args,)
 
 
-def _jacobian(f: Equation, x: np.ndarray) -> np.ndarray:
-    """Return the matrix df/dx at a root by central differences of plain values."""
-    columns = []
-    for i in range(x.size):
-        move = np.zeros(x.shape)
-        move.flat[i] = 6e-6 * max(1e-3, abs(x.flat[i]))
-        change = np.asarray(value(f(x + move))) - np.asarray(value(f(x - move)))
-        columns.append(np.ravel(change) / (2.0 * move.flat[i]))
-    return np.stack(columns, axis=1)
+def _elementwise(f: Callable[[Any], Any], x: Any) -> Any:
+    """Return the root near `x` of a function of numbers, with its derivatives."""
+    z: Any = np.asarray(x, float)[()]
+    for _ in range(_STEPS if recording() else 0):
+        slope = grad(lambda v: np.sum(f(v)))(z)
+        z = z - array(f(z)) / slope
+    return corrected(z + np.zeros(np.shape(x)), np.asarray(x))
 
 
-def _singular(name: str, what: str) -> NotDifferentiableError:
-    return NotDifferentiableError(
-        f"{name}: the root does not depend smoothly on traced values, since {what}; start at a "
-        "simple root, or pass adarray.value_of(x) if no gradient should flow through it"
-    )
+def _system(f: Callable[[Any], Any], x: Any) -> Any:
+    """Return the root near `x` of a system of equations, with its derivatives."""
+    x = np.asarray(x, float)
+    z: Any = x
+    for _ in range(_STEPS if recording() else 0):
+        residual = np.reshape(array(f(z)), (-1,))
+        matrix = np.reshape(jacobian(lambda v: np.reshape(array(f(v)), (-1,)))(z), (x.size, x.size))
+        z = z - np.reshape(np.linalg.solve(matrix, residual), x.shape)
+    return corrected(z + np.zeros(x.shape), x)
 
 
-def _moved(name: str, f: Equation, x: Any) -> Any:
-    """Return the scalar or elementwise root `x` as a function of what `f` depends on."""
-    if not traced(f(x)):
-        return x
-    slope = _slope(f, x)
-    if not np.all(np.isfinite(slope)) or np.any(slope == 0):
-        raise _singular(name, f"the slope of the equation there is {slope}")
-    root = x
-    for _ in range(_STEPS):
-        root = root - f(root) / slope
-    return root + (x - value(root))  # SciPy's value, to the last bit
+def _on_args(f: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[Any], Any]:
+    return lambda x: f(x, *args)
 
 
-def _moved_vector(name: str, f: Equation, x: np.ndarray) -> Any:
-    """Return the root `x` of a system as a function of what `f` depends on."""
-    first = f(x)
-    if not traced(first):
-        return x
-    matrix = _jacobian(f, x)
-    if matrix.shape[0] != matrix.shape[1]:
-        raise NotDifferentiableError(
-            f"{name}: the system has {matrix.shape[0]} equations for {matrix.shape[1]} unknowns; "
-            "as many equations as unknowns are differentiated"
-        )
-    if not np.all(np.isfinite(matrix)) or np.linalg.matrix_rank(matrix) < matrix.shape[0]:
-        raise _singular(name, "the Jacobian of the system there is singular")
-    inverse = np.linalg.inv(matrix)
-    root: Any = x
-    for _ in range(_STEPS):
-        equations = f(root)
-        if isinstance(equations, (list, tuple)):
-            equations = np.stack(equations)
-        step = np.matmul(inverse, np.reshape(equations, (-1,)))
-        root = root - np.reshape(step, x.shape)
-    return root + (x - value(root))
+# -- equations in one unknown ----------------------------------------------------------------------
 
 
-def _plain_function(f: Callable[..., Any], seen: list[bool]) -> Callable[..., Any]:
-    """Return `f` such that SciPy gets plain values of it; `seen` notes a traced one."""
+def _bracketing(name: str) -> Callable[..., Any]:
+    function = getattr(scipy.optimize, name)
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        r = f(*args, **kwargs)
-        if not seen and traced(r):
-            seen.append(True)
-        return plain(r)
+    @functools.wraps(function)
+    def call(f: Any, a: Any, b: Any, args: Any = (), *rest: Any, **options: Any) -> Any:
+        args = _tuple(args)
+        plain = Plainly(f, args)
+        found = function(plain, value(a), value(b), (), *value(rest), **value(options))
+        if not (plain.seen or holds((a, b))):
+            return found
+        root = found[0] if isinstance(found, tuple) else found
+        root = _elementwise(_on_args(f, args), root)
+        return (root, *found[1:]) if isinstance(found, tuple) else root
 
+    REPLACEMENTS[function] = call
     return call
 
 
-def _stacked(f: Callable[..., Any], args: tuple[Any, ...]) -> Equation:
-    """Return the system as a function of the unknowns alone; a list of equations is joined."""
-
-    def equations(x: Any) -> Any:
-        y = f(x, *args)
-        return np.stack([np.asarray(v) if not hasattr(v, "ndim") else v for v in y]) if isinstance(
-            y, (list, tuple)
-        ) else y  # fmt: skip
-
-    return equations
+brentq, brenth, bisect, ridder, toms748 = map(
+    _bracketing, ("brentq", "brenth", "bisect", "ridder", "toms748")
+)
 
 
-def _solver(name: str, read: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a root finder of SciPy's for equations that depend on traced values.
-
-    ``read(result, move)`` returns SciPy's result with its root moved.
-    """
-    original: Any = getattr(scipy.optimize, name)
-    signature = inspect.signature(original)
-    first = next(iter(signature.parameters))
-
-    @functools.wraps(original)
-    def solve(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        f = bound.arguments[first]
-        extra = bound.arguments.get("args", ())
-        if name == "newton":
-            extra = tuple(extra)  # of any sequence; the others take one argument as it is
-        elif not isinstance(extra, tuple):
-            extra = (extra,)
-        depends = [True] if traced(extra) else []
-        for key, given in bound.arguments.items():
-            changed = _plain_function(given, depends) if callable(given) else plain(given)
-            bound.arguments[key] = changed
-        result = original(*bound.args, **bound.kwargs)
-        if not depends:
-            return result
-        if any(bound.arguments.get(k) is True for k in ("fprime", "fprime2", "jac")):
-
-            def equation(x: Any) -> Any:
-                return f(x, *extra)[0]  # the function returns its derivative with it
-        else:
-
-            def equation(x: Any) -> Any:
-                return f(x, *extra)
-
-        return read(result, name, equation)
-
-    REPLACEMENTS[original] = solve
-    return solve
+@functools.wraps(scipy.optimize.newton)
+def newton(func: Any, x0: Any, fprime: Any = None, args: Any = (), *rest: Any,
+           fprime2: Any = None, **options: Any) -> Any:  # fmt: skip
+    args = _tuple(args)
+    plain = Plainly(func, args)
+    slopes = [None if d is None else Plainly(d, args) for d in (fprime, fprime2)]
+    found = scipy.optimize.newton(
+        plain, value(x0), slopes[0], (), *rest, fprime2=slopes[1], **value(options)
+    )
+    if not (plain.seen or holds(x0)):
+        return found
+    root = found[0] if isinstance(found, tuple) else found
+    root = _elementwise(_on_args(func, args), root)
+    if not isinstance(found, tuple):
+        return root
+    return type(found)(root, *found[1:]) if hasattr(found, "_fields") else (root, *found[1:])
 
 
-def _number(result: Any, name: str, f: Equation) -> Any:
-    """Move the root that is the result, or the first item of it."""
-    if isinstance(result, tuple):
-        return (_moved(name, f, result[0]), *result[1:])
-    return _moved(name, f, result)
+@functools.wraps(scipy.optimize.root_scalar)
+def root_scalar(f: Any, args: Any = (), method: Any = None, bracket: Any = None,
+                fprime: Any = None, fprime2: Any = None, x0: Any = None, x1: Any = None,
+                **options: Any) -> Any:  # fmt: skip
+    args = _tuple(args)
+    plain = Plainly(f, args)
+    slopes = [Plainly(d, args) if callable(d) else d for d in (fprime, fprime2)]
+    found = scipy.optimize.root_scalar(
+        plain, (), method, value(bracket), *slopes, value(x0), value(x1), **options
+    )
+    if not (plain.seen or holds((bracket, x0, x1))):
+        return found
+    if fprime is True:  # the function returns its derivative, too
+        found.root = _elementwise(lambda x: f(x, *args)[0], found.root)
+    else:
+        found.root = _elementwise(_on_args(f, args), found.root)
+    return found
 
 
-def _scalar_object(result: Any, name: str, f: Equation) -> Any:
-    result.root = _moved(name, f, result.root)
-    return result
+# -- systems ---------------------------------------------------------------------------------------
 
 
-def _vector(result: Any, name: str, f: Equation) -> Any:
-    """Move the solution of a system, with or without ``full_output``."""
-    f = _stacked(f, ())
-    if isinstance(result, tuple):
-        return (_moved_vector(name, f, result[0]), *result[1:])
-    return _moved_vector(name, f, result)
+@functools.wraps(scipy.optimize.root)
+def root(fun: Any, x0: Any, args: Any = (), method: str = "hybr", jac: Any = None,
+         **options: Any) -> Any:  # fmt: skip
+    args = _tuple(args)
+    plain = Plainly(fun, args)
+    slope = Plainly(jac, args) if callable(jac) else jac
+    found = scipy.optimize.root(plain, value(array(x0)), (), method, slope, **options)
+    if not (plain.seen or holds(x0)):
+        return found
+    if jac is True:
+        return _with_x(found, _system(lambda x: fun(x, *args)[0], found.x))
+    return _with_x(found, _system(_on_args(fun, args), found.x))
 
 
-def _vector_object(result: Any, name: str, f: Equation) -> Any:
-    result.x = _moved_vector(name, _stacked(f, ()), result.x)
-    return result
+def _with_x(found: Any, x: Any) -> Any:
+    """Return SciPy's result with the differentiable solution in it."""
+    return type(found)(**{**found, "x": x})
 
 
-def _fixed(result: Any, name: str, f: Equation) -> Any:
-    """Move a fixed point: the root of ``f(x) - x``."""
-    return _moved(name, lambda x: f(x) - x, result)
+@functools.wraps(scipy.optimize.fsolve)
+def fsolve(func: Any, x0: Any, args: Any = (), fprime: Any = None, full_output: Any = 0,
+           **options: Any) -> Any:  # fmt: skip
+    args = _tuple(args)
+    plain = Plainly(func, args)
+    slope = None if fprime is None else Plainly(fprime, args)
+    found = scipy.optimize.fsolve(plain, value(array(x0)), (), slope, full_output, **options)
+    if not (plain.seen or holds(x0)):
+        return found
+    if full_output:
+        return (_system(_on_args(func, args), found[0]), *found[1:])
+    return _system(_on_args(func, args), found)
 
 
-brentq = _solver("brentq", _number)
-brenth = _solver("brenth", _number)
-ridder = _solver("ridder", _number)
-bisect = _solver("bisect", _number)
-toms748 = _solver("toms748", _number)
-newton = _solver("newton", _number)
-root_scalar = _solver("root_scalar", _scalar_object)
-fsolve = _solver("fsolve", _vector)
-root = _solver("root", _vector_object)
-fixed_point = _solver("fixed_point", _fixed)
+@functools.wraps(scipy.optimize.fixed_point)
+def fixed_point(func: Any, x0: Any, args: Any = (), **options: Any) -> Any:
+    args = _tuple(args)
+    plain = Plainly(func, args)
+    found = scipy.optimize.fixed_point(plain, value(array(x0)), (), **options)
+    if not (plain.seen or holds(x0)):
+        return found
+    return _system(lambda x: array(func(x, *args)) - x, found)
 
-_ARGMIN = "the minimum is not differentiated; solve for a zero of the gradient with root or fsolve"
+
+# -- minima ----------------------------------------------------------------------------------------
+
+
+def _stationary(cost: Callable[[Any], Any], x: Any, free: Any) -> Any:
+    """Return the minimum near `x`, the variables that are not `free` held."""
+    x = np.asarray(x, float)
+    at = np.flatnonzero(np.broadcast_to(free, x.shape))
+    if at.size == 0:
+        return x
+    if at.size == x.size:
+        return _system(grad(cost), x)
+
+    source = at.size + np.arange(x.size)  # held variables come from behind the free ones
+    source[at] = np.arange(at.size)
+
+    def placed(u: Any) -> Any:
+        return np.concatenate([u, x])[source]
+
+    inner = _system(grad(lambda u: cost(placed(u))), x[at])
+    return corrected(placed(inner), x)
+
+
+def _inside(x: Any, low: Any, high: Any) -> Any:
+    """Return which variables no bound holds."""
+    width = 1e-7 * (1 + np.abs(x))
+    return (x - low > width) & (high - x > width)
+
+
+def _bounds(bounds: Any, n: int) -> tuple[Any, Any]:
+    if bounds is None:
+        return -np.inf, np.inf
+    if isinstance(bounds, scipy.optimize.Bounds):
+        return np.asarray(bounds.lb, float), np.asarray(bounds.ub, float)
+    pairs = [(-np.inf if a is None else a, np.inf if b is None else b) for a, b in bounds]
+    low, high = np.array(pairs, float).T
+    return low, high
+
+
+@functools.wraps(scipy.optimize.minimize)
+def minimize(fun: Any, x0: Any, args: Any = (), method: Any = None, jac: Any = None,
+             hess: Any = None, hessp: Any = None, bounds: Any = None, constraints: Any = (),
+             **options: Any) -> Any:  # fmt: skip
+    args = _tuple(args)
+    plain = Plainly(fun, args)
+    slopes = [Plainly(d, args) if callable(d) else d for d in (jac, hess, hessp)]
+    found = scipy.optimize.minimize(
+        plain, value(array(x0)), (), method, *slopes, bounds, constraints, **options
+    )
+    if not (plain.seen or holds(x0)):
+        return found
+    if constraints:
+        raise NotDifferentiableError(
+            "minimize: constraints are not differentiated; solve the equations of Karush, Kuhn and "
+            "Tucker with adarray.scipy.optimize.root"
+        )
+
+    def cost(x: Any) -> Any:
+        r = fun(x, *args)
+        return np.reshape(array(r[0] if jac is True else r), ())
+
+    low, high = _bounds(bounds, found.x.size)
+    x = _stationary(cost, found.x, _inside(found.x, low, high))
+    made = _with_x(found, x)
+    made["fun"] = corrected(cost(x), found.fun)
+    return made
+
+
+@functools.wraps(scipy.optimize.minimize_scalar)
+def minimize_scalar(fun: Any, bracket: Any = None, bounds: Any = None, args: Any = (),
+                    **options: Any) -> Any:  # fmt: skip
+    args = _tuple(args)
+    plain = Plainly(fun, args)
+    found = scipy.optimize.minimize_scalar(plain, value(bracket), value(bounds), (), **options)
+    if not (plain.seen or holds((bracket, bounds))):
+        return found
+    if bounds is not None and not _inside(np.asarray(found.x), *map(float, value(bounds))):
+        raise NotDifferentiableError(
+            "minimize_scalar: the minimum lies at a bound, where it has no derivative with respect "
+            "to args; widen the bounds"
+        )
+    cost = _on_args(fun, args)
+    x = _elementwise(grad(lambda v: np.reshape(array(cost(v)), ())), found.x)
+    made = _with_x(found, x)
+    made["fun"] = corrected(array(cost(x)), found.fun)
+    return made
+
+
+def _half_squares(residual: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def cost(x: Any) -> Any:
+        r = array(residual(x))
+        return np.sum(r * r) / 2
+
+    return cost
+
+
+@functools.wraps(scipy.optimize.least_squares)
+def least_squares(fun: Any, x0: Any, jac: Any = "2-point", bounds: Any = (-np.inf, np.inf),
+                  method: str = "trf", *rest: Any, args: Any = (), kwargs: Any = None,
+                  loss: Any = "linear", **options: Any) -> Any:  # fmt: skip
+    args, named = _tuple(args), kwargs or {}
+
+    def bound(x: Any) -> Any:
+        return fun(x, *args, **named)
+
+    plain = Plainly(bound)
+    slope = Plainly(lambda x: jac(x, *args, **named)) if callable(jac) else jac
+    found = scipy.optimize.least_squares(
+        plain, value(array(x0)), slope, bounds, method, *rest, loss=loss, **options
+    )
+    if not (plain.seen or holds(x0)):
+        return found
+    if loss != "linear":
+        raise NotDifferentiableError(
+            f"least_squares: loss={loss!r} is not differentiated; minimize the loss with minimize"
+        )
+    if isinstance(bounds, scipy.optimize.Bounds):
+        bounds = (bounds.lb, bounds.ub)
+    cost = _half_squares(bound)
+    x = _stationary(cost, found.x, _inside(found.x, *map(np.asarray, bounds)))
+    made = _with_x(found, x)
+    made["fun"] = corrected(array(bound(x)), found.fun)
+    made["cost"] = corrected(cost(x), found.cost)
+    return made
+
+
+@functools.wraps(scipy.optimize.curve_fit)
+def curve_fit(f: Any, xdata: Any, ydata: Any, p0: Any = None, sigma: Any = None,
+              absolute_sigma: bool = False, check_finite: Any = None,
+              bounds: Any = (-np.inf, np.inf), method: Any = None, jac: Any = None,
+              full_output: bool = False, **options: Any) -> Any:  # fmt: skip
+    plain = Plainly(f)
+    if p0 is None:
+        p0 = _ones_for(f, bounds)
+    slope = Plainly(jac) if callable(jac) else jac
+    result = scipy.optimize.curve_fit(
+        plain, value(xdata), value(array(ydata)), value(p0), value(sigma), absolute_sigma,
+        check_finite if check_finite is not None else True, bounds, method, slope,
+        full_output=full_output, **options,
+    )  # fmt: skip
+    if not (plain.seen or holds((xdata, ydata, sigma))):
+        return result
+    spread = None if sigma is None else array(sigma)
+    if spread is not None and spread.ndim > 1:
+        raise NotDifferentiableError(
+            "curve_fit: a matrix sigma is not differentiated; pass standard deviations"
+        )
+    y = array(ydata)
+
+    def residual(p: Any) -> Any:
+        r = array(f(xdata, *[p[i] for i in range(len(result[0]))])) - y
+        return r if spread is None else r / spread
+
+    low, high = bounds if isinstance(bounds, tuple) else (bounds.lb, bounds.ub)
+    free = _inside(result[0], np.asarray(low), np.asarray(high))
+    popt = _stationary(_half_squares(residual), result[0], free)
+    matrix = jacobian(residual)(popt)
+    covariance = np.linalg.inv(np.matmul(matrix.T, matrix))
+    if not absolute_sigma:
+        excess = y.size - len(result[0])
+        if excess <= 0:
+            return (popt, result[1], *result[2:])
+        covariance = covariance * np.sum(residual(popt) ** 2) / excess
+    return (popt, corrected(covariance, result[1]), *result[2:])
+
+
+def _ones_for(f: Any, bounds: Any) -> Any:
+    """Return SciPy's default start, which it takes from the number of arguments."""
+    count = len(inspect.signature(f).parameters) - 1
+    low, high = bounds if isinstance(bounds, tuple) else (bounds.lb, bounds.ub)
+    low, high = (np.broadcast_to(np.asarray(b, float), (count,)) for b in (low, high))
+    both = np.isfinite(low) & np.isfinite(high)
+    start = np.ones(count)
+    start = np.where(np.isfinite(low) & ~both, low + 1, start)
+    start = np.where(np.isfinite(high) & ~both, high - 1, start)
+    return np.where(both, (np.where(both, low, 0) + np.where(both, high, 0)) / 2, start)
+
+
+# -- the test function -----------------------------------------------------------------------------
+
+
+@functools.wraps(scipy.optimize.rosen)
+def rosen(x: Any) -> Any:
+    if not holds(x):
+        return scipy.optimize.rosen(x)
+    x = array(x)
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2.0) ** 2.0 + (1 - x[:-1]) ** 2.0, axis=0)
+
+
+for _function, _ours in (
+    (scipy.optimize.newton, newton), (scipy.optimize.root_scalar, root_scalar),
+    (scipy.optimize.root, root), (scipy.optimize.fsolve, fsolve),
+    (scipy.optimize.fixed_point, fixed_point), (scipy.optimize.minimize, minimize),
+    (scipy.optimize.minimize_scalar, minimize_scalar),
+    (scipy.optimize.least_squares, least_squares), (scipy.optimize.curve_fit, curve_fit),
+    (scipy.optimize.rosen, rosen),
+):  # fmt: skip
+    REPLACEMENTS[_function] = _ours
+
+linear_sum_assignment = constant(scipy.optimize.linear_sum_assignment)
+
+_ACTIVE = "its solution changes by jumps of the active constraints"
 __getattr__, __dir__, __all__ = fill_in(
     globals(),
     scipy.optimize,
-    dict.fromkeys(
-        ("minimize", "minimize_scalar", "least_squares", "curve_fit", "leastsq"), _ARGMIN
-    ),
+    dict.fromkeys(("linprog", "milp", "nnls", "lsq_linear", "isotonic_regression"), _ACTIVE),
 )

@@ -105,7 +105,7 @@ def _along(in1: Any, in2: Any, mode: str, axes: Any, method: str) -> Any:
     if a.ndim == b.ndim == 0:
         return a * b
     _checked(a, b, mode)
-    picked = range(a.ndim) if axes is None else np.atleast_1d(axes)
+    picked: Any = range(a.ndim) if axes is None else np.atleast_1d(axes)
     picked = sorted({int(i) % a.ndim for i in picked})
     # Axes of length 1 broadcast, as in a product.
     picked = [i for i in picked if not (a.shape[i] == 1 or b.shape[i] == 1) or mode != "full"]

@@ -578,6 +578,20 @@ def test_memory_of_other_objects() -> None:
         adarray.grad(intercepted(write))(1.0)
 
 
+def test_scalars_are_keys_as_numpys_are() -> None:
+    def f(x):
+        table = {0: 1.0, 1: 2.0, 2: 3.0}
+        order = np.argsort(x)
+        assert {np.float64(0.5): 1}[np.array([0.5])[0]] == 1
+        return sum(table[k] * x[k] for k in order)
+
+    assert adarray.grad(intercepted(f))(np.array([3.0, 1.0, 2.0])).tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(TypeError, match="unhashable type: 'traced ADArray'"):
+        adarray.grad(lambda x: {1.0: x}[x])(1.0)
+    with pytest.raises(TypeError, match="unhashable type: 'ADArray'"):
+        hash(adarray.array([1.0]))
+
+
 def test_modules_that_numba_compiles_are_left_alone(client) -> None:
     import types as python_types
 

@@ -32,7 +32,8 @@ class Call(NamedTuple):
         Path of the function within the package: ``module.function``, or
         ``module.Class().method`` for a method of an instance.
     arguments : str
-        As they stand in a call; ``np`` is NumPy and ``pkg`` the package.
+        As they stand in a call; ``np`` is NumPy and ``pkg`` the package. Floating
+        point arguments are differentiated but for those in ``fixed(...)``.
     packages : tuple of str
         To be named to `adarray.intercept`, for packages with compiled modules.
     """
@@ -70,6 +71,12 @@ class Result(NamedTuple):
         return self.status == "differentiable"
 
 
+class Fixed(NamedTuple):
+    """An argument that is not differentiated, such as a number that counts something."""
+
+    value: Any
+
+
 def resolve(call: Call) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Return the function of a row, and its arguments."""
     package = importlib.import_module(call.package)
@@ -87,7 +94,7 @@ def resolve(call: Call) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, 
         found = getattr(found, part.removesuffix("()"))
         if part.endswith("()"):  # a method of an instance: ``module.Class().method``
             found = found()
-    space = {"np": np, "pkg": package, "call": lambda *a, **k: (a, k)}
+    space = {"np": np, "pkg": package, "fixed": Fixed, "call": lambda *a, **k: (a, k)}
     args, kwargs = eval(f"call({call.arguments})", space)  # text of our own
     return found, args, kwargs
 
@@ -114,7 +121,10 @@ def split(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Cal
 
     def rebuild(new: Any, x: Any = form) -> Any:
         if type(x) is tuple and len(x) == 2 and x[0] is collect:
-            return new[x[1]]
+            leaf = new[x[1]]  # copied: some functions write into their arguments
+            return leaf.copy() if isinstance(leaf, (np.ndarray, adarray.ADArray)) else leaf
+        if type(x) is Fixed:
+            return x.value
         if type(x) in (list, tuple):
             return type(x)(rebuild(new, i) for i in x)
         if type(x) is dict:
@@ -223,13 +233,14 @@ def measure(call: Call) -> Result:
                 a, k = rebuild(new)
                 return weighted(run(*a, **k))
 
-            expected = differences(plain, [np.array(x) if np.ndim(x) else x for x in leaves])
+            expected = differences(plain, leaves)
+            args, kwargs = rebuild(leaves)
             before = plain_values(function(*args, **kwargs))
             wanted = plain(leaves)
         except Exception as error:
             return Result(call, "unusable", reason=f"plain call: {_shown(error)}")
         try:
-            _, args, kwargs = resolve(call)
+            args, kwargs = rebuild(leaves)
             if not identical(before, plain_values(run(*args, **kwargs))):
                 return Result(call, "wrong", reason="plain arguments give another result inside")
             value, got = adarray.value_and_grad(traced)(leaves)

@@ -88,6 +88,46 @@ def test_folds_that_numpy_gets_wrong(ufunc):
     np.testing.assert_allclose(grad, slope, rtol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("ufunc", "x", "expected"),
+    [
+        (np.logaddexp, [-np.inf, 0.0, -np.inf], [0, 1, 0]),
+        (np.logaddexp, [-np.inf, -np.inf], [0, 0]),
+        (np.logaddexp, [800.0, 800.0], [0.5, 0.5]),
+        (np.logaddexp2, [-np.inf, -2000.0], [0, 1]),
+        (np.hypot, [0.0, 0.0], [0, 0]),
+        (np.hypot, [-3.0], [-1]),
+        (np.hypot, [0.0, -2.0, 0.0], [0, -1, 0]),
+        (np.fmax, [np.nan, 1.0, 1.0], [0, 0.5, 0.5]),
+        (np.fmin, [np.nan, np.nan], [0, 0]),
+        (np.maximum, [2.0, 1.0, 2.0], [0.5, 0, 0.5]),
+    ],
+    ids=str,
+)
+def test_reduce_at_kinks(ufunc, x, expected):
+    with np.errstate(invalid="raise", divide="raise"):
+        np.testing.assert_allclose(adarray.grad(ufunc.reduce)(np.array(x)), expected, rtol=1e-13)
+
+
+def test_the_initial_value_takes_its_share_of_a_tie():
+    x = np.array([2.0, 2.0, 1.0])
+    for ufunc in (np.fmax, np.maximum):
+        grad = adarray.grad(lambda x: ufunc.reduce(x, initial=2.0))(x)  # noqa: B023
+        np.testing.assert_allclose(grad, [1 / 3, 1 / 3, 0])
+
+
+def test_a_mask_may_change_after_the_call():
+    mask = np.array([True, False, True])
+
+    def f(x):
+        y = np.hypot.reduce(x, initial=0.0, where=mask) + np.sin(x, out=x * 1.0, where=mask).sum()
+        mask[:] = False
+        return y
+
+    grad = adarray.grad(f)(np.array([3.0, 1.0, 4.0]))
+    np.testing.assert_allclose(grad, [0.6 + np.cos(3.0), 1.0, 0.8 + np.cos(4.0)])
+
+
 def test_reduce_dtype():
     x = MATRIX
     for ufunc in (np.add, np.maximum, np.hypot):
@@ -203,6 +243,12 @@ def test_outer_with_two_results_and_out():
 def test_reduceat(ufunc, indices):
     compare(lambda x: ufunc.reduceat(x, indices), VECTOR)
     compare(lambda x: ufunc.reduceat(np.outer(x[:2], x), indices, axis=1), VECTOR)
+
+
+def test_a_segment_of_one_element_is_that_element():
+    x = np.array([-3.0, 2.0, -1.0])
+    for at in ([0, 1], [2, 1], [2]):
+        compare(lambda x: np.hypot.reduceat(x, at), x)  # noqa: B023
 
 
 def test_reduceat_of_ties_dtype_and_no_segments():

@@ -152,14 +152,17 @@ def test_bspline(nu: int) -> None:
                                      {"bc_type": "periodic"}])  # fmt: skip
 def test_make_interp_spline(options: dict[str, Any]) -> None:
     if options.get("bc_type") == "periodic":
+
         def close(y: Any) -> Any:
             return np.concatenate([y[:-1], y[:1]])
     else:
+
         def close(y: Any) -> Any:
             return y
 
     _compare(lambda y, at: ours.make_interp_spline(X, close(y), **options)(at),
-             lambda y, at: theirs.make_interp_spline(X, close(y), **options)(at), Y, AT)  # fmt: skip
+             lambda y, at: theirs.make_interp_spline(X, close(y), **options)(at),
+             Y, AT)  # fmt: skip
     if "bc_type" not in options:
         _compare(lambda y: ours.make_interp_spline(X, y, axis=1, **options)(AT),
                  lambda y: theirs.make_interp_spline(X, y, axis=1, **options)(AT), YS)  # fmt: skip
@@ -205,26 +208,34 @@ POINTS = np.stack([rng.uniform(X[0], X[3], 5), rng.uniform(0.0, 2.0, 5)], -1)
 @pytest.mark.parametrize("method", ["linear", "nearest"])
 def test_grids(method: str) -> None:
     _compare(lambda v, at: ours.RegularGridInterpolator(GRID, v, method)(at),
-             lambda v, at: theirs.RegularGridInterpolator(GRID, v, method)(at), VALUES, POINTS)  # fmt: skip
+             lambda v, at: theirs.RegularGridInterpolator(GRID, v, method)(at),
+             VALUES, POINTS)  # fmt: skip
     down = (GRID[0][::-1], GRID[1])
     _compare(lambda v, at: ours.RegularGridInterpolator(down, v, method)(at),
-             lambda v, at: theirs.RegularGridInterpolator(down, v, method)(at), VALUES, POINTS)  # fmt: skip
+             lambda v, at: theirs.RegularGridInterpolator(down, v, method)(at),
+             VALUES, POINTS)  # fmt: skip
     outside = POINTS + np.array([3.0, 0.0])
     vectors = rng.normal(size=(4, 3, 2))
     for fill in (0.7, None):
         options = {"method": method, "bounds_error": False, "fill_value": fill}
         _compare(lambda v, at, o=options: ours.interpn(GRID, v, at, **o),
-                 lambda v, at, o=options: theirs.interpn(GRID, v, at, **o), vectors, outside)  # fmt: skip
+                 lambda v, at, o=options: theirs.interpn(GRID, v, at, **o),
+             vectors, outside)  # fmt: skip
     with pytest.raises(ValueError, match="out of bounds in dimension 0"):
         adarray.grad(lambda v: ours.RegularGridInterpolator(GRID, v)(outside).sum())(VALUES)
     with pytest.raises(NotDifferentiableError, match="method='slinear'"):
-        adarray.grad(lambda v: ours.RegularGridInterpolator(GRID, v)(POINTS, "slinear").sum())(VALUES)
+        adarray.grad(lambda v: ours.RegularGridInterpolator(GRID, v)(POINTS, "slinear").sum())(
+            VALUES
+        )
 
 
 @pytest.mark.parametrize("method", ["linear", "nearest"])
 def test_griddata(method: str) -> None:
     nodes = rng.uniform(size=(12, 2))
-    v, at = rng.normal(size=12), np.concatenate([0.3 + 0.4 * rng.uniform(size=(5, 2)), [[3.0, 3.0]]])
+    v, at = (
+        rng.normal(size=12),
+        np.concatenate([0.3 + 0.4 * rng.uniform(size=(5, 2)), [[3.0, 3.0]]]),
+    )
     options = {"method": method, "fill_value": 0.2}
     _compare(lambda v, at: ours.griddata(nodes, v, at, **options),
              lambda v, at: theirs.griddata(nodes, v, at, **options), v, at, order=1)  # fmt: skip

@@ -43,20 +43,23 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("convolve1d", (X + 1j, W - 0.5j), {"mode": "wrap"}, (0, 1)),
     *[(f, (M, K), {"mode": m, "cval": 0.7}, (0, 1))
       for f in ("correlate", "convolve") for m in ("reflect", "constant", "nearest", "wrap")],
-    *[(f, (M, K), {"origin": o}, (0, 1)) for f in ("correlate", "convolve") for o in (0, (-1, -1), (1, 0))],
+    *[(f, (M, K), {"origin": o}, (0, 1))
+      for f in ("correlate", "convolve") for o in (0, (-1, -1), (1, 0))],
     ("correlate", (V, W[:, None] * W4[None, :]), {"axes": (0, 2)}, (0, 1)),
     ("convolve", (M + 1j, K), {}, (0, 1)),
     *[("gaussian_filter1d", (X, 1.3), {"order": o}, (0, 1)) for o in (0, 1, 2, 3)],
     ("gaussian_filter1d", (M, 0.7), {"axis": 0, "mode": "wrap", "truncate": 2.0}, (0, 1)),
     ("gaussian_filter1d", (M, 0.7), {"radius": 2, "mode": "constant", "cval": 1.0}, (0, 1)),
     ("gaussian_filter", (M, 0.8), {}, (0, 1)),
-    ("gaussian_filter", (M, np.array([0.8, 1.1])), {"order": (0, 1), "mode": ("wrap", "mirror")}, (0, 1)),
+    ("gaussian_filter", (M, np.array([0.8, 1.1])),
+     {"order": (0, 1), "mode": ("wrap", "mirror")}, (0, 1)),
     ("gaussian_filter", (V, 0.8), {"axes": (1,)}, (0,)),
     ("gaussian_filter", (M, (0.0, 1.0)), {}, (0,)),
     ("gaussian_laplace", (M, 0.8), {}, (0, 1)),
     ("gaussian_laplace", (M, 0.8), {"mode": "nearest", "truncate": 2.0}, (0,)),
     ("gaussian_gradient_magnitude", (M, 0.8), {}, (0, 1)),
-    *[("uniform_filter1d", (X, k), {"mode": m}, (0,)) for k in (1, 3, 4) for m in ("reflect", "wrap")],
+    *[("uniform_filter1d", (X, k), {"mode": m}, (0,))
+      for k in (1, 3, 4) for m in ("reflect", "wrap")],
     ("uniform_filter1d", (M, 4), {"axis": 0, "origin": 1}, (0,)),
     ("uniform_filter", (M, 3), {}, (0,)),
     ("uniform_filter", (M, (2, 3)), {"mode": "constant", "cval": 2.0, "origin": (-1, 0)}, (0,)),
@@ -83,7 +86,8 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     *[(f, (M,), {"footprint": CROSS, "structure": np.abs(M[:3, :3])}, (0,))
       for f in ("grey_erosion", "grey_dilation", "grey_opening", "morphological_gradient")],
     ("grey_dilation", (M,), {"structure": K.T.copy(), "origin": (0, -1)}, (0,)),
-    *[("spline_filter1d", (M, o), {"axis": 0, "mode": m}, (0,)) for o in (2, 3, 5) for m in ("mirror", "reflect", "wrap")],
+    *[("spline_filter1d", (M, o), {"axis": 0, "mode": m}, (0,))
+      for o in (2, 3, 5) for m in ("mirror", "reflect", "wrap")],
     ("spline_filter", (M,), {"order": 4}, (0,)),
     *[("map_coordinates", (M, INSIDE), {"order": o}, (0, 1)) for o in range(6)],
     *[("map_coordinates", (M, FAR), {"order": o, "mode": m, "cval": 0.7}, (0, 1))
@@ -96,16 +100,19 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("shift", (M, np.array([0.3, -1.6])), {}, (0, 1)),
     ("shift", (X, 0.4), {"mode": "nearest"}, (0, 1)),
     *[("zoom", (M, z), {"mode": m, "order": o}, (0,))
-      for z in (1.7, (0.6, 2.0), 1.0) for m in ("constant", "nearest", "reflect") for o in (0, 1, 3)],
+      for z in (1.7, (0.6, 2.0), 1.0) for m in ("constant", "nearest", "reflect")
+      for o in (0, 1, 3)],
     ("zoom", (M, 2.0), {"grid_mode": True, "mode": "grid-constant"}, (0,)),
     ("zoom", (M, 2.0), {"grid_mode": True, "mode": "grid-wrap", "order": 2}, (0,)),
     *[("rotate", (M, 30.0), {"mode": m, "reshape": r}, (0,))
       for m in ("constant", "nearest", "mirror") for r in (False, True)],
     ("rotate", (V, 20.0), {"axes": (2, 0), "order": 1}, (0,)),
     ("rotate", (M, 90.0), {}, (0,)),
-    ("affine_transform", (M, np.array([[0.9, 0.2], [-0.1, 1.1]]), np.array([0.317, -0.213])), {}, (0, 1, 2)),
+    ("affine_transform", (M, np.array([[0.9, 0.2], [-0.1, 1.1]]), np.array([0.317, -0.213])),
+     {}, (0, 1, 2)),
     ("affine_transform", (M, np.array([0.9, 1.2]), 0.3), {"mode": "mirror"}, (0, 1, 2)),
-    ("affine_transform", (M, np.array([[0.9, 0.2, 0.31], [-0.1, 1.1, 0.12]])), {"output_shape": (4, 4)}, (0, 1)),
+    ("affine_transform", (M, np.array([[0.9, 0.2, 0.31], [-0.1, 1.1, 0.12]])),
+     {"output_shape": (4, 4)}, (0, 1)),
     *[(f, (M,), {}, (0,)) for f in ("sum", "sum_labels", "mean", "variance", "standard_deviation",
                                    "maximum", "minimum", "median", "extrema")],
     *[(f, (M, LABELS, np.array([1, 3, 2])), {}, (0,))
@@ -115,7 +122,8 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("center_of_mass", (P,), {}, (0,)),
     ("center_of_mass", (P, LABELS, [1, 2]), {}, (0,)),
     *[(f, (np.fft.fft2(M), b), {}, (0,))
-      for f, b in (("fourier_gaussian", 1.5), ("fourier_uniform", 3), ("fourier_shift", (1.0, -0.4)),
+      for f, b in (("fourier_gaussian", 1.5), ("fourier_uniform", 3),
+                   ("fourier_shift", (1.0, -0.4)),
                    ("fourier_ellipsoid", 3))],
     ("fourier_gaussian", (M, 1.5), {}, (0,)),
 ]  # fmt: skip

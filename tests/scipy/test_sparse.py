@@ -1,3 +1,4 @@
+# ruff: noqa: N803, N806 - matrices have capital letters
 """`adarray.scipy.sparse` against dense arrays and SciPy, and derivatives against differences."""
 
 from __future__ import annotations
@@ -263,7 +264,8 @@ def test_spsolve_triangular(lower: bool, unit: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cg", "cgs", "bicg", "bicgstab", "gmres", "lgmres", "minres", "qmr", "tfqmr", "gcrotmk"]
+    "name",
+    ["cg", "cgs", "bicg", "bicgstab", "gmres", "lgmres", "minres", "qmr", "tfqmr", "gcrotmk"],
 )
 def test_iterative(name: str) -> None:
     dense = SYMMETRIC if name in ("cg", "minres") else SQUARE

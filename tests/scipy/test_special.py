@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from typing import Any
 
@@ -12,6 +13,7 @@ import scipy.special as scipy_special
 
 import adarray
 import adarray.scipy.special as special
+from adarray.dispatch import run
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS
 from adarray.protocol import traced
@@ -426,8 +428,49 @@ def test_ends(name: str, args: tuple[float, ...], place: int, expected: float) -
 
 
 def test_plain_scipy_dispatches_without_the_drop_in() -> None:
-    got = adarray.grad(lambda x: np.sum(scipy_special.gammaln(x)))(np.array([1.5, 3.0]))
-    np.testing.assert_allclose(got, scipy_special.psi([1.5, 3.0]), rtol=1e-15)
+    """In a fresh process, which imports nothing of `adarray.scipy`: the rules load themselves."""
+    code = (
+        "import numpy as np, adarray\n"
+        "from scipy import special\n"
+        "print(adarray.grad(lambda x: np.sum(special.gammaln(x)))(np.array([1.0, 2.0])).tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    got = [float(v) for v in done.stdout.strip().strip("[]").split(",")]
+    np.testing.assert_allclose(got, scipy_special.psi([1.0, 2.0]), rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", RECORD_NAMES)
+def test_empty_operands(name: str) -> None:
+    op = RECORDS[name]
+    operands, params, _ = op.bind(*op.samples(np.random.default_rng(0))[0])
+    empty = [None if x is None else np.zeros((0, 3), np.asarray(x).dtype) for x in operands]
+    axis = {"axis": -1} if "axis" in op.params else {}
+    places = [
+        i
+        for i, rule in enumerate(op.rules)
+        if rule is not None and empty[i] is not None and empty[i].dtype.kind == "f"
+    ]
+
+    def f(*xs: Any) -> Any:
+        full = list(empty)
+        for i, x in zip(places, xs, strict=True):
+            full[i] = x
+        r = run(op, *full, **(params | axis))
+        return sum(np.sum(np.real(part)) for part in (r if isinstance(r, tuple) else (r,)))
+
+    slopes = adarray.grad(f, argnums=tuple(range(len(places))))(*(empty[i] for i in places))
+    assert [s.shape for s in slopes] == [(0, 3)] * len(places)
+
+
+def test_integrals_of_values_that_are_not_valid_are_nan() -> None:
+    with np.errstate(all="ignore"):
+        got = adarray.grad(lambda x: np.sum(special.elliprf(x, 1.0, 2.0)))(
+            np.array([np.nan, np.inf, 0.5])
+        )
+        assert np.isnan(got[:2]).all()
+        assert np.isfinite(got[2])
+        got = adarray.grad(lambda a: np.sum(special.gammainc(a, 2.0)))(np.array([np.nan, -1.0]))
+        assert np.isnan(got).all()
 
 
 def test_untraced_adarrays_get_scipys_values() -> None:

@@ -90,6 +90,12 @@ def test_unknown_names() -> None:
             module.nothing  # noqa: B018
     with pytest.raises(AttributeError, match="nothing"):
         np.lib.nothing  # noqa: B018
+    with pytest.raises(
+        AttributeError, match=r"`np.float_` was removed .* Use `np.float64` instead"
+    ):
+        np.float_  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'adarray\.numpy' has no attribute '_core_'"):
+        np._core_  # noqa: B018
 
 
 def test_adarray_import_does_not_load_it() -> None:
@@ -227,6 +233,9 @@ TRACED = {
     "fill": lambda x: _filled(x),
     "vectorize": lambda x: np.vectorize(lambda a, b: a * b if a > 0 else a)(x, x[0] ** 2),
     "vectorize tuple": lambda x: np.vectorize(lambda a: (a * a, a))(x)[0],
+    "vectorize excluded": lambda x: np.vectorize(lambda a, c: a * c[0], excluded=["c"])(x, c=x[1]),
+    "vectorize otypes": lambda x: np.vectorize(lambda a, b: a * b, otypes=[float])(x, b=2.0),
+    "vectorize signature": lambda x: np.vectorize(lambda r: r[0] * r[1:], signature="(n)->(m)")(x),
     "ndenumerate": lambda x: sum(v * v * (i + 2 * j) for (i, j), v in np.ndenumerate(x)),
     "polyval": lambda x: np.polynomial.polynomial.polyval(x[1], x[0]),
     "chebyshev": lambda x: np.polynomial.chebyshev.chebval(0.3, x),

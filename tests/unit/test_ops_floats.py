@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import adarray
+import adarray.numpy
 from adarray.errors import TraceError
 from adarray.ops.bessel import _i1
 from adarray.ops.borrow import borrowed
@@ -44,6 +45,9 @@ def test_kaiser_in_its_shape():
     got, _ = adarray.vjp(lambda beta: kaiser(7, beta), 3.1)
     np.testing.assert_allclose(got, np.kaiser(7, 3.1), rtol=1e-15)
     check_grads(lambda beta: kaiser(7, beta), (3.1,))
+    check_grads(lambda beta: adarray.numpy.kaiser(7, beta), (3.1,))
+    inside = adarray.grad(lambda beta: np.sum(np.kaiser(7, beta)), intercept=True)(3.1)
+    np.testing.assert_allclose(inside, adarray.grad(lambda b: np.sum(kaiser(7, b)))(3.1))
     np.testing.assert_array_equal(kaiser(5, 2.0), np.kaiser(5, 2.0))
     with pytest.raises(TraceError, match="kaiser: operand 0, the number of points, is traced"):
         adarray.vjp(lambda n: kaiser(n, 2.0), 5.0)

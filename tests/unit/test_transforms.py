@@ -268,3 +268,16 @@ def test_exceptions_leave_no_trace_behind():
     assert adarray.trace.LEVEL.get() == 0
     assert big.flags.writeable
     assert grad(f)(X).shape == (4,)
+
+
+def test_a_gradient_of_a_gradient_with_a_traced_closure() -> None:
+    """Nodes of the inner traces alone are freed by the inner walks; the outer one passes them."""
+    x0, a0 = np.array([0.3, 0.2]), np.array([1.0, 2.0])
+
+    def f(a: Any) -> Any:
+        def slope(x: Any) -> Any:
+            return adarray.grad(lambda y: np.sum((y - a) ** 4))(x)
+
+        return np.sum(adarray.grad(lambda x: np.sum(slope(x) ** 2))(x0))
+
+    np.testing.assert_allclose(adarray.grad(f)(a0), -480 * (x0 - a0) ** 4)

@@ -195,7 +195,5 @@ def __getattr__(name: str) -> Any:
     return _getattr(name)
 
 
-__all__ += [
-    n for n in ("coo_array", "coo_matrix", "csc_array", "csc_matrix", "csr_array", "csr_matrix")
-    if n not in __all__
-]  # fmt: skip
+_OURS = (coo_array, coo_matrix, csc_array, csc_matrix, csr_array, csr_matrix)
+__all__ = sorted({*__all__, *(made.__name__ for made in _OURS)})

@@ -82,16 +82,20 @@ class Differentiable:
     def __init__(
         self, arg1: Any, shape: Any = None, dtype: Any = None, copy: bool = False, **options: Any
     ) -> None:
-        values = None
+        values: Any = None
+        dense: Any = arg1
         if is_sparse(arg1) and active(arg1):
-            moved = arg1 if arg1.format == self.format else getattr(ours(arg1), f"to{self.format}")()
+            moved = (
+                arg1 if arg1.format == self.format else getattr(ours(arg1), f"to{self.format}")()
+            )
             values, arg1 = moved.data, _without(moved)
         elif isinstance(arg1, Handle):
-            where = np.nonzero(plain(arg1))
-            values = arg1[where]
-            arg1 = scipy.sparse.coo_array((np.arange(1, len(where[0]) + 1), where), arg1.shape)
-            order = getattr(arg1, "to" + self.format)()
-            values, arg1 = values[order.data - 1], _numbers_replaced(order, values.dtype)
+            where = np.nonzero(plain(dense))
+            numbers = np.arange(1, len(where[0]) + 1)
+            numbered_ = scipy.sparse.coo_array((numbers, where), dense.shape)
+            order = getattr(numbered_, f"to{self.format}")()
+            values = dense[where][order.data - 1]
+            arg1 = _numbers_replaced(order, values.dtype)
         elif isinstance(arg1, tuple) and arg1 and isinstance(arg1[0], (Handle, list, tuple)):
             given = asarray(arg1[0])
             if isinstance(given, Handle):
@@ -384,9 +388,7 @@ class Differentiable:
         if self.shape != other.shape:
             raise ValueError(f"inconsistent shapes {self.shape} and {other.shape}")
         p, q = pattern_of(self), pattern_of(other)
-        both = Pattern(
-            np.concatenate([p.rows, q.rows]), np.concatenate([p.cols, q.cols]), p.shape
-        )
+        both = Pattern(np.concatenate([p.rows, q.rows]), np.concatenate([p.cols, q.cols]), p.shape)
         values = np.concatenate([self.data, sign * other.data])
         return compressed(values, both, self, "csc" if self.format == "csc" else "csr")
 

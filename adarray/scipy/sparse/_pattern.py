@@ -92,7 +92,7 @@ def _samples(rng: np.random.Generator) -> list[Any]:
     ]
 
 
-product = operation(
+product: Any = operation(
     "scipy.sparse.matmul",
     _product,
     [
@@ -176,18 +176,18 @@ def _solve_samples(rng: np.random.Generator) -> list[Any]:
     ]
 
 
-solution = operation(
+solution: Any = operation(
     "scipy.sparse.linalg.spsolve",
     _solution,
     [
-        lambda g, out, data, b, pattern, solver: -sampled(
-            solution(data, g, pattern.T, solver), out, pattern
+        lambda g, out, data, b, pattern, solver: (
+            -sampled(solution(data, g, pattern.T, solver), out, pattern)
         ),
         lambda g, out, data, b, pattern, solver: solution(data, g, pattern.T, solver),
     ],
     jvp=[
-        lambda d, out, data, b, pattern, solver: -solution(
-            data, product(d, out, pattern), pattern, solver
+        lambda d, out, data, b, pattern, solver: (
+            -solution(data, product(d, out, pattern), pattern, solver)
         ),
         lambda d, out, data, b, pattern, solver: solution(data, d, pattern, solver),
     ],

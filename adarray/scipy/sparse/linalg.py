@@ -17,7 +17,7 @@ import scipy.sparse.linalg
 from adarray.errors import NotDifferentiableError
 from adarray.protocol import plain, traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, fill_in
-from adarray.scipy.sparse._arrays import active, is_sparse, ours, pattern_of
+from adarray.scipy.sparse._arrays import active, csr_array, is_sparse, ours, pattern_of
 from adarray.scipy.sparse._pattern import Called, Direct, product, solution
 
 
@@ -29,8 +29,6 @@ def _system(name: str, A: Any) -> Any:
         raise NotDifferentiableError(
             f"{name}: a LinearOperator is not differentiated; pass a sparse array"
         )
-    from adarray.scipy.sparse import csr_array
-
     return csr_array(array(A))
 
 
