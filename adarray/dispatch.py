@@ -19,7 +19,7 @@ from adarray.op import Layout, Op
 from adarray.probe import needs
 from adarray.refusals import no_derivative, reraise
 from adarray.runtime import MODE, Mode
-from adarray.tangents import attach, inexact, save_tangents, strip, tangent_of
+from adarray.tangents import attach, inexact, save_tangents, strip, strong_zero, tangent_of
 from adarray.trace import (
     Extras,
     Handle,
@@ -441,7 +441,8 @@ def jvp_rule(
         if rule is None:
             op.plan(1 << i)  # raises
             raise AssertionError
-        return rule(t, primal_out, *primals)
+        with np.errstate(invalid="ignore"):  # 0 * inf: what does not move has derivative 0
+            return strong_zero(t, rule(t, primal_out, *primals))
     if op.jvp == "linear":
         return run(op, *primals[:i], t, *primals[i + 1 :], **params)
     rules = op.jvp if isinstance(op.jvp, tuple | list) else ()

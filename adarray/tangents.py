@@ -100,3 +100,17 @@ def inexact(op: Op, v: Any) -> bool:
     if dtype.kind not in "fc":
         no_derivative(op, np.empty((), dtype))
     return bool(dtype.kind in "fc")
+
+
+def strong_zero(g: Any, r: Any) -> Any:
+    """Return ``r = g * f'(x)`` with 0 in place of nan where `g` is 0.
+
+    `g` is a tangent, or the cotangent of a result without effect on what is
+    differentiated: an infinite derivative there must not turn zero into nan.
+    """
+    value = r._v if isinstance(r, Handle) else r
+    nan = np.isnan(value)
+    if not (nan.any() if type(value) is np.ndarray else nan):
+        return r
+    zero = np.equal(g._v if isinstance(g, Handle) else g, 0)
+    return np.where(nan & zero, 0, r)[()]

@@ -21,6 +21,7 @@ from adarray.op import FUNCTIONS
 from adarray.ops.common import Placed, unbroadcast
 from adarray.protocol import plain, traced
 from adarray.runtime import MODE
+from adarray.tangents import strong_zero
 from adarray.trace import LEVEL, Extras, Handle
 
 
@@ -174,8 +175,8 @@ class Pullback:
         if masked:
             self.masked.add(p.order)
             if self.quiet is None:
-                # 0 * inf, which `strong_zero` mends, is nothing to warn of.
-                self.quiet = np.errstate(invalid="ignore")
+                # What happens in a branch that is not taken is nothing to warn of.
+                self.quiet = np.errstate(divide="ignore", over="ignore", invalid="ignore")
                 self.quiet.__enter__()
         if op.pointwise:
             ct = NotImplemented
@@ -290,19 +291,6 @@ def _all_parts(g: dict[int, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
         g[k] if k in g else np.zeros(a.shape, a.dtype)[()] if a.dtype.kind in "fc" else None
         for k, a in enumerate(avals)
     )
-
-
-def strong_zero(g: Any, ct: Any) -> Any:
-    """Return the cotangent ``ct = g * f'(x)`` with 0 in place of nan where `g` is 0.
-
-    For results without effect on what is differentiated: an infinite derivative
-    there must not turn zero into nan.
-    """
-    value = plain(ct)
-    nan = np.isnan(value)
-    if not (nan.any() if type(value) is np.ndarray else nan):
-        return ct
-    return np.where(nan & np.equal(plain(g), 0), 0, ct)[()]
 
 
 def fit(ct: Any, p: Node) -> Any:

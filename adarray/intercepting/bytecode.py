@@ -13,6 +13,7 @@ _CACHE = dis.opmap["CACHE"]
 _LOAD_ATTR = dis.opmap["LOAD_ATTR"]
 _LOAD_METHOD = dis.opmap.get("LOAD_METHOD", -1)
 _LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
+_LOAD_CONST = dis.opmap["LOAD_CONST"]
 _PUSH_NULL = dis.opmap["PUSH_NULL"]
 
 
@@ -53,29 +54,35 @@ def is_called(frame: FrameType) -> bool:
     return null >= 0 and code[null] == _PUSH_NULL
 
 
-_IDENTITY = frozenset(dis.opmap[n] for n in ("IS_OP",) if n in dis.opmap)
+_IS_OP = dis.opmap["IS_OP"]
+_SINGLETONS = (None, True, False, Ellipsis)
 
 
 def is_call_only(codes: list[types.CodeType], name: str) -> bool:
-    """Whether no code compares the global `name` by identity.
+    """Whether no code may compare the global `name` by identity.
 
     Calls, isinstance checks, ``==`` and use as a dtype are the same with a stand-in.
+    A function that loads the name for something else than a call and asks ``is``
+    about anything but None and the like counts as one that compares.
     """
-    for code in codes:
-        if name not in code.co_names:
+    return not any(name in c.co_names and _asks(c, c.co_names.index(name)) for c in codes)
+
+
+def _asks(code: types.CodeType, index: int) -> bool:
+    """Whether a function loads its global number `index` as a value, and asks ``is``."""
+    text, argument, before = code.co_code, 0, False
+    loaded = asked = False
+    for at in range(0, len(text), 2):
+        op, argument = text[at], argument | text[at + 1]
+        if op == _CACHE:
             continue
-        index = code.co_names.index(name)
-        text, argument = code.co_code, 0
-        for at in range(0, len(text), 2):
-            op, argument = text[at], argument | text[at + 1]
-            if op == _LOAD_GLOBAL and argument >> 1 == index:
-                after = at + 2
-                while after < len(text) and text[after] == _CACHE:
-                    after += 2
-                if after < len(text) and text[after] in _IDENTITY:
-                    return False
-            argument = argument << 8 if op == dis.EXTENDED_ARG else 0
-    return True
+        if op == _LOAD_GLOBAL and argument >> 1 == index and not argument & 1:
+            loaded = True
+        elif op == _IS_OP and not before:
+            asked = True
+        before = op == _LOAD_CONST and any(code.co_consts[argument] is s for s in _SINGLETONS)
+        argument = argument << 8 if op == dis.EXTENDED_ARG else 0
+    return loaded and asked
 
 
 def assigned_globals(code: types.CodeType) -> Iterator[str]:

@@ -431,8 +431,8 @@ def make_interp_spline(
         made = scipy.interpolate.make_interp_spline(
             value(x), y, k, value(t), value(bc_type), axis, check_finite
         )
-        return BSpline(made.t, np.moveaxis(made.c, 0, axis) if axis else made.c, k, made.extrapolate,
-                       axis)  # fmt: skip
+        c = np.moveaxis(made.c, 0, axis) if axis else made.c
+        return BSpline(made.t, c, k, made.extrapolate, axis)
     if (
         bc_type is not None
         and not isinstance(bc_type, str)

@@ -72,6 +72,21 @@ def test_values_that_are_overwritten_have_no_effect() -> None:
     np.testing.assert_allclose(adarray.grad(overwritten)(X), [0.0, 1.0, 0.0, 0.0])
 
 
+def test_what_does_not_move_has_tangent_zero() -> None:
+    def distances(x: Any) -> Any:
+        d = (x[:, None] - x) ** 2
+        np.fill_diagonal(d, 0.0)
+        return np.sqrt(d)
+
+    x = np.array([1.0, 2.0, 4.0])
+    expected = np.zeros((3, 3, 3))
+    for i in range(3):
+        for j in range(3):
+            expected[i, j, i] += np.sign(x[i] - x[j])
+            expected[i, j, j] -= np.sign(x[i] - x[j])
+    np.testing.assert_allclose(adarray.jacobian(distances, mode="forward")(x), expected)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_products_with_zero_have_their_true_derivative() -> None:
     assert adarray.grad(lambda x: x**1.5 * x)(0.0) == 0.0
