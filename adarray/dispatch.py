@@ -7,6 +7,7 @@ the operation and never stored.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,10 @@ from adarray.trace import (
 )
 
 _new = object.__new__
+
+# Set by adarray.ops.joining: makes an array of an operand that is a list or a tuple, an
+# ADArray if it holds one.
+join_hook: list[Callable[[Any], Any]] = []
 
 
 def unary(op: Op, x: Handle) -> Any:
@@ -79,6 +84,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     else:
         xv, nx = x, None
         if type(x) not in PLAIN:
+            if type(x) is list or type(x) is tuple:
+                return apply(op, (x, y))
             refuse_subclass(x, op.name)
     if isinstance(y, Handle):
         if y._x is not None:
@@ -88,6 +95,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     else:
         yv, ny = y, None
         if type(y) not in PLAIN:
+            if type(y) is list or type(y) is tuple:
+                return apply(op, (x, y))
             refuse_subclass(y, op.name)
     mode = MODE.get()
     try:
@@ -203,6 +212,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
                     span = node.span if span is None else merge_spans(span, node.span)
         else:
             if type(x) not in PLAIN:
+                if type(x) is list or type(x) is tuple:
+                    return apply(op, tuple(map(join_hook[0], operands)), params)
                 refuse_subclass(x, op.name)
             values.append(x)
         parents.append(node)

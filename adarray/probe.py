@@ -6,14 +6,17 @@ shape, dtype or size leaves no mark.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from adarray.errors import NotDifferentiableError
+from adarray.errors import ADArrayError, NotDifferentiableError
 from adarray.op import Op
 
+# Names of operations that were seen to refuse complex samples.
+_REAL: set[str] = set()
 _SHAPE_ONLY = {np.shape, np.ndim, np.size, np.result_type}
 
 
@@ -80,7 +83,9 @@ def needs(op: Op, mask: int, count: int) -> tuple[bool, ...]:
         return (saved[0], *([True] * first), *([saved[1]] * (count - first)))
     plan = op._plans.get(mask)
     if plan is None:
-        plan = op.needs(mask) if op.needs is not None else _probe(op, mask)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # complex samples that are cast to real dtypes
+            plan = op.needs(mask) if op.needs is not None else _probe(op, mask)
         op._plans[mask] = plan
     return plan
 
@@ -93,14 +98,16 @@ def _variadic(op: Op) -> tuple[bool, bool]:
             plan = op.needs(0)
         else:
             out_read = operands_read = False
-            for operands, params in sample_operands(op):
-                out = Probe(call_plain(op, operands, params))
-                probes = [Probe(v) for v in operands]
-                for i in range(op.arity - 1, len(operands)):
-                    assert op.rules[-1] is not None
-                    op.rules[-1](np.ones(out.shape), i, out, *probes, **params)
-                out_read |= out.read
-                operands_read |= any(p.read for p in probes[op.arity - 1 :])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for operands, params in sample_operands(op):
+                    out = Probe(call_plain(op, operands, params))
+                    probes = [Probe(v) for v in operands]
+                    for i in range(op.arity - 1, len(operands)):
+                        assert op.rules[-1] is not None
+                        op.rules[-1](np.ones(out.shape), i, out, *probes, **params)
+                    out_read |= out.read
+                    operands_read |= any(p.read for p in probes[op.arity - 1 :])
             plan = (out_read, operands_read)
         op._plans[0] = plan
     return (plan[0], plan[1])
@@ -137,8 +144,26 @@ def _probe(op: Op, mask: int) -> tuple[bool, ...]:
 def sample_operands(op: Op) -> list[tuple[list[Any], dict[str, Any]]]:
     """Return ``(operands, params)`` of the samples of `op`, plain."""
     rng = np.random.default_rng(0)
-    bound = (op.bind(s.args, s.kwargs) for s in op.samples(rng))
-    return [(operands, params) for operands, params, _ in bound]
+    bound = [op.bind(s.args, s.kwargs)[:2] for s in op.samples(rng)]
+    # A rule may read more where the operands are complex.
+    return bound + [c for c in (_complex(op, *b) for b in bound) if c is not None]
+
+
+def _complex(op: Op, operands: list[Any], params: dict[str, Any]) -> Any:
+    """Return a sample with complex operands; None where the operation or a rule refuses it."""
+    made = [
+        v + 0.25j * v if isinstance(v, (np.ndarray, np.generic)) and v.dtype.kind == "f" else v
+        for v in operands
+    ]
+    if op.name in _REAL:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            call_plain(op, made, params)
+    except (TypeError, ValueError, ArithmeticError, ADArrayError):
+        _REAL.add(op.name)
+        return None
+    return made, params
 
 
 def call_plain(op: Op, operands: list[Any], params: dict[str, Any]) -> Any:

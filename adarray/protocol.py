@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import PLAIN, refuse_subclass
-from adarray.dispatch import apply
+from adarray.dispatch import apply, join_hook
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.inplace import assign, setitem, sync_if_view
 from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late
@@ -102,6 +102,8 @@ def _masked(
     what the memory held before, and zeros stand for that here.
     """
     name = ufunc.__name__
+    if ufunc.signature:
+        raise TypeError(f"{name}() got an unexpected keyword argument 'where'")
     where = plain(kwargs.pop("where"))
     where = where if isinstance(where, np.ndarray) else np.asarray(where, bool)
     if where.dtype != bool:
@@ -224,10 +226,6 @@ def is_number(x: Any) -> bool:
     return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
 
-# Set by adarray.ops.joining: makes one ADArray of an operand that is a list with ADArrays.
-join_hook: list[Callable[[Any], Any]] = []
-
-
 def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a NumPy function on arguments of which one is, or holds, an ADArray.
 
@@ -244,8 +242,6 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             assert op is not None
             operands, params, out = op.bind(args, kwargs)
         check_params(op, params)
-        if any(type(x) is list or type(x) is tuple for x in operands):
-            operands = [join_hook[0](x) for x in operands]
         if not any(isinstance(x, Handle) for x in operands):
             r = func(*plain(args), **plain({k: v for k, v in kwargs.items() if k != "out"}))
             return finish(r, out, op.name)

@@ -43,10 +43,9 @@ class GradSlot:
 
 
 class Extras:
-    """What only some handles have: a base (views), tangents, a gradient slot, weakness,
-    memory that belongs to a plain array of the user.
+    """What only some handles have: a base (views), tangents, a gradient slot, weakness.
 
-    A handle without any of it has no `Extras` at all, which one test tells, and
+    And memory that belongs to a plain array of the user. A handle without any of it has no `Extras` at all, which one test tells, and
     takes the short way through dispatch.
     """
 

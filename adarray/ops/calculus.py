@@ -8,6 +8,7 @@ import numpy as np
 
 from adarray.dispatch import apply
 from adarray.op import Op, Opaque, register
+from adarray.ops import creation
 from adarray.ops.borrow import borrow, borrowed
 from adarray.ops.common import composite_if_traced, normalized_axes, s
 from adarray.protocol import plain, traced
@@ -166,7 +167,7 @@ def _interp_any(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
     """``np.interp``: `left`, `right` and `period` may be traced too."""
-    x, xp, fp = (a if hasattr(a, "ndim") else np.asarray(a)[()] for a in (x, xp, fp))
+    x, xp, fp = (a if hasattr(a, "ndim") else creation.asarray(a)[()] for a in (x, xp, fp))
     if period is not None:
         if plain(period) == 0:
             raise ValueError("period must be a non-zero value")

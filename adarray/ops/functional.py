@@ -39,10 +39,14 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 @composite_if_traced(np.choose)
 def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
     """Gather from the stacked choices; NumPy checks the indices and their modes."""
-    if isinstance(choices, (list, tuple)):
-        arrays = [creation.asanyarray(c) for c in choices]
-    else:
-        arrays = list(choices)
+    numbers = (int, float, complex)
+    given = [c if type(c) in numbers else creation.asanyarray(c) for c in choices]
+    dtype = np.result_type(*given)  # Python numbers yield to arrays
+    arrays = [
+        np.asarray(c, dtype) if type(c) in numbers
+        else c if c.dtype == dtype else np.astype(c, dtype)
+        for c in given
+    ]  # fmt: skip
     a = np.asarray(plain(a))
     shape = np.broadcast_shapes(a.shape, *(c.shape for c in arrays))
     n = len(arrays)

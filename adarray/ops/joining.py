@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.dispatch import join_hook
 from adarray.op import Layout, Op, composite, register
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
 from adarray.ops.common import newer, normalized_axes, s
-from adarray.protocol import join_hook
+from adarray.protocol import plain
 
 
 def _concatenate_vjp(
@@ -50,7 +52,7 @@ concatenate = register(
 
 
 def _joined(x: Any) -> Any:
-    return creation.asarray(x) if type(x) in (list, tuple) and creation.holds(x) else x
+    return creation.asarray(x) if type(x) is list or type(x) is tuple else x
 
 
 join_hook.append(_joined)
@@ -136,7 +138,28 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     return tuple(np.broadcast_to(a, shape) for a in arrays)
 
 
-borrow(np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit, views=True)
+def _pieces(function: Any, ary: Any, indices_or_sections: Any, axis: int) -> Any:
+    """Slice `ary` where NumPy splits the positions along the axis."""
+    ary = ary if hasattr(ary, "ndim") else np.asarray(ary)
+    at = normalize_axis_index(axis, ary.ndim)
+    lead = (slice(None),) * at
+    parts = function(np.arange(ary.shape[at]), plain(indices_or_sections))
+    return [
+        ary[(*lead, slice(int(p[0]), int(p[-1]) + 1) if len(p) else slice(0, 0))] for p in parts
+    ]
+
+
+@composite(np.array_split)
+def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    return _pieces(np.array_split, ary, indices_or_sections, axis)
+
+
+@composite(np.split)
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    return _pieces(np.split, ary, indices_or_sections, axis)
+
+
+borrow(np.hsplit, np.vsplit, np.dsplit, views=True)
 
 
 @composite(*newer("unstack"))

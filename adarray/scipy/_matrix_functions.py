@@ -39,6 +39,16 @@ def _kept(r: Any, *like: Any) -> Any:
     return r
 
 
+def _sliced(function: Callable[..., Any], *arrays: Any) -> Any:
+    """Call SciPy on each slice of batches, which it does by itself only since version 1.16."""
+    batch = np.broadcast_shapes(*(x.shape[:-2] for x in arrays))
+    if not batch:
+        return _kept(function(*arrays), *arrays)
+    wide = [np.broadcast_to(x, batch + x.shape[-2:]) for x in arrays]
+    parts = [np.asarray(function(*(x[i] for x in wide))) for i in np.ndindex(batch)]
+    return _kept(np.reshape(np.stack(parts), batch + parts[0].shape), *arrays)
+
+
 def _samples(rng: np.random.Generator) -> list[Any]:
     a = rng.normal(size=(3, 3)) / 3 + 2 * np.eye(3)
     pair = np.stack([a, a.T + 0.1])
@@ -56,7 +66,7 @@ def matrix_function(name: str, samples: Any = _samples) -> Callable[..., Any]:
     function = getattr(scipy.linalg, name)
 
     def evaluate(A: Any) -> Any:
-        return _kept(function(A), A)
+        return _sliced(function, A)
 
     made: Any = operation(
         f"scipy.linalg.{name}",
@@ -75,7 +85,7 @@ _signm = matrix_function("signm", _mixed)
 
 
 def _power(A: Any, t: float) -> Any:
-    return _kept(scipy.linalg.fractional_matrix_power(A, t), A)
+    return _sliced(lambda a: scipy.linalg.fractional_matrix_power(a, t), A)
 
 
 _fractional: Any = operation(
@@ -90,7 +100,7 @@ _fractional: Any = operation(
 
 
 def _sylvester(a: Any, b: Any, q: Any) -> Any:
-    return _kept(scipy.linalg.solve_sylvester(a, b, q), a, b, q)
+    return _sliced(scipy.linalg.solve_sylvester, a, b, q)
 
 
 def _sylvester_samples(rng: np.random.Generator) -> list[Any]:
@@ -125,7 +135,7 @@ sylvester: Any = operation(
 
 
 def _sqrtm_plain(A: Any) -> Any:
-    return _kept(scipy.linalg.sqrtm(A), A)
+    return _sliced(scipy.linalg.sqrtm, A)
 
 
 _sqrtm: Any = operation(

@@ -37,18 +37,27 @@ def overlaid(name: str) -> property:
             found = vars(kind).get(name)
             if found is not None and found is not made:
                 return found
-        raise AttributeError(name)
+        return None  # an attribute of the instance, as in older versions of SciPy
 
     def read(self: Any) -> Any:
-        traced_value = self.__dict__.get("_traced_" + name)
-        return parent(self).__get__(self) if traced_value is None else traced_value
+        for key in ("_traced_" + name, "_plain_" + name):
+            if key in self.__dict__:
+                return self.__dict__[key]
+        found = parent(self)
+        if found is None:
+            raise AttributeError(name)
+        return found.__get__(self)
 
     def write(self: Any, given: Any) -> None:
         if isinstance(given, Handle):
             self.__dict__["_traced_" + name] = given
         else:
             self.__dict__.pop("_traced_" + name, None)
-            parent(self).__set__(self, given)
+            found = parent(self)
+            if found is None:
+                self.__dict__["_plain_" + name] = given
+            else:
+                found.__set__(self, given)
 
     made = property(read, write)
     return made

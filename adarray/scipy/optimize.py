@@ -81,7 +81,7 @@ brentq, brenth, bisect, ridder, toms748 = map(
 @functools.wraps(scipy.optimize.newton)
 def newton(func: Any, x0: Any, fprime: Any = None, args: Any = (), *rest: Any,
            fprime2: Any = None, **options: Any) -> Any:  # fmt: skip
-    args = _tuple(args)
+    args = tuple(args)  # of any sequence: SciPy unpacks it
     plain = Plainly(func, args)
     slopes = [None if d is None else Plainly(d, args) for d in (fprime, fprime2)]
     found = scipy.optimize.newton(

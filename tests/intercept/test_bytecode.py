@@ -58,9 +58,16 @@ def test_is_call_only() -> None:
         return float is type(x)
 
     def other(x: Any, y: Any) -> Any:
-        return (x is y and float(x)) or (isinstance(x, float) and x is None)
+        return x is y and float(x)
 
-    assert is_call_only([calls.__code__, other.__code__], "float")
+    def none(x: Any) -> Any:
+        return isinstance(x, float) and x is not None and x is not True
+
+    def both(x: Any, y: Any) -> Any:
+        return isinstance(x, float) and x is y
+
+    assert is_call_only([calls.__code__, other.__code__, none.__code__], "float")
+    assert not is_call_only([both.__code__], "float")  # it may be the name that is compared
     assert not is_call_only([calls.__code__, asks.__code__], "float")
     assert not is_call_only([asks_reversed.__code__], "float")
 

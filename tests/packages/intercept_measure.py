@@ -122,7 +122,7 @@ def split(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Cal
     def rebuild(new: Any, x: Any = form) -> Any:
         if type(x) is tuple and len(x) == 2 and x[0] is collect:
             leaf = new[x[1]]  # copied: some functions write into their arguments
-            return leaf.copy() if isinstance(leaf, (np.ndarray, adarray.ADArray)) else leaf
+            return leaf.copy() if np.ndim(leaf) else leaf
         if type(x) is Fixed:
             return x.value
         if type(x) in (list, tuple):
@@ -180,7 +180,8 @@ def differences(f: Callable[[list[Any]], float], leaves: list[Any]) -> list[np.n
         g = np.zeros(np.shape(leaf))
         for index in np.ndindex(*np.shape(leaf)):
             value = leaf[index] if isinstance(leaf, np.ndarray) else leaf
-            h = 2e-4 * abs(value) or 1e-5
+            unit = float(np.max(np.abs(leaf)))
+            h = 2e-4 * max(abs(value), 0.05 * unit) or 1e-5
 
             def at(step: float, k: int = k, index: Any = index, leaf: Any = leaf) -> float:
                 moved = list(leaves)

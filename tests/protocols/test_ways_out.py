@@ -28,6 +28,7 @@ from adarray.testing import check_grads
 X = np.linspace(0.2, 1.4, 4)
 MESSAGE = "a traced value would leave the graph, and its gradient would be lost"
 RNG = np.random.default_rng(5)
+MAPPED = np.zeros(3).view(np.memmap)
 
 
 def into(buffer, index=0):
@@ -131,12 +132,23 @@ REFUSED = {
     "datetime": lambda x: __import__("datetime").timedelta(seconds=x[0]),
     "sleep": lambda x: __import__("time").sleep(x[0]),
     "complex()": lambda x: complex(x[0], x[1]),
+    "np.nditer": lambda x: [v for v in np.nditer(x)],  # noqa: C416
+    "np.ndenumerate": lambda x: list(np.ndenumerate(x)),
+    "initial of a plain reduction": lambda x: np.add.reduce(np.ones(3), initial=x[0]),
+    "initial of a plain sum": lambda x: np.sum(np.ones(3), initial=x[0]),
+    "plain item +=": lambda x: operator.setitem((b := np.ones(3)), 0, b[0] + x[0]),
+    "plain slice +=": lambda x: operator.iadd(np.ones(4)[:], x),
+    "plain @=": lambda x: operator.imatmul(np.eye(4), np.outer(x, x)),
+    "assert_allclose": lambda x: np.testing.assert_allclose(x, X),
+    "np.lib.format": lambda x: np.lib.format.write_array(io.BytesIO(), x),
+    "np.memmap": lambda x: operator.setitem(MAPPED, 0, x[0]),
+    "np.array2string dtype": lambda x: np.float16(x[0]),
     "list of traced": lambda x: np.add(x[:2], [x[0], 1.0]),
 }
 # Errors of Python or NumPy that hide the TraceError they come from, or stand before it.
 OWN_ERRORS = {
     "struct", "json", "json of a list", "ctypes", "datetime", "decimal", "fraction", "bytearray",
-    "memoryview", "np.frombuffer", "str %", "array.array",
+    "memoryview", "np.frombuffer", "str %", "array.array", "np.nditer", "np.lib.format",
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("scipy")
+import scipy
 import scipy.linalg as theirs
 
 import adarray
@@ -145,6 +146,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("diagsvd", (V, 6, 4), {}, (0,)),
     ("subspace_angles", (TALL[:, :2].copy(), TALL[:, 1:] + 0.3), {}, (0, 1)),
 ]  # fmt: skip
+_OLD = tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 16)
 # Single precision of these is not SciPy's: it computes them in double, or loses digits.
 _DOUBLE = {
     "det",
@@ -161,6 +163,8 @@ _DOUBLE = {
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[c[0] for c in CASES])
 def test_values_and_derivatives(case: int, drop_in: Callable[..., None]) -> None:
     name, args, kwargs, argnums = CASES[case]
+    if _OLD and (name == "inv" and kwargs or np.ndim(args[0]) > 2):
+        pytest.skip("SciPy takes batches and structures since version 1.16")
     single = name not in _DOUBLE
     drop_in(getattr(ours, name), getattr(theirs, name), args, kwargs, argnums, single=single)
 

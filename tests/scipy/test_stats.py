@@ -246,6 +246,16 @@ def test_frozen_distributions() -> None:
     assert stats.norm.freeze(0.3, 1.7).std() == 1.7
 
 
+def test_median() -> None:
+    args = (2.3, 0.3, 1.7)
+    check_grads(stats.gamma.median, args)
+    got = stats.gamma.median(*args[:2], adarray.array(1.7, requires_grad=True))
+    close(got, scipy.stats.gamma.median(*args))
+    assert stats.gamma(*args).median() == scipy.stats.gamma(*args).median()
+    with pytest.raises(UnsupportedFunctionError, match="a quantile is a count"):
+        stats.poisson.median(adarray.array(1.7, requires_grad=True))
+
+
 def test_plain_data_goes_to_scipy() -> None:
     x = np.array([0.1, 2.0])
     assert isinstance(stats.norm.pdf(0.3), float)

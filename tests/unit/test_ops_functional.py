@@ -65,6 +65,8 @@ def test_choose(mode):
     same(lambda x, y: np.choose(a, [x, y, 1.5], mode=mode), X, X[0])
     same(lambda x: np.choose(a, x, mode=mode), np.arange(9.0).reshape(3, 3))
     same(lambda x: np.choose(1, [x, 2 * x]), X)
+    single, _ = adarray.vjp(lambda x: np.choose([0, 1, 0], [x, 2.0]), X.astype(np.float32))
+    assert np.asarray(single).dtype == np.float32
 
 
 def test_choose_out_of_range_and_into_out():

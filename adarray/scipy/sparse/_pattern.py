@@ -41,7 +41,10 @@ class Pattern:
         """Column numbers by rows, where each row begins, and the order of the values."""
         order = np.lexsort((self.cols, self.rows))
         starts = np.searchsorted(self.rows[order], np.arange(self.shape[0] + 1))
-        return self.cols[order], starts, order
+        # Some of SciPy's solvers take 32 bits only.
+        small = max(order.size, *self.shape) < np.iinfo(np.int32).max
+        kind = np.int32 if small else np.int64
+        return self.cols[order].astype(kind), starts.astype(kind), order
 
     def matrix(self, data: Any) -> Any:
         """Return the SciPy matrix with the values `data`."""

@@ -143,7 +143,7 @@ class Discrete(Base):
 
     def refusal(self, name: str) -> str:
         """Return why a method has no derivative."""
-        if name in ("ppf", "isf"):
+        if name in ("ppf", "isf", "median"):
             return "a quantile is a count, which has no derivative"
         return super().refusal(name)
 

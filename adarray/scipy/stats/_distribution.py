@@ -15,7 +15,7 @@ from adarray.scipy.stats._law import Body, Law, completed
 _DENSITIES = ("pdf", "logpdf")
 _TAILS = ("cdf", "sf", "logcdf", "logsf")
 _QUANTILES = ("ppf", "isf")
-_MOMENTS = ("entropy", "mean", "var", "std")
+_MOMENTS = ("entropy", "mean", "median", "var", "std")
 
 
 def wide(x: Any) -> Any:
@@ -151,7 +151,7 @@ class Frozen:
         method = getattr(self.dist, name)
         if not callable(method):
             return method
-        if name in _MOMENTS or name in ("stats", "median", "support"):
+        if name in _MOMENTS or name in ("stats", "support"):
             return functools.partial(method, *self.args, **self.kwds)
         return lambda *x, **kwargs: method(*x, *self.args, **self.kwds, **kwargs)
 
@@ -198,6 +198,8 @@ class Continuous(Base):
     def compute(self, method: str, x: Any, parameters: list[Any]) -> Any:
         """Compute a method of traced values."""
         *shapes, loc, scale = parameters
+        if method == "median":
+            return self.compute("ppf", np.float64(0.5), parameters)
         if method in _MOMENTS:
             return self.moment(method, shapes, loc, scale)
         low, high = self.ends(shapes)
