@@ -12,13 +12,13 @@ import numpy as np
 from adarray.attributes import Attributes
 from adarray.aval import refuse_subclass
 from adarray.conversion import Conversions, new_leaf
-from adarray.dispatch import apply, binary, unary
+from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.errors import DTypeError, TraceError
 from adarray.inplace import plain_index, setitem, sync_if_view
 from adarray.interchange import Interchange
 from adarray.op import FUNCTIONS
 from adarray.operators import Operators, weakened
-from adarray.protocol import call_function, call_ufunc, join_hook, traced
+from adarray.protocol import call_function, call_ufunc, traced
 from adarray.scope import SCOPE, seen_class
 from adarray.signatures import Methods
 from adarray.trace import Extras, GradSlot, Handle, leaf

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.dispatch import apply, binary, unary
+from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.inplace import augmented, sync_if_view
 from adarray.op import FUNCTIONS
-from adarray.protocol import call_ufunc, defers, is_foreign, join_hook, traced
+from adarray.protocol import call_ufunc, defers, is_foreign, traced
 from adarray.trace import Extras, Handle
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import PLAIN, refuse_subclass
-from adarray.dispatch import apply, join_hook
+from adarray.dispatch import apply
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.inplace import assign, setitem, sync_if_view
 from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late

@@ -45,8 +45,9 @@ class GradSlot:
 class Extras:
     """What only some handles have: a base (views), tangents, a gradient slot, weakness.
 
-    And memory that belongs to a plain array of the user. A handle without any of it has no `Extras` at all, which one test tells, and
-    takes the short way through dispatch.
+    Or memory that belongs to a plain array of the user. A handle without any of it
+    has no `Extras` at all, which one test tells, and takes the short way through
+    dispatch.
     """
 
     __slots__ = ("base", "borrowed", "seen", "slot", "steps", "tangents", "weak")

@@ -77,12 +77,18 @@ matmul = register(
 )
 
 
+def _no_lists(*operands: Any) -> list[Any]:
+    """Return the operands with lists, which may hold ADArrays, as arrays."""
+    return [creation.asarray(x) if type(x) in (list, tuple) else x for x in operands]
+
+
 def _is_plain_scalar(x: Any) -> bool:
     return np.ndim(x) == 0
 
 
 @composite(np.dot)
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
+    a, b = _no_lists(a, b)
     if _is_plain_scalar(a) or _is_plain_scalar(b):
         r = np.multiply(a, b)
     elif np.ndim(a) <= 2 and np.ndim(b) <= 2:
@@ -96,11 +102,13 @@ def _dot(a: Any, b: Any, out: Any = None) -> Any:
 
 @composite(np.vdot)
 def _vdot(a: Any, b: Any, /) -> Any:
+    a, b = _no_lists(a, b)
     return np.dot(np.conjugate(np.ravel(a)), np.ravel(b))
 
 
 @composite(np.inner)
 def _inner(a: Any, b: Any, /) -> Any:
+    a, b = _no_lists(a, b)
     if _is_plain_scalar(a) or _is_plain_scalar(b):
         return np.multiply(a, b)
     return np.tensordot(a, b, ([-1], [-1]))
@@ -108,6 +116,7 @@ def _inner(a: Any, b: Any, /) -> Any:
 
 @composite(np.outer)
 def _outer(a: Any, b: Any, out: Any = None) -> Any:
+    a, b = _no_lists(a, b)
     r = np.multiply(np.reshape(a, (-1, 1)), np.reshape(b, (1, -1)))
     return r if out is None else np.positive(r, out=out)
 
@@ -115,8 +124,8 @@ def _outer(a: Any, b: Any, out: Any = None) -> Any:
 @composite(np.tensordot)
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Bring the summed axes together and multiply two matrices, as NumPy does."""
-    a = a if hasattr(a, "ndim") else np.asarray(a)
-    b = b if hasattr(b, "ndim") else np.asarray(b)
+    a = a if hasattr(a, "ndim") else creation.asarray(a)
+    b = b if hasattr(b, "ndim") else creation.asarray(b)
     if np.ndim(axes) == 0:
         n = int(axes)
         axes_a, axes_b = list(range(a.ndim - n, a.ndim)), list(range(n))

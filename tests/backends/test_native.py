@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from records import CORE
 
 import adarray
 from adarray.backend import load
@@ -15,8 +16,8 @@ from adarray.codegen import eager
 from adarray.errors import BackendError
 from adarray.op import OPS, Op, Reduction
 
-POINTWISE = [name for name, op in OPS.items() if op.pointwise]
-REDUCTIONS = [name for name, op in OPS.items() if isinstance(op.lower, Reduction)]
+POINTWISE = [name for name, op in CORE.items() if op.pointwise]
+REDUCTIONS = [name for name, op in CORE.items() if isinstance(op.lower, Reduction)]
 DTYPES = [np.float64, np.float32]
 ULP = 4
 

@@ -1,12 +1,13 @@
-r"""Differentiate functions of packages that never heard of adarray, and list what came of it.
+"""Differentiate functions of packages that never heard of adarray, and list what came of it.
 
 Run it where the packages are installed::
 
-    pip install numpy-financial seawater empyrical-reloaded haversine pvlib lmfit filterpy \
-        control astropy statsmodels skyfield fluids chemicals ht colour-science
+    pip install numpy-financial seawater empyrical-reloaded haversine pvlib lmfit filterpy \\
+        control astropy statsmodels skyfield fluids chemicals ht colour-science transforms3d \\
+        ahrs python-speech-features hydroeval scikit-fuzzy nashpy peakutils
     python tests/packages/intercept_table.py                     # prints one line per call
     python tests/packages/intercept_table.py fluids pvlib        # of these packages only
-    python tests/packages/intercept_table.py --rst docs/packages.rst
+    python tests/packages/intercept_table.py --write             # docs/coverage/packages.tsv
 
 A package that is not installed is left out, with a line that says so.
 """
@@ -14,6 +15,7 @@ A package that is not installed is left out, with a line that says so.
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib
 import importlib.metadata
 import sys
@@ -24,25 +26,53 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import intercept_calls_colour
 import intercept_calls_engineering
+import intercept_calls_rotations
 import intercept_calls_science
+import intercept_calls_statistics
+import intercept_calls_tristimulus
 from intercept_failures import FAILURES
-from intercept_measure import TOLERANCE, Call, Result, measure
+from intercept_measure import Call, Result, measure
 
-CALLS: dict[str, dict[str, str]] = {
-    **intercept_calls_science.CALLS,
-    **intercept_calls_engineering.CALLS,
-    **intercept_calls_colour.CALLS,
-}
+TABLE = Path(__file__).parents[2] / "docs" / "coverage" / "packages.tsv"
+COLUMNS = (
+    "package", "version", "field", "function", "status", "max relative error", "reason",
+)  # fmt: skip
 # Packages with compiled modules of their own, which `adarray.intercept` reaches when named.
 NAMED: dict[str, tuple[str, ...]] = {"astropy": ("astropy",), "statsmodels": ("statsmodels",)}
-ABOUT = {
-    "astropy": "astronomy", "chemicals": "chemistry", "colour": "colour science",
-    "control": "control theory", "empyrical": "finance", "filterpy": "signal (Kalman filters)",
-    "fluids": "fluid dynamics", "haversine": "geography", "ht": "heat transfer",
-    "lmfit": "spectroscopy", "numpy_financial": "finance", "pvlib": "photovoltaics",
-    "seawater": "oceanography", "skyfield": "astronomy", "statsmodels": "statistics",
+FIELD = {
+    "ahrs": "navigation", "astropy": "astronomy", "chemicals": "chemistry",
+    "colour": "colour science", "control": "control theory", "empyrical": "finance",
+    "filterpy": "Kalman filters", "fluids": "fluid dynamics", "haversine": "geography",
+    "ht": "heat transfer", "hydroeval": "hydrology", "lmfit": "spectroscopy",
+    "nashpy": "game theory", "numpy_financial": "finance", "peakutils": "signal processing",
+    "pvlib": "photovoltaics", "python_speech_features": "speech", "seawater": "oceanography",
+    "skfuzzy": "fuzzy logic", "skyfield": "astronomy", "statsmodels": "statistics",
+    "transforms3d": "geometry",
 }  # fmt: skip
-DISTRIBUTION = {"colour": "colour-science", "empyrical": "empyrical-reloaded"}
+DISTRIBUTION = {
+    "colour": "colour-science", "empyrical": "empyrical-reloaded", "skfuzzy": "scikit-fuzzy",
+}  # fmt: skip
+
+
+def _merged(*parts: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    calls: dict[str, dict[str, str]] = {}
+    for part in parts:
+        for package, rows in part.items():
+            twice = rows.keys() & calls.get(package, {}).keys()
+            if twice:
+                raise ValueError(f"{package}: listed twice: {sorted(twice)}")
+            calls.setdefault(package, {}).update(rows)
+    return dict(sorted(calls.items()))
+
+
+CALLS = _merged(
+    intercept_calls_science.CALLS,
+    intercept_calls_engineering.CALLS,
+    intercept_calls_colour.CALLS,
+    intercept_calls_tristimulus.CALLS,
+    intercept_calls_rotations.CALLS,
+    intercept_calls_statistics.CALLS,
+)
 
 
 def installed(packages: list[str]) -> Iterator[str]:
@@ -61,89 +91,65 @@ def results(package: str) -> Iterator[Result]:
     named = NAMED.get(package, ())
     for name, arguments in CALLS.get(package, {}).items():
         yield measure(Call(package, name, arguments, named))
-    for name, (arguments, why) in FAILURES.get(package, {}).items():
-        result = measure(Call(package, name, arguments, named))
-        yield result if result.passed else result._replace(reason=f"{why} [{result.reason}]")
+    for name, (arguments, _) in FAILURES.get(package, {}).items():
+        yield measure(Call(package, name, arguments, named))
+
+
+def known(result: Result) -> str:
+    """Return the reason why a call is known to fail; "" for the others."""
+    return FAILURES.get(result.call.package, {}).get(result.call.name, ("", ""))[1]
 
 
 def version(package: str) -> str:
     """Return the version of a package's distribution."""
-    try:
-        return importlib.metadata.version(DISTRIBUTION.get(package, package))
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return importlib.metadata.version(DISTRIBUTION.get(package, package))
 
 
-def page(found: dict[str, list[Result]]) -> str:
-    """Return the page of the documentation."""
-    passed = {p: [r for r in rows if r.passed] for p, rows in found.items()}
-    lines = [
-        "Packages",
-        "========",
-        "",
-        "Functions of packages that use NumPy and never heard of adarray, differentiated by",
-        ":func:`adarray.intercept` as they are, in every floating point argument, and compared",
-        f"with central differences (relative error below {TOLERANCE:g}). With plain arguments,",
-        "each gives the same inside of the context as outside, to the last bit.",
-        f"{sum(map(len, passed.values()))} functions of {len(passed)} packages pass; the page is",
-        "made",
-        "by ``python tests/packages/intercept_table.py --rst docs/packages.rst``.",
-        "",
-        ".. list-table::",
-        "    :header-rows: 1",
-        "    :widths: 20 30 20 30",
-        "",
-        "    * - Package",
-        "      - Field",
-        "      - Functions",
-        "      - Largest relative error",
-    ]
-    for package, rows in passed.items():
-        worst = max(r.error or 0.0 for r in rows)
-        lines += [
-            f"    * - {package} {version(package)}",
-            f"      - {ABOUT.get(package, '')}",
-            f"      - {len(rows)}",
-            f"      - {worst:.0e}",
-        ]
-    for package, rows in passed.items():
-        names = [f"``{r.call.name}``" for r in rows]
-        lines += ["", package, "-" * len(package), "", ", ".join(names) + "."]
-    failed = [r for rows in found.values() for r in rows if not r.passed]
-    lines += ["", "What fails, and why", "-------------------", "", ".. list-table::",
-              "    :header-rows: 1", "    :widths: 35 65", "", "    * - Function",
-              "      - Reason"]  # fmt: skip
-    for r in failed:
-        lines += [f"    * - ``{r.call.package}.{r.call.name}``", f"      - {_text(r.reason)}"]
-    return "\n".join(lines) + "\n"
+def row(result: Result) -> dict[str, str]:
+    """Return a row of the table in the documentation."""
+    error = "" if result.error is None else f"{result.error:.0e}"
+    package = result.call.package
+    values = (
+        package, version(package), FIELD[package], result.call.name, result.status, error,
+        "" if result.passed else known(result) or result.reason,
+    )  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))
 
 
-def _text(reason: str) -> str:
-    """Return a reason for the page: its own words, without the paths of this machine."""
-    words = reason.partition(" [")[0]
-    return words.replace("*", "\\*").replace("`", "'").replace("_", "\\_")
+def write(found: list[Result], path: Path = TABLE) -> None:
+    """Write the table for the documentation."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(row, found))
 
 
 def main() -> int:
     """Print the table; return the number of unexpected failures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("packages", nargs="*")
-    parser.add_argument("--rst", type=Path, help="write the page of the documentation")
+    parser.add_argument("--write", action="store_true", help=f"write {TABLE.name} for the docs")
     options = parser.parse_args()
-    found: dict[str, list[Result]] = {}
+    found: list[Result] = []
     unexpected = 0
     for package in installed(options.packages):
         for result in results(package):
-            found.setdefault(package, []).append(result)
-            known = result.call.name in FAILURES.get(package, {})
-            unexpected += not result.passed and not known
-            shown = f"{result.error:.1e}" if result.passed else f"FAILS: {result.reason}"
-            print(f"{package}.{result.call.name}: {shown}", flush=True)
-    passed = sum(r.passed for rows in found.values() for r in rows)
-    print(f"{passed} functions of {len(found)} packages agree with differences; "
-          f"{unexpected} fail unexpectedly")  # fmt: skip
-    if options.rst:
-        options.rst.write_text(page(found))
+            found.append(result)
+            unexpected += result.passed == bool(known(result))
+            shown = f"{result.error:.1e}" if result.error is not None else ""
+            why = f"{known(result)} [{result.reason}]" if not result.passed else ""
+            line = f"{package}.{result.call.name}: {result.status} {shown} {why}".rstrip()
+            if result.passed and known(result):
+                line += ", though listed among the failures"
+            print(line, flush=True)
+    passed = [r for r in found if r.passed]
+    print(f"{len(passed)} functions of {len({r.call.package for r in passed})} packages agree "
+          f"with differences; {unexpected} rows are not what is expected")  # fmt: skip
+    if options.write:
+        if options.packages or unexpected:
+            print("not written: packages are left out, or rows are not what is expected")
+            return 1
+        write(found)
     return unexpected
 
 

@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from records import CORE
 
 import adarray
 from adarray.dispatch import apply
@@ -53,7 +54,7 @@ def sampled(op):
     return found
 
 
-DIFFERENTIABLE = [n for n, op in OPS.items() if op.samples is not None and any(op.rules)]
+DIFFERENTIABLE = [n for n, op in CORE.items() if op.samples is not None and any(op.rules)]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: d.__name__)

@@ -100,8 +100,9 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("shift", (M, np.array([0.3, -1.6])), {}, (0, 1)),
     ("shift", (X, 0.4), {"mode": "nearest"}, (0, 1)),
     *[("zoom", (M, z), {"mode": m, "order": o}, (0,))
-      for z in (1.7, (0.6, 2.0), 1.0) for m in ("constant", "nearest", "reflect")
+      for z in (1.7, (0.6, 2.0)) for m in ("constant", "nearest", "reflect")
       for o in (0, 1, 3)],
+    ("zoom", (M, 1.0), {"order": 1}, (0,)),
     ("zoom", (M, 2.0), {"grid_mode": True, "mode": "grid-constant"}, (0,)),
     ("zoom", (M, 2.0), {"grid_mode": True, "mode": "grid-wrap", "order": 2}, (0,)),
     *[("rotate", (M, 30.0), {"mode": m, "reshape": r}, (0,))
@@ -129,6 +130,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:The behavior of affine_transform")  # before SciPy 1.16
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[c[0] for c in CASES])
 def test_values_and_derivatives(case: int, drop_in: Callable[..., None]) -> None:
     name, args, kwargs, argnums = CASES[case]

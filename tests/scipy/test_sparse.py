@@ -249,7 +249,7 @@ def test_factors() -> None:
 @pytest.mark.parametrize("unit", [True, False])
 def test_spsolve_triangular(lower: bool, unit: bool) -> None:
     part = np.tril(SQUARE) if lower else np.triu(SQUARE)
-    rows, cols = np.nonzero(part)
+    rows, cols = (i.astype(np.int32) for i in np.nonzero(part))
 
     def f(d: Any, b: Any) -> Any:
         a = ours.csr_array((d, (rows, cols)), shape=(5, 5))

@@ -33,6 +33,14 @@ Y = RNG.uniform(0.2, 0.9, size=(3, 3))
 V = np.sort(RNG.uniform(0.1, 0.9, size=4))
 SPD = X @ X.T + 2 * np.eye(3)
 
+
+def _into(x: Any, write: Callable[[Any], Any]) -> Any:
+    """Return zeros like `x` after a function has written into them."""
+    made = np.zeros_like(x)
+    write(made)
+    return made
+
+
 # Calls that the guesses below would not find: (call of f and x, x).
 CALLS: dict[str, Call] = {
     "append": (lambda f, x: f(x, V), V),
@@ -49,14 +57,14 @@ CALLS: dict[str, Call] = {
     "choose": (lambda f, x: f(np.array([0, 1, 0]), [x, x]), X[0]),
     "compress": (lambda f, x: f([True, False, True, True], x), V),
     "convolve": (lambda f, x: f(x, V), V),
-    "copyto": (lambda f, x: f(np.zeros(4), x), V),
+    "copyto": (lambda f, x: _into(x, lambda d: f(d, x)), V),
     "correlate": (lambda f, x: f(x, V), V),
     "cross": (lambda f, x: f(x, Y), X),
     "digitize": (lambda f, x: f(x, V), V),
     "einsum": (lambda f, x: f("ij,jk", x, Y), X),
     "einsum_path": (lambda f, x: f("ij,jk", x, Y), X),
     "extract": (lambda f, x: f(V > 0.3, x), V),
-    "fill_diagonal": (lambda f, x: f(np.zeros((3, 3)), x[0]), X),
+    "fill_diagonal": (lambda f, x: _into(x, lambda d: f(d, x[0])), X),
     "fromfunction": (lambda f, x: f(lambda i: i * x, (4,)), V),
     "fromiter": (lambda f, x: f(x, float), V),
     "frompyfunc": (lambda f, x: f(lambda y: y * 2, 1, 1)(x), V),
@@ -82,15 +90,15 @@ CALLS: dict[str, Call] = {
     "nanquantile": (lambda f, x: f(x, 0.3), V),
     "nested_iters": (lambda f, x: f(x, [[0], [1]]), X),
     "piecewise": (lambda f, x: f(x, [V > 0.3], [lambda y: y**2, lambda y: 3 * y]), V),
-    "place": (lambda f, x: f(np.zeros(4), np.ones(4, bool), x), V),
+    "place": (lambda f, x: _into(x, lambda d: f(d, np.ones(4, bool), x)), V),
     "poly": (lambda f, x: f(x), V),
     "poly1d": (lambda f, x: f(x)(0.5), V),
     "polydiv": (lambda f, x: f(x, V[:2]), V),
     "polyfit": (lambda f, x: f(np.arange(4.0), x, 1), V),
     "power": (lambda f, x: f(x, Y), X),
-    "put": (lambda f, x: f(np.zeros(4), [0, 1], x[:2]), V),
-    "put_along_axis": (lambda f, x: f(np.zeros((3, 3)), np.zeros((3, 1), int), x[:, :1], 1), X),
-    "putmask": (lambda f, x: f(np.zeros(4), np.ones(4, bool), x), V),
+    "put": (lambda f, x: _into(x, lambda d: f(d, [0, 1], x[:2])), V),
+    "put_along_axis": (lambda f, x: _into(x, lambda d: f(d, np.zeros((3, 1), int), x[:, :1], 1)), X),
+    "putmask": (lambda f, x: _into(x, lambda d: f(d, np.ones(4, bool), x)), V),
     "quantile": (lambda f, x: f(x, 0.3), V),
     "percentile": (lambda f, x: f(x, 30.0), V),
     "nanpercentile": (lambda f, x: f(x, 30.0), V),

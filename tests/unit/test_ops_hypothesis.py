@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import BroadcastableShapes, mutually_broadcastable_shapes
+from records import CORE
 
 import adarray
 from adarray.op import OPS, Op, Reduction
@@ -19,7 +20,7 @@ STEADY = settings(max_examples=60, deadline=None, derandomize=True, database=Non
 UFUNCS = {
     arity: sorted(
         name
-        for name, op in OPS.items()
+        for name, op in CORE.items()
         if op.pointwise and isinstance(op.numpy, np.ufunc) and op.arity == arity
     )
     for arity in (1, 2)
@@ -90,7 +91,7 @@ def test_unbroadcast_is_the_transpose_of_broadcasting(
 @given(st.data(), SHAPES.filter(lambda s: 0 not in s))
 def test_reductions_over_random_axes(data: st.DataObject, shape: tuple[int, ...]) -> None:
     name = data.draw(
-        st.sampled_from([n for n, op in OPS.items() if isinstance(op.lower, Reduction)])
+        st.sampled_from([n for n, op in CORE.items() if isinstance(op.lower, Reduction)])
     )
     axes = data.draw(st.none() | st.sets(st.integers(0, max(len(shape) - 1, 0)), max_size=3))
     if not shape:

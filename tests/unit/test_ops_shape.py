@@ -280,3 +280,25 @@ def test_splits_raise_numpys_errors(function, args):
 def test_broadcast_arrays():
     same(lambda x, y: np.broadcast_arrays(x, y, 2.0), X, X[:, :1])
     check_grads(lambda x: np.broadcast_to(x, (2, 3, 4), subok=True), (X,))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.concatenate(([0.0], x)),
+        lambda x: np.concatenate(([x[0]], x, (1, x[1]))),
+        lambda x: np.dot(x, [x[0], 1.0, 2.0, 3.0, x[1]]),
+        lambda x: np.outer(x, [x[0], 2.0]),
+        lambda x: np.inner([x[0], 1.0, 2.0, 3.0, x[1]], x),
+        lambda x: np.tensordot(x, [x[0], 1.0], 0),
+        lambda x: np.where(x > 0, [x[0], 1.0, 2.0, 3.0, 4.0], x),
+        lambda x: np.multiply(x, [x[0], 1.0, 2.0, 3.0, 4.0]),
+        lambda x: [x[0], 1.0, 2.0, 3.0, 4.0] * x,
+        lambda x: np.convolve(x, [x[0], 2.0]),
+        lambda x: np.interp(x, [0, 1], [x[0], x[1]]),
+    ],
+)
+def test_lists_with_traced_numbers_beside_a_traced_array(f):
+    got, _ = adarray.vjp(f, V)
+    np.testing.assert_allclose(np.asarray(got), f(V), rtol=1e-15)
+    check_grads(f, (V,))
