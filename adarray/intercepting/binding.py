@@ -27,6 +27,7 @@ from adarray.intercepting.inside import (
 )
 from adarray.intercepting.mathematics import NUMBERS, math_table
 from adarray.intercepting.memory import Memory, is_cached
+from adarray.intercepting.polynomials import POLYNOMIALS, over
 from adarray.intercepting.standins import (
     Called,
     FactoryStandIn,
@@ -118,7 +119,8 @@ class Binder:
             if original in FLOATING:
                 inside = scalar_type(original)
             elif inside is None:
-                inside = _drop_in_class(original)
+                known = original in POLYNOMIALS
+                inside = over(original) if known else _drop_in_class(original)
             made: Any = None
             if original in FLOATING or original in NUMBERS:
                 made = class_stand_in(original, self.package, inside)
@@ -151,6 +153,8 @@ class Binder:
         if issubclass(kind, type):
             if value is np.vectorize:
                 return adarray_vectorize()
+            if value in POLYNOMIALS:
+                return self.class_of(value)
             inside = inside_class(value)
             return None if inside is None else Called(inside)
         if is_cached(value):

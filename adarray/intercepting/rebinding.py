@@ -20,6 +20,7 @@ from adarray.intercepting.binding import FLOATING, Binder, binder_of
 from adarray.intercepting.bytecode import assigned_globals, is_call_only
 from adarray.intercepting.mathematics import NUMBERS
 from adarray.intercepting.memory import is_cached
+from adarray.intercepting.polynomials import POLYNOMIALS
 from adarray.intercepting.standins import (
     FunctionStandIn,
     MethodStandIn,
@@ -275,7 +276,9 @@ def _add_classes(space: dict[str, Any], binder: Binder, codes: list[types.CodeTy
     added = False
     # Under whatever name the module has them, such as DTYPE.
     for name, value in tuple(space.items()):
-        if type(value) in (type, abc.ABCMeta) and (value in FLOATING or _is_of_scipy(value)):
+        if type(value) in (type, abc.ABCMeta) and (
+            value in FLOATING or value in POLYNOMIALS or _is_of_scipy(value)
+        ):
             stand_in = binder.class_of(value) if is_call_only(codes, name) else None
             if stand_in is not None:
                 space[name], added = stand_in, True

@@ -77,23 +77,26 @@ class Fixed(NamedTuple):
     value: Any
 
 
+def _found(package: str, parts: list[str]) -> Any:
+    # An attribute of a package may hide a module of the same name, and the other way round.
+    for i in range(len(parts)):
+        try:
+            found = importlib.import_module(".".join([package, *parts[:i]]))
+            for part in parts[i:]:
+                found = getattr(found, part.removesuffix("()"))
+                if part.endswith("()"):  # a method of an instance: ``module.Class().method``
+                    found = found()
+        except (AttributeError, ModuleNotFoundError):
+            continue
+        if callable(found):
+            return found
+    raise AttributeError(f"{package} has no function {'.'.join(parts)}")
+
+
 def resolve(call: Call) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Return the function of a row, and its arguments."""
     package = importlib.import_module(call.package)
-    parts = call.name.split(".")
-    # The module by its name: an attribute of the package may hide it, as a function of that name.
-    found: Any = package
-    for i in range(len(parts), 0, -1):
-        try:
-            found = importlib.import_module(".".join([call.package, *parts[:i]]))
-        except ModuleNotFoundError:
-            continue
-        parts = parts[i:]
-        break
-    for part in parts:
-        found = getattr(found, part.removesuffix("()"))
-        if part.endswith("()"):  # a method of an instance: ``module.Class().method``
-            found = found()
+    found = _found(call.package, call.name.split("."))
     space = {"np": np, "pkg": package, "fixed": Fixed, "call": lambda *a, **k: (a, k)}
     args, kwargs = eval(f"call({call.arguments})", space)  # text of our own
     return found, args, kwargs
