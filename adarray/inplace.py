@@ -246,6 +246,8 @@ def _write_tangents(root: Handle, steps: tuple[Any, ...], index: Any, value: Any
         if isinstance(tangent._v, np.ndarray) and not tangent._v.flags.writeable:
             # A rule gave a read-only view, such as a diagonal or a broadcast.
             tangent._v, tangent._frozen = tangent._v.copy("K"), False
+        elif isinstance(tangent._v, np.generic):  # it has no memory that views could share
+            tangent._v, tangent._frozen = np.array(tangent._v), False
         # A new tuple each time: that tells views of `root` to look again.
         entry = Tangent(level, tangent, owned=True)
         root._x.tangents = tuple(entry if t.level == level else t for t in root._x.tangents)

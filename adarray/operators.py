@@ -82,7 +82,8 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
     """``@``, comparisons and integer operators: none of them keeps Python numbers weak."""
 
     def forward(self: Any, other: Any) -> Any:
-        if defers(other):
+        kind = type(other)
+        if kind is not type(self) and kind not in _KNOWN and defers(other):
             return NotImplemented
         op = FUNCTIONS.get(ufunc)
         if op is not None and not is_foreign(other):

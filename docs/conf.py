@@ -19,6 +19,7 @@ extensions = [
     "numpydoc",
     "coveragetable",
     "optable",
+    "packagetable",
 ]
 exclude_patterns = ["_build", "_ext", "_templates"]
 templates_path = ["_templates"]

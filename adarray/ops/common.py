@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -119,7 +120,8 @@ def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         names = [n for n, p in inspect.signature(body).parameters.items() if p.kind in positional]
-        at = names.index("out") if "out" in names else len(names)
+        # Without a place of its own for `out`, more arguments belong to the function (*args).
+        at = names.index("out") if "out" in names else sys.maxsize
 
         def choose(function: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(body)

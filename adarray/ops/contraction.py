@@ -325,8 +325,14 @@ def _from_sublists(operands: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _along_path(text: str, arrays: list[Any], optimize: Any) -> Any:
-    """Contract in the order that ``np.einsum_path`` finds or `optimize` gives."""
-    path = np.einsum_path(text, *plain(arrays), optimize=optimize)[0][1:]
+    """Contract in the order that opt_einsum finds, or that `optimize` asks NumPy for or gives."""
+    if optimize is True:
+        import opt_einsum  # not needed before
+
+        shapes = [tuple(a.shape) for a in arrays]
+        path = opt_einsum.contract_path(text, *shapes, shapes=True)[0]
+    else:
+        path = np.einsum_path(text, *plain(arrays), optimize=optimize)[0][1:]
     left, right = text.split("->")
     terms, arrays = left.split(","), list(arrays)
     for step, indices in enumerate(path):

@@ -32,6 +32,7 @@ import scipy.special
 import scipy.stats
 from numpy import add, array, concatenate, float32, float64, linspace, ndarray, pi, sin, zeros
 from numpy.linalg import norm, solve
+from numpy.polynomial import Chebyshev
 from numpy.random import default_rng
 
 A = np.arange(12.0).reshape(3, 4)
@@ -203,6 +204,13 @@ CALLS = {
     "polyfit": lambda: np.polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 7.0], 2).round(9),
     "polyval": lambda: np.polyval([1.0, 2.0, 3.0], 2.0),
     "Polynomial": lambda: np.polynomial.Polynomial([1.0, 2.0])(np.array([1.0, 2.0])),
+    "polynomial objects": lambda: (
+        repr(Chebyshev([1.0, 2.0])), pickle.loads(pickle.dumps(Chebyshev([1.0, 2.0])))(0.5),
+        Chebyshev.basis(2)(0.3), Chebyshev.fit(np.arange(4.0), np.arange(4.0) ** 2, 2)(1.5),
+        isinstance(Chebyshev([1]), np.polynomial.Chebyshev), np.poly1d([1.0, -3.0, 2.0]).r.tolist(),
+        (np.polynomial.Polynomial([1, 2]) ** 2).coef, str(np.poly1d([1, 2])),
+        np.poly1d([1, 2]) == np.poly1d([1, 2]),
+    ),
     "legendre": lambda: np.polynomial.legendre.leggauss(3),
     "roots": lambda: np.sort(np.roots([1.0, -3.0, 2.0])),
     # linear algebra and Fourier transforms

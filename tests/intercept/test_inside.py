@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy import array, asarray, ndarray, zeros
+from numpy.polynomial import Chebyshev
 
 import adarray
 from adarray.intercepting import intercepted
@@ -186,6 +187,16 @@ def polynomials(x):
     )
 
 
+def polynomial_classes(x):
+    p = np.polynomial.Polynomial([x[0], 1.0, x[1]])
+    q = Chebyshev([x[2], x[0]])
+    assert isinstance(p, np.polynomial.Polynomial)
+    return (
+        p(x).sum() + p.deriv()(0.5) + (p * p)(x[2]) + p.integ()(2.0) + q(0.3) + q(x).prod()
+        + np.poly1d([x[0], x[1]])(2.0) + (np.poly1d([1.0, x[0]]) + 2.0)(x[1])
+    )  # fmt: skip
+
+
 def complex_numbers(x):
     z = complex(x[0], x[1]) * cmath.exp(1j * x[2])
     return abs(z) + z.real
@@ -258,6 +269,7 @@ FUNCTIONS = [
     filled, filled_rows, recurrence, full_like, listed, nested, as_float, joined, of_lists,
     scalars, out_argument, writing_functions, plain_matrix, integer_matrix, isinstances, rounding,
     conversions, choosing, vectorized, vectorized_before, enumerated, grids, polynomials,
+    polynomial_classes,
     complex_numbers, shaped, while_loop, state, generator, from_iterator, recursion,
     view_of_buffer, random_numbers, random_parameters,
 ]  # fmt: skip

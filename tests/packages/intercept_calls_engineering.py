@@ -26,6 +26,7 @@ CALLS: dict[str, dict[str, str]] = {
         "drag.Barati": "200.",
         "drag.Barati_high": "200.",
         "drag.Rouse": "200.",
+        "filters.round_edge_grill": ".4",
         "filters.round_edge_screen": "0.5, 100",
         "filters.round_edge_open_mesh": "0.96, angle=33.",
         "filters.square_edge_screen": "0.99",
@@ -49,6 +50,10 @@ CALLS: dict[str, dict[str, str]] = {
         "geometry.SA_partial_sphere": "1., 0.7",
         "geometry.V_partial_sphere": "1., 0.7",
         "geometry.SA_torispheroidal": "D=2.54, f=1.039370079, k=0.062362205",
+        "geometry.V_from_h": (
+            "h=5.0, D=1.5, L=5., horizontal=False, sideA='conical', sideB='conical', "
+            "sideA_a=2., sideB_a=1."
+        ),
         "geometry.V_tank": (
             "D=1.5, L=5., horizontal=False, sideA='conical', sideB='conical', sideA_a=2., "
             "sideB_a=1."
@@ -70,6 +75,9 @@ CALLS: dict[str, dict[str, str]] = {
         "open_flow.Q_weir_rectangular_full_Ackers": "h1=0.9, h2=0.6, b=5",
         "optional.spa.transit_sunrise_sunset": "1523836800, 51.0486, -114.07, 70.68302220312503",
         "packed_bed.Ergun": "dp=8E-4, voidage=0.4, vs=1E-3, rho=1E3, mu=1E-3",
+        "packed_bed.Montillet_Akkari_Comiti": (
+            "dp=0.0008, voidage=0.45, L=0.5, vs=0.00132629120, rho=1000., mu=1.00E-003"
+        ),
         "packed_bed.Kuo_Nydegger": "dp=8E-1, voidage=0.4, vs=1E-3, rho=1E3, mu=1E-3",
         "packed_bed.Tallmadge": "dp=8E-4, voidage=0.4, vs=1E-3, rho=1E3, mu=1E-3",
         "packed_bed.Jones_Krier": "dp=8E-4, voidage=0.4, vs=1E-3, rho=1E3, mu=1E-3",
@@ -101,6 +109,7 @@ CALLS: dict[str, dict[str, str]] = {
         "saltation.Matsumoto_1974": "mp=1., rhop=1000., dp=1E-3, rhog=1.2, D=0.1, Vterminal=5.24",
         "saltation.Matsumoto_1975": "mp=1., rhop=1000., dp=1E-3, rhog=1.2, D=0.1, Vterminal=5.24",
         "saltation.Matsumoto_1977": "mp=1., rhop=1000., dp=1E-3, rhog=1.2, D=0.1, Vterminal=5.24",
+        "separator.K_separator_Watkins": "0.88, 985.4, 1.3, horizontal=True",
         "separator.v_Souders_Brown": "K=0.08, rhol=985.4, rhog=1.3",
         "separator.K_Souders_Brown_theoretical": "D=150E-6, Cd=0.5",
         "two_phase.Lombardi_Pedrocchi": (
@@ -163,6 +172,7 @@ CALLS: dict[str, dict[str, str]] = {
         "heat_capacity.TDE_CSExpansion": (
             "550.0, 778.0, 0.626549, 120.705, 0.255987, 0.000381027, -3.03077e-7"
         ),
+        "iapws.iapws97_rho": "648.6, 22.5e6",
         "iapws.iapws97_boundary_2_3": "0.623150000E3",
         "iapws.iapws97_boundary_2_3_reverse": "16529164.2526216",
         "iapws.iapws97_boundary_3uv": "22.3E6",
@@ -200,6 +210,7 @@ CALLS: dict[str, dict[str, str]] = {
         "refractivity.polarizability_from_RI": "1.3611, 5.8676E-5",
         "refractivity.molar_refractivity_from_RI": "1.3611, 5.8676E-5",
         "refractivity.RI_from_molar_refractivity": "1.2985e-5, 5.8676E-5",
+        "refractivity.RI_to_brix": "1.341452",
         "refractivity.RI_IAPWS": "298.15, 997.047435",
         "safety.ppmv_to_mgm3": "1.0, 40.0",
         "safety.mgm3_to_ppmv": "1.635, 40.0",
@@ -311,6 +322,7 @@ CALLS: dict[str, dict[str, str]] = {
         "conv_packed_bed.Nu_Wakao_Kagei": "2000, 0.7",
         "conv_packed_bed.Nu_Achenbach": "2000, 0.7, 0.4",
         "conv_packed_bed.Nu_KTA": "2000, 0.7, 0.4",
+        "conv_plate.Nu_plate_Martin": "Re=2500.0, Pr=.7, chevron_angle=45.0",
         "conv_plate.Nu_plate_Kumar": "Re=2000, Pr=0.7, chevron_angle=30",
         "conv_plate.Nu_plate_Muley_Manglik": (
             "Re=2000, Pr=.7, chevron_angle=45, plate_enlargement_factor=1.18"
@@ -330,6 +342,7 @@ CALLS: dict[str, dict[str, str]] = {
         "conv_tube_bank.Nu_HEDH_tube_bank": (
             "Re=1E4, Pr=7., tube_rows=10, pitch_normal=.05, pitch_parallel=.05, Do=.03"
         ),
+        "conv_tube_bank.baffle_correction_Bell": "0.82",
         "conv_tube_bank.unequal_baffle_spacing_Bell": "16, .1, .15, 0.15",
         "conv_two_phase.Davis_David": (
             "m=1, x=.9, D=.3, rhol=1000, rhog=2.5, Cpl=2300, kl=.6, mul=1E-3"

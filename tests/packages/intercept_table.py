@@ -1,9 +1,9 @@
-"""Differentiate functions of packages that never heard of adarray, and list what came of it.
+r"""Differentiate functions of packages that never heard of adarray, and list what came of it.
 
 Run it where the packages are installed::
 
-    pip install numpy-financial seawater empyrical-reloaded haversine pvlib lmfit filterpy \\
-        control astropy statsmodels skyfield fluids chemicals ht colour-science transforms3d \\
+    pip install numpy-financial seawater empyrical-reloaded haversine pvlib lmfit filterpy \
+        control astropy statsmodels skyfield fluids chemicals ht colour-science transforms3d \
         ahrs python-speech-features hydroeval scikit-fuzzy nashpy peakutils
     python tests/packages/intercept_table.py                     # prints one line per call
     python tests/packages/intercept_table.py fluids pvlib        # of these packages only

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
 import pytest
