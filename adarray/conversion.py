@@ -7,9 +7,11 @@ leave the graph on purpose. Text shows the values and lets go of nothing.
 
 from __future__ import annotations
 
+import dis
 import math
 import operator
 import sys
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +38,22 @@ def _fix_for(frame: Any) -> str:
     if str(frame.f_globals.get("__name__")).startswith("scipy.sparse"):
         return "make the sparse array with adarray.scipy.sparse in place of scipy.sparse"
     return f"keep it an ADArray (np.stack joins several); {_DRAW}"
+
+
+def _remainder(text: str) -> tuple[int, int]:
+    """Return the instruction that computes ``a % b`` or ``a %= b``, and its argument."""
+    code = compile(text, "", "exec").co_code
+    at = max(i for i in range(0, len(code), 2) if code[i] == dis.opmap["BINARY_OP"])
+    return code[at], code[at + 1]
+
+
+_REMAINDER = (_remainder("a % b"), _remainder("a %= b"))
+
+
+def _formats(frame: FrameType) -> bool:
+    """Whether a frame is at ``text % x``, which shows a value; for numbers, % is an operator."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return (code[at], code[at + 1]) in _REMAINDER
 
 
 class Conversions(_State):
@@ -83,6 +101,8 @@ class Conversions(_State):
         return np.asarray(self._v).tolist()
 
     def __float__(self) -> float:
+        if _formats(sys._getframe(1)):
+            return float(sync_if_view(self)._v)
         self._must_be_constant("float", f"use np functions in place of float() and math.*; {_DRAW}")
         return float(self._v)
 

@@ -84,7 +84,7 @@ def register_rule(
         raise TypeError(
             f"register_rule: expected a function, got {type(function).__name__}; pass the function"
         )
-    name = name or getattr(function, "__name__", repr(function))
+    name = str(name or getattr(function, "__name__", repr(function)))
     if function in FUNCTIONS:
         raise ValueError(
             f"register_rule: {name} has rules; it is the operation {FUNCTIONS[function].name!r}"

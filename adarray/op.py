@@ -358,8 +358,11 @@ def register(op: Op) -> Op:
 
 
 def all_ops() -> Iterator[Op]:
-    """Yield every registered operation in order of registration."""
-    yield from OPS.values()
+    """Yield every registered operation in order of registration.
+
+    Those that come in meanwhile, with the rules of a module that is loaded late, do not count.
+    """
+    yield from tuple(OPS.values())
 
 
 # Module whose functions need rules of ours: our module that registers them. It is imported

@@ -47,7 +47,12 @@ def over(cls: type) -> type:
 
     def reduce(self: Any) -> Any:
         # A reader of the pickle gets NumPy's own class.
-        return copyreg.__newobj__, (cls,), dict(self.__dict__)  # type: ignore[attr-defined]
+        return copyreg._reconstructor, (cls, object, None), dict(self.__dict__)  # type: ignore[attr-defined]
 
+    def is_instance(_: type, x: object) -> bool:
+        # The methods ask it of the other operand, which may have been made outside.
+        return isinstance(x, cls)
+
+    meta = type("PolynomialType", (type(cls),), {"__instancecheck__": is_instance})
     space.update(__module__=cls.__module__, __qualname__=cls.__qualname__, __reduce__=reduce)
-    return types.new_class(cls.__name__, (cls,), {}, lambda d: d.update(space))
+    return types.new_class(cls.__name__, (cls,), {"metaclass": meta}, lambda d: d.update(space))

@@ -326,7 +326,8 @@ def variance_rules(skip: bool, root: bool) -> Rules:
         correction: Any = None, **_: Any,
     ) -> Any:  # fmt: skip
         mask, d, factor = parts(out, a, where, mean, axis, ddof, correction)
-        return masked(d * keep(g * factor, a.shape, axis), mask)
+        # The deviation is 0 where masked; the factor is infinite where all is.
+        return d * masked(keep(g * factor, a.shape, axis), mask)
 
     def of_mean(g: Any, out: Any, a: Any, where: Any, mean: Any, **params: Any) -> Any:
         return unbroadcast(-of_a(g, out, a, where, mean, **params), np.shape(mean))

@@ -23,8 +23,10 @@ from adarray.protocol import finish, plain, traced
 from adarray.scipy import RECORDS
 from adarray.trace import Handle
 
-# {SciPy's function: ours}, for whoever puts ours in the place of SciPy's.
+# {SciPy's function: ours}, and those of them whose results carry no derivative: what the
+# table in the documentation is made from.
 REPLACEMENTS: dict[Any, Callable[..., Any]] = {}
+CONSTANTS: set[Any] = set()
 
 # Permissions and hints, which change how SciPy computes and not what.
 _HINTS = frozenset(
@@ -192,6 +194,7 @@ def constant(function: Callable[..., Any]) -> Callable[..., Any]:
         return wrapped(function(*plain(args), **plain(kwargs)), function.__name__)
 
     REPLACEMENTS[function] = either
+    CONSTANTS.add(function)
     return either
 
 

@@ -19,6 +19,7 @@ from adarray.intercepting import intercepted
 from adarray.testing import check_grads
 
 X = np.array([[1.0, 2.0], [0.5, -1.0], [3.0, 0.2]])
+OUTSIDE = np.polynomial.Polynomial([1.0, 2.0])
 Point = namedtuple("Point", ["x", "y"])
 
 
@@ -193,6 +194,7 @@ def polynomial_classes(x):
     assert isinstance(p, np.polynomial.Polynomial)
     return (
         p(x).sum() + p.deriv()(0.5) + (p * p)(x[2]) + p.integ()(2.0) + q(0.3) + q(x).prod()
+        + (np.polynomial.Polynomial([x[0]]) + OUTSIDE)(x[1])
         + np.poly1d([x[0], x[1]])(2.0) + (np.poly1d([1.0, x[0]]) + 2.0)(x[1])
     )  # fmt: skip
 
@@ -612,3 +614,23 @@ def test_modules_that_numba_compiles_are_left_alone(client) -> None:
     module.compiled = fake()
     with adarray.intercept():
         assert type(module.np) is python_types.ModuleType
+
+
+def test_text_shows_traced_numbers() -> None:
+    seen = []
+
+    def f(x):
+        seen.append("%.2f and %g" % (x[0], x[1]))  # noqa: UP031
+        seen.append(f"{x[0]:.1f}")
+        seen.append("{:.1f}".format(x[1]))  # noqa: UP032
+        text = "%5.1f"
+        text %= x[0]
+        seen.append(text)
+        assert (7.0 % x[0]) == 1.0
+        assert isinstance(3 % x[0], adarray.ADArray)
+        return x.sum()
+
+    assert adarray.grad(f)(np.array([1.5, 2.0])).tolist() == [1.0, 1.0]
+    assert seen == ["1.50 and 2", "1.5", "2.0", "  1.5"]
+    with pytest.raises(adarray.TraceError, match="float: a traced value"):
+        adarray.grad(lambda x: math.floor(7) % 4 + x.__float__())(1.0)

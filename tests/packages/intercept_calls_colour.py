@@ -55,7 +55,7 @@ CALLS: dict[str, dict[str, str]] = {
         "models.rgb.transfer_functions.dcdm.eotf_inverse_DCDM": "0.18",
         "models.rgb.transfer_functions.dcdm.eotf_DCDM": "0.11281860951766724",
         "models.rgb.transfer_functions.dicom_gsdf.eotf_DICOMGSDF": "0.500486263438448",
-        "models.rgb.transfer_functions.filmic_pro.log_decoding_FilmicPro6": "0.6066345199247033",
+        "models.rgb.transfer_functions.filmic_pro.log_decoding_FilmicPro6": "0.6",
         "models.rgb.transfer_functions.gamma.gamma_function": "0.18, 2.2",
         "models.rgb.transfer_functions.gopro.log_encoding_Protune": "0.18",
         "models.rgb.transfer_functions.gopro.log_decoding_Protune": "0.645623486803636",

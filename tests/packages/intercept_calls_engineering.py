@@ -172,7 +172,7 @@ CALLS: dict[str, dict[str, str]] = {
         "heat_capacity.TDE_CSExpansion": (
             "550.0, 778.0, 0.626549, 120.705, 0.255987, 0.000381027, -3.03077e-7"
         ),
-        "iapws.iapws97_rho": "648.6, 22.5e6",
+        "iapws.iapws97_rho": "700.0, 25e6",
         "iapws.iapws97_boundary_2_3": "0.623150000E3",
         "iapws.iapws97_boundary_2_3_reverse": "16529164.2526216",
         "iapws.iapws97_boundary_3uv": "22.3E6",

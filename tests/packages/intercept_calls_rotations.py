@@ -91,6 +91,7 @@ CALLS: dict[str, dict[str, str]] = {
         "common.orientation.slerp": f"{_Q}, {_P}, np.array([0.2, 0.5])",
         "common.orientation.chiaverini": _DCM,
         "common.orientation.hughes": _DCM,
+        "common.orientation.itzhack": _DCM,
         "common.orientation.sarabandi": _DCM,
         "common.orientation.shepperd": _DCM,
         "common.dcm.rotation": "'x', 10.5",

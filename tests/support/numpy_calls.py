@@ -75,6 +75,8 @@ CALLS: dict[str, Call] = {
     "histogram2d": (lambda f, x: f(V, V, 2, weights=x)[0], V),
     "histogramdd": (lambda f, x: f((V, V), 2, weights=x)[0], V),
     "histogram_bin_edges": (lambda f, x: f(x), V),
+    "imag": (lambda f, x: f(x * (1 + 2j)), V),
+    "angle": (lambda f, x: f(x * 1j + 1), V),
     "insert": (lambda f, x: f(V, 1, x[0]), V),
     "interp": (lambda f, x: f(0.5, V, x), V),
     "ix_": (lambda f, x: f(x, x), np.array([0.0, 1.0])),

@@ -20,7 +20,7 @@ import numpy as np
 from adarray import ADArrayError, vjp
 from adarray.op import CONSTANT_FUNCTIONS
 from adarray.protocol import traced
-from adarray.scipy._drop_in import REPLACEMENTS
+from adarray.scipy._drop_in import CONSTANTS, REPLACEMENTS
 from adarray.testing import check_grads
 
 MODULES = ("special", "stats", "linalg", "signal", "ndimage", "integrate", "interpolate", "fft",
@@ -70,7 +70,7 @@ def names() -> Iterator[tuple[str, str]]:
             found = getattr(scipy_module, name)
             if isinstance(found, types.ModuleType):
                 continue
-            if module == "stats" and hasattr(found, "cdf") and hasattr(found, "shapes"):
+            if not isinstance(found, type) and (hasattr(found, "logpdf") or hasattr(found, "logpmf")):
                 for method in METHODS:
                     if hasattr(found, method):
                         yield module, f"{name}.{method}"
@@ -99,7 +99,7 @@ def classify(module: str, name: str) -> Row:
 
 def _function(full: str, theirs: Any, drop_in: Any) -> Row:
     if theirs in REPLACEMENTS or drop_in is theirs:
-        if getattr(drop_in, "__adarray_constant__", False):
+        if theirs in CONSTANTS:
             return Row(full, "constant", "", "", "")
         return Row(full, "differentiable", "yes", "", "")
     cell = inspect.getclosurevars(drop_in).nonlocals if inspect.isfunction(drop_in) else {}
@@ -167,8 +167,13 @@ def _method(full: str, name: str) -> Row:
     import scipy.stats
 
     distribution, method = name.split(".")
-    shapes = _shapes(distribution)
     theirs = getattr(scipy.stats, distribution)
+    if not hasattr(theirs, "shapes"):  # of vectors and matrices: their own tests check it
+        drop_in = getattr(ours("stats"), distribution)
+        known = method in getattr(drop_in, "methods", ())
+        reason = "" if known else "no derivative rule"
+        return Row(full, "differentiable" if known else "refused", *["yes" * known] * 2, reason)
+    shapes = _shapes(distribution)
     function = getattr(getattr(ours("stats"), distribution), method, None)
     if function is None:
         return Row(full, "refused", "", "", "no derivative rule")

@@ -82,6 +82,10 @@ def agree(got: Outcome, expected: Outcome) -> None:
     for r, e in zip(results, wanted, strict=True):
         value = r._v if isinstance(r, ADArray) else r
         assert np.shape(value) == np.shape(e)
+        if type(e) is int:  # NumPy before 2.1 counts in Python's numbers
+            assert type(value) is int
+            assert value == e
+            continue
         assert value.dtype == e.dtype
         if e.dtype.kind in "fc":
             eps = float(np.finfo(e.dtype).eps)
