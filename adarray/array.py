@@ -16,7 +16,7 @@ from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.errors import DTypeError, TraceError
 from adarray.inplace import plain_index, setitem, sync_if_view
 from adarray.interchange import Interchange
-from adarray.op import FUNCTIONS
+from adarray.op import FUNCTIONS, POINTWISE
 from adarray.operators import Operators, weakened
 from adarray.protocol import call_function, call_ufunc, traced
 from adarray.scope import SCOPE, seen_class
@@ -50,8 +50,8 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and not kwargs:
-            op = FUNCTIONS.get(ufunc)
-            if op is not None and op.pointwise:
+            op = POINTWISE.get(ufunc)
+            if op is not None:
                 if len(inputs) == 1:
                     return unary(op, inputs[0])
                 if len(inputs) == 2:

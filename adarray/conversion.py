@@ -101,7 +101,7 @@ class Conversions(_State):
         return np.asarray(self._v).tolist()
 
     def __float__(self) -> float:
-        if _formats(sys._getframe(1)):
+        if SCOPE.get() is not None and _formats(sys._getframe(1)):
             return float(sync_if_view(self)._v)
         self._must_be_constant("float", f"use np functions in place of float() and math.*; {_DRAW}")
         return float(self._v)

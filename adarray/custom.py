@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from adarray.dispatch import apply
-from adarray.op import FUNCTIONS, OPS, Op, Opaque, Rule, register
+from adarray.op import (
+    COMPOSITES,
+    CONSTANT_FUNCTIONS,
+    FUNCTIONS,
+    OPS,
+    REFUSED,
+    Op,
+    Opaque,
+    Rule,
+    register,
+)
 from adarray.protocol import check_params, finish, plain
 from adarray.trace import Handle
 
@@ -89,8 +99,15 @@ def register_rule(
         raise ValueError(
             f"register_rule: {name} has rules; it is the operation {FUNCTIONS[function].name!r}"
         )
+    if function in COMPOSITES:
+        raise ValueError(
+            f"register_rule: {name} is differentiated already, as a composite of others"
+        )
     if name in OPS:
         raise ValueError(f"register_rule: there is an operation named {name!r}; pass name=")
+    # What was known to have no derivative has one now.
+    CONSTANT_FUNCTIONS.discard(function)
+    REFUSED.pop(function, None)
     if isinstance(function, np.ufunc):
         return _register_ufunc(function, rules, jvp, samples, name)
     operands, params = _arguments(function, rules, operands, params, name)

@@ -196,8 +196,9 @@ class Op:
         # transfer(g, node): reverse rule that may take over the buffer of g;
         # only in-place writes have one (see adarray.inplace).
         self.transfer = transfer
-        # Whether the reverse walk treats it apart: leaves and writes have no plain rule.
-        self.special = transfer is not None or not rules
+        # Whether the reverse walk looks twice at it: leaves and writes have no plain rule, and
+        # what masks is followed by others that need care.
+        self.special = transfer is not None or not rules or masks
         self.pointwise = isinstance(lower, Pointwise)
         self.variadic = bool(operands) and operands[-1].startswith("*")
         self._plans: dict[int, tuple[bool, ...]] = {}
@@ -332,6 +333,8 @@ def same_argument(value: Any, default: Any) -> bool:
 
 OPS: dict[str, Op] = {}
 FUNCTIONS: dict[Any, Op] = {}
+# Those of FUNCTIONS that are pointwise, which dispatch looks up first.
+POINTWISE: dict[Any, Op] = {}
 METHODS: dict[str, Op] = {}
 
 
@@ -350,6 +353,8 @@ def register(op: Op) -> Op:
         if function in FUNCTIONS:
             raise ValueError(f"register: {function!r} belongs to {FUNCTIONS[function].name!r}")
         FUNCTIONS[function] = op
+        if op.pointwise:
+            POINTWISE[function] = op
     for method in op.methods:
         if method in METHODS:
             raise ValueError(f"register: method {method!r} belongs to {METHODS[method].name!r}")

@@ -57,19 +57,20 @@ def _with_tangents(node: Node, v: Any, source: Any) -> Any:
     if not needed:
         return v
     value = v._v if isinstance(v, Handle) else v
-    kept = tuple(Tangent(t.level, _apart(t.value)) for t in needed)
+    kept = tuple(Tangent(t.level, _apart(t.value, node.span[1])) for t in needed)
     node.span = (min(node.span[0], kept[0].level), node.span[1])
     return type(source)(value, None, Extras(tangents=kept, weak=source._x.weak), True)
 
 
-def _apart(tangent: Handle) -> Handle:
-    """Return a tangent as a node may save it.
+def _apart(tangent: Handle, level: int) -> Handle:
+    """Return a tangent as a node of the trace `level` may save it.
 
     Its own node leads back to the node that saves it; it is dropped (no cycle is
-    made) where it belongs to one trace only, which needs no more than the values.
+    made) where it belongs to that trace only, which needs no more than the values.
+    A tangent that an outer trace made keeps its node, which that trace walks.
     """
     kept = snapshot(tangent)
-    if kept._node is not None and kept._node.span[0] == kept._node.span[1]:
+    if kept._node is not None and kept._node.span == (level, level):
         kept._node = None
     return kept
 

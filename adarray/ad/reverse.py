@@ -110,6 +110,7 @@ class Pullback:
         if engine is not None:
             self.check = getattr(engine, "check_cotangent", None)
         checked, masked = self.check is not None, self.masked
+        watch = checked  # whether some nodes need care; ordinary walks pay one test for it
         node: Node | None = None  # the next node, where that is known without the heap
         g: Any = None
         while heap or node is not None:
@@ -117,9 +118,11 @@ class Pullback:
                 order, node = heappop(heap)
                 g = cotangents.pop(order)
             op = node.op
-            if op.special and self._special(node, g):
-                node = None
-                continue
+            if op.special:
+                watch = True
+                if self._special(node, g):
+                    node = None
+                    continue
             if node.guard is not None:
                 check_guard(node)
             saved: Any = node.saved
@@ -127,11 +130,21 @@ class Pullback:
             if record or type(saved) is list:
                 saved = self._handles(node, record)
             plain_engine = None if record or type(g) is not np.ndarray else engine
-            aval, rules, pointwise, i = node.aval, op.rules, op.pointwise, -1
-            careful = op.masks or checked or (masked and node.order in masked)
+            aval, rules, pointwise, parents, i = node.aval, op.rules, op.pointwise, node.parents, -1
+            careful = watch and (checked or op.masks or node.order in masked)
             last: Node | None = None
             last_ct: Any = None
-            for p in node.parents:
+            if pointwise and len(parents) == 1 and not careful:
+                # The loop below for the most common case; the parent has the levels of the node.
+                last, parents = parents[0], ()
+                last_ct = NotImplemented
+                if plain_engine is not None:
+                    last_ct = plain_engine.derivative(op, 0, g, saved)
+                if last_ct is NotImplemented:
+                    last_ct = rules[0](g, *saved)  # type: ignore[misc]
+                if last.aval is not aval:  # type: ignore[union-attr]
+                    last_ct = fit(last_ct, last)  # type: ignore[arg-type]
+            for p in parents:
                 i += 1
                 if p is None or p.span[1] < level:
                     continue
@@ -156,10 +169,9 @@ class Pullback:
             if last is not None:
                 order = last.order
                 if (
-                    type(last_ct) is Placed
-                    or type(last_ct) is Part
-                    or order in cotangents
+                    order in cotangents
                     or (heap and heap[0][0] < order)
+                    or (not pointwise and type(last_ct) in (Placed, Part))
                 ):
                     self.add(last, last_ct)
                 else:  # it would come off the heap next
@@ -174,10 +186,11 @@ class Pullback:
         masked = op.masks or node.order in self.masked
         if masked:
             self.masked.add(p.order)
-            if self.quiet is None:
-                # What happens in a branch that is not taken is nothing to warn of.
-                self.quiet = np.errstate(divide="ignore", over="ignore", invalid="ignore")
-                self.quiet.__enter__()
+        if self.quiet is None:
+            # What happens in a branch that is not taken is nothing to warn of, and the
+            # check for nan says more than a warning.
+            self.quiet = np.errstate(divide="ignore", over="ignore", invalid="ignore")
+            self.quiet.__enter__()
         if op.pointwise:
             ct = NotImplemented
             if engine is not None:
@@ -194,6 +207,8 @@ class Pullback:
     def _special(self, node: Node, g: Any) -> bool:
         """Deal with leaves, writes and freed nodes; return whether the node is done."""
         op = node.op
+        if op.masks:
+            return False
         if op is LEAF:
             if node.order in self.targets:
                 self.results[node.order] = g

@@ -92,7 +92,12 @@ def _cov(
 
 
 @composite_if_traced(np.corrcoef)
-def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+def _corrcoef(
+    x: Any, y: Any = None, rowvar: bool = True, *bias_ddof: Any, dtype: Any = None, **more: Any
+) -> Any:
+    if bias_ddof or more:
+        # They have no effect. NumPy warns of them, or has them no longer and raises.
+        np.corrcoef(np.eye(2), None, True, *bias_ddof, **more)
     c = np.cov(x, y, rowvar, dtype=dtype)
     if c.ndim == 0:
         return c / c

@@ -65,6 +65,12 @@ def wrapped(r: Any, name: str) -> Any:
         return [wrapped(x, name) for x in r]
     if isinstance(r, tuple) and not hasattr(r, "_fields"):
         return tuple(wrapped(x, name) for x in r)
+    if hasattr(r, "_extra_fields"):  # a result of scipy.stats with fields that are no items
+        more = {n: wrapped(getattr(r, n), name) for n in r._extra_fields}
+        try:
+            return type(r)(*(wrapped(x, name) for x in r), **more)
+        except TypeError:  # one that is made of something else
+            return r
     return finish(r, None, name)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.optimize
 
 from adarray.errors import NotDifferentiableError
+from adarray.protocol import traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, constant, fill_in, holds, value
 from adarray.scipy._functions import Plainly, corrected, recording
 from adarray.transforms import grad, jacobian
@@ -212,6 +213,8 @@ def minimize(fun: Any, x0: Any, args: Any = (), method: Any = None, jac: Any = N
     if not (plain.seen or holds(x0)):
         return found
     if constraints:
+        if not traced(fun(found.x, *args)):
+            return found
         raise NotDifferentiableError(
             "minimize: constraints are not differentiated; solve the equations of Karush, Kuhn and "
             "Tucker with adarray.scipy.optimize.root"

@@ -630,7 +630,7 @@ def test_text_shows_traced_numbers() -> None:
         assert isinstance(3 % x[0], adarray.ADArray)
         return x.sum()
 
-    assert adarray.grad(f)(np.array([1.5, 2.0])).tolist() == [1.0, 1.0]
+    assert adarray.grad(f, intercept=True)(np.array([1.5, 2.0])).tolist() == [1.0, 1.0]
     assert seen == ["1.50 and 2", "1.5", "2.0", "  1.5"]
     with pytest.raises(adarray.TraceError, match="float: a traced value"):
         adarray.grad(lambda x: math.floor(7) % 4 + x.__float__())(1.0)

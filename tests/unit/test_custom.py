@@ -10,7 +10,7 @@ import pytest
 
 import adarray
 from adarray import NotDifferentiableError
-from adarray.op import FUNCTIONS, OPS
+from adarray.op import FUNCTIONS, OPS, POINTWISE
 from adarray.testing import check_grads
 
 X = np.linspace(0.2, 1.5, 6).reshape(2, 3)
@@ -20,12 +20,12 @@ B = np.array([1.0, -2.0, 0.5])
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    ops, functions = dict(OPS), dict(FUNCTIONS)
+    registries: tuple[dict[Any, Any], ...] = (OPS, FUNCTIONS, POINTWISE)
+    kept = [dict(r) for r in registries]
     yield
-    OPS.clear()
-    OPS.update(ops)
-    FUNCTIONS.clear()
-    FUNCTIONS.update(functions)
+    for registry, before in zip(registries, kept, strict=True):
+        registry.clear()
+        registry.update(before)
 
 
 def compiled_solve(a: Any, b: Any, scale: float = 1.0) -> Any:
@@ -75,9 +75,19 @@ def test_a_linear_function_needs_no_forward_rule() -> None:
 
 def test_ufunc_of_another_package() -> None:
     cubed = np.frompyfunc(lambda x: x**3, 1, 1)
-    ufunc = adarray.register_rule(np.nextafter, lambda g, out, x, y: g, lambda g, out, x, y: 0 * g)
-    assert ufunc is np.nextafter
-    check_grads(lambda x: np.nextafter(x, 2.0 * np.ones(3)) ** 2, (X,))
+    # As if NumPy's cube root came from elsewhere.
+    for registry, key in ((OPS, "cbrt"), (FUNCTIONS, np.cbrt), (POINTWISE, np.cbrt)):
+        del registry[key]  # type: ignore[attr-defined]
+    with pytest.raises(NotDifferentiableError, match="cbrt: adarray has no derivative rule"):
+        adarray.grad(np.cbrt)(2.0)
+    ufunc = adarray.register_rule(np.cbrt, lambda g, out, x: g / (3 * out**2))
+    assert ufunc is np.cbrt
+    check_grads(lambda x: np.cbrt(x) ** 2, (X,))
+    check_grads(lambda x: np.cbrt(x + X[:1]) * x, (X[1],))
+    with pytest.raises(
+        ValueError, match="register_rule: clip is differentiated already, as a comp"
+    ):
+        adarray.register_rule(np.clip, None)
     with pytest.raises(TypeError, match="has 1 operands and 1 results, and 2 rules were given"):
         adarray.register_rule(cubed, None, None)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import adarray
+from adarray.numpy._lift import UFunc
 from adarray.testing import check_grads
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +28,14 @@ WITH_EXAMPLES = ("grad", "value_and_grad", "vjp", "jvp", "jacobian", "hessian", 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
-    assert result.failed == 0
+    module = importlib.import_module(name)
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    for test in doctest.DocTestFinder(exclude_empty=False).find(module, name):
+        # A function of NumPy that `adarray.numpy` shows has NumPy's examples.
+        shown = getattr(module, test.name.removeprefix(f"{name}.").partition(".")[0], None)
+        if not hasattr(shown, "__wrapped__") and not isinstance(shown, UFunc):
+            runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
