@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
     if not isinstance(tangent, Handle):
         tangent = type(out)(np.asarray(tangent)[()])
     elif not isinstance(tangent._v, (np.ndarray, np.generic)):
-        tangent = np.positive(tangent)  # that of a Python number has no shape
+        tangent = np.positive(cast(Any, tangent))  # that of a Python number has no shape
     if tangent._v.shape != shape:
         tangent = np.broadcast_to(tangent, shape)
     if tangent._v.dtype != dtype:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from adarray.op import constant, refuse
+from adarray.ops.common import newer
 
 # Truth values, integers and positions.
 constant(
@@ -20,6 +21,7 @@ constant(
     np.array_str, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift,
     np.right_shift, np.gcd, np.lcm, np.bitwise_count, np.einsum_path, np.linalg.matrix_rank,
     np.diag_indices_from, np.tril_indices_from, np.triu_indices_from,
+    *newer("in1d"),  # until NumPy 2.3
 )  # fmt: skip
 # Piecewise constant: the derivative is zero wherever it exists.
 constant(

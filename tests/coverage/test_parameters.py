@@ -51,6 +51,7 @@ VALUES: dict[str, list[Any]] = {
     "decimals": [1],
     "default": [0.5],
     "deg": [True],
+    "descending": [True],
     "density": [True],
     "discont": [4.0, 3.3],
     "dtype": [np.float32, np.complex128],
@@ -67,7 +68,7 @@ VALUES: dict[str, list[Any]] = {
     "ind": [2],
     "indexing": ["ij"],
     "initial": [0.55, 10.0, -10.0],
-    "interpolation": [],
+    "interpolation": ["lower"],
     "invert": [True],
     "k": [1],
     "keepdims": [True],
@@ -146,6 +147,8 @@ WITHOUT_EFFECT: dict[str, str] = {
     "numpy.setxor1d.assume_unique": "the data are",
     "numpy.setdiff1d.assume_unique": "the data are",
     "numpy.histogram_bin_edges.weights": "NumPy does not read it",
+    "numpy.corrcoef.bias": "until NumPy 2.3, which warns of it",
+    "numpy.corrcoef.ddof": "until NumPy 2.3, which warns of it",
 }
 B4 = np.linspace(0.2, 1.4, 16).reshape(4, 4) ** 2 + np.eye(4)
 T3 = RNG.uniform(0.2, 0.9, size=(2, 3, 4))

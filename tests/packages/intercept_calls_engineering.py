@@ -7,8 +7,6 @@ from __future__ import annotations
 
 CALLS: dict[str, dict[str, str]] = {
     "fluids": {
-        "geometry.SA_partial_horiz_spherical_head": "D=72., a=48.0, h=24.0",
-        "geometry.SA_partial_horiz_torispherical_head": "D=72., f=1, k=.06, h=24.0",
         "compressible.isothermal_work_compression": "1E5, 1E6, 300",
         "compressible.isentropic_work_compression": "P1=1E5, P2=1E6, T1=300, k=1.4, eta=0.78",
         "compressible.isentropic_T_rise_compression": "286.8, 54050, 432400, 1.4",

@@ -272,6 +272,8 @@ def _compared(
     """Return the result for a gradient and the differences."""
     if not all(np.all(np.isfinite(e)) for e in expected):
         return Result(call, "unusable", reason="the differences are not finite")
+    if not all(np.all(np.isfinite(np.asarray(g))) for g in got):
+        return Result(call, "wrong", reason="the gradient is not finite")
     if not any(map(np.any, expected)) and not any(map(np.any, got)):
         return Result(call, "constant", 0.0)
     worst = 0.0
@@ -279,8 +281,6 @@ def _compared(
         unit = np.max(np.abs(np.asarray(leaf))) or 1.0
         scale = max(float(np.max(np.abs(e), initial=0.0)), abs(value) / unit * 1e-4)
         worst = max(worst, float(np.max(np.abs(np.asarray(g) - e), initial=0.0) / (scale or 1)))
-    if not np.isfinite(worst):
-        return Result(call, "wrong", reason="the gradient is not finite")
     if worst < TOLERANCE:
         return Result(call, "differentiable", worst)
     return Result(call, "wrong", worst, "the gradient differs")

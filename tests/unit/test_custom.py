@@ -54,11 +54,11 @@ def test_function_with_two_operands_and_a_parameter() -> None:
 
 
 def test_forward_rules() -> None:
-    def cube(x: Any) -> Any:
+    def third_power(x: Any) -> Any:
         return np.asarray(x) ** 3
 
     cube = adarray.register_rule(
-        cube,
+        third_power,
         lambda g, out, x: 3 * g * x**2,
         jvp=[lambda t, out, x: 3 * t * x**2],
     )
