@@ -72,7 +72,7 @@ def _repeats(index: Any, shape: tuple[int, ...]) -> bool:
             pointers.append(np.asarray(i) % max(shape[axis], 1))
             lengths.append(shape[axis])
         axis += _axes_of(i)
-    if not pointers:
+    if not pointers or 0 in lengths:
         return False
     flat = np.ravel_multi_index(np.broadcast_arrays(*pointers), lengths)
     return flat.size > 1 and np.unique(flat).size < flat.size
