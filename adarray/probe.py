@@ -152,7 +152,9 @@ def sample_operands(op: Op) -> list[tuple[list[Any], dict[str, Any]]]:
 def _complex(op: Op, operands: list[Any], params: dict[str, Any]) -> Any:
     """Return a sample with complex operands; None where the operation or a rule refuses it."""
     made = [
-        np.multiply(v, 1 + 0.25j) if isinstance(v, (np.ndarray, np.generic)) and v.dtype.kind == "f" else v
+        np.multiply(v, 1 + 0.25j)
+        if isinstance(v, (np.ndarray, np.generic)) and v.dtype.kind == "f"
+        else v
         for v in operands
     ]
     if op.name in _REAL:

@@ -274,18 +274,31 @@ def warn_unknown(func: Any) -> None:
 
 
 def check_params(op: Op, params: dict[str, Any]) -> None:
-    """Raise if an argument without a derivative rule is traced.
+    """Raise if an argument without a derivative rule is traced; copy what the caller may change.
 
     Raises
     ------
     NotDifferentiableError
     """
     for name, value in params.items():
-        if isinstance(value, (Handle, tuple, list)) and traced(value):
-            raise NotDifferentiableError(
-                f"{op.name}: the argument {name} is traced and has no derivative rule; pass "
-                "adarray.value_of(it) if no gradient should flow through it"
-            )
+        if isinstance(value, (Handle, tuple, list, np.ndarray)):
+            if traced(value):
+                raise NotDifferentiableError(
+                    f"{op.name}: the argument {name} is traced and has no derivative rule; pass "
+                    "adarray.value_of(it) if no gradient should flow through it"
+                )
+            params[name] = _apart(value)  # the rules read it later
+
+
+def _apart(x: Any) -> Any:
+    """Return an argument as it is now: arrays and lists in it copied, ADArrays plain."""
+    if isinstance(x, Handle):
+        x = plain(x)
+    if isinstance(x, np.ndarray):
+        return x.copy("K")
+    if type(x) is list or type(x) is tuple:
+        return type(x)(map(_apart, x))
+    return x
 
 
 def _unsupported(func: Any) -> UnsupportedFunctionError:

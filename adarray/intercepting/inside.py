@@ -289,6 +289,11 @@ def adarray_vectorize() -> Any:
     return importlib.import_module("adarray.numpy").vectorize
 
 
+def _fromiter(*args: Any, **kwargs: Any) -> Any:
+    """Return the items of an iterator as an array; NumPy's function does not dispatch."""
+    return importlib.import_module("adarray.numpy").fromiter(*args, **kwargs)
+
+
 def random_function(name: str) -> Callable[..., Any]:
     """Return a function of `numpy.random` whose draws follow traced parameters."""
     return getattr(importlib.import_module("adarray.numpy.random"), name)  # type: ignore[no-any-return]
@@ -321,6 +326,7 @@ OBJECTS: dict[int, Any] = {
 _SPECIAL: dict[int, Callable[..., Any]] = {
     id(np.isscalar): _isscalar,
     id(np.frompyfunc): _frompyfunc,
+    id(np.fromiter): _fromiter,
     **{id(getattr(np, n)): Inside(f) for n, f in creation.CREATION.items()},
 }
 

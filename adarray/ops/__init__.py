@@ -9,7 +9,7 @@ from adarray.ops import (  # noqa: F401
     borrow,
     calculus,
     common,
-    complex,
+    complex,  # noqa: A004  (a module)
     constants,
     contraction,
     creation,

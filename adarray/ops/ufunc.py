@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from adarray.dispatch import apply
-from adarray.inplace import assign, sync_if_view
+from adarray.inplace import assign, plain_index, sync_if_view
 from adarray.op import FUNCTIONS, Op, Opaque, composite, register
 from adarray.ops.common import keep, normalized_axes, s
 from adarray.protocol import UFUNC_METHODS, call_function, call_ufunc, plain, traced
@@ -386,7 +386,7 @@ def _at(ufunc: Any, target: Any, index: Any, *values: Any) -> None:
         ufunc.at(fresh, *plain((index, *values)))
         assign(target, type(target)(fresh))
         return
-    index = plain(index)
+    index = plain_index(index)
     if ufunc in (np.add, np.subtract) and target.dtype.kind in "fc" and len(values) == 1:
         (value,) = values
         value = np.negative(value) if ufunc is np.subtract else value

@@ -133,11 +133,16 @@ def cholesky(a: Any, lower: bool = False) -> Any:
     return factor if lower else h(factor)
 
 
+# Whether SciPy leaves the other triangle as it was (until 1.17) or clears it.
+_LEAVES_OTHER = bool(scipy.linalg.cho_factor(np.array([[2.0, 1.0], [1.0, 2.0]]))[0][1, 0])
+
+
 @instead_of(scipy.linalg.cho_factor)
 def cho_factor(a: Any, lower: bool = False) -> Any:
     a = array(a)
     factor = np.linalg.cholesky(from_triangle(a, lower))
-    # The other triangle is left as it was.
+    if not _LEAVES_OTHER:
+        return factor if lower else h(factor), lower
     if lower:
         return np.tril(factor) + np.triu(a, 1), lower
     return np.triu(h(factor)) + np.tril(a, -1), lower
@@ -382,6 +387,8 @@ def _normal(v: Any, expected: Any) -> Any:
     length = np.sqrt(np.sum(np.real(v * np.conjugate(v)), axis=0))
     scale = np.sqrt(np.sum(np.abs(expected) ** 2, axis=0))
     v = v / length * scale
+    if np.isrealobj(expected):
+        v = np.real(v)  # NumPy's are always complex since 2.5
     return v * _phases(v, expected)
 
 

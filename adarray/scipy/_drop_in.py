@@ -19,7 +19,7 @@ from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError, UnsupportedFunctionError
 from adarray.op import Op, Opaque, register, same_argument
 from adarray.ops.creation import asarray
-from adarray.protocol import finish, plain, traced
+from adarray.protocol import check_params, finish, plain, traced
 from adarray.scipy import RECORDS
 from adarray.trace import Handle
 
@@ -159,6 +159,7 @@ def operation(
     def dispatching(*args: Any, **kwargs: Any) -> Any:
         bound, given, _ = cell[0].bind(args, kwargs)
         if any(isinstance(x, Handle) for x in bound):
+            check_params(cell[0], given)
             return finish(apply(cell[0], tuple(bound), given), None, name)
         return evaluate(*bound, **given)
 

@@ -64,7 +64,7 @@ def check_backend(name: str, dtypes: tuple[Any, ...] = (np.float64, np.float32))
 
 
 def _is_ours(op: Op) -> bool:
-    """Whether a backend may compute an operation: users' and SciPy's functions compute themselves."""
+    """Whether a backend may compute `op`: functions of users and SciPy compute themselves."""
     rules = [rule for rule in op.rules if rule is not None]
     outside = any(rule.__module__.startswith("adarray.scipy") for rule in rules)
     return op.samples is not None and not outside

@@ -89,10 +89,11 @@ def check_grads(
         (f(x + h d) - f(x - h d)) / (2 h) = J d + O(h**2)
 
     reverse mode with forward mode by ``<g, J d> = <J^T g, d>``, the real part of
-    the sum of products, for a random cotangent g (with differences where ``"fwd"`` is not among the modes), and the
-    derivative so found is differentiated again. Differences in float32 are too
-    coarse to tell anything: the derivatives of float32 inputs are compared with
-    those of the same inputs in float64, and must have the dtype of the inputs.
+    the sum of products, for a random cotangent g (with differences where ``"fwd"`` is
+    not among the modes), and the derivative so found is differentiated again.
+    Differences in float32 are too coarse to tell anything: the derivatives of float32
+    inputs are compared with those of the same inputs in float64, and must have the
+    dtype of the inputs.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""``.. coveragetable:: numpy`` shows the tables in docs/coverage, which the tests write and check."""
+"""``.. coveragetable:: numpy`` shows the tables in docs/coverage that the tests check."""
 
 from __future__ import annotations
 

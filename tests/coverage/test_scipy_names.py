@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-scipy = pytest.importorskip("scipy")
-
+pytest.importorskip("scipy")
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))  # for the command above
 
+import scipy
 from scipy_calls import MODULES, Row, classify, names
 
 FOLDER = Path(__file__).parents[2] / "docs" / "coverage"

@@ -15,9 +15,13 @@ _SOLVER = (
     "iteration lags behind"
 )
 _SINGULAR = (
-    "scipy.integrate.quad: the derivative of the integrand is infinite at an end of the interval"
+    "scipy.integrate.quad: the derivative of the integrand is infinite at a limit that is "
+    "differentiated too, and the gradient is not a number there"
 )
-_MINIMUM = "the differences see where the solver stops, not the minimum"
+_MINIMUM = (
+    "minimizes a norm that is almost zero: the solver stops farther from the minimum than the "
+    "kink of the norm is wide, and the derivative is that of where it stopped"
+)
 
 FAILURES: dict[str, dict[str, tuple[str, str]]] = {
     "fluids": {

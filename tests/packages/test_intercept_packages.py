@@ -70,7 +70,7 @@ def test_functions_of(package: str) -> None:
         ("steps", "np.array([1.2, 2.3])", "constant", ""),
         ("wrong", "np.array([1.0, 2.0])", "wrong", "the gradient differs"),
         ("Box().scaled", "np.array([1.0, 2.0])", "differentiable", ""),
-        ("infinite", "np.array([4.0, 2.0])", "wrong", "the gradient is not finite"),
+        ("infinite", "np.array([2.0, 4.0])", "wrong", "the gradient is not finite"),
         ("leaves", "np.array([1.0, 2.0])", "refused", "TraceError: "),
         ("inside", "np.array([1.0, 2.0])", "wrong", "plain arguments give another result inside"),
         ("shift", "1, 2", "unusable", "no floating point argument"),
@@ -87,7 +87,7 @@ def test_the_measurement_tells_these_apart(
         "def shift(x, y):\n    x += 1.0\n    return np.array([x[0] * y, x[1]])\n"
         "def steps(x):\n    return np.floor(x)\n"
         "def wrong(x):\n    return x * adarray.value_of(x)\n"
-        "def infinite(x):\n    return np.sqrt(x - x[0]) * [0.0, 1.0j]\n"
+        "def infinite(x):\n    return np.sqrt(x - x[0])\n"
         "def leaves(x):\n    return np.frombuffer(x.tobytes())\n"
         "def inside(x):\n    return x + isinstance(np.zeros(1), adarray.ADArray)\n"
         "class Box:\n    def scaled(self, x):\n        return 2.0 * x**2\n"

@@ -11,7 +11,9 @@ pytest.importorskip("scipy")
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 

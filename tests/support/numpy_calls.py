@@ -99,7 +99,10 @@ CALLS: dict[str, Call] = {
     "polyfit": (lambda f, x: f(np.arange(4.0), x, 1), V),
     "power": (lambda f, x: f(x, Y), X),
     "put": (lambda f, x: _into(x, lambda d: f(d, [0, 1], x[:2])), V),
-    "put_along_axis": (lambda f, x: _into(x, lambda d: f(d, np.zeros((3, 1), int), x[:, :1], 1)), X),
+    "put_along_axis": (
+        lambda f, x: _into(x, lambda d: f(d, np.zeros((3, 1), int), x[:, :1], 1)),
+        X,
+    ),
     "putmask": (lambda f, x: _into(x, lambda d: f(d, np.ones(4, bool), x)), V),
     "quantile": (lambda f, x: f(x, 0.3), V),
     "percentile": (lambda f, x: f(x, 30.0), V),
@@ -265,7 +268,7 @@ def function_of(name: str, module: Any = np) -> Callable[..., Any]:
 
 
 def call_of(name: str) -> Call | None:
-    """Return a call that plain NumPy accepts, and its differentiated argument; None if none fits."""
+    """Return a call that plain NumPy accepts and its differentiated argument, None if none fits."""
     short = name.rpartition(".")[2]
     function = function_of(name)
     if name.startswith("numpy.ndarray."):
@@ -323,9 +326,8 @@ def classify(name: str, module: Any = np) -> Row:
     target = function_of(name)
     if isinstance(target, type) and short not in TYPES_TO_CALL:
         return Row(name, "type", "", "", "")
-    if not callable(target) and short not in ("r_", "c_"):
-        if short not in NO_ARRAYS:
-            return Row(name, "constant", "", "", "a number, text or list")
+    if not callable(target) and short not in ("r_", "c_", *NO_ARRAYS):
+        return Row(name, "constant", "", "", "a number, text or list")
     if short in NO_ARRAYS:
         return Row(name, "no arrays", "", "", "")
     if short in NOT_FLOATING:

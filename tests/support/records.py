@@ -1,4 +1,4 @@
-"""The operations of NumPy. Those of SciPy join the registry when a test imports a drop-in module."""
+"""The operations of NumPy; those of SciPy join the registry with a drop-in module."""
 
 from __future__ import annotations
 

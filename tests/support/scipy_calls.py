@@ -70,7 +70,9 @@ def names() -> Iterator[tuple[str, str]]:
             found = getattr(scipy_module, name)
             if isinstance(found, types.ModuleType):
                 continue
-            if not isinstance(found, type) and (hasattr(found, "logpdf") or hasattr(found, "logpmf")):
+            if not isinstance(found, type) and (
+                hasattr(found, "logpdf") or hasattr(found, "logpmf")
+            ):
                 for method in METHODS:
                     if hasattr(found, method):
                         yield module, f"{name}.{method}"
@@ -131,7 +133,9 @@ def _ufunc(full: str, ufunc: np.ufunc) -> Row:
         constant = "constant" in good
         return Row(full, "constant" if constant else "refused", "", "", "" if constant else why)
     missing = ", ".join(str(i) for i, s in enumerate(good) if s != "yes")
-    return Row(full, "differentiable", "yes", "yes", f"not in argument {missing}" if missing else "")
+    return Row(
+        full, "differentiable", "yes", "yes", f"not in argument {missing}" if missing else ""
+    )
 
 
 def _operand(function: Any, args: tuple[Any, ...], i: int) -> tuple[str, str]:
@@ -195,7 +199,9 @@ def _method(full: str, name: str) -> Row:
     good = [status for status, _ in results]
     if "yes" in good:
         missing = good.count("no")
-        return Row(full, "differentiable", "yes", "yes", f"not in {missing} parameters" if missing else "")
+        return Row(
+            full, "differentiable", "yes", "yes", f"not in {missing} parameters" if missing else ""
+        )
     if "constant" in good or not good:
         return Row(full, "constant", "", "", "")
     return Row(full, "refused", "", "", results[0][1])

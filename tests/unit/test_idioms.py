@@ -332,10 +332,12 @@ def _searchsorted_bins(x: Any) -> Any:
 @idiom
 def _branch_on_a_value(x: Any) -> Any:
     if x[0] > x[1]:
-        return x**2
+        y = x**2
     elif np.all(x > 0):
-        return np.log(x)
-    return x
+        y = np.log(x)
+    else:
+        y = x
+    return y
 
 
 @idiom
@@ -468,7 +470,7 @@ def _inner_derivative(x: Any) -> Any:
     return adarray.grad(lambda y: np.sum(np.sin(y) * x))(x * 1.0)
 
 
-# -- state -------------------------------------------------------------------------------------------
+# -- state ---------------------------------------------------------------------------------------
 
 
 @idiom
@@ -509,7 +511,7 @@ def _deque_of_the_last(x: Any) -> Any:
 
 @idiom
 def _namedtuple(x: Any) -> Any:
-    point = namedtuple("point", "a b")  # noqa: PYI024
+    point = namedtuple("point", "a b")
     p = point(x[:3], x[3:])
     p = p._replace(a=p.a * p.b)
     return p.a + p.b

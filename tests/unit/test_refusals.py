@@ -299,7 +299,8 @@ def test_error_texts(f, error, message):
         (
             lambda: adarray.array([1, 2], requires_grad=True),
             DTypeError,
-            "array: requires_grad=True needs a floating or complex dtype, got int64; pass dtype=float",
+            "array: requires_grad=True needs a floating or complex dtype, got int64; "
+            "pass dtype=float",
         ),
         (
             lambda: adarray.array([1.0]).backward(),
