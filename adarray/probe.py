@@ -6,6 +6,7 @@ shape, dtype or size leaves no mark.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from typing import Any
 
@@ -15,6 +16,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from adarray.errors import ADArrayError, NotDifferentiableError
 from adarray.op import Op
 
+# Filters of warnings belong to the process: one thread changes them at a time.
+_lock = threading.RLock()
 # Names of operations that were seen to refuse complex samples.
 _REAL: set[str] = set()
 _SHAPE_ONLY = {np.shape, np.ndim, np.size, np.result_type}
@@ -83,7 +86,7 @@ def needs(op: Op, mask: int, count: int) -> tuple[bool, ...]:
         return (saved[0], *([True] * first), *([saved[1]] * (count - first)))
     plan = op._plans.get(mask)
     if plan is None:
-        with warnings.catch_warnings():
+        with _lock, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # complex samples that are cast to real dtypes
             plan = op.needs(mask) if op.needs is not None else _probe(op, mask)
         op._plans[mask] = plan
@@ -98,7 +101,7 @@ def _variadic(op: Op) -> tuple[bool, bool]:
             plan = op.needs(0)
         else:
             out_read = operands_read = False
-            with warnings.catch_warnings():
+            with _lock, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 for operands, params in sample_operands(op):
                     out = Probe(call_plain(op, operands, params))

@@ -242,12 +242,12 @@ def over_adarrays(function: types.FunctionType) -> types.FunctionType:
 
 
 def _entered(x: Any, name: str = "") -> Any:
-    """Return a plain array of numbers as an ADArray: its copies can take traced values.
+    """Return a plain array of numbers as an ADArray: it and its copies can take traced values.
 
-    Written to itself, it would be copied first.
+    It has memory of its own: the caller may write into the array before the rules read it.
     """
     if type(x) is np.ndarray and x.dtype.kind in "fc" and name != "out":
-        return Handle.array_class(x, None, None, True)
+        return Handle.array_class(x.copy("K"))
     return x
 
 

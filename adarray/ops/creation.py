@@ -232,6 +232,18 @@ def _device(device: Any) -> dict[str, Any]:
     return {}
 
 
+def _may_share(r: Any, a: Any) -> bool:
+    return isinstance(a, np.ndarray) and np.may_share_memory(r, a)
+
+
+def _like_ours(r: np.ndarray, a: Any, name: str) -> Any:
+    """Return `r`, made of the plain `a` with ``like=``, with memory of its own.
+
+    The rules read it later, when its owner may have written into it.
+    """
+    return finish(r.copy("K") if _may_share(r, a) else r, None, name)
+
+
 def asarray(
     a: Any,
     dtype: Any = None,
@@ -246,7 +258,7 @@ def asarray(
         return np.asarray(a, dtype, order, device=device, copy=copy, **_like(like))
     _device(device)
     if not holds(a):
-        return finish(np.asarray(a, dtype, order, copy=copy), None, "asarray")
+        return _like_ours(np.asarray(a, dtype, order, copy=copy), a, "asarray")
     return _convert(a, "asarray", dtype, copy, order)
 
 
@@ -266,7 +278,7 @@ def asanyarray(
         return np.asanyarray(a, dtype, order, **given, **_like(like))
     _device(device)
     if not holds(a):
-        return finish(np.asarray(a, dtype, order, copy=copy), None, "asanyarray")
+        return _like_ours(np.asarray(a, dtype, order, copy=copy), a, "asanyarray")
     return _convert(a, "asanyarray", dtype, copy, order)
 
 
@@ -284,7 +296,7 @@ def _ordered(function: Callable[..., Any], a: Any, dtype: Any, order: str, like:
     if not _takes_part(a, dtype, like):
         return function(a, dtype, **_like(like))
     if not holds(a):
-        return finish(function(a, dtype), None, function.__name__)
+        return _like_ours(function(a, dtype), a, function.__name__)
     out = _convert(a, function.__name__, dtype, None, order)
     return np.reshape(out, (1,)) if order == "C" and out.ndim == 0 else out  # as NumPy does
 
@@ -309,7 +321,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     if not _takes_part(a, dtype, like):
         return np.require(a, dtype, requirements, **_like(like))
     if not holds(a):
-        return finish(np.require(a, dtype, requirements), None, "require")
+        return _like_ours(np.require(a, dtype, requirements), a, "require")
     np.require(np.zeros(1), None, requirements)  # NumPy's errors for names it does not know
     wanted = {r.upper() for r in (requirements or ())}
     order = next((o for o, names in _ORDER_NAMES.items() if wanted & names), None)
@@ -349,7 +361,7 @@ def _wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def body(*args: Any, **kwargs: Any) -> Any:
         r = function(*args, **kwargs)
-        return r if isinstance(r, Handle) else finish(r, None, function.__name__)
+        return r if isinstance(r, Handle) else _like_ours(r, args[0], function.__name__)
 
     body.__name__ = function.__name__
     body.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]

@@ -111,7 +111,10 @@ def _take(
         a, axis = np.ravel(a), 0
     axis = normalize_axis_index(axis, a.ndim)
     indices = plain(indices)
-    if mode != "raise":  # NumPy's modes bring indices into range; indexing raises by itself
+    integers = np.asarray(indices).dtype.kind in "iu"
+    if mode != "raise" or not integers:
+        # NumPy's modes bring indices into range, and truth values are numbers here;
+        # indexing raises by itself.
         indices = np.take(np.arange(a.shape[axis]), indices, mode=mode)
     r = a[(*(slice(None),) * axis, np.asarray(indices))]
     return r if out is None else np.positive(r, out=out)

@@ -177,7 +177,6 @@ elementwise(
     sp.it2j0y0, lambda out, x: ((1 - sp.j0(x)) / x, -sp.y0(x) / x), domain=[POSITIVE], outputs=2
 )
 elementwise(sp.itstruve0, lambda out, x: sp.struve(0.0, x), domain=[POSITIVE])
-elementwise(sp.it2struve0, lambda out, x: -sp.struve(0.0, x) / x, domain=[POSITIVE])
 elementwise(sp.itmodstruve0, lambda out, x: sp.modstruve(0.0, x), domain=[POSITIVE])
 
 elementwise(sp.ber, lambda out, x: sp.berp(x), domain=[POSITIVE])
@@ -191,6 +190,9 @@ def _over(p: Any, x: Any, limit: float) -> Any:
     return p / (x + (x == 0)) + limit * (x == 0)
 
 
+elementwise(
+    sp.it2struve0, lambda out, x: -_over(sp.struve(0.0, x), x, 2 / math.pi), domain=[POSITIVE]
+)
 elementwise(sp.berp, lambda out, x: -_over(out, x, 0.0) - sp.bei(x), domain=[POSITIVE])
 elementwise(sp.beip, lambda out, x: -_over(out, x, 0.5) + sp.ber(x), domain=[POSITIVE])
 elementwise(sp.kerp, lambda out, x: -out / x - sp.kei(x), domain=[POSITIVE])

@@ -182,8 +182,11 @@ def _zeta(k: int, x: Any, q: Any) -> Any:
 
 
 def _riemann_slope(out: Any, x: Any) -> Any:
-    """Return the derivative of Riemann's zeta; below 0 by its functional equation."""
-    low = np.real(x) < 0
+    """Return the derivative of Riemann's zeta; far below 0 by its functional equation.
+
+    Close to 0 the poles of the equation's factors at 1 would cancel, and digits with them.
+    """
+    low = np.real(x) < -0.5
     right = _zeta(1, np.where(low, 2.0, x), 1.0)
     if not np.any(low):
         return right

@@ -486,3 +486,10 @@ def test_untraced_adarrays_get_scipys_values() -> None:
 def test_the_ufuncs_are_scipys_own() -> None:
     assert special.gammaln is sp.gammaln
     assert isinstance(special.gammaln, np.ufunc)
+
+
+def test_slopes_close_to_zero() -> None:
+    slope = adarray.grad(sp.zetac)
+    assert slope(-1e-8) == pytest.approx(slope(0.0), rel=1e-6)
+    assert adarray.grad(slope)(-1e-8) == pytest.approx(adarray.grad(slope)(0.0), rel=1e-6)
+    assert adarray.grad(sp.it2struve0)(0.0) == pytest.approx(-2 / np.pi)

@@ -205,6 +205,27 @@ def test_far_tails() -> None:
     np.testing.assert_allclose(slope, -1e3, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("name", "shapes"), [("laplace", ()), ("dweibull", (1.0,))])
+def test_distribution_functions_have_a_slope_where_halves_meet(
+    name: str, shapes: tuple[float, ...]
+) -> None:
+    law = getattr(stats, name)
+    for method, slope in (("cdf", 0.5), ("sf", -0.5), ("logcdf", 1.0), ("logsf", -1.0)):
+        assert adarray.grad(getattr(law, method))(0.0, *shapes) == pytest.approx(slope)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [("gamma", (2.5,)), ("beta", (2.0, 3.0)), ("weibull_min", (2.5,)), ("f", (5.0, 6.0))],
+)
+def test_densities_that_vanish_at_an_end_have_no_nan(name: str, shapes: tuple[float, ...]) -> None:
+    parameters = (0.1, *shapes, 0.1, 1.3)  # x is loc
+    density = getattr(stats, name).pdf
+    everything = range(len(parameters))
+    assert adarray.grad(density, argnums=everything)(*parameters) == (0.0,) * len(parameters)
+    assert adarray.jvp(density, parameters, (1.0,) * len(parameters))[1] == 0
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", [n for n in RECORDS if n.startswith("stats.")])
 def test_record(name: str, dtype: type) -> None:

@@ -239,8 +239,11 @@ case("full_like traced row", lambda a: np.full_like(a, a[0]), M)
 
 # -- padding -----------------------------------------------------------------------------------
 
+_WIDTHS: list[Any] = [1, (1, 2), ((0, 2), (3, 1))]
+if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
+    _WIDTHS += [{0: 2}, {-1: (1, 2)}]
 for _mode in ("constant", "edge", "wrap", "reflect", "symmetric"):
-    for _width in (1, (1, 2), ((0, 2), (3, 1)), {0: 2}, {-1: (1, 2)}):
+    for _width in _WIDTHS:
         case(f"pad {_mode} {_width}", lambda a, m=_mode, w=_width: np.pad(a, w, m), M)
     case(f"pad {_mode} wider than the array", lambda a, m=_mode: np.pad(a, 9, m), V)
 case("pad value", lambda a: np.pad(a, 1, constant_values=2.5), M)

@@ -128,6 +128,8 @@ def test_trim_zeros(trim, x):
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.2.0", reason="axis is new in 2.2")
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
 def test_trim_zeros_of_several_axes(axis):
+    if isinstance(axis, tuple) and np.lib.NumpyVersion(np.__version__) < "2.4.0":
+        pytest.skip("NumPy before 2.4 fails with several axes")
     x = np.zeros((4, 5))
     x[1:3, 2] = 1.5
     agree(in_trace(lambda x: np.trim_zeros(x, axis=axis), x), np.trim_zeros(x, axis=axis))

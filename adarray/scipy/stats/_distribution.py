@@ -214,6 +214,8 @@ class Continuous(Base):
         closed = density and not self.law.vanishing
         inside = ((z >= low) & (z <= high)) if closed else ((z > low) & (z < high))
         inside = inside & np.isfinite(z)
+        if closed and method == "pdf":
+            inside = inside & ~self.vanishes(plain(z), plain((z == low) | (z == high)), shapes)
         safe = np.where(inside, z, interior(low, high))
         body = self.body("logpdf" if method == "pdf" else method)
         r = body(safe, *shapes)
@@ -223,6 +225,16 @@ class Continuous(Base):
         below, above = _OUTSIDE[method]
         r = np.where(inside, r, np.where(z > low, above, below))
         return np.where(valid & ~np.isnan(z), r, np.nan)
+
+    def vanishes(self, z: Any, ends: Any, shapes: list[Any]) -> Any:
+        """Whether the density is 0 at an end of the support; its derivative is taken as 0 there.
+
+        Its logarithm has no finite slope.
+        """
+        if not np.any(ends):
+            return ends
+        with np.errstate(all="ignore"):
+            return ends & np.isneginf(self.body("logpdf")(z, *map(plain, shapes)))
 
     def body(self, method: str) -> Body:
         """Return a function of the law; raise if it has none."""

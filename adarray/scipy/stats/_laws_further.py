@@ -215,7 +215,8 @@ EXPONWEIB = Law(
 
 
 def _dweibull_cdf(x: Any, c: Any) -> Any:
-    tail = 0.5 * np.exp(-(np.abs(x) ** c))
+    # Not of abs(x): its derivative is 0 at 0, where the slope for c = 1 is not.
+    tail = 0.5 * np.exp(-(np.where(x > 0, x, -x) ** c))
     return np.where(x > 0, 1 - tail, tail)
 
 

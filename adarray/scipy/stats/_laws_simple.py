@@ -54,7 +54,8 @@ CAUCHY = Law(
 
 
 def _laplace_cdf(x: Any) -> Any:
-    tail = 0.5 * np.exp(-np.abs(x))
+    # Not of abs(x): its derivative is 0 at 0, where the distribution function has a slope.
+    tail = 0.5 * np.exp(np.where(x > 0, -x, x))
     return np.where(x > 0, 1 - tail, tail)
 
 
