@@ -79,8 +79,9 @@ _ordered(sp.ive, lambda out, v, z: _ive(v, z), growth=lambda out, v, z: np.sign(
 _ordered(sp.kve, lambda out, v, z: out + _kve(v, z))
 _ordered(sp.hankel1e, lambda out, v, z: _h1e(v, z) - 1j * out)
 _ordered(sp.hankel2e, lambda out, v, z: _h2e(v, z) + 1j * out)
-_ordered(sp.kn, lambda out, v, z: _kv(v, z), order=(0, 3, "int"))
-_ordered(sp.yn, lambda out, v, z: _yv(v, z), order=(0, 3, "int"))
+# SciPy cuts other orders off to integers, with a warning.
+_ordered(sp.kn, lambda out, n, z: _kv(np.trunc(n), z), order=(0, 3, "int"))
+_ordered(sp.yn, lambda out, n, z: _yv(np.trunc(n), z), order=(0, 3, "int"))
 
 
 def _power(v: Any, x: Any) -> Any:

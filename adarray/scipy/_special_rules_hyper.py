@@ -70,6 +70,7 @@ elementwise(
 
 
 def _expn_slope(out: Any, n: Any, x: Any) -> Any:
+    n = np.trunc(n)  # as SciPy reads it, with a warning
     below = -sp.expn(np.maximum(n - 1, 0), x)
     return np.where(np.equal(n, 0), -np.exp(-x) * (1 + x) / (x * x), below)
 

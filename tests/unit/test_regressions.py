@@ -94,3 +94,16 @@ def test_fromiter_inside_of_wrap() -> None:
         return np.fromiter((v * v for v in x), float, 3)
 
     check_grads(adarray.wrap(f), (X,))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["kn", "yn", "expn"])
+def test_orders_that_scipy_cuts_off(name: str) -> None:
+    special = pytest.importorskip("scipy.special")
+    f = getattr(special, name)
+    for n in (0.5, 2.7):
+        assert f(n, 1.3) == f(int(n), 1.3)
+        np.testing.assert_allclose(
+            adarray.grad(lambda x: f(n, x))(1.3),  # noqa: B023
+            adarray.grad(lambda x: f(int(n), x))(1.3),  # noqa: B023
+        )
