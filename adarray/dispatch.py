@@ -58,7 +58,10 @@ def unary(op: Op, x: Handle) -> Any:
         if r.dtype.kind not in "fc":
             return type(x)(no_derivative(op, r))
         aval = Aval(r.shape, r.dtype)
-    save_out, save_x = op._plans.get(1) or op.plan(1)
+    try:
+        save_out, save_x = op._plans[1]
+    except KeyError:
+        save_out, save_x = op.plan(1)
     if save_x:
         x._frozen = True
         saved = (r if save_out else None, v)
@@ -67,10 +70,18 @@ def unary(op: Op, x: Handle) -> Any:
     # Node(...) and ADArray(...), without the calls of __init__: a tenth of the cost.
     made = _new(Node)
     made.order = next_order()
-    made.op, made.parents, made.saved, made.params = op, (node,), saved, None
-    made.aval, made.span, made.guard = aval, node.span, None
+    made.op = op
+    made.parents = (node,)
+    made.saved = saved
+    made.params = None
+    made.aval = aval
+    made.span = node.span
+    made.guard = None
     out = _new(type(x))
-    out._v, out._node, out._x, out._frozen = r, made, None, save_out
+    out._v = r
+    out._node = made
+    out._x = None
+    out._frozen = save_out
     return out
 
 
@@ -118,7 +129,10 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         if r.dtype.kind not in "fc":
             return cls(no_derivative(op, r))
         aval = Aval(r.shape, r.dtype)
-    save_out, save_x, save_y = op._plans.get(mask) or op.plan(mask)
+    try:
+        save_out, save_x, save_y = op._plans[mask]
+    except KeyError:
+        save_out, save_x, save_y = op.plan(mask)
     guard = None
     if save_x:
         if xv is not x:
@@ -131,7 +145,21 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         else:
             yv, guard = keep_plain(_plain(y))
     saved = (r if save_out else None, xv if save_x else None, yv if save_y else None)
-    return cls(r, Node(op, (nx, ny), saved, None, aval, span, guard), None, save_out)
+    made = _new(Node)  # as in `unary`
+    made.order = next_order()
+    made.op = op
+    made.parents = (nx, ny)
+    made.saved = saved
+    made.params = None
+    made.aval = aval
+    made.span = span
+    made.guard = guard
+    out = _new(cls)
+    out._v = r
+    out._node = made
+    out._x = None
+    out._frozen = save_out
+    return out
 
 
 def _plain(x: Any) -> Any:
