@@ -89,6 +89,20 @@ def asked_by_client(scope: Scope, depth: int = 2) -> bool:
     return False
 
 
+def asked_by_library(depth: int = 2) -> bool:
+    """Whether code that keeps the real NumPy (SciPy, say) looks at an object of ours inside.
+
+    Parameters
+    ----------
+    depth : int
+        Frames between this function and the code that looks.
+    """
+    if SCOPE.get() is None:
+        return False
+    package = package_of(sys._getframe(depth).f_globals.get("__name__"))
+    return package in KEPT and not package.startswith("adarray")
+
+
 def seen_class(value: Any, own: type) -> type:
     """Return the class that ``x.__class__`` gives, for isinstance checks of client code.
 

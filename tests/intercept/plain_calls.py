@@ -261,6 +261,13 @@ CALLS = {
     "stats": lambda: scipy.stats.norm.pdf(np.array([0.0, 1.0]), 0.0, 2.0),
     "linregress": lambda: tuple(scipy.stats.linregress(np.arange(4.0), [1.0, 2.0, 2.5, 4.0])),
     "rvs": lambda: scipy.stats.norm.rvs(size=3, random_state=1),
+    "rvs from a generator": lambda: scipy.stats.gamma.rvs(
+        2.0, size=3, random_state=np.random.default_rng(1)
+    ),
+    "compiled code that draws": lambda: scipy.stats.dunnett(
+        np.array([7.4, 8.5, 7.2]), np.array([9.76, 8.8, 7.7]),
+        control=np.array([12.8, 9.68, 12.2]), rng=np.random.default_rng(0),
+    ).pvalue,
     "frozen": lambda: scipy.stats.gamma(2.0).cdf([1.0, 2.0]),
     # pickling, copying, printing, files
     "pickle ufunc": lambda: pickle.loads(pickle.dumps(np.sin)) is pickle.loads(

@@ -14,6 +14,7 @@ from adarray.numpy._lift import dressed, lift
 from adarray.numpy.random._draws import DRAWS, REFUSED, drawn_shape, multivariate_normal
 from adarray.ops import creation
 from adarray.protocol import plain, traced
+from adarray.scope import asked_by_library
 from adarray.trace import Handle
 
 # Methods that may write into ``out=``, and their positional arguments.
@@ -178,6 +179,12 @@ class Generator(np.random.Generator):
             raw = np.random.Generator(bit_generator)
         super().__init__(raw.bit_generator)
         self._raw = getattr(raw, "_raw", raw)
+
+    def __getattribute__(self, name: str) -> Any:
+        # Compiled code of other libraries would not take ADArrays for draws.
+        if name[0] != "_" and asked_by_library():
+            return getattr(object.__getattribute__(self, "_raw"), name)
+        return object.__getattribute__(self, name)
 
     def __reduce__(self) -> Any:
         return (Generator, (self.bit_generator,))
