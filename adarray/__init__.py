@@ -5,6 +5,8 @@
 array([1., 1.])
 """
 
+from typing import TYPE_CHECKING
+
 from adarray import ops as _ops  # noqa: F401  (registers the operations)
 from adarray._version import __version__
 from adarray.array import ADArray, array, stop_gradient, value_of
@@ -22,16 +24,20 @@ from adarray.errors import (
     TraceError,
     UnsupportedFunctionError,
 )
-from adarray.intercepting import intercept, wrap
 from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_grad, vjp
+
+if TYPE_CHECKING:
+    from adarray.intercepting import intercept, wrap
 
 
 def __getattr__(name: str) -> object:
-    """Import `adarray.testing` and `adarray.numpy` when they are first asked for."""
-    if name in ("testing", "numpy"):
-        import importlib
+    """Import what takes time to import when it is first asked for."""
+    import importlib
 
+    if name in ("testing", "numpy"):
         return importlib.import_module(f"adarray.{name}")
+    if name in ("intercept", "wrap"):
+        return getattr(importlib.import_module("adarray.intercepting"), name)
     raise AttributeError(f"module 'adarray' has no attribute {name!r}")
 
 

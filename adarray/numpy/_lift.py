@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray
-from adarray.ops import creation
+from adarray.ops import (
+    creation,
+    series,  # noqa: F401  (the bodies of numpy.polynomial)
+)
 from adarray.ops.borrow import corrected
 from adarray.protocol import traced
 from adarray.trace import Handle

@@ -13,7 +13,6 @@ from adarray.ad.forward import dual, split
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
-from adarray.intercepting import intercepted
 from adarray.runtime import MODE, Mode, current_mode
 from adarray.trace import LEVEL, Handle, tracing
 from adarray.transforms.inputs import (
@@ -143,7 +142,10 @@ def with_intercept(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]
     """Return `f`, to run under `adarray.intercept` if that is asked for."""
     if not intercept or not callable(f):
         return f
-    return intercepted(f)
+    from adarray.intercepting import intercepted  # takes as long to import as all operations
+
+    made: Callable[..., Any] = intercepted(f)
+    return made
 
 
 def _named(transform: str, f: Callable[..., Any], wrapper: Callable[..., Any]) -> Any:

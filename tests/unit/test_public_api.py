@@ -16,7 +16,10 @@ def test_all_is_complete_and_sorted():
     public = {
         n for n, v in vars(adarray).items() if not n.startswith("_") and not inspect.ismodule(v)
     }
-    assert public | {"__version__"} == set(adarray.__all__)
+    late = {"intercept", "wrap"}  # imported when they are asked for
+    assert public | late | {"__version__"} == set(adarray.__all__)
+    for name in late:
+        assert callable(getattr(adarray, name))
 
 
 @pytest.mark.parametrize("name", [n for n in adarray.__all__ if n != "__version__"])
@@ -37,7 +40,8 @@ def test_import_is_light():
     code = (
         "import sys, adarray\n"
         "heavy = {'optree', 'opt_einsum', 'cffi', 'pycparser', 'importlib.metadata',"
-        " 'scipy', 'adarray.testing', 'adarray_backends'} & set(sys.modules)\n"
+        " 'scipy', 'adarray.testing', 'adarray_backends', 'adarray.intercepting',"
+        " 'adarray.numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "assert adarray.testing.check_grads\n"
     )
