@@ -5,7 +5,7 @@
 array([1., 1.])
 """
 
-from typing import TYPE_CHECKING
+import typing as _typing
 
 from adarray import ops as _ops  # noqa: F401  (registers the operations)
 from adarray._version import __version__
@@ -26,7 +26,7 @@ from adarray.errors import (
 )
 from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_grad, vjp
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from adarray.intercepting import intercept, wrap
 
 
