@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array as stdlib_array
 import copy
-import ctypes
 import decimal
 import fractions
 import io
@@ -89,7 +88,6 @@ REFUSED = {
     "structured buffer": lambda x: operator.setitem(np.zeros(3, [("t", float)])["t"], 0, x[0]),
     "masked buffer": into(np.ma.zeros(3)),
     "array.array": into(stdlib_array.array("d", [0.0])),
-    "ctypes": lambda x: ctypes.c_double(x[0]),
     "flat assignment": lambda x: operator.setitem(np.zeros(4).flat, slice(None), x),
     "fill": lambda x: np.zeros(3).fill(x[0]),
     "itemset": lambda x: np.zeros(3).put(0, x[0]),
@@ -147,7 +145,7 @@ REFUSED = {
 }
 # Errors of Python or NumPy that hide the TraceError they come from, or stand before it.
 OWN_ERRORS = {
-    "struct", "json", "json of a list", "ctypes", "datetime", "decimal", "fraction", "bytearray",
+    "struct", "json", "json of a list", "datetime", "decimal", "fraction", "bytearray",
     "memoryview", "np.frombuffer", "str %", "array.array", "np.nditer", "np.lib.format",
 }  # fmt: skip
 
