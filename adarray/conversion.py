@@ -30,14 +30,19 @@ if TYPE_CHECKING:
 else:
     _State = object  # the first subclass of Handle is the class that users see
 
-_DRAW = "draw as loc + scale * rng.normal(size=...)"
+_UNEDITED = (
+    "in random draws, write loc + scale * rng.normal(size=...); for code that cannot be edited, "
+    "use intercept=True"
+)
 
 
 def _fix_for(frame: Any) -> str:
     """Return the advice to the code in `frame`, which has asked for a plain array."""
     if str(frame.f_globals.get("__name__")).startswith("scipy.sparse"):
         return "make the sparse array with adarray.scipy.sparse in place of scipy.sparse"
-    return f"keep it an ADArray (np.stack joins several); {_DRAW}"
+    if str(frame.f_globals.get("__name__")).startswith("scipy."):
+        return "call the function of that name in adarray.scipy, or use intercept=True"
+    return f"keep it an ADArray (np.stack joins several); {_UNEDITED}"
 
 
 def _remainder(text: str) -> tuple[int, int]:
@@ -103,7 +108,9 @@ class Conversions(_State):
     def __float__(self) -> float:
         if SCOPE.get() is not None and _formats(sys._getframe(1)):
             return float(sync_if_view(self)._v)
-        self._must_be_constant("float", f"use np functions in place of float() and math.*; {_DRAW}")
+        self._must_be_constant(
+            "float", f"use np functions in place of float() and math.*; {_UNEDITED}"
+        )
         return float(self._v)
 
     def __int__(self) -> int:

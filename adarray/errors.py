@@ -45,7 +45,7 @@ class TraceError(ADArrayError, TypeError):
     Attributes
     ----------
     filename : str or None
-        File of the innermost line that belongs neither to adarray nor to NumPy.
+        File of the innermost line that belongs neither to adarray, NumPy nor SciPy.
     lineno : int or None
         Its number.
     """
@@ -71,7 +71,8 @@ def user_line() -> tuple[str | None, int | None, str]:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_OURS):
+        library = str(frame.f_globals.get("__name__")).startswith("scipy.")
+        if not library and not name.startswith(_OURS):
             where = f" (in {frame.f_code.co_name}, file {name}, line {frame.f_lineno})"
             return name, frame.f_lineno, where
         frame = frame.f_back  # type: ignore[assignment]

@@ -107,3 +107,13 @@ def test_orders_that_scipy_cuts_off(name: str) -> None:
             adarray.grad(lambda x: f(n, x))(1.3),  # noqa: B023
             adarray.grad(lambda x: f(int(n), x))(1.3),  # noqa: B023
         )
+
+
+def test_scipy_that_coerces_names_the_drop_in() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    with pytest.raises(
+        adarray.TraceError,
+        match=r"in adarray.scipy, or use intercept=True.* file .*test_regressions",
+    ):
+        adarray.grad(lambda mu: stats.norm.logpdf(1.0, mu))(0.5)
+    assert adarray.grad(lambda mu: stats.norm.logpdf(1.0, mu), intercept=True)(0.5) == 0.5
