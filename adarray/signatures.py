@@ -1,6 +1,6 @@
 """Where type checkers look for the methods of ADArrays that `adarray.ops` installs.
 
-Their signatures are in the stub file next to this one.
+Their signatures are in signatures.pyi, next to this file.
 """
 
 
