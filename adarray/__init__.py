@@ -28,6 +28,7 @@ from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_
 
 if _typing.TYPE_CHECKING:
     from adarray.intercepting import intercept, wrap
+    from adarray.profiling import profile
 
 
 def __getattr__(name: str) -> object:
@@ -38,6 +39,8 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(f"adarray.{name}")
     if name in ("intercept", "wrap"):
         return getattr(importlib.import_module("adarray.intercepting"), name)
+    if name == "profile":
+        return importlib.import_module("adarray.profiling").profile
     raise AttributeError(f"module 'adarray' has no attribute {name!r}")
 
 
@@ -63,6 +66,7 @@ __all__ = [
     "jacobian",
     "jvp",
     "no_grad",
+    "profile",
     "register_rule",
     "stop_gradient",
     "use",

@@ -73,7 +73,8 @@ class Attributes(_State):
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes to step along each axis."""
-        return np.asarray(sync_if_view(self)._v).strides
+        v = sync_if_view(self)._v
+        return v.strides if isinstance(v, (np.ndarray, np.generic)) else ()
 
     @property
     def base(self) -> ADArray | None:

@@ -59,8 +59,17 @@ def aval_of(value: Any) -> Aval:
     return Aval(value.shape, value.dtype)
 
 
-# Types of plain operands that need no second look.
-PLAIN = frozenset({np.ndarray, float, int, bool, complex, np.float64, np.float32})
+class Symbolic:
+    """Base of values that stand for arrays of later runs; see `adarray.jit`.
+
+    One passes for its concrete value in isinstance checks, and is never written into.
+    """
+
+    __slots__ = ()
+
+
+# Types of plain operands that need no second look. Classes of `Symbolic` are added.
+PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float32}
 
 # What takes the place of an ndarray subclass whose arithmetic differs from an array's.
 _SUBCLASSES = {

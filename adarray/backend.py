@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from adarray.errors import BackendError
-from adarray.runtime import MODE, Backend, Engine, Mode, current_mode
+from adarray.runtime import MODE, WRAP, Backend, Engine, Mode, current_mode
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -165,8 +165,11 @@ class use:  # noqa: N801  (reads as a statement)
 
     def __enter__(self) -> use:
         record = current_mode().record
+        engine, wrap = self._engine, WRAP.get()
+        if wrap is not None:
+            engine = wrap(engine, self._name)
         # The defaults are represented by None, which operations test fastest.
-        mode = None if self._engine is None and record else Mode(self._engine, record, self._name)
+        mode = None if engine is None and record else Mode(engine, record, self._name)
         enter = getattr(self._engine, "enter", None)
         token = enter() if enter is not None else None
         _OUTER.set((*_OUTER.get(), (MODE.get(), token)))

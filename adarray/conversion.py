@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adarray.aval import Symbolic
 from adarray.inplace import sync_if_view
 from adarray.operators import weakened
 from adarray.protocol import call_function, traced
@@ -103,6 +104,8 @@ class Conversions(_State):
             array: Any = self
             return [x.tolist() for x in array] if array.ndim else array.item()
         self._must_be_constant("tolist", "index the array instead")
+        if isinstance(self._v, Symbolic):
+            return self._v.tolist()  # type: ignore[attr-defined]
         return np.asarray(self._v).tolist()
 
     def __float__(self) -> float:
@@ -125,7 +128,7 @@ class Conversions(_State):
 
     def __index__(self) -> int:
         self._must_be_constant("index", "an index is an integer")
-        return operator.index(np.asarray(self._v)[()])
+        return operator.index(self._v if isinstance(self._v, Symbolic) else np.asarray(self._v)[()])
 
     def __bool__(self) -> bool:
         return bool(sync_if_view(self)._v)
@@ -217,7 +220,7 @@ class Conversions(_State):
     # -- text -----------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        value = np.asarray(sync_if_view(self)._v)
+        value = np.asarray(_shown(sync_if_view(self)._v))
         text = np.array2string(value, separator=", ", prefix="ADArray(")
         dtype = "" if value.dtype == np.float64 else f", dtype={value.dtype}"
         return f"ADArray({text}{dtype}{', traced' if traced(self) else ''})"
@@ -227,6 +230,11 @@ class Conversions(_State):
 
     def __format__(self, spec: str) -> str:
         return format(sync_if_view(self)._v, spec)
+
+
+def _shown(v: Any) -> Any:
+    """Return the values that text shows."""
+    return v.value if isinstance(v, Symbolic) else v
 
 
 def _unpickled_leaf(value: np.ndarray, grad: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import PLAIN, Aval, aval_of, refuse_subclass
+from adarray.aval import PLAIN, Aval, Symbolic, aval_of, refuse_subclass
 from adarray.errors import NotDifferentiableError
 from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import Guard, keep_plain
@@ -110,6 +110,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
                 return apply(op, (x, y))
             refuse_subclass(y, op.name)
     mode = MODE.get()
+    if mode is not None and mode.symbolic:
+        return apply(op, (x, y))
     try:
         r = op.evaluate(xv, yv) if mode is None else compute_pointwise(op, (xv, yv), mode)
     except ValueError as error:
@@ -217,6 +219,9 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
         A view of an operand where NumPy gives a view.
     """
     params = params or {}
+    mode = MODE.get()
+    if mode is not None and mode.symbolic:
+        operands = mode.engine.enter(operands)  # type: ignore[union-attr]
     level, mask = 0, 0
     cls: type[Handle] | None = None
     span: tuple[int, int] | None = None
@@ -246,7 +251,6 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
             values.append(x)
         parents.append(node)
     assert cls is not None
-    mode = MODE.get()
     recording = mode is None or mode.record
     if level and recording:
         return _push(op, operands, params, level)
@@ -347,13 +351,15 @@ def _wrap(
     cls: type[Handle],
 ) -> Handle:
     """Return the result as an ADArray: a view of operand 0 where memory is shared."""
-    if type(r) is not np.ndarray or (r.base is None and not any(r is v for v in values)):
+    if r.__class__ is not np.ndarray or (r.base is None and not any(r is v for v in values)):
         return cls(r)
     source = operands[0]
     if isinstance(op.lower, Layout) and isinstance(source, Handle):
         root = root_of(source)
         if np.may_share_memory(r, root._v):
             return view_of(source, op, operands[1:], params, r)
+    if isinstance(r, Symbolic):
+        return cls(r)
     for x in operands:
         v = root_of(x)._v if isinstance(x, Handle) else x
         if isinstance(v, np.ndarray) and np.may_share_memory(r, v):

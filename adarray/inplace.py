@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import aval_of
+from adarray.aval import Symbolic, aval_of
 from adarray.dispatch import replay, sync
 from adarray.errors import TraceError
 from adarray.graph import LEAF, Node, merge_spans
@@ -126,7 +126,7 @@ def plain_index(index: Any) -> Any:
     if isinstance(index, Handle):
         sync_if_view(index)
         v = index._v
-        return v.copy() if isinstance(v, np.ndarray) else v
+        return v.copy() if type(v) is np.ndarray else v
     if isinstance(index, tuple):
         return tuple(plain_index(i) for i in index)
     if isinstance(index, list):
@@ -171,11 +171,14 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
         raise TypeError(f"'{type(root._v).__name__}' object does not support item assignment")
     if not isinstance(x._v, np.ndarray) or not (x._v.flags.writeable or _is_kept(root)):
         raise ValueError("assignment destination is read-only")
-    _own_buffer(root)
-    target = replay(root._v, steps)
-    if not target.flags.writeable:  # a view that is read-only by itself, as of a broadcast
-        raise ValueError("assignment destination is read-only")
-    target[index] = v
+    if mode is not None and mode.symbolic:
+        root._v, root._frozen = mode.engine.write(root._v, steps, index, v), True  # type: ignore[union-attr]
+    else:
+        _own_buffer(root)
+        target = replay(root._v, steps)
+        if not target.flags.writeable:  # a view that is read-only by itself, as of a broadcast
+            raise ValueError("assignment destination is read-only")
+        target[index] = v
     if recording and (node is not None or root._node is not None):
         parents = (root._node, node)
         spans = [p.span for p in parents if p is not None]
@@ -219,7 +222,9 @@ def _is_kept(root: Handle) -> bool:
     """
     if not root._frozen:
         return False
-    return guarded(root._v) or (root._node is not None and root._node.op is LEAF)
+    if isinstance(root._v, Symbolic) or guarded(root._v):
+        return True
+    return root._node is not None and root._node.op is LEAF
 
 
 def _own_buffer(root: Handle) -> None:
@@ -287,7 +292,7 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
     mode = MODE.get()
     recording = mode is None or mode.record
     _check_target(x, None, recording)
-    if type(v) is not np.ndarray or not recording:
+    if v.__class__ is not np.ndarray or not recording:
         setitem(x, Ellipsis, result)
         return x
     if not (x._v.flags.writeable or _is_kept(x)):
@@ -309,6 +314,6 @@ def move(x: Handle, result: Handle) -> None:
 
 def augmented(x: Handle, result: Any) -> Any:
     """Finish ``x op= y``, given ``result = x op y``: in place for arrays, as NumPy does."""
-    if type(x._v) is not np.ndarray:
+    if x._v.__class__ is not np.ndarray:
         return result  # NumPy scalars and Python numbers are immutable: the name is rebound
     return assign(x, result)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adarray.aval import Symbolic
 from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.inplace import augmented, sync_if_view
 from adarray.op import FUNCTIONS
@@ -22,7 +23,13 @@ _NUMBERS = (float, int, complex)
 def weakened(x: ADArray) -> ADArray:
     """Return the 0-d array as a traced Python number, whose dtype yields to others."""
     tangents = x._x.tangents if x._x is not None else ()
-    number = complex(x._v) if x.dtype.kind == "c" else float(x._v)
+    if isinstance(x._v, Symbolic):
+        opened: Any = x._v
+        number = opened.item()._v
+    elif x.dtype.kind in "iu":
+        number = int(x._v)
+    else:
+        number = complex(x._v) if x.dtype.kind == "c" else float(x._v)
     return type(x)(number, x._node, Extras(tangents=tangents, weak=True), True)
 
 
@@ -53,7 +60,7 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
             other = _joined(other)
         r = binary(FUNCTIONS[ufunc], self, other)
         if self._x is not None and _is_number(self) and _is_number(other):
-            return weakened(r) if r.dtype.kind in "fc" else r
+            return weakened(r) if r.dtype.kind in "fci" else r
         return r
 
     return forward
@@ -65,7 +72,7 @@ def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
             other = _joined(other)
         r = binary(FUNCTIONS[ufunc], other, self)
         if self._x is not None and _is_number(self) and _is_number(other):
-            return weakened(r) if r.dtype.kind in "fc" else r
+            return weakened(r) if r.dtype.kind in "fci" else r
         return r
 
     return reflected
@@ -79,7 +86,7 @@ def _inplace(forward: Callable[[Any, Any], Any]) -> Callable[[Any, Any], ADArray
 
 
 def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
-    """``@``, comparisons and integer operators: none of them keeps Python numbers weak."""
+    """``@``, comparisons and integer operators: only integers stay Python numbers."""
 
     def forward(self: Any, other: Any) -> Any:
         kind = type(other)
@@ -88,14 +95,21 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
         op = FUNCTIONS.get(ufunc)
         if op is not None and not is_foreign(other):
             return apply(op, (self, _joined(other)))
-        return call_ufunc(ufunc, "__call__", (self, other), {})
+        return _whole(call_ufunc(ufunc, "__call__", (self, other), {}), self, other)
 
     return forward
 
 
+def _whole(r: Any, x: Any, y: Any) -> Any:
+    """Return the result of an integer operator on two Python numbers as one of them."""
+    if x._x is not None and _is_number(x) and _is_number(y) and r.dtype.kind == "i":
+        return weakened(r)
+    return r
+
+
 def _general_reflected(ufunc: Any) -> Callable[[Any, Any], Any]:
     def reflected(self: Any, other: Any) -> Any:
-        return call_ufunc(ufunc, "__call__", (_joined(other), self), {})
+        return _whole(call_ufunc(ufunc, "__call__", (_joined(other), self), {}), self, other)
 
     return reflected
 
@@ -104,7 +118,7 @@ def _unary(ufunc: Any) -> Callable[[Any], ADArray]:
     def method(self: Any) -> Any:
         op = FUNCTIONS.get(ufunc)
         r = unary(op, self) if op else call_ufunc(ufunc, "__call__", (self,), {})
-        if self._x is not None and _is_number(self) and r.dtype.kind in "fc":
+        if self._x is not None and _is_number(self) and r.dtype.kind in "fci":
             return weakened(r)
         return r
 

@@ -6,8 +6,10 @@ shape, dtype or size leaves no mark.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,25 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.errors import ADArrayError, NotDifferentiableError
 from adarray.op import Op
+from adarray.runtime import MODE
 
 # Filters of warnings belong to the process: one thread changes them at a time.
 _lock = threading.RLock()
 # Names of operations that were seen to refuse complex samples.
 _REAL: set[str] = set()
 _SHAPE_ONLY = {np.shape, np.ndim, np.size, np.result_type}
+
+
+@contextlib.contextmanager
+def _aside() -> Iterator[None]:
+    """Run rules on probes unseen by what watches or records the user's operations."""
+    token = MODE.set(None)
+    try:
+        with _lock, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # complex samples that are cast to real dtypes
+            yield
+    finally:
+        MODE.reset(token)
 
 
 class Probe(NDArrayOperatorsMixin):
@@ -86,8 +101,7 @@ def needs(op: Op, mask: int, count: int) -> tuple[bool, ...]:
         return (saved[0], *([True] * first), *([saved[1]] * (count - first)))
     plan = op._plans.get(mask)
     if plan is None:
-        with _lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # complex samples that are cast to real dtypes
+        with _aside():
             plan = op.needs(mask) if op.needs is not None else _probe(op, mask)
         op._plans[mask] = plan
     return plan
@@ -101,8 +115,7 @@ def _variadic(op: Op) -> tuple[bool, bool]:
             plan = op.needs(0)
         else:
             out_read = operands_read = False
-            with _lock, warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with _aside():
                 for operands, params in sample_operands(op):
                     out = Probe(call_plain(op, operands, params))
                     probes = [Probe(v) for v in operands]

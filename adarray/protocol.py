@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import PLAIN, refuse_subclass
+from adarray.aval import PLAIN, Symbolic, refuse_subclass
 from adarray.dispatch import apply
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.inplace import assign, setitem, sync_if_view
@@ -294,6 +294,8 @@ def _apart(x: Any) -> Any:
     """Return an argument as it is now: arrays and lists in it copied, ADArrays plain."""
     if isinstance(x, Handle):
         x = plain(x)
+    if type(x) is not np.ndarray and isinstance(x, Symbolic):
+        return x
     if isinstance(x, np.ndarray):
         return x.copy("K")
     if type(x) is list or type(x) is tuple:
@@ -358,6 +360,17 @@ def traced(x: Any) -> bool:
     return False
 
 
+def followed(x: Any) -> bool:
+    """Whether something is lost if `x` becomes plain: a derivative, or a recording of `jit`."""
+    if isinstance(x, Handle):
+        return traced(x) or isinstance(x._v, Symbolic)
+    if isinstance(x, (list, tuple)):
+        return any(map(followed, x))
+    if isinstance(x, dict):
+        return any(map(followed, x.values()))
+    return False
+
+
 def plain(x: Any) -> Any:
     """Return `x` with the ADArrays in it replaced by their plain values (not copied)."""
     if isinstance(x, Handle):
@@ -369,6 +382,25 @@ def plain(x: Any) -> Any:
     if isinstance(x, dict):
         return {k: plain(v) for k, v in x.items()}
     return x
+
+
+def plain_array(x: Any, dtype: Any = None) -> Any:
+    """Return the plain values of `x` as an array; a symbolic one where `jit` records."""
+    x = plain(x)
+    if isinstance(x, Symbolic):
+        symbolic: Any = x
+        return symbolic if dtype is None or symbolic.dtype == dtype else symbolic.astype(dtype)
+    return np.asarray(x, dtype)
+
+
+def concrete(x: Any) -> Any:
+    """Return `plain(x)` with symbolic values replaced by those of this run."""
+    x = plain(x)
+    if isinstance(x, Symbolic):
+        return x.value  # type: ignore[attr-defined]
+    if isinstance(x, (tuple, list)) and type(x) in (tuple, list):
+        return type(x)(map(concrete, x))
+    return {k: concrete(v) for k, v in x.items()} if type(x) is dict else x
 
 
 def is_foreign(x: Any) -> bool:

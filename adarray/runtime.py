@@ -7,6 +7,7 @@ Context variables make threads and async tasks independent of each other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,7 +35,8 @@ class Engine(Protocol):
     An engine may also have ``enter() -> token`` and ``leave(token)``, called when a
     `use` block that chose it begins and ends, for instance to provide memory; and
     ``check_cotangent(op, order, operand, g, ct)``, which sees every cotangent that a
-    reverse walk computes (`order` is the node's creation number).
+    reverse walk computes (`order` is the node's creation number), and
+    ``rule(node, operand, g, saved)``, which runs the rules that are not pointwise.
     """
 
     name: str
@@ -78,17 +80,26 @@ class Backend(Protocol):
 
 
 class Mode:
-    """Which engine computes, and whether traced operations are recorded."""
+    """Which engine computes, and whether traced operations are recorded.
 
-    __slots__ = ("engine", "name", "record")
+    `symbolic` says that the engine records what it computes, for `adarray.jit`.
+    """
+
+    __slots__ = ("engine", "name", "record", "symbolic")
 
     def __init__(self, engine: Engine | None, record: bool = True, name: str = "numpy") -> None:
         self.engine = engine
         self.record = record
         self.name = name
+        self.symbolic: bool = getattr(engine, "symbolic", False)
 
 
 MODE: ContextVar[Mode | None] = ContextVar("adarray_mode", default=None)
+
+# Wraps the engines that `adarray.use` chooses meanwhile, as those before: see `adarray.profile`.
+WRAP: ContextVar[Callable[[Engine | None, str], Engine] | None] = ContextVar(
+    "adarray_wrap", default=None
+)
 
 
 def current_mode() -> Mode:

@@ -116,4 +116,5 @@ def seen_class(value: Any, own: type) -> type:
     scope = SCOPE.get()
     if scope is None or not asked_by_client(scope, 3):
         return own
-    return type(value)
+    cls: type = value.__class__  # a symbolic value passes for its concrete one
+    return cls

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from adarray.aval import Aval, aval_of
+from adarray.aval import Aval, Symbolic, aval_of
 from adarray.graph import Node
 from adarray.op import Op
 from adarray.refusals import no_derivative
@@ -110,6 +110,8 @@ def strong_zero(g: Any, r: Any) -> Any:
     differentiated: an infinite derivative there must not turn zero into nan.
     """
     value = r._v if isinstance(r, Handle) else r
+    if isinstance(value, Symbolic):
+        return np.where(np.isnan(r) & np.equal(g, 0), 0, r)
     nan = np.isnan(value)
     if not (nan.any() if type(value) is np.ndarray else nan):
         return r

@@ -18,6 +18,7 @@ from adarray.aval import Aval, aval_of, refuse_subclass
 from adarray.errors import DTypeError
 from adarray.graph import LEAF, Node, next_level
 from adarray.guard import keep_plain, unwatch, watch
+from adarray.runtime import MODE
 
 
 class Tangent:
@@ -195,6 +196,9 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
         weak = aval.weak
         if not isinstance(value, np.ndarray) and not isinstance(value, np.generic) and not weak:
             value = np.asarray(value)
+        mode = MODE.get()
+        if mode is not None and mode.symbolic and isinstance(value, np.ndarray):
+            value = mode.engine.capture(value)  # type: ignore[union-attr]
         value, guard = keep_plain(value)
     if aval.dtype.kind not in "fc":
         raise DTypeError(

@@ -13,7 +13,7 @@
 // compile under the limited API that cffi asks for.
 #define NO_IMPORT_ARRAY
 #include <numpy/ndarraytypes.h>
-#include <fenv.h>
+#include "flags.h"
 #include <stdint.h>
 #include <string.h>
 
@@ -120,14 +120,6 @@ static inline void load(const Operand *o, intptr_t start, intptr_t n, char *to)
             index[d - 1]++;
         }
     }
-}
-
-/* Floating-point flags as bits that do not depend on the machine. */
-static inline int read_flags(void)
-{
-    const int e = fetestexcept(FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID);
-    return (e & FE_DIVBYZERO ? 1 : 0) | (e & FE_OVERFLOW ? 2 : 0)
-        | (e & FE_UNDERFLOW ? 4 : 0) | (e & FE_INVALID ? 8 : 0);
 }
 
 #endif

@@ -17,7 +17,7 @@ from adarray.codegen.eager import EXACT_LEAF, GROUP, LEAF, Kernel, all_kernels
 
 HERE = Path(__file__).resolve().parent
 # Compiled into both modules when present, each with its declarations in a .cdef beside it.
-EXTRA_SOURCES = ["gemm.c", "pool.c"]
+EXTRA_SOURCES = ["gemm.c", "pool.c", "jit.c", "executable.c"]
 
 NUMBERS = {"float64": "NPY_DOUBLE", "float32": "NPY_FLOAT"}
 # One copy of every kernel for each level, chosen when the module is loaded. The last

@@ -4,13 +4,9 @@
 #endif
 #include "arrays.h"
 #include "gemm.h"
-#include "team.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 /* Multiplications that are worth a thread of their own: 3 (float32) to 7 microseconds of
  * work, from where two threads were measured to gain. A matrix and a vector, waiting for
@@ -85,24 +81,6 @@ const char *adarray_blas_open(const char *path)
 const char *adarray_blas_config(void) { return blas.ready ? blas.config() : NULL; }
 
 /* -- operands -------------------------------------------------------------------------- */
-
-typedef struct {
-    const char *data;
-    intptr_t rows, cols, row, col;    /* strides in bytes */
-    intptr_t batch[MAX_DIMS];         /* strides of the leading axes */
-    int transposed;                   /* element (i, j) lies at i + j * ld, else i * ld + j */
-    intptr_t ld;
-} Matrix;
-
-typedef struct {
-    Matrix a, b;
-    char *c;
-    intptr_t m, n, k;
-    int nd;                           /* leading axes that are left after merging */
-    intptr_t dims[MAX_DIMS], count;   /* their lengths and product */
-    int size;                         /* bytes of an element */
-    int parts_m, parts_n;             /* tiles of one product */
-} Product;
 
 /* Fill in a matrix from the last axes of `x`; a vector is a row (of a) or a column (of b). */
 static int read_matrix(PyArrayObject *x, int column, int batches, const intptr_t *dims, Matrix *m)
@@ -333,8 +311,9 @@ static int plan(Product *p, int threads)
 }
 
 /* Compute every `team`-th item from `first` on; an item is a tile of one product. */
-static void work(const Product *p, intptr_t first, intptr_t team)
+static void tiles_part(void *context, int first, int team)
 {
+    const Product *p = context;
     const int tiles = p->parts_m * p->parts_n;
     for (intptr_t item = first; item < p->count * tiles; item += team) {
         intptr_t product = item / tiles, rest = product;
@@ -353,75 +332,62 @@ static void work(const Product *p, intptr_t first, intptr_t team)
     }
 }
 
-static int run_tiles(Product *p, int threads)
-{
-    int flags = 0;
-    TeamClock clock;
-    threads = team_begin(&clock, plan(p, threads));
-#ifdef _OPENMP
-    if (threads > 1) {
-#pragma omp parallel num_threads(threads) reduction(| : flags)
-        {
-            feclearexcept(FE_ALL_EXCEPT);
-            work(p, omp_get_thread_num(), omp_get_num_threads());
-            flags |= read_flags();
-#pragma omp master
-            team_worked(&clock, threads);
-        }
-        team_end(&clock, threads);
-        return flags;
-    }
-#endif
-    feclearexcept(FE_ALL_EXCEPT);
-    work(p, 0, 1);
-    flags = read_flags();
-    return flags;
-}
+typedef struct {
+    const Product *product;
+    intptr_t size; /* elements of a block */
+    double partial[DOT_BLOCKS];
+} Sum;
 
-/* Fill in every `team`-th partial sum from `first` on; each is of `size` elements. */
-static void dot_blocks(const Product *p, double *partial, intptr_t size, int first, int team)
+/* Fill in every `team`-th partial sum from `first` on. */
+static void sum_part(void *context, int first, int team)
 {
+    Sum *s = context;
+    const Product *p = s->product;
     const intptr_t sa = step_a(p), sb = step_b(p);
-    for (intptr_t i = first; i * size < p->k; i += team) {
-        const intptr_t at = i * size, n = p->k - at < size ? p->k - at : size;
-        partial[i] = dot(p->size, n, p->a.data + at * sa * p->size, sa,
-                         p->b.data + at * sb * p->size, sb);
+    for (intptr_t i = first; i * s->size < p->k; i += team) {
+        const intptr_t at = i * s->size, n = p->k - at < s->size ? p->k - at : s->size;
+        s->partial[i] = dot(p->size, n, p->a.data + at * sa * p->size, sa,
+                            p->b.data + at * sb * p->size, sb);
     }
 }
 
 /* One inner product: partial sums of blocks whose size depends on k alone, so the result
  * does not depend on the number of threads. */
-static int run_dot(const Product *p, int threads)
+static int run_sum(const Product *p, team_runner run)
 {
-    double partial[DOT_BLOCKS], sum = 0;
-    const intptr_t size = p->k > DOT_BLOCKS * (intptr_t)DOT_BLOCK
-        ? (p->k + DOT_BLOCKS - 1) / DOT_BLOCKS : DOT_BLOCK;
-    const int blocks = (int)((p->k + size - 1) / size);
-    int flags = 0;
-    const double worth = (double)p->k / VECTOR_SHARE;
-    if (worth < threads) threads = (int)worth;
-    TeamClock clock;
-    threads = team_begin(&clock, threads);
-#ifdef _OPENMP
-    if (threads > 1) {
-#pragma omp parallel num_threads(threads) reduction(| : flags)
-        {
-            feclearexcept(FE_ALL_EXCEPT);
-            dot_blocks(p, partial, size, omp_get_thread_num(), omp_get_num_threads());
-            flags |= read_flags();
-#pragma omp master
-            team_worked(&clock, threads);
-        }
-        team_end(&clock, threads);
-    } else
-#endif
-    {
-        feclearexcept(FE_ALL_EXCEPT);
-        dot_blocks(p, partial, size, 0, 1);
-    }
-    for (int i = 0; i < blocks; i++) sum += partial[i];
+    Sum s;
+    s.product = p;
+    s.size = p->k > DOT_BLOCKS * (intptr_t)DOT_BLOCK ? (p->k + DOT_BLOCKS - 1) / DOT_BLOCKS
+                                                     : DOT_BLOCK;
+    const int blocks = (int)((p->k + s.size - 1) / s.size);
+    const int flags = run(p->threads, sum_part, &s);
+    double sum = 0;
+    for (int i = 0; i < blocks; i++) sum += s.partial[i];
     store(p, p->c, sum);
-    return flags | read_flags();
+    return flags;
+}
+
+int adarray_product_prepare(Product *p, int threads)
+{
+    if (!__atomic_load_n(&blas.ready, __ATOMIC_ACQUIRE)) return WRONG_ARRAY;
+    merge(p);
+    if (p->m > INT_MAX || p->n > INT_MAX || p->k > INT_MAX) return WRONG_ARRAY;
+    const int a = address(&p->a, p->nd, p->size), b = address(&p->b, p->nd, p->size);
+    if (!a || !b) return a ? COPY_Y : b ? COPY_X : COPY_BOTH;
+    p->sum = p->m == 1 && p->n == 1 && p->count == 1;
+    if (p->sum) {
+        const double worth = (double)p->k / VECTOR_SHARE;
+        p->threads = worth < threads ? (int)worth : threads;
+        if (p->threads < 1) p->threads = 1;
+    } else {
+        p->threads = plan(p, threads);
+    }
+    return 0;
+}
+
+int adarray_product_run(Product *p, team_runner run)
+{
+    return p->sum ? run_sum(p, run) : run(p->threads, tiles_part, p);
 }
 
 int adarray_matmul(uintptr_t x, uintptr_t y, uintptr_t result, int threads)
@@ -429,9 +395,8 @@ int adarray_matmul(uintptr_t x, uintptr_t y, uintptr_t result, int threads)
     Product p;
     if (!__atomic_load_n(&blas.ready, __ATOMIC_ACQUIRE) || !read_product(x, y, result, &p))
         return WRONG_ARRAY;
-    merge(&p);
-    if (p.m > INT_MAX || p.n > INT_MAX || p.k > INT_MAX) return WRONG_ARRAY;
-    const int a = address(&p.a, p.nd, p.size), b = address(&p.b, p.nd, p.size);
-    if (!a || !b) return a ? COPY_Y : b ? COPY_X : COPY_BOTH;
-    return p.m == 1 && p.n == 1 && p.count == 1 ? run_dot(&p, threads) : run_tiles(&p, threads);
+    const int refused = adarray_product_prepare(&p, threads);
+    if (refused) return refused;
+    const int flags = adarray_product_run(&p, team_run);
+    return flags | read_flags();
 }

@@ -6,7 +6,29 @@
 #ifndef ADARRAY_GEMM_H
 #define ADARRAY_GEMM_H
 
+#include "team.h"
 #include <stdint.h>
+
+#define PRODUCT_DIMS 32
+
+typedef struct {
+    const char *data;
+    intptr_t rows, cols, row, col;    /* strides in bytes */
+    intptr_t batch[PRODUCT_DIMS];     /* strides of the leading axes */
+    int transposed;                   /* element (i, j) lies at i + j * ld, else i * ld + j */
+    intptr_t ld;
+} Matrix;
+
+typedef struct {
+    Matrix a, b;
+    char *c;
+    intptr_t m, n, k;
+    int nd;                           /* leading axes that are left after merging */
+    intptr_t dims[PRODUCT_DIMS], count; /* their lengths and product */
+    int size;                         /* bytes of an element */
+    int parts_m, parts_n;             /* tiles of one product */
+    int sum, threads;                 /* whether it is one inner product; size of the team */
+} Product;
 
 /* What adarray_matmul returns instead of floating-point flags, beside WRONG_ARRAY of
  * arrays.h: BLAS cannot address an operand, the caller is to pass a copy. */
@@ -16,6 +38,13 @@ enum { COPY_X = -8, COPY_Y = -9, COPY_BOTH = -10 };
  * address (a PyArrayObject's). The result is C-contiguous, of the right shape and empty.
  * Returns the floating-point flags (see read_flags) or a negative code from above. */
 int adarray_matmul(uintptr_t x, uintptr_t y, uintptr_t result, int threads);
+
+/* Prepare a product whose a, b, m, n, k, nd, dims and size are given, for at most so many
+ * threads; 0, or a negative code from above. The data only matter for their alignment. */
+int adarray_product_prepare(Product *p, int threads);
+
+/* Compute a prepared product; return what `run` returns. */
+int adarray_product_run(Product *p, team_runner run);
 
 /* Whether some other code of this process has loaded the library at `path`. */
 int adarray_blas_loaded(const char *path);

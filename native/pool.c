@@ -10,6 +10,7 @@
  * NumPy keeps its allocator in a context variable, and every array remembers its own: the
  * pool serves the arrays that are made inside of `adarray.use`, wherever they die.
  */
+#include "jit.h"
 #include "pool.h"
 #include <Python.h>
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
@@ -152,14 +153,43 @@ static PyObject *set_handler(uintptr_t api, PyObject *wanted)
     return ((PyObject * (*)(PyObject *)) table[SET_HANDLER])(wanted);
 }
 
-uintptr_t adarray_pool_enter(uintptr_t api)
+void pool_hold(void) { atomic_fetch_add(&users, 1); }
+
+void pool_drop(void)
 {
-    const PyGILState_STATE state = PyGILState_Ensure();
+    if (atomic_fetch_sub(&users, 1) == 1 && !atomic_flag_test_and_set(&busy)) {
+        flush();
+        atomic_flag_clear(&busy);
+    }
+}
+
+void *pool_take(size_t size) { return pool_malloc(NULL, size); }
+void pool_give(void *block, size_t size) { pool_free(NULL, block, size); }
+
+void *pool_use(uintptr_t api)
+{
     PyObject *before = NULL;
     if (capsule == NULL) capsule = PyCapsule_New(&handler, "mem_handler", NULL);
     if (capsule != NULL) before = set_handler(api, capsule);
-    if (before != NULL) atomic_fetch_add(&users, 1);
-    PyErr_Clear();
+    if (before == NULL) PyErr_Clear();
+    return before;
+}
+
+void pool_restore(uintptr_t api, void *before)
+{
+    if (before == NULL) return;
+    PyObject *type, *value, *traceback; /* of an error on the way out */
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_XDECREF(set_handler(api, before));
+    Py_DECREF((PyObject *)before);
+    PyErr_Restore(type, value, traceback);
+}
+
+uintptr_t adarray_pool_enter(uintptr_t api)
+{
+    const PyGILState_STATE state = PyGILState_Ensure();
+    void *before = pool_use(api);
+    if (before != NULL) pool_hold();
     PyGILState_Release(state);
     return (uintptr_t)before;
 }
@@ -168,14 +198,9 @@ void adarray_pool_leave(uintptr_t api, uintptr_t before)
 {
     if (before == 0) return;
     const PyGILState_STATE state = PyGILState_Ensure();
-    Py_XDECREF(set_handler(api, (PyObject *)before));
-    Py_DECREF((PyObject *)before);
-    PyErr_Clear();
+    pool_restore(api, (void *)before);
     PyGILState_Release(state);
-    if (atomic_fetch_sub(&users, 1) == 1 && !atomic_flag_test_and_set(&busy)) {
-        flush();
-        atomic_flag_clear(&busy);
-    }
+    pool_drop();
 }
 
 void adarray_pool_limit(size_t bytes)
@@ -189,6 +214,28 @@ size_t adarray_pool_cached(void)
 }
 
 #else
+
+void pool_hold(void) {}
+void pool_drop(void) {}
+void *pool_take(size_t size) { return malloc(size); }
+
+void pool_give(void *block, size_t size)
+{
+    (void)size;
+    free(block);
+}
+
+void *pool_use(uintptr_t api)
+{
+    (void)api;
+    return NULL;
+}
+
+void pool_restore(uintptr_t api, void *before)
+{
+    (void)api;
+    (void)before;
+}
 
 uintptr_t adarray_pool_enter(uintptr_t api)
 {

@@ -9,6 +9,13 @@
 #ifndef ADARRAY_TEAM_H
 #define ADARRAY_TEAM_H
 
+#include "flags.h"
+
+/* The part that one of `threads` threads does. */
+typedef void (*team_part)(void *context, int thread, int threads);
+/* Something that does all parts and returns floating-point flags, as team_run. */
+typedef int (*team_runner)(int threads, team_part part, void *context);
+
 #ifdef _OPENMP
 #include <omp.h>
 #include <time.h>
@@ -62,5 +69,32 @@ static inline int team_begin(TeamClock *c, int threads)
 static inline void team_worked(TeamClock *c, int threads) { (void)c, (void)threads; }
 static inline void team_end(const TeamClock *c, int threads) { (void)c, (void)threads; }
 #endif
+
+/* Do all parts, each on a thread of its own unless the processors are busy: the parts, and
+ * so the results, are the same then. Return the floating-point flags that they raised. */
+static inline int team_run(int threads, team_part part, void *context)
+{
+    int flags = 0;
+#ifdef _OPENMP
+    TeamClock clock;
+    if (threads > 1 && team_begin(&clock, threads) > 1) {
+#pragma omp parallel num_threads(threads) reduction(| : flags)
+        {
+            clear_flags();
+            for (int t = omp_get_thread_num(); t < threads; t += omp_get_num_threads())
+                part(context, t, threads);
+            flags |= read_flags();
+#pragma omp master
+            team_worked(&clock, threads);
+        }
+        team_end(&clock, threads);
+        return flags;
+    }
+#endif
+    clear_flags();
+    for (int t = 0; t < threads; t++) part(context, t, threads);
+    flags = read_flags();
+    return flags;
+}
 
 #endif

@@ -21,6 +21,7 @@ from adarray.op import FUNCTIONS
 from adarray.ops.common import Placed, unbroadcast
 from adarray.protocol import plain, traced
 from adarray.runtime import MODE
+from adarray.spans import RECORDER, span
 from adarray.tangents import strong_zero
 from adarray.trace import LEVEL, Extras, Handle
 
@@ -58,8 +59,21 @@ class Pullback:
         self.masked: set[int] = set()
         self.quiet: np.errstate | None = None
         self.check: Any = None  # the engine's look at cotangents, if it has one
+        self.rule: Any = general_rule  # or the engine's way to run it
+        mode = MODE.get()
+        # Whether what the rules compute is recorded for jit: they see ADArrays then.
+        self.symbolic = mode is not None and mode.symbolic
         self.results: dict[int, Any] = {}
         self.slots: list[tuple[Any, Any]] = []  # gradient slots of leaves, and what to add
+
+    def seed(self, ct: Any) -> Any:
+        """Return a cotangent to begin with; a number of ours becomes part of the recording."""
+        if not self.symbolic or isinstance(ct, Handle):
+            return ct
+        engine: Any = MODE.get().engine  # type: ignore[union-attr]
+        if isinstance(ct, np.ndarray):
+            return engine.handle(engine.capture(ct))
+        return engine.constant(ct)
 
     def add(self, p: Node, ct: Any) -> None:
         """Accumulate the cotangent `ct` of node `p`."""
@@ -97,7 +111,10 @@ class Pullback:
     def run(self) -> dict[int, Any]:
         """Walk, and return the cotangents of the targets by creation number."""
         try:
-            return self._walk()
+            if RECORDER.get() is None:
+                return self._walk()
+            with span("backward", "reverse walk"):
+                return self._walk()
         finally:
             if self.quiet is not None:
                 self.quiet.__exit__(None, None, None)
@@ -109,6 +126,7 @@ class Pullback:
         engine = mode.engine if mode is not None else None
         if engine is not None:
             self.check = getattr(engine, "check_cotangent", None)
+            self.rule = getattr(engine, "rule", general_rule)
         checked, masked = self.check is not None, self.masked
         watch = checked  # whether some nodes need care; ordinary walks pay one test for it
         node: Node | None = None  # the next node, where that is known without the heap
@@ -127,7 +145,7 @@ class Pullback:
                 check_guard(node)
             saved: Any = node.saved
             record = record_all or node.span[0] < level
-            if record or type(saved) is list:
+            if record or self.symbolic or type(saved) is list:
                 saved = self._handles(node, record)
             plain_engine = None if record or type(g) is not np.ndarray else engine
             aval, rules, pointwise, parents, i = node.aval, op.rules, op.pointwise, node.parents, -1
@@ -159,7 +177,7 @@ class Pullback:
                     if p.aval is not aval:
                         ct = fit(ct, p)
                 else:
-                    ct = fit(_general(node, i, g, saved), p)
+                    ct = fit(self.rule(node, i, g, saved), p)
                 if last is not None:
                     self.add(last, last_ct)
                 last, last_ct = p, ct
@@ -199,7 +217,7 @@ class Pullback:
                 ct = op.rules[i](g, *saved)  # type: ignore[misc]
             ct = fit(strong_zero(g, ct) if masked else ct, p)
         else:
-            ct = fit(_general(node, i, g, saved), p)
+            ct = fit(self.rule(node, i, g, saved), p)
         if self.check is not None:
             self.check(op, node.order, i, g, ct)
         return ct
@@ -256,7 +274,9 @@ class Pullback:
             v = v._v
         weak = type(v) is float or type(v) is int or type(v) is complex
         x = Extras(tangents=tangents, weak=weak) if tangents or weak else None
-        return ADArray(v, p, x, True) if record or tangents else v
+        if record or tangents:
+            return ADArray(v, p, x, True)
+        return ADArray(v, None, x, True) if self.symbolic else v
 
     def _transfer(self, node: Node, g: Any) -> None:
         """Hand the buffer of `g` on to the array that was written into."""
@@ -282,7 +302,7 @@ class Pullback:
                 self.add(base, base_g)
 
 
-def _general(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:
+def general_rule(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:
     """Run rule `i` of an operation that is not pointwise."""
     op = node.op
     params = node.params or {}

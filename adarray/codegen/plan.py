@@ -99,6 +99,14 @@ class CallStep(NamedTuple):
 Step = KernelStep | DotStep | CallStep
 
 
+class Note(NamedTuple):
+    """Why a value and one that reads it are in different steps, for `explain`."""
+
+    first: Value
+    second: Value
+    reason: str
+
+
 class Plan(NamedTuple):
     """An executable in the making.
 
@@ -112,6 +120,7 @@ class Plan(NamedTuple):
         other are copied by the runtime.
     arena : int
         Bytes of memory for temporaries.
+    notes : tuple of Note
     """
 
     steps: tuple[Step, ...]
@@ -119,3 +128,4 @@ class Plan(NamedTuple):
     consts: tuple[Any, ...]
     outputs: tuple[Operand, ...]
     arena: int
+    notes: tuple[Note, ...] = ()

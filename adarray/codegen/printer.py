@@ -107,6 +107,45 @@ class UnprintableError(Exception):
     """An expression holds a function that the dialect does not know."""
 
 
+def literal(value: float, dtype: str, dialect: Dialect = C) -> str:
+    """Return a number as a literal of a floating-point `dtype`."""
+    kind = dialect.types[dtype]
+    number = float(np.dtype(dtype).type(value))
+    if math.isnan(number):
+        return f"({kind})ADARRAY_NAN"
+    if math.isinf(number):
+        return f"{'-' if number < 0 else ''}({kind})ADARRAY_INF"
+    text = repr(number)
+    if dtype == "float32":
+        # The fewest digits that give the number; NumPy's own text depends on its version.
+        texts = (f"{number:.{digits}g}" for digits in range(1, 10))
+        text = next(t for t in texts if np.float32(float(t)) == number)
+        text = text if "." in text or "e" in text else f"{text}.0"
+    text += dialect.literal[dtype]
+    return f"({text})" if math.copysign(1, number) < 0 else text
+
+
+def call_text(op: str, args: list[str], dtype: str, d: Dialect = C) -> str | None:
+    """Return the text of the function `op` of a floating-point `dtype`; None if unknown."""
+    if op in d.infix:
+        return f"{args[0]} {d.infix[op]} {args[1]}"
+    if op in d.templates:
+        return d.templates[op].format(
+            *args,
+            one=literal(1, dtype, d),
+            s=d.suffix[dtype],
+            type=d.types[dtype],
+            fabs=f"fabs{d.library_suffix[dtype]}",
+        )
+    if (op, dtype) in d.instead:
+        return f"{d.instead[op, dtype]}({', '.join(args)})"
+    if op in d.library:
+        return f"{d.library[op]}{d.library_suffix[dtype]}({', '.join(args)})"
+    if op in d.helpers:
+        return f"adarray_{op}_{d.suffix[dtype]}({', '.join(args)})"
+    return None
+
+
 class Printer:
     """Prints expressions of one dtype in one dialect.
 
@@ -148,19 +187,7 @@ class Printer:
 
     def literal(self, value: float) -> str:
         """Return a number as a literal of the printer's dtype."""
-        number = float(np.dtype(self.dtype).type(value))
-        if math.isnan(number):
-            return f"({self.type})ADARRAY_NAN"
-        if math.isinf(number):
-            return f"{'-' if number < 0 else ''}({self.type})ADARRAY_INF"
-        text = repr(number)
-        if self.dtype == "float32":
-            # The fewest digits that give the number; NumPy's own text depends on its version.
-            texts = (f"{number:.{digits}g}" for digits in range(1, 10))
-            text = next(t for t in texts if np.float32(float(t)) == number)
-            text = text if "." in text or "e" in text else f"{text}.0"
-        text += self.dialect.literal[self.dtype]
-        return f"({text})" if math.copysign(1, number) < 0 else text
+        return literal(value, self.dtype, self.dialect)
 
     def _number(self, text: str, is_bool: bool) -> str:
         """Return `text` as a number: truth values become 1 and 0."""
@@ -202,20 +229,7 @@ class Printer:
             args = [text for text, _ in operands]
         else:
             args = [self._number(*x) for x in operands]
-        if op in d.infix:
-            return f"{args[0]} {d.infix[op]} {args[1]}"
-        if op in d.templates:
-            return d.templates[op].format(
-                *args,
-                one=self.literal(1),
-                s=d.suffix[self.dtype],
-                type=self.type,
-                fabs=f"fabs{d.library_suffix[self.dtype]}",
-            )
-        if (op, self.dtype) in d.instead:
-            return f"{d.instead[op, self.dtype]}({', '.join(args)})"
-        if op in d.library:
-            return f"{d.library[op]}{d.library_suffix[self.dtype]}({', '.join(args)})"
-        if op in d.helpers:
-            return f"adarray_{op}_{d.suffix[self.dtype]}({', '.join(args)})"
-        raise UnprintableError(f"no C text is known for the function {op!r}")
+        text = call_text(op, args, self.dtype, d)
+        if text is None:
+            raise UnprintableError(f"no C text is known for the function {op!r}")
+        return text

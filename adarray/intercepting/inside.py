@@ -17,7 +17,8 @@ import numpy as np
 
 from adarray.ops import creation
 from adarray.ops.borrow import borrowed
-from adarray.protocol import plain, traced
+from adarray.protocol import followed, plain
+from adarray.runtime import MODE
 from adarray.trace import Extras, Handle
 
 
@@ -168,6 +169,11 @@ class Inside:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
+        mode = MODE.get()
+        if mode is not None and mode.symbolic:  # what is computed of plain arrays counts too
+            engine: Any = mode.engine
+            args = engine.enter(args)
+            kwargs = {k: engine.enter((v,))[0] for k, v in kwargs.items()}
         given = tuple(x for x in args if isinstance(x, np.ndarray))
         for x in args:
             if type(x) is list or type(x) is tuple:
@@ -224,7 +230,7 @@ def plain_first(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not traced(args) and not traced(kwargs):
+        if not followed(args) and not followed(kwargs):
             args, kwargs = plain(args), plain(kwargs)
         return function(*args, **kwargs)
 
@@ -236,7 +242,7 @@ def borrowed_if_traced(function: types.FunctionType) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if traced(args) or traced(kwargs):
+        if followed(args) or followed(kwargs):
             return borrowed(function)(*args, **kwargs)
         return function(*plain(args), **plain(kwargs))
 
@@ -258,7 +264,7 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
 
     def convert(*args: Any, **kwargs: Any) -> Any:
         r = cls(*plain(args), **plain(kwargs))
-        if len(args) != 1 or not traced(args):
+        if len(args) != 1 or not followed(args):
             return adopt(r)
         made = np.reshape(creation.asarray(args[0], dtype=cls), np.shape(r))
         return np.positive(made) if made.ndim == 0 else made  # NumPy makes a scalar
@@ -277,7 +283,7 @@ def _frompyfunc(func: Any, /, nin: int, nout: int, **kwargs: Any) -> Callable[..
 
     @functools.wraps(func)
     def call(*args: Any, **options: Any) -> Any:
-        if traced(args):
+        if followed(args):
             return adarray_vectorize()(func)(*args, **options)
         return adopt(ufunc(*plain(args), **plain(options)))
 

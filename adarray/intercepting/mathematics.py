@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray, weakened
-from adarray.protocol import plain, traced
+from adarray.protocol import concrete, followed, plain
 from adarray.refusals import leaves_graph
 
 
@@ -146,11 +146,9 @@ def _over(
     def call(*args: Any, **kwargs: Any) -> Any:
         if original is math.prod or original is math.fsum:
             args = (list(args[0]), *args[1:])  # read once, used twice
-        if not traced(args) and not traced(kwargs):
+        if body is None or not (followed(args) or followed(kwargs)):
             return original(*plain(args), **plain(kwargs))
-        value = original(*plain(args), **plain(kwargs))
-        if body is None:
-            return value
+        original(*concrete(args), **concrete(kwargs))  # for its errors
         args = tuple(map(_element, args))
         if complex_too:
             args = tuple(x + 0j if isinstance(x, ADArray) else x for x in args)
@@ -162,7 +160,7 @@ def _over(
 
 def _float(*args: Any) -> Any:
     """``float(x)``: a traced array of one element becomes a traced Python number."""
-    if len(args) == 1 and isinstance(args[0], ADArray) and traced(args[0]):
+    if len(args) == 1 and isinstance(args[0], ADArray) and followed(args[0]):
         if args[0].dtype.kind == "c":
             raise leaves_graph("float of a complex number", "take its real part, x.real")
         return as_number(args[0])
@@ -171,7 +169,7 @@ def _float(*args: Any) -> Any:
 
 def _complex(*args: Any, **kwargs: Any) -> Any:
     """``complex(re, im)`` of traced numbers."""
-    if not (traced(args) or traced(kwargs)):
+    if not (followed(args) or followed(kwargs)):
         return complex(*plain(args), **plain(kwargs))
     real = args[0] if args else kwargs.get("real", 0.0)
     imag = args[1] if len(args) > 1 else kwargs.get("imag")

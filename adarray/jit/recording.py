@@ -82,23 +82,33 @@ class Guard:
 
     Attributes
     ----------
-    kind : {"bool", "index", "int", "float", "complex"}
-        What Python asked for.
-    symbol : Symbol
-        One element, of shape () or any shape of size 1.
-    outcome : bool, int, float or complex
-        What it saw.
+    kind : {"bool", "index", "float", "complex", "call"}
+        What Python asked for; ``"call"``: to run `call` now, because the shapes of its
+        results depend on values, or because it draws random numbers.
+    symbol : Symbol or None
+        One element, of shape () or any shape of size 1; None for a call.
+    outcome : bool, int, float, complex or tuple
+        What it saw; for a call ``((shape, dtype), ...)`` of its results.
     where : tuple of (str, int) or None
         File and line of the user's code.
+    call : Call or None
     """
 
-    __slots__ = ("kind", "outcome", "symbol", "where")
+    __slots__ = ("call", "kind", "outcome", "symbol", "where")
 
-    def __init__(self, kind: str, symbol: Symbol, outcome: Any, where: Any = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        symbol: Symbol | None,
+        outcome: Any,
+        where: Any = None,
+        call: Call | None = None,
+    ) -> None:
         self.kind = kind
         self.symbol = symbol
         self.outcome = outcome
         self.where = where
+        self.call = call
 
     def __repr__(self) -> str:
         return f"<guard {self.kind} is {self.outcome}>"
@@ -111,19 +121,28 @@ class Recording:
     ----------
     inputs : list of Symbol
         The arguments' leaves, in order.
-    captures : list of (Symbol, ndarray)
+    captures : list of (Symbol, ndarray, ndarray)
         Plain arrays that the run read and did not make: globals, closure cells, attributes.
-        They are inputs as well, after the arguments.
+        With what they held when they were read first. They are inputs as well, after the
+        arguments.
     events : list of Call or Guard
         In the order in which they happened.
     outputs : list
         The results' leaves: symbols, or plain values that are the same every time.
+    writes : list of (int, Symbol)
+        Inputs that were written into, and their final values.
     """
 
-    __slots__ = ("captures", "events", "inputs", "outputs")
+    __slots__ = ("captures", "events", "inputs", "outputs", "writes")
 
     def __init__(self) -> None:
         self.inputs: list[Symbol] = []
-        self.captures: list[tuple[Symbol, np.ndarray]] = []
+        self.captures: list[tuple[Symbol, np.ndarray, np.ndarray]] = []
         self.events: list[Call | Guard] = []
         self.outputs: list[Any] = []
+        self.writes: list[tuple[int, Symbol]] = []
+
+
+def as_number(x: Any) -> Any:
+    """Return a 0-d value as a Python number, whose dtype yields to others (NEP 50)."""
+    return x.item() if hasattr(x, "item") else x

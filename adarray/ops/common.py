@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Aval
+from adarray.aval import Aval, Symbolic
 from adarray.dispatch import replay
 from adarray.op import Op, Sample, composite
 from adarray.protocol import finish, plain, traced
@@ -63,6 +63,8 @@ class Placed:
         target = replay(total, self.steps)
         if _may_repeat(self.index):
             np.add.at(target, self.index, self.g)
+        elif isinstance(self.g, Handle) and isinstance(self.g._v, Symbolic):
+            target[self.index] = target[self.index] + self.g  # one write, not two
         else:
             target[self.index] += self.g
         return total

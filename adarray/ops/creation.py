@@ -18,7 +18,7 @@ import numpy as np
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import sync_if_view
 from adarray.op import composite
-from adarray.protocol import call_function, finish, plain, traced
+from adarray.protocol import call_function, concrete, finish, followed, plain, traced
 from adarray.refusals import leaves_graph
 from adarray.trace import Handle, root_of
 
@@ -48,15 +48,15 @@ def holds(obj: Any) -> bool:
 def _plain_nested(obj: Any) -> Any:
     """Return nested sequences with plain values in place of ADArrays, as lists."""
     if isinstance(obj, Handle):
-        return sync_if_view(obj)._v
+        return concrete(obj)
     return [_plain_nested(x) for x in obj] if _is_sequence(obj) else obj
 
 
 def _traced_parts(obj: Any, depth: int, shape: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
     """Yield ``(traced array or None, number of elements)`` in the order of the elements."""
-    if isinstance(obj, Handle) and traced(obj):
+    if isinstance(obj, Handle) and followed(obj):
         yield obj, int(np.prod(shape[depth:], dtype=int))
-    elif _is_sequence(obj) and _any_traced(obj):
+    elif _is_sequence(obj) and _any_followed(obj):
         for x in obj:
             yield from _traced_parts(x, depth + 1, shape)
     else:
@@ -81,9 +81,10 @@ def join(obj: Any, dtype: Any = None, name: str = "array") -> Any:
     """
     # NumPy makes the array of the values first: it settles shape, dtype and errors.
     values = np.array(_plain_nested(obj), dtype=dtype)
-    if not _any_traced(obj):
+    if not _any_followed(obj):
         return Handle.array_class(values)
-    _check_dtype(values.dtype, name)
+    if traced(obj):
+        _check_dtype(values.dtype, name)
     flat, start = values.reshape(-1), 0
     parts: list[Any] = []
     plain_from = 0
@@ -100,10 +101,10 @@ def join(obj: Any, dtype: Any = None, name: str = "array") -> Any:
     return out if out.dtype == values.dtype else call_function(np.astype, (out, values.dtype), {})
 
 
-def _any_traced(obj: Any) -> bool:
+def _any_followed(obj: Any) -> bool:
     if isinstance(obj, Handle):
-        return traced(obj)
-    return _is_sequence(obj) and any(map(_any_traced, obj))
+        return followed(obj)
+    return _is_sequence(obj) and any(map(_any_followed, obj))
 
 
 def _concatenate_flat(parts: list[Any]) -> Any:

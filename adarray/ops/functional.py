@@ -10,7 +10,7 @@ from adarray.op import composite
 from adarray.ops import creation
 from adarray.ops.borrow import borrow, over_adarrays
 from adarray.ops.common import composite_if_traced
-from adarray.protocol import plain
+from adarray.protocol import plain_array
 from adarray.trace import Handle
 
 borrow(np.piecewise, np.apply_along_axis, np.apply_over_axes)
@@ -47,7 +47,7 @@ def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
         else c if c.dtype == dtype else np.astype(c, dtype)
         for c in given
     ]  # fmt: skip
-    a = np.asarray(plain(a))
+    a = plain_array(a)
     shape = np.broadcast_shapes(a.shape, *(c.shape for c in arrays))
     n = len(arrays)
     which = np.choose(np.broadcast_to(a, shape), np.arange(n), mode=mode)

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from adarray.dispatch import apply
 from adarray.op import Gather, Layout, Op, Scatter, composite, register
 from adarray.ops.common import Placed, s
-from adarray.protocol import plain
+from adarray.protocol import plain, plain_array
 
 getitem = register(
     Op(
@@ -89,7 +89,7 @@ def along(index: Any, axis: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 @composite(np.take_along_axis)
 def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    indices = np.asarray(plain(indices))
+    indices = plain_array(indices)
     if axis is None:
         arr, axis = np.ravel(arr), 0
         if indices.ndim != 1:
@@ -111,18 +111,18 @@ def _take(
         a, axis = np.ravel(a), 0
     axis = normalize_axis_index(axis, a.ndim)
     indices = plain(indices)
-    integers = np.asarray(indices).dtype.kind in "iu"
+    integers = plain_array(indices).dtype.kind in "iu"
     if mode != "raise" or not integers:
         # NumPy's modes bring indices into range, and truth values are numbers here;
         # indexing raises by itself.
         indices = np.take(np.arange(a.shape[axis]), indices, mode=mode)
-    r = a[(*(slice(None),) * axis, np.asarray(indices))]
+    r = a[(*(slice(None),) * axis, plain_array(indices))]
     return r if out is None else np.positive(r, out=out)
 
 
 @composite(np.compress)
 def _compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
-    chosen = np.asarray(plain(condition))
+    chosen = plain_array(condition)
     if chosen.ndim != 1:
         raise ValueError("condition must be a 1-d array")
     return np.take(a, np.flatnonzero(chosen), axis=axis, out=out)

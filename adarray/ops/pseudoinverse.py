@@ -20,7 +20,7 @@ from adarray.ops.matrices import (
     transposed,
 )
 from adarray.ops.solvers import regular
-from adarray.protocol import plain
+from adarray.protocol import plain_array
 
 # -- pinv ------------------------------------------------------------------------------------
 
@@ -69,9 +69,9 @@ def _kept(a: Any, rcond: Any, rtol: Any) -> Any:
         if rtol is np._NoValue or rtol is None:
             return None
         rcond = rtol
-    sizes = np.linalg.svdvals(np.asarray(plain(a)))
+    sizes = np.linalg.svdvals(plain_array(a))
     top = np.max(sizes, axis=-1, keepdims=True, initial=0.0)
-    kept = sizes > np.asarray(plain(rcond))[..., None] * top
+    kept = sizes > plain_array(rcond)[..., None] * top
     zero = sizes <= max(a.shape[-2:]) * precision(a) * top
     return kept if np.any(~kept & ~zero) else None
 
@@ -189,9 +189,9 @@ register(
 
 def _check_rank(rank: Any, a: Any) -> None:
     n = min(a.shape)
-    if int(np.asarray(rank)) < n:
+    if int(plain_array(rank)) < n:
         raise NotDifferentiableError(
-            f"lstsq: operand 0 has shape {tuple(a.shape)} and rank {int(np.asarray(rank))}; the "
+            f"lstsq: operand 0 has shape {tuple(a.shape)} and rank {int(plain_array(rank))}; the "
             "solution jumps where the rank changes: drop dependent columns, or use pinv with a "
             "cutoff if the rank stays"
         )

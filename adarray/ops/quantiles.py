@@ -16,7 +16,7 @@ from adarray.op import Op, Opaque, register
 from adarray.ops.common import normalized_axes, s
 from adarray.ops.folding import real_dtype, size_along
 from adarray.ops.indexing import apply_add_at
-from adarray.protocol import plain
+from adarray.protocol import plain_array
 from adarray.trace import Handle
 
 # Sorting is as fast as selecting more elements than that.
@@ -115,12 +115,12 @@ def _select(a: Any, q: Any, out: Any, axis: Any, method: str, weights: Any, skip
     axes = normalized_axes(axis, a.ndim)
     order = (*(i for i in range(a.ndim) if i not in axes), *axes)
     n = size_along(a.shape, axis)
-    flat = np.asarray(plain(a)).transpose(order).reshape(-1, n)
-    levels = np.asarray(plain(q), float).reshape(-1)
+    flat = plain_array(a).transpose(order).reshape(-1, n)
+    levels = plain_array(q, float).reshape(-1)
     shape = (len(flat), len(levels))
     if weights is not None:
         # The only method with weights picks an element: the first one of that value.
-        values = np.reshape(np.asarray(plain(out)), shape[::-1])
+        values = np.reshape(plain_array(out), shape[::-1])
         low = np.stack([np.argmax(flat == v[:, None], axis=1) for v in values], axis=1)
         return Selection(a.shape, order, low, low, np.zeros(shape), np.zeros(shape))
     counts = np.sum(~np.isnan(flat), axis=1) if skip else np.full(len(flat), n)

@@ -12,7 +12,7 @@ import numpy as np
 
 from adarray.ops import creation
 from adarray.ops.common import composite_if_traced, normalized_axes
-from adarray.protocol import plain
+from adarray.protocol import plain, plain_array
 from adarray.trace import Handle
 
 
@@ -117,7 +117,7 @@ def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 def _trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
     """``np.trim_zeros``: NumPy gives the lengths, the first elements that are not 0 the places."""
     filt = creation.asanyarray(filt)
-    values = np.asarray(plain(filt))
+    values = plain_array(filt)
     trimmed = np.trim_zeros(values, trim, **({} if axis is None else {"axis": axis}))
     axes = normalized_axes(axis, values.ndim)
     starts = [0] * values.ndim

@@ -11,7 +11,7 @@ from adarray.errors import NotDifferentiableError
 from adarray.op import Layout, Op, Opaque, composite, register
 from adarray.ops.borrow import borrow
 from adarray.ops.common import composite_if_traced, s, unbroadcast
-from adarray.protocol import plain
+from adarray.protocol import plain, plain_array
 
 
 def _linear(
@@ -136,7 +136,7 @@ ravel = _linear(
 def _ravel(a: Any, order: Any = "C") -> Any:
     """``np.ravel``; the orders K and A follow the layout of the values in memory."""
     if order in ("K", "A"):
-        value = np.asarray(plain(a))
+        value = plain_array(a)
         if order == "A":
             order = "F" if value.flags.fnc else "C"
         else:

@@ -20,7 +20,7 @@ from adarray.ops.matrices import (
     precision,
     transposed,
 )
-from adarray.protocol import plain, traced
+from adarray.protocol import plain, plain_array, traced
 
 
 def regular(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -102,7 +102,7 @@ def cofactors(a: Any, det: Any) -> Any:
     without a division by it. All of it is exact, so that derivatives of any order
     are right at singular matrices too.
     """
-    v = np.asarray(plain(a))
+    v = plain_array(a)
     if v.shape[-1] == 0 or not np.all(np.isfinite(v)):
         return np.zeros_like(a) + det[..., None, None]
     try:

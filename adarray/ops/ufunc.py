@@ -16,7 +16,15 @@ from adarray.dispatch import apply
 from adarray.inplace import assign, plain_index, sync_if_view
 from adarray.op import FUNCTIONS, Op, Opaque, composite, register
 from adarray.ops.common import keep, normalized_axes, s
-from adarray.protocol import UFUNC_METHODS, call_function, call_ufunc, plain, traced
+from adarray.protocol import (
+    UFUNC_METHODS,
+    call_function,
+    call_ufunc,
+    followed,
+    plain,
+    plain_array,
+    traced,
+)
 from adarray.refusals import leaves_graph
 from adarray.trace import Handle
 
@@ -102,7 +110,7 @@ def _fold(
     items, rest = _items(x, axes)
     masks: Any = None
     if where is not True:
-        masks, _ = _items(np.broadcast_to(np.asarray(plain(where)), x.shape), axes)
+        masks, _ = _items(np.broadcast_to(plain_array(where), x.shape), axes)
     start = 0
     if initial is not np._NoValue and initial is not None:
         total = np.broadcast_to(initial, rest)
@@ -272,7 +280,7 @@ def _record_setters(running: Any, axis: int) -> Any:
 def _reduceat(ufunc: Any, x: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
     """``ufunc.reduceat``: the elements are gathered, segment after segment, then reduced."""
     x = _as_array(x)
-    indices = np.asarray(plain(indices))
+    indices = plain_array(indices)
     expected = _by_numpy(ufunc.reduceat, x, indices, axis=axis, dtype=dtype)
     if expected.dtype.kind not in "fc":
         return _constant(expected)
@@ -381,7 +389,7 @@ def _at(ufunc: Any, target: Any, index: Any, *values: Any) -> None:
             )
         ufunc.at(target, *plain((index, *values)))
         return
-    if not (traced(target) or traced(values)):
+    if not (followed(target) or followed(values) or followed(index)):
         fresh = np.array(sync_if_view(target)._v)
         ufunc.at(fresh, *plain((index, *values)))
         assign(target, type(target)(fresh))

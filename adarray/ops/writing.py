@@ -13,7 +13,7 @@ import numpy as np
 
 from adarray.op import composite
 from adarray.ops import creation
-from adarray.protocol import plain, traced
+from adarray.protocol import plain, plain_array, traced
 from adarray.refusals import leaves_graph
 from adarray.trace import Handle
 
@@ -92,7 +92,7 @@ def _putmask(a: Any, mask: Any, values: Any) -> None:
 @composite(np.put_along_axis)
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     if _target("put_along_axis", np.put_along_axis, arr, values, indices, values, axis):
-        at = np.asarray(plain(indices))
+        at = plain_array(indices)
         _write(arr, values, lambda which, numbers: np.put_along_axis(which, at, numbers, axis))
 
 

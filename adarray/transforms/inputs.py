@@ -9,6 +9,7 @@ import numpy as np
 
 from adarray.ad.reverse import Pullback, check_guard
 from adarray.array import ADArray
+from adarray.aval import Symbolic
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
@@ -72,7 +73,7 @@ class Inputs:
                 check_guard(n)
         walk = Pullback(self.level, {n.order for n in self.nodes}, release=release)
         for node, g in results:
-            walk.add(node, g)
+            walk.add(node, walk.seed(g))
         found = walk.run()
         grads, seen = [], set()
         for n, x in zip(self.nodes, self.given, strict=True):
@@ -91,6 +92,8 @@ class Inputs:
         if isinstance(g, Handle):
             sync_if_view(g)
             if isinstance(given, Handle) or alive(g, self.level, self.closed):
+                return g
+            if isinstance(g._v, Symbolic):
                 return g
             g = g._v
         if isinstance(given, Handle):
@@ -146,6 +149,8 @@ def plain_result(y: Any, level: int, to_adarray: bool) -> Any:
     if to_adarray or alive(y, level):
         # Nodes of the closed trace stay below it; they are harmless, since only
         # an outer trace can still be walked.
+        return y
+    if isinstance(y._v, Symbolic):
         return y
     return y._v.copy() if isinstance(y._v, np.ndarray) else y._v
 

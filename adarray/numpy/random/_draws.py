@@ -21,7 +21,7 @@ import numpy as np
 
 from adarray.errors import NotDifferentiableError
 from adarray.ops import creation
-from adarray.protocol import plain
+from adarray.protocol import plain, plain_array
 
 Draw = Callable[..., Any]
 
@@ -177,7 +177,7 @@ def _vonmises(raw: Any, size: Any, mu: Any, kappa: Any) -> Any:
 
 
 def _dirichlet(raw: Any, size: Any, alpha: Any) -> Any:
-    values = np.asarray(plain(alpha), float)
+    values = plain_array(alpha, float)
     if values.ndim != 1 or not np.all(values > 0) or values.max() < 0.1:
         raise NotDifferentiableError(
             "dirichlet: the draw has a derivative for a vector alpha of positive numbers, one "

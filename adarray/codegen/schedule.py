@@ -1,0 +1,288 @@
+"""How a kernel runs on a target: threads, vectors, lanes. Printers obey and decide nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from adarray.codegen import functions
+from adarray.codegen.affine import ZERO, plus, slope, times
+from adarray.codegen.loopir import (
+    Apply,
+    Assign,
+    Expr,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Stmt,
+    Store,
+    Total,
+    Var,
+    integer,
+    statements,
+)
+
+# Passes of a vector loop that a thread takes at a time, where the kernel has no loop around
+# it; whole vectors of every type.
+CHUNK = 4096
+# Terms that lanes add up before the sums of lanes are added pairwise.
+LEAF = 1024
+# Passes computed together in a padded loop: one vector of float32, two of float64.
+BLOCK = 16
+# Vectors of accumulators, which hide the latency of a fold; functions in a body that is
+# slower than that anyway.
+ACCUMULATORS, LIGHT = 4, 12
+# What a call of a mathematical function counts among arithmetic ones.
+CALL = 10
+
+
+class Target(NamedTuple):
+    """What kernels are printed for.
+
+    Parameters
+    ----------
+    vector_bytes : int
+        Width of vectors: 16, 32 or 64.
+    libmvec : int
+        Vector functions of the C library: 0 none, 1 those before glibc 2.35, 2 all.
+    precise : bool
+        Whether mathematical functions are the C library's scalar ones.
+    threads : int
+        The most threads that a kernel gets. The text does not depend on it.
+    """
+
+    vector_bytes: int = 64
+    libmvec: int = 2
+    precise: bool = False
+    threads: int = 1
+
+
+class VectorLoop(NamedTuple):
+    """How a vector loop is printed.
+
+    Parameters
+    ----------
+    form : {"plain", "lanes", "padded"}
+        One loop, left to the compiler; or passes in blocks with one accumulator per pass of
+        a block, the rest one by one; or all passes in blocks, the last one padded, so that
+        every value is computed by vector functions.
+    block : int
+        Passes of a block.
+    leaf : int
+        Terms that lanes fold before they are combined; 0 for all of them.
+    """
+
+    form: str
+    block: int
+    leaf: int
+
+
+class Scheduled(NamedTuple):
+    """A kernel and how its vector loops are printed, by ``id`` of the loop."""
+
+    kernel: Kernel
+    target: Target
+    loops: dict[int, VectorLoop]
+
+
+def schedule(kernel: Kernel, target: Target) -> Scheduled:
+    """Decide how `kernel` runs on `target`."""
+    kernel = shared(kernel)
+    loops = {
+        id(s): _vector_loop(s, target)
+        for s in statements(kernel.body)
+        if isinstance(s, For) and s.kind == "vector"
+    }
+    return Scheduled(kernel, target, loops)
+
+
+def shared(kernel: Kernel) -> Kernel:
+    """Return `kernel` with its outermost vector loop cut into chunks for threads.
+
+    That is done where the loop is the kernel's only one at the top, and folds into totals
+    alone.
+    """
+    tops = [s for s in kernel.body if isinstance(s, For)]
+    totals = {t.name for t in kernel.totals}
+    if len(tops) != 1 or tops[0].kind != "vector" or any(isinstance(s, If) for s in kernel.body):
+        return kernel
+    loop = tops[0]
+    locals_ = {s.name for s in kernel.body if isinstance(s, Local)}
+    written = {s.target for s in loop.body if isinstance(s, Fold) and s.target not in totals}
+    written |= {s.buffer for s in loop.body if isinstance(s, Store)}
+    lets = {s.name: s.value for s in loop.body if isinstance(s, Let)}
+    fixed = any(
+        isinstance(s, Fold)
+        and s.target not in totals
+        and (s.index is None or slope(s.index, loop.var, lets) == ZERO)
+        for s in loop.body
+    )
+    if fixed or locals_ & written:
+        return kernel
+    chunk = Var("int64", _fresh("chunk", kernel))
+    size = integer(CHUNK)
+    first = plus(loop.start, times(chunk, size))
+    inner = replace(
+        loop, start=first, stop=Apply("int64", "minimum", (plus(first, size), loop.stop))
+    )
+    count = plus(loop.stop, loop.start, "subtract")
+    chunks = Apply("int64", "floor_divide", (plus(count, integer(CHUNK - 1)), size))
+    outer = For(chunk.name, integer(0), chunks, (inner,), "parallel")
+    return replace(kernel, body=tuple(outer if s is loop else s for s in kernel.body))
+
+
+def _fresh(name: str, kernel: Kernel) -> str:
+    taken = {*kernel.ints, *(b.name for b in kernel.buffers), *(t.name for t in kernel.totals)}
+    for s in statements(kernel.body):
+        taken.add(s.var if isinstance(s, For) else getattr(s, "name", ""))
+    while name in taken:
+        name += "_"
+    return name
+
+
+def lane_folds(loop: For) -> list[Fold]:
+    """Return the folds of a vector loop into one place, which its passes share."""
+    lets = {s.name: s.value for s in loop.body if isinstance(s, Let)}
+    return [
+        s
+        for s in loop.body
+        if isinstance(s, Fold) and (s.index is None or slope(s.index, loop.var, lets) == ZERO)
+    ]
+
+
+def _vector_loop(loop: For, target: Target) -> VectorLoop:
+    """Choose the form of one vector loop."""
+    applied = list(_applied(loop.body))
+    libmvec = 0 if target.precise else target.libmvec
+    inexact = any(functions.is_vector_call(a.name, a.dtype, libmvec) for a in applied)
+    folds = lane_folds(loop)
+    weight = sum(CALL if _is_call(a) else 1 for a in applied)
+    size = min((functions.SIZES[f.value.dtype] for f in folds), default=8)
+    leaf = LEAF if any(f.combine in ("add", "multiply") for f in folds) else 0
+    if inexact or (folds and weight > LIGHT):
+        return VectorLoop("padded", BLOCK, leaf)
+    if folds:
+        return VectorLoop("lanes", ACCUMULATORS * target.vector_bytes // size, leaf)
+    return VectorLoop("plain", 1, 0)
+
+
+def _is_call(a: Apply) -> bool:
+    return a.dtype in functions.FLOATS and a.name in functions.LIBMVEC[2]
+
+
+def _applied(body: Iterable[Stmt]) -> Iterable[Apply]:
+    """Yield the functions that statements apply, each object once."""
+    seen: set[int] = set()
+    stack = [e for s in body for e in expressions(s)]
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if isinstance(e, Apply):
+            yield e
+            stack += e.args
+        elif isinstance(e, Load):
+            stack.append(e.index)
+
+
+def expressions(s: Stmt) -> list[Expr]:
+    """Return the expressions of a statement, without those of statements inside."""
+    if isinstance(s, For):
+        return [s.start, s.stop]
+    if isinstance(s, If):
+        return [s.condition]
+    found = (getattr(s, field, None) for field in ("index", "value", "size", "init"))
+    return [e for e in found if isinstance(e, Expr)]
+
+
+# -- names --------------------------------------------------------------------------------
+
+
+def canonical(kernel: Kernel) -> Kernel:
+    """Return `kernel` with its names replaced by ``b0, n0, t0, v0, ...`` in order."""
+    names: dict[str, str] = {}
+    names |= {b.name: f"b{i}" for i, b in enumerate(kernel.buffers)}
+    names |= {n: f"n{i}" for i, n in enumerate(kernel.ints)}
+    names |= {t.name: f"t{i}" for i, t in enumerate(kernel.totals)}
+    rename = _Renamer(names)
+    buffers = tuple(replace(b, name=names[b.name]) for b in kernel.buffers)
+    totals = tuple(
+        Total(names[t.name], t.dtype, t.combine, names[t.out], t.size and rename.expr(t.size))
+        for t in kernel.totals
+    )
+    ints = tuple(names[n] for n in kernel.ints)
+    return Kernel(buffers, ints, totals, rename.body(kernel.body))
+
+
+class _Renamer:
+    """Renames what statements bind, in order of appearance."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+        self.count = 0
+        self.done: dict[tuple[int, int], Expr] = {}
+        self.kept: list[Expr] = []
+        self.scope = 0
+
+    def bind(self, name: str) -> str:
+        """Give `name` its new one, from here on."""
+        self.names[name] = f"v{self.count}"
+        self.count += 1
+        self.scope += 1
+        return self.names[name]
+
+    def expr(self, expr: Expr) -> Expr:
+        """Return `expr` with new names."""
+        stack = [(expr, False)]
+        while stack:
+            e, ready = stack.pop()
+            if (id(e), self.scope) in self.done:
+                continue
+            below = e.args if isinstance(e, Apply) else (e.index,) if isinstance(e, Load) else ()
+            if below and not ready:
+                stack.append((e, True))
+                stack += [(a, False) for a in below]
+                continue
+            self.done[id(e), self.scope] = self._one(e, below)
+            self.kept.append(e)
+        return self.done[id(expr), self.scope]
+
+    def _one(self, e: Expr, below: tuple[Expr, ...]) -> Expr:
+        new = tuple(self.done[id(a), self.scope] for a in below)
+        if isinstance(e, Var):
+            return Var(e.dtype, self.names[e.name])
+        if isinstance(e, Apply):
+            return Apply(e.dtype, e.name, new)
+        return Load(e.dtype, self.names[e.buffer], new[0]) if isinstance(e, Load) else e
+
+    def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """Return statements with new names."""
+        return tuple(self.statement(s) for s in body)
+
+    def statement(self, s: Stmt) -> Stmt:
+        """Return one statement with new names."""
+        if isinstance(s, Let):
+            value = self.expr(s.value)
+            return Let(self.bind(s.name), value)
+        if isinstance(s, Local):
+            size, init = s.size and self.expr(s.size), s.init and self.expr(s.init)
+            return Local(self.bind(s.name), s.dtype, size, init)
+        if isinstance(s, Assign):
+            return Assign(self.names[s.name], self.expr(s.value))
+        if isinstance(s, Store):
+            return Store(self.names[s.buffer], self.expr(s.index), self.expr(s.value))
+        if isinstance(s, Fold):
+            index = s.index and self.expr(s.index)
+            return Fold(self.names[s.target], s.combine, self.expr(s.value), index)
+        if isinstance(s, If):
+            return If(self.expr(s.condition), self.body(s.body), self.body(s.orelse))
+        if isinstance(s, For):
+            start, stop = self.expr(s.start), self.expr(s.stop)
+            return For(self.bind(s.var), start, stop, self.body(s.body), s.kind)
+        return s

@@ -1,0 +1,481 @@
+"""`explain`: what `jit` recorded, how it was optimised, fused and compiled, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from os import fspath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray.codegen.plan import Buffer, KernelStep, Plan
+from adarray.jit.costs import Cost, cost, nbytes, peak, total
+from adarray.jit.picture import Picture, picture
+from adarray.jit.recording import Call, Guard, Symbol
+from adarray.jit.steps import (
+    at,
+    call_name,
+    origin_text,
+    step_buffers,
+    step_kind,
+    step_title,
+    value_title,
+)
+from adarray.program import Program, text
+from adarray.report import (
+    Code,
+    Drawing,
+    Section,
+    Table,
+    as_html,
+    as_text,
+    count_text,
+    size_text,
+    time_text,
+)
+
+
+class Segment(NamedTuple):
+    """The straight way between two guards: a node of the trace tree.
+
+    Parameters
+    ----------
+    parent : int
+        Number of the segment before it; -1 for the first.
+    outcome : object
+        What the guard at the parent's end saw, for this one to follow.
+    events : tuple of Call or Guard
+        What was recorded, the guard at its end included.
+    before, after : Program or None
+        As recorded, and after the passes.
+    plan : Plan or None
+    executable : object
+        What the backend made of the plan.
+    seconds : dict
+        How long each stage took, by name.
+    runs : int
+        How often it ran compiled.
+    eager : str
+        Why it is not compiled; empty if it is.
+    """
+
+    parent: int
+    outcome: Any
+    events: tuple[Call | Guard, ...]
+    before: Program | None
+    after: Program | None
+    plan: Plan | None
+    executable: Any = None
+    seconds: dict[str, float] = {}  # noqa: RUF012  (never written to)
+    runs: int = 0
+    eager: str = ""
+
+    @property
+    def guard(self) -> Guard | None:
+        """The guard at its end; None where the function returns."""
+        last = self.events[-1] if self.events else None
+        return last if isinstance(last, Guard) else None
+
+
+class KernelInfo(NamedTuple):
+    """One kernel of an `Explanation`.
+
+    Parameters
+    ----------
+    segment, step : int
+        Where it runs.
+    title : str
+        The operations that it computes.
+    values : tuple of str
+        Names of the values that it computes.
+    cost : Cost
+        Bytes read and written, and arithmetic, counted from buffers and loops.
+    source : str
+        Its C text; empty if it is not known.
+    """
+
+    segment: int
+    step: int
+    title: str
+    values: tuple[str, ...]
+    cost: Cost
+    source: str
+
+
+class Explanation:
+    """What a compiled function does for one set of arguments.
+
+    Shown as text by `print`, and with pictures in notebooks.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function.
+    signature : str
+        The kinds of arguments it was compiled for.
+    backend : str
+    segments : sequence of Segment
+        The trace tree, parents before their children.
+    path : sequence of int
+        The segments that these arguments take.
+    notes : sequence of str, optional
+        What else there is to say: captured state, why calls stay eager.
+
+    Attributes
+    ----------
+    kernels : list of KernelInfo
+        The kernels on the path, in the order in which they run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        signature: str,
+        backend: str,
+        segments: Sequence[Segment],
+        path: Sequence[int],
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.signature = signature
+        self.backend = backend
+        self.segments = tuple(segments)
+        self.path = tuple(path)
+        self.notes = tuple(notes)
+        self.kernels = [k for number in self.path for k in _kernels(number, self.segments[number])]
+
+    @property
+    def cost(self) -> Cost:
+        """Bytes read and written by the steps on the path, and their arithmetic."""
+        out = Cost()
+        for number in self.path:
+            plan = self.segments[number].plan
+            if plan is not None:
+                out = out.plus(total(plan))
+        return out
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most memory that a run of one segment needs: arguments, results, temporaries."""
+        plans = [self.segments[number].plan for number in self.path]
+        return max((peak(p) for p in plans if p is not None), default=0)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds from the recording to the executables, over the path."""
+        return sum(sum(self.segments[number].seconds.values()) for number in self.path)
+
+    def section(self, pictures: bool = False) -> Section:
+        """Return the whole report."""
+        names = Names()
+        segments = [_segment(n, self.segments[n], names, pictures) for n in self.path]
+        return Section(f"{self.name} under jit", inside=(self._summary(), self._tree(), *segments))
+
+    def __str__(self) -> str:
+        return as_text(self.section())
+
+    def __repr__(self) -> str:
+        return (
+            f"<explanation of {self.name}: {len(self.path)} of {len(self.segments)} segments, "
+            f"{len(self.kernels)} kernels>"
+        )
+
+    def _repr_html_(self) -> str:
+        return as_html(self.section(pictures=True))
+
+    def picture(self, segment: int | None = None) -> Picture:
+        """Return the picture of one segment's graph: the last one's of the path by default."""
+        number = self.path[-1] if segment is None else segment
+        s = self.segments[number]
+        if s.after is None:
+            raise ValueError(
+                f"explain: segment {number} has no program ({s.eager or 'it was not compiled'}); "
+                "call the function again, and explain then"
+            )
+        return picture(s.after, s.plan)
+
+    def dot(self, segment: int | None = None) -> str:
+        """Return a segment's graph in the language of Graphviz; kernels are clusters."""
+        return self.picture(segment).dot()
+
+    def svg(self, segment: int | None = None) -> str:
+        """Return a segment's graph as SVG, drawn by Graphviz if it is installed."""
+        return self.picture(segment).svg()
+
+    def save(self, file: Any) -> None:
+        """Write the report as a page of HTML.
+
+        Parameters
+        ----------
+        file : path-like
+        """
+        page = (
+            f'<!DOCTYPE html><html><head><meta charset="utf-8"><title>{self.name}</title></head>'
+            f"<body>{self._repr_html_()}</body></html>"
+        )
+        with open(fspath(file), "w", encoding="utf-8") as f:
+            f.write(page)
+
+    def _summary(self) -> Section:
+        c = self.cost
+        rows = [
+            ("arguments", self.signature),
+            ("backend", self.backend),
+            ("path", " -> ".join(map(str, self.path)) or "none: nothing is compiled yet"),
+            ("kernels", str(len(self.kernels))),
+            ("read, written", f"{size_text(c.read)}, {size_text(c.written)}"),
+            ("arithmetic", f"{count_text(c.flops, 'flop')}; {_functions(c)}"),
+            ("peak memory", size_text(self.peak_bytes)),
+            ("from recording to executable", time_text(self.compile_seconds)),
+            *(("note", note) for note in self.notes),
+        ]
+        return Section("summary", (Table(("", ""), tuple(rows)),))
+
+    def _tree(self) -> Section:
+        """Return the trace tree: a line for each segment and each guard."""
+        children: dict[int, list[int]] = {}
+        for number, s in enumerate(self.segments):
+            children.setdefault(s.parent, []).append(number)
+        lines = []
+        stack = [(number, 0) for number in reversed(children.get(-1, []))]
+        taken = set(self.path)
+        while stack:
+            number, depth = stack.pop()
+            s = self.segments[number]
+            pad = "  " * depth
+            mark = "*" if number in taken else " "
+            after = "" if s.parent < 0 else f"if {_short(s.outcome)}: "
+            state = s.eager or f"compiled, {_plural(s.runs, 'run')}"
+            calls = sum(isinstance(e, Call) for e in s.events)
+            lines.append(f"{mark} {pad}{after}segment {number}: {_plural(calls, 'call')}; {state}")
+            if s.guard is not None:
+                lines.append(f"  {pad}  guard {s.guard.kind}{at(s.guard.where)}")
+            stack += [(child, depth + 2) for child in reversed(children.get(number, []))]
+        return Section("paths (* = taken by these arguments)", (Code("\n".join(lines)),))
+
+
+def _functions(c: Cost) -> str:
+    return f"{count_text(c.calls)} of them functions such as exp"
+
+
+def _plural(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _short(value: Any) -> str:
+    """Return a plain value in a few characters."""
+    if isinstance(value, np.ndarray):
+        return f"<{value.dtype}{list(value.shape)}>"
+    shown = getattr(value, "__name__", None) or repr(value)
+    return shown if len(shown) <= 40 else f"{shown[:37]}..."
+
+
+# -- what was recorded ---------------------------------------------------------------------
+
+
+class Names:
+    """Names of symbols, in the order in which they appear."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+
+    def of(self, x: Any) -> str:
+        """Return the text of an argument: names of symbols, plain values shortened."""
+        if isinstance(x, Symbol):
+            return self.names.setdefault(id(x), f"s{len(self.names)}")
+        if isinstance(x, tuple | list):
+            inner = ", ".join(map(self.of, x))
+            return f"({inner})" if isinstance(x, tuple) else f"[{inner}]"
+        if isinstance(x, dict):
+            return f"{{{', '.join(f'{k}: {self.of(v)}' for k, v in x.items())}}}"
+        return _short(x)
+
+
+def recorded(events: Iterable[Call | Guard], names: Names | None = None) -> str:
+    """Return recorded events as lines ``s2 float64[10] = sin(s1) (model.py:12)``."""
+    names = names or Names()
+    lines = []
+    for e in events:
+        if isinstance(e, Guard):
+            seen = "shapes of its results" if e.kind == "call" else _short(e.outcome)
+            what = names.of(e.symbol) if e.symbol is not None else ""
+            if e.call is not None:
+                what = f"{call_name(e.call)}({names.of(e.call.args)[1:-1]})"
+            lines.append(f"guard {e.kind} {what} is {seen}{at(e.where)}")
+            continue
+        args = [names.of(a) for a in e.args]
+        args += [f"{k}={names.of(v)}" for k, v in e.params.items()]
+        results = ", ".join(f"{names.of(r)} {r.dtype}{list(r.shape)}" for r in e.results)
+        lines.append(f"{results} = {call_name(e)}({', '.join(args)}){at(e.where)}")
+    return "\n".join(lines)
+
+
+# -- one segment ---------------------------------------------------------------------------
+
+
+def value_names(program: Program) -> dict[int, str]:
+    """Return the names that `adarray.program.text` gives to a program's values, by identity."""
+    return {id(v): f"v{i}" for i, v in enumerate(program.values)}
+
+
+def _kernels(number: int, s: Segment) -> list[KernelInfo]:
+    if s.plan is None:
+        return []
+    names = value_names(s.after) if s.after is not None else {}
+    return [
+        KernelInfo(
+            number, i, step_title(step), tuple(names.get(id(v), "?") for v in step.values),
+            cost(step), _source(s.executable, i),
+        )
+        for i, step in enumerate(s.plan.steps)
+        if isinstance(step, KernelStep)
+    ]  # fmt: skip
+
+
+def _source(executable: Any, step: int) -> str:
+    """Return the C text of a step's kernel; nothing where NumPy runs it."""
+    source_of = getattr(executable, "source_of", None)
+    return str(source_of(step)) if source_of is not None else ""
+
+
+def _segment(number: int, s: Segment, names: Names, pictures: bool) -> Section:
+    inside = [Section("recorded", (Code(recorded(s.events, names)),), folded=True)]
+    if s.eager:
+        inside.append(Section("stays eager", (s.eager,)))
+    if s.before is not None:
+        title = f"program before the passes ({_plural(len(s.before.values), 'value')})"
+        inside.append(Section(title, (Code(text(s.before)),), folded=True))
+    if s.after is not None:
+        title = f"program after the passes ({_plural(len(s.after.values), 'value')})"
+        inside.append(Section(title, (Code(text(s.after)),), folded=True))
+    if s.plan is not None and s.after is not None:
+        inside += [_steps(s), _apart(s), _buffers(s.plan), _results(s)]
+        inside += _sources(number, s)
+        if pictures:
+            inside.append(Section("graph", (Drawing(picture(s.after, s.plan).svg()),)))
+    if s.seconds or s.executable is not None:
+        inside.append(_compiling(s))
+    return Section(f"segment {number}", inside=tuple(inside))
+
+
+def _steps(s: Segment) -> Section:
+    """Return the table of steps: which values are fused, and what each step costs."""
+    assert s.plan is not None
+    assert s.after is not None
+    names = value_names(s.after)
+    rows = []
+    for i, step in enumerate(s.plan.steps):
+        c = cost(step)
+        members = " ".join(names.get(id(v), "?") for v in step.values if v.kind != "const")
+        rows.append((
+            str(i), step_kind(step), step_title(step), members, size_text(c.read),
+            size_text(c.written), count_text(c.flops, "flop"), count_text(c.calls),
+        ))  # fmt: skip
+    heads = ("step", "kind", "computes", "values", "reads", "writes", "arithmetic", "calls")
+    table = Table(heads, tuple(rows), frozenset({0, 4, 5, 6, 7}))
+    parts: list[str | Table] = [table]
+    again = _recomputed(s.plan, names)
+    if again:
+        parts.append(f"computed in more than one step, rather than stored: {', '.join(again)}")
+    return Section(f"steps ({len(rows)})", tuple(parts))
+
+
+def _recomputed(plan: Plan, names: dict[int, str]) -> list[str]:
+    seen: dict[int, int] = {}
+    for step in plan.steps:
+        for key in {id(v) for v in step.values if v.kind not in ("const", "input", "view", "iota")}:
+            seen[key] = seen.get(key, 0) + 1
+    return [names.get(key, "?") for key, n in seen.items() if n > 1]
+
+
+def _apart(s: Segment) -> Section:
+    """Return why neighbours were not fused."""
+    assert s.plan is not None
+    assert s.after is not None
+    names = value_names(s.after)
+    rows = []
+    for note in s.plan.notes:
+        first, second = (
+            f"{names.get(id(v), '?')} {value_title(v)}{at(getattr(v.origin, 'where', None))}"
+            for v in (note.first, note.second)
+        )
+        rows.append((first, second, note.reason))
+    title = "not fused" if rows else "not fused: nothing"
+    return Section(title, (Table(("made", "read by", "because"), tuple(rows)),) if rows else ())
+
+
+def _buffer_name(b: Buffer, place: int) -> str:
+    return f"{b.kind} {b.index}" if b.kind != "temp" else f"temp {place}"
+
+
+def _buffers(plan: Plan) -> Section:
+    """Return the table of buffers: sizes and places in the arena."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for i, step in enumerate(plan.steps):
+        for b in step_buffers(step):
+            first.setdefault(id(b), i)
+            last[id(b)] = i
+    rows, temps = [], 0
+    for b in plan.buffers:
+        used = f"{first[id(b)]} to {last[id(b)]}" if id(b) in first else "-"
+        at = str(b.offset) if b.kind == "temp" and b.offset >= 0 else ""
+        rows.append((
+            _buffer_name(b, temps), str(b.dtype), str(b.size), size_text(nbytes(b)), at, used,
+        ))  # fmt: skip
+        temps += b.kind == "temp"
+    heads = ("buffer", "dtype", "elements", "bytes", "at", "steps")
+    separate = sum(nbytes(b) for b in plan.buffers if b.kind == "temp")
+    told = (
+        f"arena {size_text(plan.arena)}, for temporaries of {size_text(separate)} in all; "
+        f"peak with arguments and results {size_text(peak(plan))}"
+    )
+    title = f"buffers ({len(rows)})"
+    return Section(title, (told, Table(heads, tuple(rows), frozenset({2, 3, 4}))))
+
+
+def _results(s: Segment) -> Section:
+    """Return where each result comes from."""
+    assert s.after is not None
+    names = value_names(s.after)
+    made_in: dict[int, int] = {}
+    for i, step in enumerate(s.plan.steps if s.plan is not None else ()):
+        for v in step.values:
+            made_in.setdefault(id(v), i)
+    rows = []
+    for i, v in enumerate(s.after.outputs):
+        step_text = f"step {made_in[id(v)]}" if id(v) in made_in else v.kind
+        if v.kind == "input":
+            step_text = f"input {v.params['index']}"
+        rows.append((
+            str(i), f"{v.dtype}{list(v.shape)}", names.get(id(v), "?"), step_text, origin_text(v),
+        ))  # fmt: skip
+    heads = ("result", "", "value", "made by", "from")
+    return Section("results", (Table(heads, tuple(rows), frozenset({0})),))
+
+
+def _sources(number: int, s: Segment) -> list[Section]:
+    """Return the C text of the kernels, equal ones once."""
+    steps: dict[str, list[KernelInfo]] = {}
+    for k in _kernels(number, s):
+        steps.setdefault(k.source, []).append(k)
+    out = []
+    for source, same in steps.items():
+        if source:
+            where = ", ".join(str(k.step) for k in same)
+            title = f"kernel of step{'s' if len(same) > 1 else ''} {where}: {same[0].title}"
+            out.append(Section(title, (Code(source),), folded=True))
+    return out
+
+
+def _compiling(s: Segment) -> Section:
+    rows = [(stage, time_text(seconds)) for stage, seconds in s.seconds.items()]
+    for name, label in (
+        ("compiled", "kernels compiled"),
+        ("from_disk", "kernels from the disk cache"),
+        ("in_memory", "kernels that this process had"),
+    ):
+        n = getattr(s.executable, name, None)
+        if n is not None:
+            rows.append((label, str(n)))
+    return Section("compiling", (Table(("stage", "time or number"), tuple(rows)),))

@@ -1,0 +1,176 @@
+"""What is compared of recordings: keys of calls, equal if and only if the calls are.
+
+Symbols become numbers, arrays their contents, and Python objects what they are by value;
+objects without a value are compared by identity.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import struct
+import types
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from adarray.jit.recording import Call, Guard, Symbol
+
+Numbers = Mapping[int, Hashable]
+
+_BY_VALUE = (str, bytes, np.dtype, range)
+_FLOAT = struct.Struct("<d").pack
+
+
+class Same:
+    """An object as part of a key: equal to itself only, and kept alive."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.of is self.of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+    def __repr__(self) -> str:
+        return f"<{type(self.of).__name__} {getattr(self.of, '__name__', '')}>"
+
+
+def digest(array: np.ndarray) -> bytes:
+    """Return a fingerprint of all bytes of an array."""
+    plain = np.ascontiguousarray(array)
+    return hashlib.blake2b(plain.reshape(-1).view(np.uint8).data, digest_size=16).digest()
+
+
+def array_key(array: np.ndarray) -> Hashable:
+    """Return the key of an array: dtype, shape and contents."""
+    if array.dtype.hasobject:
+        return Same(array)
+    return ("array", array.dtype.str, array.shape, digest(array))
+
+
+def value_key(x: Any, numbers: Numbers) -> Hashable:
+    """Return the key of an argument, a parameter or a result that is no symbol as well.
+
+    Parameters
+    ----------
+    x : any
+        May hold symbols, in tuples, lists, dicts and slices.
+    numbers : mapping
+        From the identity of a symbol to what stands for it.
+    """
+    kind = type(x)
+    if kind is Symbol:
+        return ("symbol", numbers[id(x)])
+    if kind is bool or kind is int or x is None:
+        return (kind, x)
+    if kind is float:
+        return (kind, _FLOAT(x))
+    if kind is complex:
+        return (kind, _FLOAT(x.real), _FLOAT(x.imag))
+    if kind is tuple or kind is list:
+        return (kind, *[value_key(i, numbers) for i in x])
+    if kind is dict:
+        return (kind, *[(k, value_key(v, numbers)) for k, v in x.items()])
+    if kind is slice:
+        return (kind, *[value_key(i, numbers) for i in (x.start, x.stop, x.step)])
+    if isinstance(x, np.ndarray):
+        return array_key(x)
+    if isinstance(x, np.generic):
+        return (kind, x.dtype.str, x.tobytes())
+    if isinstance(x, _BY_VALUE):
+        return (kind, x)
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return (kind, *[value_key(i, numbers) for i in x])
+    return function_key(x, numbers)
+
+
+def function_key(x: Any, numbers: Numbers) -> Hashable:
+    """Return the key of a function: partials, methods and closures by what they hold."""
+    kind = type(x)
+    if kind is functools.partial:
+        return (kind, function_key(x.func, numbers), value_key(x.args, numbers),
+                value_key(x.keywords, numbers))  # fmt: skip
+    if kind is types.MethodType:
+        return (kind, Same(x.__func__), Same(x.__self__))
+    if kind is types.FunctionType and (x.__closure__ or x.__defaults__):
+        held = [_contents(cell) for cell in x.__closure__ or ()]
+        # Functions that hold others, which may hold them: those are compared by identity.
+        parts = [Same(v) if callable(v) else value_key(v, numbers) for v in held]
+        return (kind, x.__code__, value_key(x.__defaults__, numbers), *parts)
+    if kind is types.FunctionType:
+        return (kind, x.__code__, Same(x.__globals__))
+    return Same(x)
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return cell
+
+
+def call_key(call: Call, numbers: Numbers) -> Hashable:
+    """Return the key of a recorded call."""
+    made = tuple((s.shape, s.dtype.str, s.weak) for s in call.results)
+    what = Same(call.op) if call.op is not None else function_key(call.function, numbers)
+    return (what, value_key(call.args, numbers), value_key(call.params, numbers), made)
+
+
+def guard_key(guard: Guard | None, numbers: Numbers) -> Hashable:
+    """Return the key of a look at a value, without its outcome."""
+    if guard is None:
+        return None
+    if guard.call is not None:
+        what = function_key(guard.call.function, numbers)
+        args = value_key((guard.call.args, guard.call.params), numbers)
+        return (guard.kind, what, args)
+    return (guard.kind, value_key(guard.symbol, numbers))
+
+
+def outcome_key(kind: str, outcome: Any) -> Hashable:
+    """Return the key of what a look at a value saw."""
+    if kind == "bool":
+        return bool(outcome)
+    if kind in ("index", "int"):
+        return int(outcome)
+    if kind == "float":
+        return _FLOAT(outcome)
+    if kind == "complex":
+        return (_FLOAT(outcome.real), _FLOAT(outcome.imag))
+    return tuple((tuple(shape), np.dtype(dtype).str) for shape, dtype in outcome)
+
+
+def symbols_in(x: Any) -> list[Symbol]:
+    """Return the symbols in an argument, in order."""
+    kind = type(x)
+    if kind is Symbol:
+        return [x]
+    if isinstance(x, (tuple, list)):
+        return [s for i in x for s in symbols_in(i)]
+    if kind is dict:
+        return [s for i in x.values() for s in symbols_in(i)]
+    if kind is slice:
+        return [s for i in (x.start, x.stop, x.step) for s in symbols_in(i)]
+    return []
+
+
+def replace_symbols(x: Any, values: Any) -> Any:
+    """Return `x` with each symbol replaced by ``values(symbol)``."""
+    kind = type(x)
+    if kind is Symbol:
+        return values(x)
+    if kind is tuple or kind is list:
+        return kind([replace_symbols(i, values) for i in x])
+    if kind is dict:
+        return {k: replace_symbols(v, values) for k, v in x.items()}
+    if kind is slice:
+        return slice(*[replace_symbols(i, values) for i in (x.start, x.stop, x.step)])
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return kind(*[replace_symbols(i, values) for i in x])
+    return x

@@ -1,0 +1,60 @@
+"""The options of `adarray.jit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Options(NamedTuple):
+    """What `jit` was asked for.
+
+    Parameters
+    ----------
+    precise : bool
+        Compute with the C library's scalar functions in place of vector ones.
+    memory_limit : int or None
+        Bytes that temporary values of a compiled segment may take; what does not fit is
+        computed again where that is possible.
+    max_paths : int
+        Number of ways through the function, per signature, that are compiled.
+    donate : tuple of int
+        Positional arguments whose memory a call may use up.
+    """
+
+    precise: bool = False
+    memory_limit: int | None = None
+    max_paths: int = 64
+    donate: tuple[int, ...] = ()
+
+
+def checked(precise: Any, memory_limit: Any, max_paths: Any, donate: Any) -> Options:
+    """Return the options, of the right types.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one has a wrong type or value.
+    """
+    if not isinstance(precise, (bool, np.bool)):
+        raise TypeError(f"jit: precise is {precise!r}; pass True or False")
+    if memory_limit is not None:
+        memory_limit = _count("memory_limit", memory_limit, "a number of bytes, or None")
+    max_paths = _count("max_paths", max_paths, "a number of paths")
+    positions = donate if isinstance(donate, Sequence) else (donate,)
+    for k in positions:
+        if isinstance(k, bool) or not isinstance(k, int) or k < 0:
+            raise TypeError(
+                f"jit: donate is {donate!r}; pass the positions of arguments, such as (0,)"
+            )
+    return Options(bool(precise), memory_limit, max_paths, tuple(positions))
+
+
+def _count(name: str, value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"jit: {name} is {value!r}; pass {what}")
+    if value < 1:
+        raise ValueError(f"jit: {name} is {value}; pass {what} of at least 1")
+    return int(value)

@@ -1,0 +1,473 @@
+"""Recording one run of a function: an engine that notes every operation it computes.
+
+The recorder is the engine of the current mode while a function is recorded. Values are
+computed, by the engine that was there before or by NumPy, and wrapped as `Traced`.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray.dispatch import compute, replay
+from adarray.errors import NotDifferentiableError
+from adarray.inplace import WRITE, sync_if_view
+from adarray.intercepting import intercepted
+from adarray.jit.recording import Call, Guard, Recording, Symbol, as_number
+from adarray.jit.symbolic import Traced, UntraceableError, concrete, holds, symbolic
+from adarray.op import FUNCTIONS, OPS, Op
+from adarray.runtime import MODE, Mode
+from adarray.trace import Extras, Handle
+from adarray.transforms.tree import flatten
+
+# Functions of shapes, dtypes and memory, which are the same in every run.
+_METADATA = frozenset(
+    {
+        np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.may_share_memory,
+        np.shares_memory, np.iscomplexobj, np.isrealobj, np.common_type, np.min_scalar_type,
+        np.broadcast_shapes,
+    }
+)  # fmt: skip
+# Functions that write into an argument.
+_WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal})
+# Functions with results whose shape depends on values.
+_DYNAMIC = frozenset(
+    {
+        np.nonzero, np.flatnonzero, np.argwhere, np.extract, np.compress, np.unique,
+        np.unique_all, np.unique_counts, np.unique_inverse, np.unique_values, np.bincount,
+        np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d, np.trim_zeros, np.repeat,
+        np.delete, np.histogram, np.histogram_bin_edges, np.linalg.lstsq,
+    }
+)  # fmt: skip
+
+
+def draw(generator: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method of a random generator: what a recorded draw runs."""
+    return getattr(generator, method)(*args, **kwargs)
+
+
+class TracedGenerator:
+    """A `numpy.random.Generator` argument whose draws are recorded."""
+
+    def __init__(self, generator: np.random.Generator, symbol: Symbol, recorder: Recorder) -> None:
+        self._generator = generator
+        self._symbol = symbol
+        self._recorder = recorder
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return np.random.Generator
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._generator, name)
+        if name.startswith("_") or not callable(found) or name in ("spawn",):
+            raise UntraceableError(f"jit: {name} of a random generator cannot be recorded")
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = _opened(args), _opened(kwargs)
+            r = found(*concrete(args), **concrete(kwargs))
+            if r is None:
+                raise UntraceableError(
+                    f"jit: rng.{name} changes its argument in place; use rng.permutation"
+                )
+            traced = self._recorder.host(
+                draw, (self._symbol, name, symbolic(args), symbolic(kwargs)), r
+            )
+            return self._recorder.handles(traced)
+
+        return method
+
+
+class Recorder:
+    """The engine that records.
+
+    Parameters
+    ----------
+    mode : Mode or None
+        What computes the values.
+
+    Attributes
+    ----------
+    recording : Recording
+    """
+
+    symbolic = True
+
+    def __init__(self, mode: Mode | None) -> None:
+        self.inner = mode
+        self.name = mode.name if mode is not None else "numpy"
+        engine = mode.engine if mode is not None else None
+        self.threads: int = engine.threads if engine is not None else 1
+        self.recording = Recording()
+        self._captured: dict[int, Traced] = {}
+        self._looks: dict[tuple[str, int], Any] = {}
+        # An error that an operation raised: if the function catches it, what it does depends
+        # on values in a way that nothing here shows.
+        self.error: BaseException | None = None
+
+    # -- the engine ------------------------------------------------------------------------
+
+    def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
+        """Compute and record a pointwise operation."""
+        return self.record(op, values, {})
+
+    def call(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Compute and record any other operation."""
+        return self.record(op, values, params)
+
+    def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
+        """Leave it to the rule, whose operations are recorded one by one."""
+        return NotImplemented
+
+    # -- operations --------------------------------------------------------------------------
+
+    def record(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Compute ``op(*values, **params)``, record it, and return the traced result."""
+        values = tuple(self.capture(v) if isinstance(v, np.ndarray) else v for v in values)
+        if not any(type(v) is Traced for v in values) and not holds(params):
+            return compute(op, values, params, self.inner)
+        given = tuple(v.value if type(v) is Traced else v for v in values)
+        try:
+            r = compute(op, given, concrete(params) if params else params, self.inner)
+        except Exception as error:
+            self.error = error
+            raise
+        if type(r) is not tuple and r is not None:
+            for v, c in zip(values, given, strict=True):
+                if r is c and type(v) is Traced:
+                    return v
+        function = op.evaluate
+        if _is_dynamic(op, function, values, params):
+            args, kwargs = symbolic(values), symbolic(params)
+            if op.variadic:
+                fixed = op.arity - 1
+                args = (*args[:fixed], list(args[fixed:]))
+            return self.host(function, args, r, kwargs)
+        return self._recorded(op, function, symbolic(values), symbolic(params), r)
+
+    def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a NumPy function on plain and traced values, and record it."""
+        if func in _METADATA:
+            return func(*concrete(args), **concrete(kwargs))
+        if func in _WRITERS or getattr(func, "__name__", "") == "at":
+            raise UntraceableError(
+                f"jit: {func.__name__} writes a traced value into a plain array; make the array "
+                "with a NumPy function inside of the jitted function"
+            )
+        kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
+        out = kwargs.pop("out", None)
+        if out is not None and out != (None,):
+            return self._into(func, args, kwargs, out)
+        op = FUNCTIONS.get(func)
+        if op is not None:
+            bound = _bind(op, args, kwargs)
+            if bound is not None:
+                op, operands, params = bound
+                return self.record(op, tuple(operands), params)
+        try:
+            r = func(*concrete(args), **concrete(kwargs))
+        except Exception as error:
+            self.error = error
+            raise
+        args, kwargs = self._entered(args), self._entered(kwargs)
+        if _is_dynamic(None, func, args, kwargs):
+            return self.host(func, symbolic(args), r, symbolic(kwargs))
+        return self._recorded(None, func, symbolic(args), symbolic(kwargs), r)
+
+    def _into(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
+        """Return what ``out=`` would hold, which NumPy itself may not write into."""
+        if isinstance(out, tuple):
+            if len(out) != 1:
+                raise UntraceableError("jit: out= with several arrays cannot be recorded")
+            (out,) = out
+        where = kwargs.pop("where", True)
+        r = self.function(func, args, kwargs)
+        if r.shape != out.shape:
+            r = self.function(np.broadcast_to, (r, out.shape), {})
+        if r.dtype != out.dtype:
+            r = self.record(OPS["astype"], (r,), {"dtype": out.dtype})
+        if where is not True:
+            r = self.function(np.where, (where, r, out), {})
+        return r
+
+    def _entered(self, x: Any) -> Any:
+        """Return arguments with the plain arrays in them as captures."""
+        kind = type(x)
+        if kind is np.ndarray:
+            return self.capture(x)
+        if kind is tuple or kind is list:
+            return kind(map(self._entered, x))
+        if kind is dict:
+            return {k: self._entered(v) for k, v in x.items()}
+        return x
+
+    def _recorded(self, op: Any, function: Any, args: Any, params: Any, r: Any) -> Any:
+        """Append a call and return its traced results."""
+        several = isinstance(r, (tuple, list))
+        results = tuple(r) if several else (r,)
+        made = tuple(map(self._new, results, [function] * len(results)))
+        call = Call(op, function, args, params, tuple(t.symbol for t in made), several, _place())
+        self.recording.events.append(call)
+        if not several:
+            return made[0]
+        return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
+
+    def host(self, function: Any, args: Any, r: Any, params: Any = None) -> Any:
+        """Record a call that later runs make in Python, between two segments."""
+        several = isinstance(r, (tuple, list))
+        made = [self._new(x, function) for x in (r if several else (r,))]
+        place = _place()
+        results = tuple(t.symbol for t in made)
+        call = Call(None, function, args, params or {}, results, several, place)
+        outcome = tuple((s.shape, s.dtype) for s in call.results)
+        self.recording.events.append(Guard("call", None, outcome, place, call))
+        if not several:
+            return made[0]
+        return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
+
+    def _new(self, r: Any, function: Any) -> Traced:
+        """Return a result as a traced value with a symbol of its own."""
+        if isinstance(r, (np.ndarray, np.generic)):
+            if r.dtype.kind in "biufc":
+                if type(r) is not np.ndarray and isinstance(r, np.ndarray):
+                    r = np.asarray(r)
+                return Traced(r, Symbol(r.shape, r.dtype), self)
+        elif isinstance(r, (bool, int, float, complex)):
+            return Traced(r, Symbol((), np.result_type(r), weak=True), self)
+        name = getattr(function, "__name__", function)
+        raise UntraceableError(f"jit: {name} returned a {type(r).__name__}, which is no number")
+
+    # -- values ------------------------------------------------------------------------------
+
+    def capture(self, array: Any) -> Traced:
+        """Return a plain array that the run reads as a traced value."""
+        if type(array) is Traced:
+            return array
+        known = self._captured.get(id(array))
+        if known is not None and _same(known.value, array):
+            return known
+        # What it holds now: the run may write into it, or into what it is a view of.
+        made = Traced(array.copy("K"), Symbol(array.shape, array.dtype), self)
+        self._captured[id(array)] = made
+        self.recording.captures.append((made.symbol, array, made.value))
+        return made
+
+    def constant(self, number: Any) -> Handle:
+        """Return a scalar as a symbol, so that what is computed of it is recorded."""
+        return self.handle(self._recorded(OPS["positive"], np.positive, (number,), {}, number))
+
+    def enter(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return operands with plain arrays as ADArrays over captures."""
+        return tuple(self.handle(self.capture(x)) if type(x) is np.ndarray else x for x in operands)
+
+    def handle(self, x: Traced) -> Handle:
+        """Return a traced value as an ADArray."""
+        rest = Extras(weak=True) if x.symbol.weak else None
+        return Handle.array_class(x, None, rest, True)
+
+    def handles(self, x: Any) -> Any:
+        """Return traced values, or a sequence of them, as ADArrays."""
+        if type(x) is Traced:
+            return self.handle(x)
+        return type(x)(map(self.handles, x)) if isinstance(x, (tuple, list)) else x
+
+    @staticmethod
+    def opened(x: Any) -> Any:
+        """Return ADArrays as the values in them."""
+        return _opened(x)
+
+    def number(self, x: Traced) -> Handle:
+        """Return a 0-d value as a traced Python number."""
+        value = x.value.item() if hasattr(x.value, "item") else x.value
+        if x.symbol.weak:
+            return self.handle(x)
+        return self.handle(self._recorded(None, as_number, (x.symbol,), {}, value))
+
+    def write(self, old: Any, steps: tuple[Any, ...], index: Any, value: Any) -> Traced:
+        """Return `old` with `value` written at ``index`` of the view that `steps` lead to."""
+        old = self.capture(old)
+        value = self.capture(value) if isinstance(value, np.ndarray) else value
+        index, steps = _opened(index), _opened(steps)
+        fresh = old.value.copy("K") if hasattr(old.value, "copy") else np.array(old.value)
+        target = replay(np.asarray(fresh), concrete(steps))
+        target[concrete(index)] = concrete(value)
+        params = {"steps": symbolic(steps), "index": symbolic(index)}
+        made: Traced = self._recorded(
+            WRITE, WRITE.evaluate, symbolic((old, value)), params, np.asarray(fresh)
+        )
+        return made
+
+    def look(self, kind: str, x: Traced, outcome: Any) -> Any:
+        """Record that Python saw the value, and return it."""
+        key = (kind, id(x.symbol))
+        if key not in self._looks:
+            self._looks[key] = outcome
+            self.recording.events.append(Guard(kind, x.symbol, outcome, _place()))
+        return outcome
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return (
+        a.shape == b.shape
+        and a.dtype == b.dtype
+        and bool(np.array_equal(a, b) or np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+    )
+
+
+def _opened(x: Any) -> Any:
+    """Return `x` with the ADArrays in it replaced by their values."""
+    if isinstance(x, Handle):
+        return sync_if_view(x)._v
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind(map(_opened, x))
+    if kind is dict:
+        return {k: _opened(v) for k, v in x.items()}
+    if kind is slice:
+        return slice(_opened(x.start), _opened(x.stop), _opened(x.step))
+    return x
+
+
+def _bind(op: Op, args: Any, kwargs: Any) -> tuple[Op, Any, Any] | None:
+    """Return the record that takes a call, its operands and parameters; None if none does."""
+    try:
+        operands, params, _ = op.bind(args, kwargs)
+        if operands is None:
+            assert op.general is not None
+            op = op.general
+            operands, params, _ = op.bind(args, kwargs)
+    except NotDifferentiableError:
+        return None
+    if any(isinstance(x, (list, tuple)) for x in operands):
+        return None
+    return op, operands, params
+
+
+def _is_dynamic(op: Op | None, function: Any, values: Any, params: Any) -> bool:
+    """Whether the shape of a result depends on values that are traced."""
+    if op is not None and op.numpy is operator.getitem:
+        index = params["index"]
+        parts = index if isinstance(index, tuple) else (index,)
+        return any(type(i) is Traced and i.dtype == bool for i in parts)
+    if function is np.where:
+        return len(values) == 1
+    known = op.numpy if op is not None else function
+    if known is np.repeat:
+        return holds(params) or (op is None and holds(values[1:]))
+    return known in _DYNAMIC
+
+
+def _place() -> tuple[str, int] | None:
+    """Return file and line of the innermost code that is the user's."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not (name.startswith(("adarray", "numpy", "scipy")) and name.partition(".")[0] in _OURS):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+_OURS = frozenset({"adarray", "numpy", "scipy", "adarray_native", "adarray_backends"})
+
+
+class Recorded(NamedTuple):
+    """What `record` returns.
+
+    Parameters
+    ----------
+    recording : Recording
+    leaves : list
+        Concrete values of the result's leaves, in the order of ``recording.outputs``:
+        fresh arrays, NumPy scalars, Python numbers and other objects.
+    rebuild : callable
+        Puts leaves into the structure of the result.
+    written : list of ndarray
+        What the inputs in ``recording.writes`` hold in the end; the run itself leaves the
+        caller's arrays alone.
+    """
+
+    recording: Recording
+    leaves: list[Any]
+    rebuild: Callable[[list[Any]], Any]
+    written: list[Any]
+
+
+def record(
+    f: Callable[..., Any],
+    leaves: list[Any],
+    rebuild: Callable[[list[Any]], tuple[tuple[Any, ...], dict[str, Any]]],
+    traced: list[int],
+) -> Recorded:
+    """Run `f` once, with the current backend, and record what it computes.
+
+    Parameters
+    ----------
+    f : callable
+    leaves : list
+        Leaves of the arguments: plain values.
+    rebuild : callable
+        Returns ``(args, kwargs)`` for leaves.
+    traced : list of int
+        Positions of the leaves that become inputs: arrays, numbers, random generators.
+        The others are passed as they are.
+
+    Raises
+    ------
+    UntraceableError
+        If a value leaves in a way that cannot be recorded.
+    """
+    recorder = Recorder(MODE.get())
+    recording = recorder.recording
+    given = list(leaves)
+    handles: list[tuple[int, Handle]] = []
+    for i, k in enumerate(traced):
+        x = leaves[k]
+        if isinstance(x, np.random.Generator):
+            symbol = Symbol((), object)
+            recording.inputs.append(symbol)
+            given[k] = TracedGenerator(x, symbol, recorder)
+            continue
+        t = recorder._new(x, f)
+        recording.inputs.append(t.symbol)
+        given[k] = recorder.handle(t)
+        if isinstance(x, np.ndarray):
+            handles.append((i, given[k]))
+    args, kwargs = rebuild(given)
+    inner = MODE.get()
+    token = MODE.set(Mode(recorder, inner is None or inner.record, recorder.name))
+    try:
+        result = intercepted(f)(*args, **kwargs)
+        found, rebuild_result = flatten(result)
+        concretes = [_output(x, recorder) for x in found]
+        written = []
+        for i, h in handles:
+            v = h._v if type(h._v) is Traced else recorder.capture(h._v)
+            if v.symbol is not recording.inputs[i]:
+                recording.writes.append((i, v.symbol))
+                written.append(v.value)
+    finally:
+        MODE.reset(token)
+    if recorder.error is not None:
+        raise UntraceableError(
+            f"jit: the function caught {recorder.error!r}; what raises depends on values"
+        )
+    return Recorded(recording, concretes, rebuild_result, written)
+
+
+def _output(x: Any, recorder: Recorder) -> Any:
+    """Note one leaf of the result, and return its concrete value."""
+    recording = recorder.recording
+    if isinstance(x, Handle):
+        x = sync_if_view(x)._v
+    if type(x) is np.ndarray and x.dtype.kind in "biufc":
+        x = recorder.capture(x)
+    if type(x) is not Traced:
+        recording.outputs.append(x)
+        return x
+    recording.outputs.append(x.symbol)
+    return x.value.copy() if isinstance(x.value, np.ndarray) else x.value

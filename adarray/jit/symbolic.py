@@ -1,0 +1,235 @@
+"""Values of a recorded run: the concrete array, and the symbol that stands for it.
+
+While a function is recorded, every ADArray that depends on its inputs holds a `Traced`
+in place of an ndarray. All of adarray works on ADArrays as ever, derivatives included;
+what computes, `adarray.dispatch.compute`, meets the `Traced` values, and so does every
+NumPy function that is called on plain values: both end in the recorder.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from adarray.aval import PLAIN, Symbolic
+from adarray.errors import ADArrayError
+from adarray.jit.recording import Symbol
+from adarray.trace import Handle
+
+
+class UntraceableError(ADArrayError):
+    """A value left the recording in a way that cannot be followed."""
+
+
+class Traced(Symbolic, NDArrayOperatorsMixin):
+    """One value of a recorded run. Never changes: a write makes another one.
+
+    Attributes
+    ----------
+    value : ndarray, NumPy scalar or Python number
+    symbol : Symbol
+    recorder : Recorder
+    """
+
+    __slots__ = ("recorder", "symbol", "value")
+
+    def __init__(self, value: Any, symbol: Symbol, recorder: Any) -> None:
+        self.value = value
+        self.symbol = symbol
+        self.recorder = recorder
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self.value)  # for isinstance: arrays, NumPy scalars, Python numbers
+
+    # -- what is the same in every run of the same signature ---------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self.symbol.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.symbol.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.symbol.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.size(self.value))
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.symbol.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def flags(self) -> Any:
+        """Memory layout of the concrete value."""
+        return self.array.flags
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Strides of the concrete value, in bytes."""
+        return self.array.strides
+
+    @property
+    def base(self) -> Any:
+        """Owner of the concrete value's memory."""
+        return getattr(self.value, "base", None)
+
+    @property
+    def array(self) -> Any:
+        """The concrete value as an array."""
+        return self.value if isinstance(self.value, np.ndarray) else np.asarray(self.value)
+
+    # -- NumPy's protocols ---------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, Handle) for x in inputs):
+            return NotImplemented  # ADArrays know what to do with values
+        if method != "__call__":
+            return self.recorder.function(getattr(ufunc, method), inputs, kwargs)
+        return self.recorder.function(ufunc, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if any(issubclass(t, Handle) for t in types):
+            return NotImplemented
+        return self.recorder.function(func, args, kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.recorder.function(operator.getitem, (self, index), {})
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise UntraceableError(
+            "jit: a value was converted into a plain ndarray, where it cannot be followed"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method or attribute of arrays, computed as that of an ADArray."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(self.recorder.handle(self), name)
+        if not callable(found):
+            return self.recorder.opened(found)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return self.recorder.opened(found(*args, **kwargs))
+
+        return method
+
+    # -- looks of Python at the value ----------------------------------------------------
+
+    def __bool__(self) -> bool:
+        return bool(self.recorder.look("bool", self, bool(self.value)))
+
+    def __index__(self) -> int:
+        return int(self.recorder.look("index", self, operator.index(self.array[()])))
+
+    def __int__(self) -> int:
+        if self.dtype.kind in "biu":
+            return self.__index__()
+        whole = self.recorder.function(np.trunc, (self,), {})
+        return int(self.recorder.look("float", whole, float(whole.value)))
+
+    def __float__(self) -> float:
+        return float(self.recorder.look("float", self, float(self.value)))
+
+    def __complex__(self) -> complex:
+        return complex(self.recorder.look("complex", self, complex(self.value)))
+
+    def __hash__(self) -> int:
+        if isinstance(self.value, np.ndarray):
+            raise TypeError("unhashable type: 'numpy.ndarray'")
+        kind = "index" if self.dtype.kind in "biu" else "float"
+        return hash(self.recorder.look(kind, self, self.value))
+
+    def item(self) -> Any:
+        """Return the one element as a Python number, which is traced as well."""
+        return self.recorder.number(self)
+
+    def tolist(self) -> Any:
+        """Return nested lists of traced Python numbers."""
+        return [x.tolist() for x in self] if self.ndim else self.item()
+
+    def __repr__(self) -> str:
+        return f"Traced({self.value!r})"
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+    def written(self, steps: tuple[Any, ...], index: Any, value: Any) -> Any:
+        """Return the array with `value` written at an index of a view of it."""
+        return self.recorder.write(self, steps, index, value)
+
+
+PLAIN.add(Traced)
+
+
+def concrete(x: Any) -> Any:
+    """Return `x` with the traced values in it replaced by their concrete ones."""
+    kind = type(x)
+    if kind is Traced:
+        return x.value
+    if kind is tuple or kind is list:
+        return kind(map(concrete, x))
+    if kind is dict:
+        return {k: concrete(v) for k, v in x.items()}
+    if kind is slice:
+        return slice(concrete(x.start), concrete(x.stop), concrete(x.step))
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return kind(*map(concrete, x))
+    return x
+
+
+def symbolic(x: Any) -> Any:
+    """Return `x` with the traced values in it replaced by their symbols."""
+    kind = type(x)
+    if kind is Traced:
+        return x.symbol
+    if kind is tuple or kind is list:
+        return kind(map(symbolic, x))
+    if kind is dict:
+        return {k: symbolic(v) for k, v in x.items()}
+    if kind is slice:
+        return slice(symbolic(x.start), symbolic(x.stop), symbolic(x.step))
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return kind(*map(symbolic, x))
+    return x
+
+
+def holds(x: Any) -> bool:
+    """Whether a value is traced, or a container with a traced value in it."""
+    kind = type(x)
+    if kind is Traced:
+        return True
+    if kind is slice:
+        return holds(x.start) or holds(x.stop) or holds(x.step)
+    if isinstance(x, (tuple, list)):
+        return any(map(holds, x))
+    if kind is dict:
+        return any(map(holds, x.values()))
+    return False

@@ -1,0 +1,381 @@
+"""The trace tree: a node is the straight segment between two looks of Python at a value.
+
+Recordings of one signature share their beginnings. Each way a look can come out has a
+child of its own; a path from the root to a leaf is one way through the function.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from adarray.jit.keys import (
+    array_key,
+    call_key,
+    guard_key,
+    outcome_key,
+    symbols_in,
+    value_key,
+)
+from adarray.jit.recorder import Recorded
+from adarray.jit.recording import Call, Guard, Symbol
+
+Strides = tuple[int, ...] | None
+
+
+class Leaf:
+    """How a path ends: what it returns, and what it writes into its inputs.
+
+    Attributes
+    ----------
+    outputs : list
+        For each leaf of the result ``(number, kind)``, or ``(None, plain value)``.
+    writes : list of (int, int)
+        Input, and the number of its final value.
+    rebuild : callable
+        Puts the leaves into the structure of the result.
+    """
+
+    __slots__ = ("outputs", "rebuild", "writes")
+
+    def __init__(self, recorded: Recorded, numbers: dict[int, Hashable]) -> None:
+        self.rebuild = recorded.rebuild
+        self.outputs: list[tuple[Any, Any]] = []
+        for x, leaf in zip(recorded.recording.outputs, recorded.leaves, strict=True):
+            number = numbers[id(x)] if type(x) is Symbol else None
+            if isinstance(number, int):
+                self.outputs.append((number, _kind(leaf)))
+            else:  # a capture that is the same every time, or no array at all
+                self.outputs.append((None, leaf))
+        self.writes = [(i, numbers[id(s)]) for i, s in recorded.recording.writes]
+
+    def key(self) -> Hashable:
+        """Return what two recordings of one path agree on."""
+        parts = [value_key(x if n is None else (n, x), {}) for n, x in self.outputs]
+        return (*parts, value_key(self.writes, {}))
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the values that leave the path here."""
+        return [n for n, _ in self.outputs if n is not None] + [
+            n for _, n in self.writes if isinstance(n, int)
+        ]
+
+
+def _kind(leaf: Any) -> str:
+    if isinstance(leaf, np.ndarray):
+        return "array" if leaf.ndim else "cell"
+    return "scalar" if isinstance(leaf, np.generic) else "number"
+
+
+class Node:
+    """One segment, the look that ends it, and what follows.
+
+    Attributes
+    ----------
+    calls : list of Call
+    guard : Guard or None
+        None at the end of the function.
+    leaf : Leaf or None
+        Set where `guard` is None.
+    children : dict
+        What the guard saw -> node.
+    sources, targets : tuple of int
+        Numbers of the values that the segment reads from outside and hands on.
+    seen : int
+        How many recordings agreed on it.
+    run : callable or None
+        The executable: arrays of `sources` -> arrays of `targets`.
+    before, after, plan, executable, seconds, eager
+        What the stages made of it and how long they took, for `explain`.
+    """
+
+    def __init__(
+        self, tree: Tree, path: Path, part: Part, parent: Node | None, leaf: Leaf | None
+    ) -> None:
+        self.tree = tree
+        self.path = path
+        self.calls = part.calls
+        self.key = part.key
+        self.guard = part.guard
+        self.first, self.stop = part.first, part.stop
+        self.parent = parent
+        self.leaf = leaf
+        self.children: dict[Hashable, Node] = {}
+        self.seen = 1
+        self.uses, order = _uses(part, path, leaf)
+        self.sources = tuple(sorted(order) if parent is None else order)
+        self.live: set[int] = set()
+        self.targets: tuple[int, ...] = ()
+        self.run: Callable[[list[Any]], list[Any]] | None = None
+        self.runs = 0
+        self.eager = ""
+        self.before: Any = None
+        self.after: Any = None
+        self.plan: Any = None
+        self.executable: Any = None
+        self.seconds: dict[str, float] = {}
+        self.body = relative_key(part, path, self.sources, tree)
+
+    @property
+    def events(self) -> list[Call | Guard]:
+        """The calls of the segment, and the look that ends it."""
+        return [*self.calls, *([self.guard] if self.guard is not None else [])]
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough recordings agree for it to be compiled."""
+        return self.seen >= 2 or self.body in self.tree.trusted
+
+    def agrees(self, part: Part, leaf: Leaf | None) -> bool:
+        """Whether a recording does here what this segment does."""
+        if self.key != part.key or (leaf is None) != (self.leaf is None):
+            return False
+        return leaf is None or self.leaf is None or leaf.key() == self.leaf.key()
+
+    def wanted(self) -> tuple[int, ...]:
+        """Return the numbers of the values that the segment must hand on."""
+        need = set(self.live)
+        if self.leaf is not None:
+            need.update(self.leaf.numbers())
+        elif self.guard is not None and self.guard.symbol is not None:
+            number = self.path.numbers[id(self.guard.symbol)]
+            if isinstance(number, int):
+                need.add(number)
+        return tuple(sorted(n for n in need if self.first <= n < self.stop))
+
+    def __repr__(self) -> str:
+        return f"<segment of {len(self.calls)} calls, {self.guard!r}>"
+
+
+class Part:
+    """One segment of a recording, before it finds its node."""
+
+    __slots__ = ("calls", "first", "guard", "key", "outcome", "stop")
+
+    def __init__(self, calls: list[Call], guard: Guard | None, path: Path, first: int) -> None:
+        self.calls = calls
+        self.guard = guard
+        self.first = first
+        self.stop = first + sum(len(c.results) for c in calls)
+        numbers = path.numbers
+        self.key = (tuple([call_key(c, numbers) for c in calls]), guard_key(guard, numbers))
+        self.outcome = outcome_key(guard.kind, guard.outcome) if guard is not None else None
+
+
+class Path:
+    """A recording with its values numbered: inputs first, then results as they come.
+
+    Attributes
+    ----------
+    symbols : list of Symbol
+        By number.
+    numbers : dict
+        From the identity of a symbol to its number; of a captured constant to its key.
+    constants : dict of Symbol to ndarray
+    """
+
+    def __init__(self, recorded: Recorded) -> None:
+        recording = recorded.recording
+        self.recording = recording  # keeps the symbols, whose identities are keys, alive
+        self.symbols: list[Symbol] = list(recording.inputs)
+        self.numbers: dict[int, Hashable] = {id(s): i for i, s in enumerate(self.symbols)}
+        self.constants: dict[Symbol, np.ndarray] = {}
+        for symbol, _, value in recording.captures:
+            self.constants[symbol] = value
+            self.numbers[id(symbol)] = array_key(value)
+        self.parts: list[Part] = []
+        calls: list[Call] = []
+        first = len(self.symbols)
+        for event in recording.events:
+            if isinstance(event, Call):
+                self._number(event)
+                calls.append(event)
+                continue
+            self.parts.append(Part(calls, event, self, first))
+            calls = []
+            if event.call is not None:
+                self._number(event.call)
+            first = len(self.symbols)
+        self.parts.append(Part(calls, None, self, first))
+        self.leaf = Leaf(recorded, self.numbers)
+
+    def _number(self, call: Call) -> None:
+        for symbol in call.results:
+            self.numbers[id(symbol)] = len(self.symbols)
+            self.symbols.append(symbol)
+
+
+def _uses(part: Part, path: Path, leaf: Leaf | None) -> tuple[set[int], list[int]]:
+    """Return what a segment needs from before it, and what of that its calls read, in order."""
+    numbers, first = path.numbers, part.first
+    order: dict[int, None] = {}
+    for call in part.calls:
+        for s in symbols_in(call.args) + symbols_in(call.params):
+            n = numbers[id(s)]
+            if isinstance(n, int) and n < first:
+                order[n] = None
+    uses = set(order)
+    late: list[Any] = [] if leaf is None else [n for n in leaf.numbers() if n < first]
+    if part.guard is not None:
+        found = symbols_in(part.guard.symbol)
+        if part.guard.call is not None:
+            found += symbols_in(part.guard.call.args) + symbols_in(part.guard.call.params)
+        late += [numbers[id(s)] for s in found]
+    uses.update(n for n in late if isinstance(n, int) and n < first)
+    return uses, list(order)
+
+
+def relative_key(part: Part, path: Path, sources: tuple[int, ...], tree: Tree) -> Hashable:
+    """Return the key of a segment wherever it stands on its path, and on any path."""
+    numbers: dict[int, Hashable] = {id(s): path.numbers[id(s)] for s in path.constants}
+    given = []
+    for i, n in enumerate(sources):
+        s = path.symbols[n]
+        numbers[id(s)] = -1 - i
+        given.append((s.shape, s.dtype.str, s.weak, tree.strides_of(n)))
+    for n in range(part.first, part.stop):
+        numbers[id(path.symbols[n])] = n - part.first
+    return (tuple([call_key(c, numbers) for c in part.calls]), tuple(given))
+
+
+class Tree:
+    """The paths of one signature.
+
+    Parameters
+    ----------
+    strides : list
+        Strides in elements of each input that is not in C order; None for the others.
+    max_paths : int
+
+    Attributes
+    ----------
+    root : Node or None
+    eager : str
+        Why nothing is compiled any more; "" while it is.
+    """
+
+    def __init__(self, strides: list[Strides], max_paths: int) -> None:
+        self.strides = strides
+        self.max_paths = max_paths
+        self.root: Node | None = None
+        self.eager = ""
+        self.paths = 0
+        self.recordings = 0
+        self.replaced = 0
+        # Segments on which two recordings agreed, wherever they stand.
+        self.trusted: set[Hashable] = set()
+        # Executables by what they compute, shared by equal segments such as loop bodies.
+        self.shared: dict[Hashable, Any] = {}
+        self.lock = threading.RLock()
+
+    def strides_of(self, number: int) -> Strides:
+        """Return the strides of a value; None if it is in C order."""
+        return self.strides[number] if number < len(self.strides) else None
+
+    def insert(self, recorded: Recorded) -> None:
+        """Add one recording; set `eager` if that shows that nothing can be compiled."""
+        path = Path(recorded)
+        with self.lock:
+            self.recordings += 1
+            branch = self._walk(path)
+            if branch is not None and branch.leaf is not None:
+                self.paths += 1
+                if self.paths > self.max_paths:
+                    guard = _last_guard(branch)
+                    self.eager = (
+                        f"it took more than {self.max_paths} paths; the last one split where "
+                        f"Python looked at a value{_at(guard)}. Use np.where in place of the "
+                        "branch, or pass a larger max_paths"
+                    )
+            if branch is not None:
+                _spread(branch)
+
+    def _walk(self, path: Path) -> Node | None:
+        """Follow a recording from the root, adding nodes; return the last one."""
+        node, parent, outcome = self.root, None, None
+        for i, part in enumerate(path.parts):
+            leaf = path.leaf if part.guard is None else None
+            if node is not None and not node.agrees(part, leaf):
+                self.replaced += 1
+                if self.replaced > 2:
+                    self.eager = (
+                        "two runs on the same signature and the same captured values differed"
+                        f"{_difference(node, part)}; a value that changes from call to call must "
+                        "be an argument, or a np.random.Generator that is one"
+                    )
+                    return None
+                self.paths -= _count_leaves(node)
+                node = None
+            if node is None:
+                return self._attach(path, i, parent, outcome)
+            node.seen += 1
+            if node.seen == 2:
+                self.trusted.add(node.body)
+            parent, outcome = node, part.outcome
+            node = node.children.get(outcome) if part.guard is not None else None
+        return None
+
+    def _attach(self, path: Path, i: int, parent: Node | None, outcome: Hashable) -> Node:
+        """Add the parts of a path from number `i` on below `parent`; return the last node."""
+        for part in path.parts[i:]:
+            leaf = path.leaf if part.guard is None else None
+            node = Node(self, path, part, parent, leaf)
+            if parent is None:
+                self.root = node
+            else:
+                parent.children[outcome] = node
+            parent, outcome = node, part.outcome
+        assert parent is not None
+        return parent
+
+    def nodes(self) -> list[Node]:
+        """Return all nodes, parents before their children."""
+        found = [self.root] if self.root is not None else []
+        for node in found:
+            found.extend(node.children.values())
+        return found
+
+
+def _spread(node: Node | None) -> None:
+    """Tell the nodes above what is read below them; those that hand on too little recompile."""
+    while node is not None:
+        wanted = node.wanted()
+        if not set(wanted) <= set(node.targets):
+            node.targets = wanted
+            node.run = None
+        parent = node.parent
+        if parent is not None:
+            parent.live |= node.uses | {n for n in node.live if n < node.first}
+        node = parent
+
+
+def _count_leaves(node: Node) -> int:
+    found = [node]
+    for n in found:
+        found.extend(n.children.values())
+    return sum(n.leaf is not None for n in found)
+
+
+def _last_guard(node: Node) -> Guard | None:
+    above = node.parent
+    return above.guard if above is not None else None
+
+
+def _at(event: Any) -> str:
+    where = getattr(event, "where", None)
+    return "" if where is None else f" (file {where[0]}, line {where[1]})"
+
+
+def _difference(node: Node, part: Part) -> str:
+    """Return where a recording left a segment that it should have followed."""
+    for i, (old, new) in enumerate(zip(node.key[0], part.key[0], strict=False)):
+        if old != new:
+            return f", in {part.calls[i]!r}{_at(part.calls[i])}"
+    if len(node.calls) != len(part.calls):
+        longer = max(node.calls, part.calls, key=len)
+        call = longer[min(len(node.calls), len(part.calls))]
+        return f", in {call!r}{_at(call)}"
+    return f", at {part.guard!r}{_at(part.guard)}" if part.guard is not None else ", in the result"

@@ -1,0 +1,251 @@
+"""Recorded calls as a program of primitives."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.errors import NotDifferentiableError
+from adarray.inplace import WRITE, _region
+from adarray.jit.recording import Call, Symbol
+from adarray.op import FUNCTIONS as RECORD_OF
+from adarray.op import Op
+from adarray.passes import lowering
+from adarray.passes.builder import PRINTABLE, Builder, Weak
+from adarray.passes.lowering.elementwise import apply_ufunc, pointwise
+from adarray.passes.lowering.reductions import ufunc_accumulate, ufunc_reduce
+from adarray.passes.views import Shape
+from adarray.program import Program, Slot, Value
+
+for _name in ("contraction", "creation", "indexing", "shape"):
+    importlib.import_module(f"adarray.passes.lowering.{_name}")
+
+_KINDS: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+
+
+def canonicalise(
+    events: Iterable[Call],
+    inputs: Sequence[Symbol],
+    outputs: Sequence[Any],
+    *,
+    strides: Mapping[Symbol, Shape] | None = None,
+    constants: Mapping[Symbol, Any] | None = None,
+) -> Program:
+    """Translate recorded calls.
+
+    Parameters
+    ----------
+    events : iterable of Call
+    inputs : sequence of Symbol
+    outputs : sequence of Symbol or plain values
+    strides : mapping, optional
+        Strides, in elements, of the inputs that are not in C order.
+    constants : mapping, optional
+        Symbols that always have the same contents, with these.
+
+    Returns
+    -------
+    Program
+    """
+    return Canonicaliser(inputs, strides or {}, constants or {}).run(events, outputs)
+
+
+class Canonicaliser:
+    """The state of one translation: which value stands for which symbol."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Symbol],
+        strides: Mapping[Symbol, Shape],
+        constants: Mapping[Symbol, Any],
+    ) -> None:
+        self.b = Builder()
+        self.env: dict[Symbol, Value] = {}
+        for i, symbol in enumerate(inputs):
+            self.env[symbol] = self.b.input(i, symbol.shape, symbol.dtype, strides.get(symbol))
+        for symbol, x in constants.items():
+            self.env[symbol] = self.b.value(np.asarray(x, symbol.dtype))
+
+    def run(self, events: Iterable[Call], outputs: Sequence[Any]) -> Program:
+        """Translate calls in order, and return the program."""
+        for call in events:
+            self.b.origin = call
+            self.translate(call)
+        self.b.origin = None
+        return self.b.program([self.b.value(self.read(x)) for x in outputs])
+
+    # -- operands --------------------------------------------------------------------------
+
+    def read(self, x: Any) -> Any:
+        """Return an argument with values in place of its symbols, wherever they stand."""
+        if type(x) is Symbol:
+            value = self.env[x]
+            return Weak(value, _KINDS[x.dtype.kind]) if x.weak else value
+        if isinstance(x, tuple):
+            made = [self.read(i) for i in x]
+            return x if all(a is c for a, c in zip(made, x, strict=True)) else tuple(made)
+        if type(x) is list:
+            return [self.read(i) for i in x]
+        if type(x) is dict:
+            return {k: self.read(v) for k, v in x.items()}
+        if type(x) is slice:
+            made = [self.read(i) for i in (x.start, x.stop, x.step)]
+            return slice(*made) if any(isinstance(i, (Value, Weak)) for i in made) else x
+        return x
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def translate(self, call: Call) -> None:
+        """Translate one call: by its lowering, or as a call of NumPy."""
+        operands = tuple([self.read(x) for x in call.args])
+        params = {k: self.read(v) for k, v in call.params.items()} if call.params else {}
+        results = call.results
+        if not call.several and len(results) == 1:
+            made = self.lower(call, operands, params, results[0])
+            symbol = results[0]
+            if made is not None and made.shape == symbol.shape and made.dtype == symbol.dtype:
+                self.env[symbol] = made
+                return
+        values = self.opaque(call, operands, params)
+        self.env.update(zip(results, values, strict=True))
+
+    def lower(self, call: Call, operands: Any, params: Any, result: Symbol) -> Value | None:
+        """Return the value of a call in primitives, None if there are none for it."""
+        b, op, function = self.b, call.op, call.function
+        if getattr(function, "__name__", "") == "as_number":
+            return b.value(operands[0])
+        if op is None:
+            special = lowering.FUNCTIONS.get(function) if _hashable(function) else None
+            if special is None:
+                bound = self.bind(function, operands, params)
+                if bound is not None:
+                    op, operands, params = bound
+        if result.dtype not in PRINTABLE or not _printable(operands):
+            return None
+        if op is not None:
+            special = lowering.RECORDS.get(op.name)
+            if special is not None:
+                return special(b, operands, params, result)
+            if op.pointwise:
+                return None if params else pointwise(b, op, operands, result)
+            return None
+        if special is not None:
+            return special(b, operands, params, result)
+        return self.ufunc(function, operands, params)
+
+    def bind(self, function: Any, operands: Any, params: Any) -> tuple[Op, Any, Any] | None:
+        """Return the record of a function, with its operands and parameters."""
+        op = RECORD_OF.get(function) if _hashable(function) else None
+        if op is None:
+            return None
+        try:
+            bound = op.bind(operands, params)
+            if bound[0] is None and op.general is not None:
+                op = op.general
+                bound = op.bind(operands, params)
+        except NotDifferentiableError:
+            return None
+        found, given, out = bound
+        return None if out is not None else (op, tuple(found), given)
+
+    def ufunc(self, function: Any, operands: Any, params: Any) -> Value | None:
+        """Lower ufuncs without a record, and the methods of ufuncs."""
+        if isinstance(function, np.ufunc):
+            return None if params else apply_ufunc(self.b, function, operands)
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, np.ufunc):
+            if function.__name__ == "reduce":
+                return ufunc_reduce(self.b, owner.__name__, operands, params)
+            if function.__name__ == "accumulate":
+                return ufunc_accumulate(self.b, owner.__name__, operands, params)
+        return None
+
+    def opaque(self, call: Call, operands: Any, params: Any) -> list[Value]:
+        """Make a call of NumPy."""
+        function, op = call.function, call.op
+        if op is not None:
+            function = op.evaluate
+            if op is WRITE:
+                function = written
+            elif op.variadic:
+                fixed = op.arity - 1
+                operands = (*operands[:fixed], list(operands[fixed:]))
+        common = _common_dtype(operands)
+        slots: dict[int, int] = {}
+        found: list[Value] = []
+
+        def slot(x: Any) -> Any:
+            if isinstance(x, Weak):
+                # NumPy must see a number whose dtype yields.
+                x = x.value if common is None else self.b.cast(x.value, np.result_type(common, x.kind()))
+            if isinstance(x, Value):
+                if id(x) not in slots:
+                    slots[id(x)] = len(found)
+                    found.append(x)
+                return Slot(slots[id(x)])
+            if type(x) is tuple:
+                return tuple([slot(i) for i in x])
+            if type(x) is list:
+                return [slot(i) for i in x]
+            if type(x) is dict:
+                return {k: slot(v) for k, v in x.items()}
+            if type(x) is slice:
+                return slice(slot(x.start), slot(x.stop), slot(x.step))
+            return x
+
+        made = {
+            "function": function,
+            "args": tuple([slot(x) for x in operands]),
+            "kwargs": {k: slot(v) for k, v in params.items()},
+        }
+        results = call.results
+        if not call.several:
+            (symbol,) = results
+            return [self.b.make("call", tuple(found), made, symbol.shape, symbol.dtype)]
+        made["results"] = tuple([(s.shape, s.dtype) for s in results])
+        first = results[0] if results else Symbol((), np.float64)
+        several = self.b.make("call", tuple(found), made, first.shape, first.dtype)
+        return [
+            self.b.make("pick", (several,), {"index": i}, s.shape, s.dtype)
+            for i, s in enumerate(results)
+        ]
+
+
+def written(base: Any, value: Any, steps: Any, index: Any) -> Any:
+    """Return a copy of `base` with a region set: what a recorded write does."""
+    made = np.array(base)
+    target, at = _region(made, steps, index)
+    target[at] = value
+    return made
+
+
+def _hashable(function: Any) -> bool:
+    return type(function).__hash__ is not None
+
+
+def _printable(operands: Any) -> bool:
+    """Whether all operands have dtypes that arithmetic is printed for."""
+    for x in operands:
+        if isinstance(x, Value):
+            if x.dtype not in PRINTABLE:
+                return False
+        elif isinstance(x, (list, tuple)) and not isinstance(x, Weak):
+            if not _printable(x):
+                return False
+        elif isinstance(x, complex):
+            return False
+        elif isinstance(x, (np.ndarray, np.generic)) and x.dtype not in PRINTABLE:
+            return False
+    return True
+
+
+def _common_dtype(operands: Any) -> Any:
+    """Return the dtype that the arrays among the operands have together, None without any."""
+    dtypes = [x.dtype for x in operands if isinstance(x, (Value, np.ndarray, np.generic))]
+    try:
+        return np.result_type(*dtypes) if dtypes else None
+    except TypeError:
+        return None

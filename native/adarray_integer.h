@@ -1,0 +1,94 @@
+/* Integer functions that printed kernels call, for host and device code.
+ *
+ * They agree with NumPy's where C leaves the result open: division by zero gives 0, the
+ * smallest number divided by -1 gives itself, shifts by the width or more give 0 or -1.
+ */
+#ifndef ADARRAY_INTEGER_H
+#define ADARRAY_INTEGER_H
+
+#define ADARRAY_SIGNED(T, U, s)                                                            \
+    ADARRAY_FN T adarray_floor_divide_##s(T a, T b)                                        \
+    {                                                                                      \
+        const T d = (b == 0) | (b == -1) ? 1 : b;                                          \
+        const T q = (T)(a / d), r = (T)(a % d);                                            \
+        const T f = (T)(q - ((r != 0) & ((r < 0) != (d < 0))));                            \
+        const T negated = (T)(0 - (U)a);                                                   \
+        return b == 0 ? 0 : b == -1 ? negated : f;                                         \
+    }                                                                                      \
+    ADARRAY_FN T adarray_remainder_##s(T a, T b)                                           \
+    {                                                                                      \
+        const T d = (b == 0) | (b == -1) ? 1 : b;                                          \
+        const T r = (T)(a % d);                                                            \
+        const T f = (r != 0) & ((r < 0) != (d < 0)) ? (T)(r + d) : r;                      \
+        return f;                                                                          \
+    }                                                                                      \
+    ADARRAY_FN T adarray_fmod_##s(T a, T b)                                                \
+    {                                                                                      \
+        const T d = (b == 0) | (b == -1) ? 1 : b;                                          \
+        return (T)(a % d);                                                                 \
+    }                                                                                      \
+    ADARRAY_FN T adarray_right_shift_##s(T a, T b)                                         \
+    {                                                                                      \
+        const T most = (T)(sizeof(T) * 8 - 1);                                             \
+        return (T)(a >> ((b < 0) | (b > most) ? most : b));                                \
+    }
+
+#define ADARRAY_UNSIGNED(T, U, s)                                                          \
+    ADARRAY_FN T adarray_floor_divide_##s(T a, T b)                                        \
+    {                                                                                      \
+        const T q = (T)(a / (b == 0 ? 1 : b));                                             \
+        return b == 0 ? 0 : q;                                                             \
+    }                                                                                      \
+    ADARRAY_FN T adarray_remainder_##s(T a, T b) { return (T)(a % (b == 0 ? 1 : b)); }      \
+    ADARRAY_FN T adarray_fmod_##s(T a, T b) { return (T)(a % (b == 0 ? 1 : b)); }           \
+    ADARRAY_FN T adarray_right_shift_##s(T a, T b)                                         \
+    {                                                                                      \
+        const _Bool all = b >= (T)(sizeof(T) * 8);                                         \
+        const T shifted = (T)(a >> (all ? 0 : b));                                         \
+        return all ? 0 : shifted;                                                          \
+    }
+
+#define ADARRAY_INTEGER(T, U, s)                                                           \
+    ADARRAY_FN T adarray_left_shift_##s(T a, T b)                                          \
+    {                                                                                      \
+        const _Bool all = (b < 0) | (b >= (T)(sizeof(T) * 8));                             \
+        const T shifted = (T)((U)a << (all ? 0 : b));                                      \
+        return all ? 0 : shifted;                                                          \
+    }                                                                                      \
+    ADARRAY_FN T adarray_power_##s(T a, T b)                                               \
+    {                                                                                      \
+        U r = 1, x = (U)a;                                                                 \
+        for (T n = b; n > 0; n = (T)(n >> 1)) {                                            \
+            r *= n & 1 ? x : 1;                                                            \
+            x *= x;                                                                        \
+        }                                                                                  \
+        return (T)r;                                                                       \
+    }
+
+ADARRAY_SIGNED(int8_t, uint32_t, i8)
+ADARRAY_SIGNED(int16_t, uint32_t, i16)
+ADARRAY_SIGNED(int32_t, uint32_t, i32)
+ADARRAY_SIGNED(int64_t, uint64_t, i64)
+ADARRAY_UNSIGNED(uint8_t, uint32_t, u8)
+ADARRAY_UNSIGNED(uint16_t, uint32_t, u16)
+ADARRAY_UNSIGNED(uint32_t, uint32_t, u32)
+ADARRAY_UNSIGNED(uint64_t, uint64_t, u64)
+ADARRAY_INTEGER(int8_t, uint32_t, i8)
+ADARRAY_INTEGER(int16_t, uint32_t, i16)
+ADARRAY_INTEGER(int32_t, uint32_t, i32)
+ADARRAY_INTEGER(int64_t, uint64_t, i64)
+ADARRAY_INTEGER(uint8_t, uint32_t, u8)
+ADARRAY_INTEGER(uint16_t, uint32_t, u16)
+ADARRAY_INTEGER(uint32_t, uint32_t, u32)
+ADARRAY_INTEGER(uint64_t, uint64_t, u64)
+
+/* Out of range, as one element at a time has it on x86-64, and so NumPy. */
+ADARRAY_FN uint64_t adarray_to_u64(double x)
+{
+    const double high = x - 9223372036854775808.0;
+    const _Bool low = !(x >= 9223372036854775808.0);
+    const uint64_t whole = (uint64_t)(int64_t)(low ? x : high);
+    return low ? whole : whole ^ 0x8000000000000000u;
+}
+
+#endif

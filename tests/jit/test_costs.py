@@ -1,0 +1,102 @@
+"""What steps cost: bytes from buffers, operations from the loops' trip counts."""
+
+import numpy as np
+import pytest
+from planned import M, N, example
+
+from adarray.codegen.loopir import (
+    Apply,
+    Const,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Param,
+    Store,
+    Var,
+    integer,
+)
+from adarray.codegen.plan import Buffer, KernelStep
+from adarray.jit.costs import Cost, cost, peak, total
+
+I, J, K = (Var("int64", name) for name in "ijk")
+ONE = Apply("float64", "exp", (Load("float64", "a", I),))
+
+
+def step(body, ints=(), values=(), access="in"):
+    """Return a kernel that reads `a` and writes `b`, 8 and 4 elements."""
+    kernel = Kernel((Param("a", "float64", access), Param("b", "float64", "out")), ints, (), body)
+    f = np.dtype(np.float64)
+    return KernelStep(kernel, (Buffer("input", f, 8, 0), Buffer("output", f, 4, 0)), values, (), 0)
+
+
+def integers(name, *args):
+    return Apply("int64", name, args)
+
+
+def test_the_example_adds_up():
+    _, plan = example()
+    kernel, product, second, call = map(cost, plan.steps)
+    assert kernel == Cost(8 * N, 8 * N + 8, 3 * N, N)  # double, sin, add; sin is the function
+    assert product == Cost(8 * (N + N * M), 8 * M, 2 * N * M, 0)
+    assert second == Cost(8 * M + 8, 8 * M, M, 0)
+    assert call == Cost(8 * M, 8 * M, 0, 0)
+    assert total(plan) == kernel.plus(product).plus(second).plus(call)
+    assert total(plan).moved == total(plan).read + total(plan).written
+
+
+def test_peak_is_arguments_results_and_arena():
+    _, plan = example()
+    assert peak(plan) == 1664 + 8 * (N + N * M + N + 1 + M)
+
+
+def test_nested_loops_multiply():
+    body = (For("i", integer(0), Var("int64", "n"), (
+        For("j", integer(2), integer(5), (Store("b", J, ONE),), "vector"),)),)  # fmt: skip
+    assert cost(step(body, ("n",), (7,))).flops == 21
+    assert cost(step(body, ("n",), (7,))).calls == 21
+    assert cost(step(body, ("n",), (0,))).flops == 0
+
+
+def test_integer_arithmetic_is_not_counted():
+    body = (For("i", integer(0), integer(9), (Store("b", integers("add", I, I), Load("float64", "a", I)),)),)
+    assert cost(step(body))[2:] == (0, 0)
+
+
+def test_bounds_that_depend_on_the_loop_around():
+    # for i < n: for j < i: n (n - 1) / 2 passes
+    triangle = (For("i", integer(0), Var("int64", "n"), (
+        For("j", integer(0), I, (Store("b", J, ONE),)),)),)  # fmt: skip
+    assert cost(step(triangle, ("n",), (20,))).flops == 190
+    # more passes than are looked at: evenly spread ones give the mean
+    assert cost(step(triangle, ("n",), (1001,))).flops == pytest.approx(500500, rel=0.02)
+
+
+def test_blocks_with_a_short_last_one():
+    # for i < 3: start = 4 i; for j in start .. min(start + 4, 10)
+    stop = integers("minimum", integers("add", Var("int64", "start"), integer(4)), integer(10))
+    inner = For("j", Var("int64", "start"), stop, (Store("b", J, ONE),), "vector")
+    body = (For("i", integer(0), integer(3), (Let("start", integers("multiply", I, integer(4))), inner)),)
+    assert cost(step(body)).flops == 10
+
+
+def test_branches():
+    two = (Store("b", I, Apply("float64", "add", (ONE, ONE))),)
+    one = (Store("b", I, ONE),)
+
+    def counted(condition):
+        return cost(step((For("i", integer(0), integer(10), (If(condition, one, two),)),))).flops
+
+    assert counted(Apply("bool", "less", (I, integer(4)))) == 4 * 1 + 6 * 3
+    # What the data decides counts as the longer way.
+    data = Apply("bool", "less", (Load("float64", "a", I), Const("float64", 0.0)))
+    assert counted(data) == 30
+
+
+def test_buffers_that_are_read_and_written_count_twice_and_shared_ones_once():
+    assert cost(step((), access="inout")) == Cost(64, 96, 0, 0)
+    made = step(())
+    a = made.buffers[0]
+    kernel = Kernel((Param("a", "float64"), Param("c", "float64")), (), (), ())
+    assert cost(made._replace(kernel=kernel, buffers=(a, a))).read == 64

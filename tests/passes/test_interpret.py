@@ -1,0 +1,557 @@
+"""The interpreter of programs: every primitive against NumPy, memory, liveness, engines."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adarray
+from adarray.errors import ADArrayError
+from adarray.passes.interpret import Interpreted, interpret, look
+from adarray.program import Program, Slot, Value, c_strides
+from adarray.runtime import current_mode
+
+X = np.arange(12.0).reshape(3, 4) + 0.5
+
+
+class Builder:
+    """Makes programs in the tests: values in order, operands by name."""
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self.inputs: list[Value] = []
+
+    def input(self, x: Any) -> Value:
+        x = np.asarray(x)
+        strides = tuple(s // x.itemsize for s in x.strides)
+        params = {"index": len(self.inputs), "strides": strides}
+        v = self("input", (), x.shape, x.dtype, **params)
+        self.inputs.append(v)
+        return v
+
+    def __call__(
+        self,
+        kind: str,
+        ins: tuple[Value, ...],
+        shape: Any,
+        dtype: Any = "float64",
+        /,
+        **params: Any,
+    ) -> Value:
+        v = Value(kind, ins, params, tuple(shape), dtype)
+        self.values.append(v)
+        return v
+
+    def const(self, value: Any, dtype: Any = "float64") -> Value:
+        return self("const", (), (), dtype, value=value)
+
+    def array(self, value: Any) -> Value:
+        return self("array", (), value.shape, value.dtype, value=value)
+
+    def map(self, name: str, *args: Value, dtype: Any = None) -> Value:
+        shape = np.broadcast_shapes(*(a.shape for a in args))
+        return self("map", args, shape, dtype or args[-1].dtype, name=name)
+
+    def view(self, a: Value, of: Any) -> Value:
+        """Return the view that `of` makes of an array in C order."""
+        base = np.arange(a.size).reshape(a.shape)
+        seen = of(base)
+        offset = (seen.ctypes.data - base.ctypes.data) // base.itemsize if seen.size else 0
+        strides = tuple(s // base.itemsize for s in seen.strides)
+        return self("view", (a,), seen.shape, a.dtype, offset=offset, strides=strides)
+
+    def program(self, *outputs: Value) -> Program:
+        return Program(self.inputs, self.values, outputs)
+
+
+def same(got: Any, expected: Any) -> None:
+    assert type(got) is type(expected)
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got, expected)
+
+
+# -- maps --------------------------------------------------------------------------------------
+
+
+def test_maps_broadcast_and_keep_dtypes() -> None:
+    b = Builder()
+    x, w = b.input(X.astype("f4")), b.input(X[0].astype("f4"))
+    two = b.const(2.0, "float32")
+    y = b.map("multiply", b.map("subtract", x, w), two)
+    y = b.map("where", b.map("greater", y, two, dtype=bool), y, two)
+    p = b.program(y, b.map("cast", y, dtype="int64"), b.map("tanh", two))
+    x32, w32 = X.astype("f4"), X[0].astype("f4")
+    expected = (x32 - w32) * np.float32(2)
+    expected = np.where(expected > 2, expected, np.float32(2))
+    a, c, t = interpret(p, [x32, w32])
+    same(a, expected)
+    same(c, expected.astype("i8"))
+    same(t, np.tanh(np.float32(2)))
+
+
+def test_a_map_that_numpy_does_not_have_is_an_error() -> None:
+    b = Builder()
+    p = b.program(b.map("frobnicate", b.input(X)))
+    with pytest.raises(ADArrayError, match="frobnicate"):
+        Interpreted(p)
+
+
+def test_the_number_of_arrays_is_checked() -> None:
+    b = Builder()
+    p = b.program(b.map("sin", b.input(X)))
+    with pytest.raises(ADArrayError, match="1 inputs, got 2"):
+        interpret(p, [X, X])
+
+
+# -- views -------------------------------------------------------------------------------------
+
+LOOKS: dict[str, Any] = {
+    "slice": lambda x: x[1:, ::2],
+    "reversed": lambda x: x[::-1, ::-1],
+    "transpose": lambda x: x.T,
+    "flat": lambda x: x.reshape(-1),
+    "split": lambda x: x.reshape(3, 2, 2),
+    "row": lambda x: x[1],
+    "element": lambda x: x[1:2, 2:3].reshape(()),
+    "new axis": lambda x: x[:, None, :],
+    "broadcast": lambda x: np.broadcast_to(x, (2, 3, 4)),
+    "stretched": lambda x: np.broadcast_to(x[:, :1], (3, 5)),
+    "diagonal": lambda x: np.diagonal(x),
+    "other diagonal": lambda x: np.diagonal(x[:, ::-1]),
+    "windows": lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, axis=1),
+    "across rows": lambda x: x.reshape(-1)[1:11].reshape(2, 5),
+    "empty": lambda x: x[3:],
+}
+LAYOUTS: dict[str, Any] = {
+    "contiguous": lambda x: x,
+    "fortran": np.asfortranarray,
+    "every other": lambda x: np.repeat(np.repeat(x, 2, 0), 3, 1)[::2, ::3],
+    "backwards": lambda x: np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1],
+    "stride 0": lambda x: np.broadcast_to(x[0], x.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", LOOKS)
+def test_view(name: str, layout: str) -> None:
+    x = LAYOUTS[layout](X)
+    b = Builder()
+    p = b.program(b.view(b.input(x), LOOKS[name]))
+    expected = LOOKS[name](np.ascontiguousarray(x))
+    (got,) = interpret(p, [x])
+    assert not np.shares_memory(got, x)
+    same(got, expected if np.ndim(expected) else expected[()])
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "fortran", "every other", "backwards"])
+@pytest.mark.parametrize("name", ["slice", "reversed", "row", "diagonal", "other diagonal"])
+def test_views_that_numpy_can_make_copy_nothing(name: str, layout: str) -> None:
+    x = LAYOUTS[layout](X)
+    seen = LOOKS[name](np.arange(12).reshape(3, 4))
+    offset = int(seen.ravel()[0])
+    strides = tuple(s // 8 for s in seen.strides)
+    got = look(x, offset, seen.shape, strides)
+    assert np.shares_memory(got, x)
+    np.testing.assert_array_equal(got, LOOKS[name](X))
+
+
+@st.composite
+def chains(draw: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """Return a shape and functions that make views of views of an array of that shape."""
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
+    x: Any = np.zeros(shape)
+    steps = []
+    for _ in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(["slice", "transpose", "new", "broadcast", "merge"]))
+        if kind == "slice" and x.ndim:
+            axis = draw(st.integers(0, x.ndim - 1))
+            start = draw(st.integers(0, x.shape[axis] - 1))
+            step = draw(st.sampled_from([-2, -1, 1, 2]))
+            key = (slice(None),) * axis + (slice(start, None, step),)
+            steps.append(lambda x, key=key: x[key])
+        elif kind == "transpose":
+            order = draw(st.permutations(range(x.ndim)))
+            steps.append(lambda x, order=order: x.transpose(order))
+        elif kind == "new" and x.ndim < 5:
+            axis = draw(st.integers(0, x.ndim))
+            steps.append(lambda x, axis=axis: np.expand_dims(x, axis))
+        elif kind == "broadcast" and 1 in x.shape:
+            to = tuple(3 if n == 1 else n for n in x.shape)
+            steps.append(lambda x, to=to: np.broadcast_to(x, to))
+        else:
+            continue
+        x = steps[-1](x)
+    return shape, steps
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(chain=chains(), layout=st.sampled_from(["C", "F", "strided"]))
+def test_views_of_views(chain: Any, layout: str) -> None:
+    shape, steps = chain
+    x = np.random.default_rng(0).normal(size=shape)
+    if layout == "strided":
+        x = np.repeat(x, 2, -1)[..., ::2]
+    x = np.asarray(x, order="F" if layout == "F" else None)
+    b = Builder()
+    v, expected = b.input(x), x
+    for step in steps:
+        # Each is given in elements of its operand in C order, whatever lies in memory.
+        v = b.view(v, step)
+        expected = step(expected)
+    total = b("reduce", (v,), (), combine="add", axes=tuple(range(v.ndim)))
+    got, s = interpret(b.program(v, total), [x])
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_allclose(s, np.sum(expected), rtol=1e-14, atol=1e-14)
+
+
+# -- folds and products ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("combine", ["add", "multiply", "maximum", "minimum"])
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1), ()])
+def test_reduce_and_scan(combine: str, axes: tuple[int, ...]) -> None:
+    fold = getattr(np, combine)
+    b = Builder()
+    x = b.input(X)
+    shape = tuple(n for i, n in enumerate(X.shape) if i not in axes)
+    out = [b("reduce", (x,), shape, combine=combine, axes=axes)]
+    out += [b("scan", (x,), X.shape, combine=combine, axis=i) for i in (0, 1)]
+    r, s0, s1 = interpret(b.program(*out), [X])
+    np.testing.assert_array_equal(r, fold.reduce(X, axis=axes))
+    np.testing.assert_array_equal(s0, fold.accumulate(X, axis=0))
+    np.testing.assert_array_equal(s1, fold.accumulate(X, axis=1))
+
+
+@pytest.mark.parametrize("combine", ["logical_and", "logical_or"])
+def test_logical_folds(combine: str) -> None:
+    m = X > 3
+    b = Builder()
+    (got,) = interpret(
+        b.program(b("reduce", (b.input(m),), (3,), bool, combine=combine, axes=(1,))), [m]
+    )
+    same(got, getattr(np, combine).reduce(m, axis=1))
+
+
+def test_a_reduction_has_the_dtype_of_its_value() -> None:
+    b = Builder()
+    m = X > 3
+    (got,) = interpret(
+        b.program(b("reduce", (b.input(m),), (), "int64", combine="add", axes=(0, 1))), [m]
+    )
+    same(got, np.sum(m))
+
+
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (4, 2)), ((4,), (4,)), ((2, 3, 4), (4, 3)), ((4,), (4, 3))]
+)
+def test_dot(shapes: Any) -> None:
+    rng = np.random.default_rng(1)
+    x, y = (rng.normal(size=s) for s in shapes)
+    b = Builder()
+    u, w = b.input(x), b.input(y)
+    (got,) = interpret(b.program(b("dot", (u, w), np.matmul(x, y).shape)), [x, y])
+    same(got, np.matmul(x, y))
+
+
+# -- joining, placing, picking -----------------------------------------------------------------
+
+
+def test_join_and_iota() -> None:
+    b = Builder()
+    x = b.input(X)
+    i = b("iota", (), (2, 4), "int64", axis=0)
+    f = b.map("cast", i, dtype="float64")
+    joined, counted, along = interpret(
+        b.program(b("join", (x, f, x), (8, 4), axis=0), i, b("iota", (), (2, 3), axis=1)), [X]
+    )
+    rows = np.array([[0.0] * 4, [1.0] * 4])
+    same(joined, np.concatenate([X, rows, X]))
+    same(counted, rows.astype("i8"))
+    same(along, np.array([[0.0, 1, 2]] * 2))
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize(
+    ("starts", "steps", "shape"),
+    [
+        ((0, 1), (1, 2), (3, 2)),
+        ((2, 3), (-1, -1), (3, 4)),
+        ((2, 3), (-2, -3), (2, 2)),
+        ((1, 0), (1, 1), (1, 4)),
+        ((0, 0), (1, 1), (0, 4)),
+    ],
+)
+def test_place(starts: Any, steps: Any, shape: Any, add: bool) -> None:
+    y = np.random.default_rng(2).normal(size=shape)
+    b = Builder()
+    x, v = b.input(X), b.input(y)
+    before = X.copy()
+    (got,) = interpret(
+        b.program(b("place", (x, v), X.shape, starts=starts, steps=steps, add=add)), [X, y]
+    )
+    expected = X.copy()
+    rows, columns = (s + t * np.arange(n) for s, t, n in zip(starts, steps, shape, strict=True))
+    expected[np.ix_(rows, columns)] = y + add * X[np.ix_(rows, columns)]
+    same(got, expected)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_place_into_a_number() -> None:
+    b = Builder()
+    x, v = b.input(np.float64(1.0)), b.input(np.float64(2.0))
+    one = np.array(1.0)
+    (got,) = interpret(
+        b.program(b("place", (x, v), (), starts=(), steps=(), add=True)), [one, np.array(2.0)]
+    )
+    same(got, np.float64(3.0))
+    assert one == 1.0
+
+
+Y = np.random.default_rng(3).normal(size=(3, 4, 5))
+I = np.array([[0, 2, 2], [1, -1, 0]])  # noqa: E741
+GATHERS: dict[str, Any] = {
+    "first axis": ((0,), 0, lambda x: x[I]),
+    "last axis": ((2,), 2, lambda x: x[:, :, I]),
+    "moved to the front": ((2,), 0, lambda x: np.moveaxis(x[:, :, I], (2, 3), (0, 1))),
+    "moved to the end": ((0,), 2, lambda x: np.moveaxis(x[I], (0, 1), (2, 3))),
+    "two together": ((1, 2), 1, lambda x: x[:, I, I]),
+    "two apart": ((0, 2), 0, lambda x: x[I, :, I]),
+    "two apart, moved": ((0, 2), 1, lambda x: np.moveaxis(x[I, :, I], (0, 1), (1, 2))),
+    "all": ((0, 1, 2), 0, lambda x: x[I, I, I]),
+}
+
+
+@pytest.mark.parametrize("name", GATHERS)
+@pytest.mark.parametrize("add", [False, True])
+def test_gather_and_scatter(name: str, add: bool) -> None:
+    axes, position, of = GATHERS[name]
+    expected = of(Y)
+    g = np.random.default_rng(4).normal(size=expected.shape)
+    b = Builder()
+    y, v, i = b.input(Y), b.input(g), b.input(I)
+    indices = (i,) * len(axes)
+    got, back = interpret(
+        b.program(
+            b("gather", (y, *indices), expected.shape, axes=axes, position=position),
+            b("scatter", (y, v, *indices), Y.shape, axes=axes, position=position, add=add),
+        ),
+        [Y, g, I],
+    )
+    same(got, expected)
+    # Every element by itself: `of` finds where each element of g goes.
+    flat, places = Y.copy().reshape(-1), of(np.arange(Y.size).reshape(Y.shape))
+    order = sorted(np.ndindex(places.shape), key=lambda at: at[position:] + at[:position])
+    for at in order:
+        flat[places[at]] = g[at] + (flat[places[at]] if add else 0)
+    np.testing.assert_allclose(back, flat.reshape(Y.shape), rtol=1e-14)
+
+
+def test_gather_at_one_index() -> None:
+    b = Builder()
+    y, i = b.input(Y), b.input(np.int64(-1))
+    index = np.array(-1)
+    got, back = interpret(
+        b.program(
+            b("gather", (y, i), (3, 5), axes=(1,), position=0),
+            b("scatter", (y, b.const(7.0), i), Y.shape, axes=(1,), position=0, add=False),
+        ),
+        [Y, index],
+    )
+    expected = Y.copy()
+    expected[:, -1] = 7.0
+    same(got, Y[:, -1])
+    same(back, expected)
+
+
+def test_an_index_out_of_range_is_an_error() -> None:
+    b = Builder()
+    y, i = b.input(Y), b.input(I)
+    p = b.program(b("gather", (y, i), (2, 3, 4, 5), axes=(0,), position=0))
+    with pytest.raises(IndexError):
+        interpret(p, [Y, I + 7])
+
+
+# -- calls -------------------------------------------------------------------------------------
+
+
+def test_calls_with_slots_anywhere() -> None:
+    b = Builder()
+    x = b.input(X)
+    s = b("call", (x,), X.shape, function=np.sort, args=(Slot(0),), kwargs={"axis": 0})
+    k = b(
+        "call", (x, s), (2, 3, 4), function=np.stack, args=([Slot(0), Slot(1)],), kwargs={},
+    )  # fmt: skip
+    same(interpret(b.program(k), [X])[0], np.stack([X, np.sort(X, axis=0)]))
+
+
+def test_calls_with_several_results() -> None:
+    a = X[:, :3] @ X[:, :3].T + np.eye(3)
+    b = Builder()
+    results = (((3,), "float64"), ((3, 3), "float64"))
+    c = b("call", (b.input(a),), (), function=np.linalg.eigh, args=(Slot(0),), kwargs={},
+          results=results)  # fmt: skip
+    vectors = b("pick", (c,), (3, 3), index=1)
+    values = b("pick", (c,), (3,), index=0)
+    got = interpret(b.program(vectors, values), [a])
+    expected = np.linalg.eigh(a)
+    same(got[0], expected[1])
+    same(got[1], expected[0])
+
+
+def test_a_call_whose_shape_depends_on_values_is_caught() -> None:
+    b = Builder()
+    p = b.program(b("call", (b.input(X),), (12,), function=np.unique, args=(Slot(0),), kwargs={}))
+    np.testing.assert_array_equal(interpret(p, [X])[0], X.ravel())
+    with pytest.raises(ADArrayError, match=r"unique: its result had shape \(12,\)"):
+        interpret(p, [X * 0])
+
+
+# -- memory ------------------------------------------------------------------------------------
+
+
+def test_results_share_nothing() -> None:
+    b = Builder()
+    x = b.input(X)
+    y = b.map("sin", x)
+    constant = b.array(np.ones(3))
+    same_object = b("call", (y,), X.shape, function=lambda a: a, args=(Slot(0),), kwargs={})
+    real = b.map("real", y)
+    out = [x, x, y, y, b.view(y, lambda a: a.T), b.view(x, lambda a: a[1]), constant, constant]
+    run = Interpreted(b.program(*out, same_object, real))
+    for _ in range(2):
+        got = run([X])
+        for i, a in enumerate(got):
+            assert a.flags.owndata
+            assert a.flags.writeable
+            assert not np.shares_memory(a, X)
+            for other in got[:i]:
+                assert not np.shares_memory(a, other)
+        np.testing.assert_array_equal(got[6], np.ones(3))
+        for a in got:
+            a[...] = -1.0  # must not be seen by the next call
+
+
+def test_what_is_still_read_is_not_written_in_place() -> None:
+    b = Builder()
+    x = b.input(X)
+    y = b.map("multiply", x, x)
+    top = b.view(y, lambda a: a[0])
+    z = b("place", (y, b.view(x, lambda a: a[:1])), X.shape, starts=(1, 0), steps=(1, 1), add=False)
+    w = b("place", (z, b.view(z, lambda a: a[:1])), X.shape, starts=(2, 0), steps=(1, 1), add=True)
+    late = b.map("add", top, b.const(1.0))
+    got_w, got_late, got_y = interpret(b.program(w, late, y), [X])
+    expected = X * X
+    expected[1] = X[0]
+    expected[2] += expected[0]
+    np.testing.assert_array_equal(got_w, expected)
+    np.testing.assert_array_equal(got_late, (X * X)[0] + 1)
+    np.testing.assert_array_equal(got_y, X * X)
+
+
+def test_a_loop_of_writes_copies_once() -> None:
+    """Filling an array element by element must not copy it each time."""
+    n = 200
+    addresses = set()
+
+    def watch(a: Any) -> Any:
+        addresses.add(a.ctypes.data)
+        return a[:1] + 0.0
+
+    b = Builder()
+    x = b.input(np.zeros(n))
+    y = x
+    for i in range(n):
+        seen = b("call", (y,), (1,), function=watch, args=(Slot(0),), kwargs={})
+        one = b.map("add", b.view(y, lambda a, i=i: a[i - 1 : i] if i else a[:1]), seen)
+        y = b("place", (y, b.map("add", one, b.const(1.0))), (n,), starts=(i,), steps=(1,),
+              add=False)  # fmt: skip
+    zeros = np.zeros(n)
+    (got,) = interpret(b.program(y), [zeros])
+    expected = np.zeros(n)
+    for i in range(n):
+        expected[i] = expected[max(i - 1, 0)] + expected[0] + 1
+    np.testing.assert_array_equal(got, expected)
+    assert not zeros.any()
+    assert len(addresses) == 2  # the input, and the one copy of it
+
+
+def test_values_are_dropped_after_their_last_use() -> None:
+    alive: list[Any] = []
+    most = 0
+
+    def watch(a: Any) -> Any:
+        nonlocal most
+        out = a + 1.0
+        alive.append(weakref.ref(out))
+        most = max(most, sum(r() is not None for r in alive))
+        return out
+
+    b = Builder()
+    y = b.input(X)
+    for _ in range(20):
+        y = b("call", (y,), X.shape, function=watch, args=(Slot(0),), kwargs={})
+    gc.collect()
+    (got,) = interpret(b.program(y), [X])
+    np.testing.assert_allclose(got, X + 20)
+    assert most == 2
+
+
+def test_a_watcher_sees_every_step() -> None:
+    b = Builder()
+    x = b.input(X)
+    y = b.map("sin", x)
+    z = b.map("cos", b.view(y, lambda a: a.T))
+    seen: list[Any] = []
+    p = b.program(z)
+    Interpreted(p)([X], lambda *step: seen.append(step))
+    assert [v for v, _, _ in seen] == p.values[1:]
+    times = [t for _, start, stop in seen for t in (start, stop)]
+    assert times == sorted(times)
+
+
+def test_a_long_chain() -> None:
+    b = Builder()
+    x = y = b.input(np.zeros(3))
+    for _ in range(20_000):
+        y = b.map("add", y, x)
+    (got,) = interpret(b.program(y), [np.ones(3)])
+    np.testing.assert_array_equal(got, np.full(3, 20_001.0))
+
+
+# -- engines -----------------------------------------------------------------------------------
+
+
+def test_with_an_engine_it_computes_what_eager_code_does(backend: str) -> None:
+    rng = np.random.default_rng(5)
+    x, w = rng.normal(size=(40, 30)), rng.normal(size=(30, 20))
+    b = Builder()
+    u, v = b.input(x), b.input(w)
+    d = b("dot", (u, v), (40, 20))
+    t = b.map("tanh", d)
+    m = b.map("exp", b.map("multiply", t, b.const(0.5)))
+    total = b("reduce", (m,), (), combine="add", axes=(0, 1))
+    rows = b("reduce", (m,), (20,), combine="maximum", axes=(0,))
+    p = b.program(t, m, total, rows)
+
+    def eager(x: Any, w: Any) -> Any:
+        t = np.tanh(x @ w)
+        m = np.exp(t * 0.5)
+        return t, m, np.sum(m), np.max(m, axis=0)
+
+    options = {} if backend == "numpy" else {"cutoff": 0}
+    with adarray.use(backend, **options):
+        got = Interpreted(p, current_mode().engine)([x, w])
+        expected, _ = adarray.vjp(eager, x, w)
+    for a, e in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(a, e)
+
+
+def test_c_strides_of_the_builder() -> None:
+    b = Builder()
+    assert b.view(b.input(X), lambda a: a).params["strides"] == c_strides(X.shape)

@@ -1,0 +1,191 @@
+"""Running a program eagerly and under jit, and comparing what comes out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from noise import ULP, noise
+from programs import RandomProgram, as_tuple
+
+import adarray
+from adarray.testing._compare import ulp_errors
+from adarray.testing._ops import use_all_sizes
+
+# Noisy runs that a bound is taken from, and how much further than they a result may be: the
+# largest of a few draws is somewhat below what is possible.
+RUNS, SAFETY = 6, 4.0
+# Calls of a jitted function: two that record, compiled ones, and branches that flip.
+CALLS = 6
+
+
+def eager_values(f: Callable[..., Any], args: list[Any]) -> tuple[Any, ...]:
+    """Return the results of `f` on traced arguments, so that operations run one by one."""
+    return as_tuple(adarray.vjp(f, *args)[0])
+
+
+def eager_gradients(f: Callable[..., Any], args: list[Any]) -> tuple[Any, ...]:
+    """Return the value and the gradients of `f`."""
+    value, gradients = adarray.value_and_grad(f, argnums=tuple(range(len(args))))(*args)
+    return (value, *gradients)
+
+
+class Runner:
+    """Compares the runs of programs on one backend, and counts how they agreed.
+
+    Parameters
+    ----------
+    backend : str
+    """
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self.counts: Counter[str] = Counter()
+        self.worst = 0.0  # of what the bound allows
+
+    def context(self) -> Any:
+        """Return the context in which everything is computed."""
+        return use_all_sizes(self.backend)
+
+    def check(self, program: RandomProgram, calls: int = CALLS) -> None:
+        """Compare values and gradients over some calls."""
+        with self.context():
+            f = program.function()
+            self._compare(program, "f", eager_values, f, adarray.jit(f), program.exact, calls)
+            loss = program.function("loss")
+            every = tuple(range(len(program.arguments)))
+            jitted = adarray.jit(adarray.value_and_grad(loss, argnums=every))
+            sure = (False,) * (1 + len(every))
+            self._compare(program, "loss", eager_gradients, loss, jitted, sure, calls)
+        self.counts["programs"] += 1
+
+    def _compare(
+        self,
+        program: RandomProgram,
+        name: str,
+        eager: Callable[[Callable[..., Any], list[Any]], tuple[Any, ...]],
+        f: Callable[..., Any],
+        jitted: Callable[..., Any],
+        sure: tuple[bool, ...],
+        calls: int,
+    ) -> None:
+        for k in range(calls):
+            # Values repeat, so that paths that were seen run again after others were met.
+            seed = k % 4
+            args = program.args(seed)
+            expected = eager(f, args)
+            got = jitted(*args)
+            got = as_tuple(got) if eager is eager_values else (got[0], *got[1])
+            title = f"{name}, {self.backend}, call {k} (seed {seed})"
+            check_kinds(got, expected, args, title)
+            for x, y in zip(args, program.args(seed), strict=True):
+                assert np.array_equal(x, y), f"{title}: an argument was written to"
+            self.counts["results"] += len(got)
+            apart = [not same_bits(g, e) for g, e in zip(got, expected, strict=True)]
+            if not any(apart):
+                self.counts["equal"] += len(got)
+                continue
+            self.counts["equal"] += len(got) - sum(apart)
+            self._judge(program, name, eager, args, (got, expected, sure), title)
+
+    def _judge(
+        self,
+        program: RandomProgram,
+        name: str,
+        eager: Callable[[Callable[..., Any], list[Any]], tuple[Any, ...]],
+        args: list[Any],
+        results: tuple[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]],
+        title: str,
+    ) -> None:
+        """Check results that are not equal: against what rounding explains."""
+        got, expected, sure = results
+        bounds, same_path = rounding(program, name, eager, args, expected)
+        if not same_path:
+            self.counts["at a guard's margin"] += 1
+            return
+        for k, (g, e, limit) in enumerate(zip(got, expected, bounds, strict=True)):
+            if same_bits(g, e):
+                continue
+            if sure[k] and self.backend != "numpy":
+                raise AssertionError(
+                    f"{title}: result {k} is made of functions that round one way, and has other "
+                    f"bits than the eager kernels give:\ngot {g!r}\nexpected {e!r}\n{program!r}"
+                )
+            with np.errstate(all="ignore"):
+                share = np.max(np.abs(np.float64(g) - np.float64(e)) / limit)
+            if not share <= 1:
+                raise AssertionError(
+                    f"{title}: result {k} is {share:.3g} times further off than rounding explains:"
+                    f"\ngot {g!r}\nexpected {e!r}\nulp {ulp_errors(np.asarray(g), np.asarray(e))!r}"
+                    f"\n{program!r}"
+                )
+            self.worst = max(self.worst, float(share))
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether all elements are equal, NaN with NaN, and zeros have equal signs."""
+    a, b = np.asarray(a), np.asarray(b)
+    return bool(np.all(((a == b) & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b))))
+
+
+def check_kinds(
+    got: tuple[Any, ...], expected: tuple[Any, ...], args: list[Any], title: str
+) -> None:
+    """Check types, dtypes and shapes, and that nothing shares memory."""
+    assert len(got) == len(expected), f"{title}: {len(got)} results, expected {len(expected)}"
+    for k, (g, e) in enumerate(zip(got, expected, strict=True)):
+        assert type(g) is type(e), f"{title}: result {k} is a {type(g)}, expected a {type(e)}"
+        if not isinstance(e, (np.ndarray, np.generic)):
+            continue
+        assert g.dtype == e.dtype, f"{title}: result {k} is {g.dtype}, expected {e.dtype}"
+        assert g.shape == e.shape, f"{title}: result {k} has {g.shape}, expected {e.shape}"
+        if isinstance(g, np.ndarray):
+            assert g.flags.writeable, f"{title}: result {k} is read-only"
+            for other in (*args, *got[:k]):
+                assert not np.may_share_memory(g, other), f"{title}: result {k} shares memory"
+
+
+def rounding(
+    program: RandomProgram,
+    name: str,
+    eager: Callable[[Callable[..., Any], list[Any]], tuple[Any, ...]],
+    args: list[Any],
+    expected: tuple[Any, ...],
+) -> tuple[list[Any], bool]:
+    """Return how far off each element may be, and whether noise leaves the path as it is."""
+    f, seen = program.watched(name)
+    eager(f, args)
+    path = list(seen)
+    spread = [np.zeros(np.shape(e)) for e in expected]
+    for k in range(2 * RUNS):
+        seen.clear()
+        # Runs with much noise look only for guards that might see something else.
+        ulps = ULP if k < RUNS else 16 * ULP
+        with noise(k, ulps):
+            moved = eager(f, args)
+        if seen != path or any(
+            np.shape(m) != np.shape(e) for m, e in zip(moved, expected, strict=True)
+        ):
+            return [], False
+        if k < RUNS:
+            spread = [
+                np.maximum(s, np.abs(np.float64(m) - np.float64(e)))
+                for s, m, e in zip(spread, moved, expected, strict=True)
+            ]
+    bounds = []
+    for s, e in zip(spread, expected, strict=True):
+        e = np.asarray(e)
+        bounds.append(SAFETY * s + ULP * np.spacing(np.abs(e)).astype(np.float64))
+    return bounds, True
+
+
+@contextlib.contextmanager
+def counted(runner: Runner) -> Iterator[Runner]:
+    """Show the counts when the block ends."""
+    try:
+        yield runner
+    finally:
+        print(f"{runner.backend}: {dict(runner.counts)}, worst share of a bound {runner.worst:.2g}")

@@ -1,0 +1,139 @@
+"""A plan by hand: two kernels, a product and a call, with costs that can be counted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from adarray.codegen.loopir import (
+    Apply,
+    Const,
+    Fold,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Param,
+    Store,
+    Total,
+    Var,
+    integer,
+)
+from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Note, Operand, Plan
+from adarray.jit.recording import Call, Guard, Symbol
+from adarray.program import Program, Slot, Value
+
+N, M = 1000, 100
+F = np.dtype(np.float64)
+
+
+def call(function, line):
+    return Call(None, function, (), {}, (), where=("/home/user/model.py", line))
+
+
+def example():
+    """Return program and plan of ``s = sin(2 x); sort(sum(s) * (s @ w)), sum(s), s``."""
+    x = Value("input", (), {"index": 0, "strides": (1,)}, (N,), F)
+    w = Value("input", (), {"index": 1, "strides": (M, 1)}, (N, M), F)
+    two = Value("const", (), {"value": 2.0}, (), F)
+    doubled = Value("map", (x, two), {"name": "multiply"}, (N,), F, call(np.multiply, 11))
+    s = Value("map", (doubled,), {"name": "sin"}, (N,), F, call(np.sin, 12))
+    total = Value("reduce", (s,), {"combine": "add", "axes": (0,)}, (), F, call(np.sum, 13))
+    product = Value("dot", (s, w), {}, (M,), F, call(np.matmul, 14))
+    scaled = Value("map", (product, total), {"name": "multiply"}, (M,), F, call(np.multiply, 15))
+    params = {"function": np.sort, "args": (Slot(0),), "kwargs": {}}
+    ordered = Value("call", (scaled,), params, (M,), F, call(np.sort, 16))
+    values = [x, w, two, doubled, s, total, product, scaled, ordered]
+    program = Program([x, w], values, [ordered, total, s])
+
+    bx, bw = Buffer("input", F, N, 0), Buffer("input", F, N * M, 1)
+    bs, bt = Buffer("output", F, N, 2), Buffer("output", F, 1, 1)
+    bp, bm = Buffer("temp", F, M), Buffer("temp", F, M)
+    bo = Buffer("output", F, M, 0)
+    bp.offset, bm.offset = 0, 832
+    steps = (
+        KernelStep(_first(), (bx, bs, bt), (N,), (doubled, s, total), 1000.0),
+        DotStep(
+            Operand(bs, 0, (1, N), (0, 1)),
+            Operand(bw, 0, (N, M), (M, 1)),
+            Operand(bp, 0, (1, M), (M, 1)),
+            (product,),
+        ),
+        KernelStep(_second(), (bp, bt, bm), (M,), (scaled,), 100.0),
+        CallStep(np.sort, (Slot(0),), {}, (Operand(bm, 0, (M,), (1,)),), (bo,), (ordered,)),
+    )
+    outputs = (Operand(bo, 0, (M,), (1,)), Operand(bt, 0, (), ()), Operand(bs, 0, (N,), (1,)))
+    notes = (
+        Note(s, product, "a product reads its operands from memory"),
+        Note(product, scaled, "a product is a step of its own"),
+    )
+    return program, Plan(steps, (bx, bw, bs, bt, bp, bm, bo), (), outputs, 1664, notes)
+
+
+def _first() -> Kernel:
+    i = Var("int64", "i")
+    doubled = Apply("float64", "multiply", (Load("float64", "a", i), Const("float64", 2.0)))
+    body = (
+        Let("v", Apply("float64", "sin", (doubled,))),
+        Store("b", i, Var("float64", "v")),
+        Fold("acc", "add", Var("float64", "v")),
+    )
+    return Kernel(
+        (Param("a", "float64"), Param("b", "float64", "out"), Param("t", "float64", "out")),
+        ("n",),
+        (Total("acc", "float64", "add", "t"),),
+        (For("i", integer(0), Var("int64", "n"), body, "vector"),),
+    )
+
+
+def _second() -> Kernel:
+    i = Var("int64", "i")
+    scaled = Apply("float64", "multiply", (Load("float64", "a", i), Load("float64", "t", integer(0))))
+    return Kernel(
+        (Param("a", "float64"), Param("t", "float64"), Param("o", "float64", "out")),
+        ("n",),
+        (),
+        (For("i", integer(0), Var("int64", "n"), (Store("o", i, scaled),), "vector"),),
+    )
+
+
+def events():
+    """Return a recording that ends at a guard: ``if sum(sin(x)) > 0``, on line 14."""
+    x, s, t, b = Symbol((N,), F), Symbol((N,), F), Symbol((), F), Symbol((), bool)
+    model = "/home/user/model.py"
+    return (
+        Call(None, np.sin, (x,), {}, (s,), where=(model, 12)),
+        Call(None, np.sum, (s,), {"axis": 0}, (t,), where=(model, 13)),
+        Call(None, np.greater, (t, 0.0), {}, (b,), where=(model, 14)),
+        Guard("bool", b, True, (model, 14)),
+    )
+
+
+class Executable:
+    """Stands in for compiled code: runs the plan's example and says how long its steps took."""
+
+    compiled, from_disk, in_memory = 1, 1, 0
+
+    def __init__(self) -> None:
+        self.stamps: list[int] = []
+
+    def source_of(self, step: int) -> str:
+        return f"/* step {step} */ int64_t adk_{step}(void);" if step in (0, 2) else ""
+
+    def timed(self, arrays):
+        import time
+
+        self.stamps = [time.perf_counter_ns()]
+        x, w = arrays
+        s = np.sin(2 * x)
+        total = s.sum()
+        self.stamps.append(time.perf_counter_ns())
+        product = s @ w
+        self.stamps.append(time.perf_counter_ns())
+        scaled = product * total
+        self.stamps.append(time.perf_counter_ns())
+        out = np.sort(scaled)
+        self.stamps.append(time.perf_counter_ns())
+        return [out, total, s], self.stamps
+
+    def __call__(self, arrays):
+        return self.timed(arrays)[0]

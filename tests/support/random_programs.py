@@ -1,0 +1,660 @@
+"""Random NumPy programs: plain source text with branches, loops, views and in-place writes.
+
+`random_program(choose)` writes one; `choose(n)` gives the choices, each a number below n, so
+that Hypothesis (`programs`) or a seed (`seeded`) can make them. Magnitudes are tracked while
+writing and kept small, arguments of functions stay inside of their domains, and writes go to
+arrays that the program made, so every program is valid for every input.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from programs import Argument, RandomProgram
+
+Choose = Callable[[int], int]
+SHAPES: tuple[tuple[int, ...], ...] = (
+    (5,), (3, 4), (1,), (2, 3, 4), (4, 1), (), (37,), (6, 6), (0,), (2, 0), (1, 1), (17, 9),
+)  # fmt: skip
+LARGEST = 40.0  # magnitudes above are scaled down
+MOST_ELEMENTS = 400
+
+# {a}: operand; the largest magnitude of the result for one of m; whether all functions in it
+# round correctly, so that every library gives the same bits.
+UNARY: tuple[tuple[str, Callable[[float], float], bool], ...] = (
+    ("{a} * 0.5", lambda m: 0.5 * m, True),
+    ("np.sin({a})", lambda m: 1.0, False),
+    ("{a} + 0.25", lambda m: m + 0.25, True),
+    ("np.tanh({a})", lambda m: 1.0, False),
+    ("np.exp(-{a} * {a})", lambda m: 1.0, False),
+    ("1.0 - {a}", lambda m: m + 1, True),
+    ("{a} ** 2", lambda m: m * m, True),
+    ("-{a}", lambda m: m, True),
+    ("np.abs({a})", lambda m: m, True),
+    ("np.sqrt({a} * {a} + 0.5)", lambda m: m + 1, True),
+    ("np.log(1.0 + {a} * {a})", lambda m: 2 * m + 1, False),
+    ("1 / (2 + np.square({a}))", lambda m: 0.5, True),
+    ("np.maximum({a}, 0.0)", lambda m: m, True),
+    ("np.clip({a}, -0.9, 1.1)", lambda m: 1.1, True),
+    ("np.where({a} > 0.2, {a}, 0.1 * {a})", lambda m: m, True),
+    ("np.cos(2 * {a})", lambda m: 1.0, False),
+    ("np.log1p(np.abs({a}))", lambda m: m, False),
+    ("np.exp(0.1 * {a})", lambda m: math.exp(0.1 * m), False),
+    ("np.expm1(0.05 * {a})", lambda m: math.exp(0.05 * m), False),
+    ("np.arctan({a})", lambda m: 1.6, False),
+    ("np.arcsinh({a})", lambda m: m, False),
+    ("np.logaddexp({a}, 0.3)", lambda m: m + 1.1, False),
+    ("np.power(np.abs({a}) + 0.5, 1.3)", lambda m: (m + 0.5) ** 1.3, False),
+    ("{a} ** 3", lambda m: m**3, False),
+    ("np.floor({a}) * 0.1 + {a}", lambda m: 1.1 * m + 0.1, True),
+    ("np.sign({a}) * {a}", lambda m: m, True),
+    ("{a} * ({a} < 0.4)", lambda m: m, True),
+    ("np.hypot({a}, 1.5)", lambda m: m + 1.5, False),
+    ("np.arctan2({a}, 2.0)", lambda m: 1.6, False),
+    ("np.minimum({a}, 0.7) % 3.0", lambda m: 3.0, True),
+)
+BINARY: tuple[tuple[str, Callable[[float, float], float], bool], ...] = (
+    ("{a} + {b}", lambda m, n: m + n, True),
+    ("{a} * {b}", lambda m, n: m * n, True),
+    ("{a} - {b}", lambda m, n: m + n, True),
+    ("{a} / (1.5 + {b} * {b})", lambda m, n: m, True),
+    ("np.maximum({a}, {b})", max, True),
+    ("np.where({a} > {b}, {a}, 0.5 * {b})", max, True),
+    ("np.minimum({a}, {b} + 0.1)", lambda m, n: max(m, n + 0.1), True),
+    ("np.hypot({a}, np.abs({b}) + 1.0)", lambda m, n: m + n + 1, False),
+    ("np.arctan2({a}, 1.5 + {b} ** 2)", lambda m, n: 1.6, False),
+    ("np.logaddexp({a}, {b})", lambda m, n: m + n + 1, False),
+    ("np.power(np.abs({a}) + 0.5, np.tanh({b}))", lambda m, n: m + 2, False),
+    ("np.exp(-np.abs({a} - {b}))", lambda m, n: 1.0, False),
+    ("np.fmax({a}, 0.3 * {b})", max, True),
+    ("np.multiply({a}, np.sin({b}))", lambda m, n: m, False),
+)
+# Folds over axes; {n}: how many elements go into one of the result.
+REDUCTIONS: tuple[tuple[str, Callable[[float, int], float], bool, bool], ...] = (
+    # expression, magnitude, whether it needs elements, whether it rounds nothing
+    ("np.sum({a}{axis})", lambda m, n: m * n, False, False),
+    ("np.mean({a}{axis})", lambda m, n: m, True, False),
+    ("np.max({a}{axis})", lambda m, n: m, True, True),
+    ("{a}.sum({axis_only})", lambda m, n: m * n, False, False),
+    ("np.min({a}{axis})", lambda m, n: m, True, True),
+    ("np.sqrt(np.var({a}{axis}) + 0.1)", lambda m, n: m + 1, True, False),
+    ("np.log(np.sum(np.exp(0.1 * {a}){axis}))", lambda m, n: m + math.log(n + 1), True, False),
+    ("np.prod(np.tanh({a}) + 0.1{axis})", lambda m, n: 1.1**n, False, False),
+    ("np.sum({a} * {a}{axis})", lambda m, n: m * m * n, False, False),
+)
+
+
+class Cell:
+    """What is known of one stretch of memory: all views of it share this."""
+
+    def __init__(self, mag: float, exact: bool, owned: bool) -> None:
+        self.mag = mag
+        self.exact = exact
+        self.owned = owned
+
+
+class Var:
+    """A name in the program."""
+
+    def __init__(
+        self, name: str, shape: tuple[int, ...], cell: Cell, writeable: bool = True
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.cell = cell
+        self.writeable = cell.owned and writeable and shape != ()
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+class Writer:
+    """Writes one program, statement by statement."""
+
+    def __init__(self, choose: Choose) -> None:
+        self.choose = choose
+        self.lines: list[str] = []
+        self.top: list[str] = []
+        self.env: list[Var] = []
+        self.depth = 1
+        self.count = 0
+        self.arguments: list[Argument] = []
+
+    # -- small choices ---------------------------------------------------------------------
+
+    def pick(self, options: Sequence[Any]) -> Any:
+        return options[self.choose(len(options))]
+
+    def flip(self) -> bool:
+        return bool(self.choose(2))
+
+    def constant(self) -> str:
+        return self.pick(("0.3", "-0.7", "1.2", "0.05", "-0.11"))
+
+    def var(self, test: Callable[[Var], bool] = lambda v: True) -> Var | None:
+        """Return a variable, late ones first; None if none will do."""
+        fit = [v for v in reversed(self.env) if test(v)]
+        return self.pick(fit) if fit else None
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def name(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def scaled(self, expr: str, mag: float) -> tuple[str, float]:
+        if mag <= LARGEST:
+            return expr, mag
+        factor = float(f"{8 / mag:.2g}")
+        return f"{factor} * ({expr})", mag * factor
+
+    def let(self, expr: str, shape: tuple[int, ...], mag: float, exact: bool) -> Var:
+        expr, mag = self.scaled(expr, mag)
+        v = Var(self.name(), shape, Cell(mag, exact, True))
+        self.line(f"{v.name} = {expr}")
+        self.env.append(v)
+        return v
+
+    def let_view(self, expr: str, of: Var, shape: tuple[int, ...], writeable: bool = True) -> Var:
+        """Name a view; without axes it is a number of its own."""
+        cell = of.cell if shape else Cell(of.cell.mag, of.cell.exact, False)
+        v = Var(self.name(), shape, cell, writeable)
+        self.line(f"{v.name} = {expr}")
+        self.env.append(v)
+        return v
+
+    # -- expressions ---------------------------------------------------------------------------
+
+    def unary(self, a: Var) -> tuple[str, float, bool]:
+        """Return an elementwise expression of `a`, its magnitude, whether its bits are sure."""
+        text, mag, rounds_correctly = self.pick(UNARY)
+        sure = a.cell.exact and (rounds_correctly or a.shape != ())
+        return text.format(a=a.name), mag(a.cell.mag), sure
+
+    def binary(self, a: Var, b: Var) -> tuple[str, float, bool]:
+        text, mag, rounds_correctly = self.pick(BINARY)
+        # What only concerns numbers without axes is computed by NumPy in eager code.
+        sure = a.cell.exact and b.cell.exact and (rounds_correctly or () not in (a.shape, b.shape))
+        return text.format(a=a.name, b=b.name), mag(a.cell.mag, b.cell.mag), sure
+
+    def of_same_shape(self, a: Var) -> tuple[str, float, bool]:
+        """Return an expression of the shape of `a`."""
+        b = self.var(lambda b: fits(b.shape, a.shape)) if self.flip() else None
+        expr, mag, exact = self.unary(a) if b is None else self.binary(a, b)
+        return (*self.scaled(expr, mag), exact)
+
+    # -- statements: elementwise and layout ------------------------------------------------------
+
+    def elementwise(self) -> None:
+        a = self.var()
+        assert a is not None
+        if self.flip():
+            expr, mag, exact = self.unary(a)
+            self.let(expr, a.shape, mag, exact)
+            return
+        b = self.var(lambda b: broadcast(a.shape, b.shape) is not None)
+        assert b is not None
+        shape = broadcast(a.shape, b.shape)
+        assert shape is not None
+        expr, mag, exact = self.binary(a, b)
+        self.let(expr, shape, mag, exact)
+
+    def outer(self) -> None:
+        """Broadcast a column against a row."""
+        a, b = self.var(lambda v: len(v.shape) == 1), self.var(lambda v: len(v.shape) == 1)
+        if a is None or b is None or a.size * b.size > MOST_ELEMENTS:
+            return
+        mag = a.cell.mag + b.cell.mag
+        form = self.pick(
+            (
+                "{a}[:, None] - {b}",
+                "{a}[:, np.newaxis] + {b}[None, :]",
+                "np.subtract.outer({a}, {b})",
+            )
+        )
+        self.let(form.format(a=a.name, b=b.name), (a.size, b.size), mag,
+                 a.cell.exact and b.cell.exact)  # fmt: skip
+
+    def view(self) -> None:
+        a = self.var(lambda v: v.shape != ())
+        if a is None:
+            return
+        n, rest = a.shape[0], a.shape[1:]
+        options = [
+            (f"{a.name}[::-1]", a.shape),
+            (f"{a.name}[1:]", (max(n - 1, 0), *rest)),
+            (f"{a.name}.T", a.shape[::-1]),
+            (f"{a.name}.reshape(-1)", (a.size,)),
+            (f"{a.name}[::2]", ((n + 1) // 2, *rest)),
+            (f"{a.name}[:-1]", (max(n - 1, 0), *rest)),
+            (f"{a.name}[None]", (1, *a.shape)),
+            (f"{a.name}[..., :2]", (*a.shape[:-1], min(2, a.shape[-1]))),
+            (f"np.flip({a.name})", a.shape),
+        ]
+        if n:
+            options += [(f"{a.name}[0]", rest), (f"{a.name}[-1]", rest)]
+        if len(a.shape) == 2:
+            options.append((f"np.diagonal({a.name})", (min(a.shape),)))
+        if 1 in a.shape:
+            options.append((f"np.squeeze({a.name})", tuple(k for k in a.shape if k != 1)))
+        expr, shape = self.pick(options)
+        self.let_view(expr, a, shape, "diagonal" not in expr)
+
+    def rearrange(self) -> None:
+        """Make copies: joined, rolled, picked by lists of indices, sorted."""
+        a = self.var(lambda v: v.shape != () and 2 * v.size <= MOST_ELEMENTS)
+        if a is None:
+            return
+        x, n, rest = a.name, a.shape[0], a.shape[1:]
+        options = [
+            (f"np.concatenate([{x}, 0.5 * {x}])", (2 * n, *rest)),
+            (f"np.roll({x}, 1, axis=0)", a.shape),
+            (f"np.stack([{x}, -{x}], axis=-1)", (*a.shape, 2)),
+            (f"{x}.copy()", a.shape),
+            (f"np.roll({x}, -2)", a.shape),
+            (f"np.sort({x}, axis=0)", a.shape),
+            (f"np.repeat({x}, 2, axis=0)", (2 * n, *rest)),
+            (f"np.tile({x}, (2,) + (1,) * {len(rest)})", (2 * n, *rest)),
+            (f"np.pad({x}, 1)", tuple(k + 2 for k in a.shape)),
+            (f"np.copy({x})", a.shape),
+        ]
+        if n:
+            options += [
+                (f"{x}[[0, -1, 0]]", (3, *rest)),
+                (f"np.take({x}, [{n - 1}, 0], axis=0)", (2, *rest)),
+                (f"{x}[np.arange({n}) % {max(n // 2, 1)}]", a.shape),
+                (f"np.diff({x}, axis=0)", (n - 1, *rest)),
+            ]
+        if len(a.shape) == 2:
+            options.append((f"np.tril({x})", a.shape))
+        expr, shape = self.pick(options)
+        mag = a.cell.mag * (2 if "diff" in expr else 1)
+        self.let(expr, shape, mag, a.cell.exact)
+
+    # -- statements: folds and products ----------------------------------------------------------
+
+    def reduction(self) -> None:
+        text, mag, needs, exact = self.pick(REDUCTIONS)
+        a = self.var(lambda v: (v.size > 0 or not needs) and (v.shape != () or ".sum" not in text))
+        if a is None:
+            return
+        axes: tuple[int, ...] | None = None
+        if a.shape and self.flip():
+            axes = (self.choose(len(a.shape)),)
+            if len(a.shape) > 2 and self.flip():
+                axes = (0, -1)
+        keep = axes is not None and self.flip()
+        numbers = range(len(a.shape)) if axes is None else [k % len(a.shape) for k in axes]
+        n = math.prod(a.shape[k] for k in numbers)
+        if axes is None:
+            shape: tuple[int, ...] = ()
+        elif keep:
+            shape = tuple(1 if k in numbers else m for k, m in enumerate(a.shape))
+        else:
+            shape = tuple(m for k, m in enumerate(a.shape) if k not in numbers)
+        axis = "" if axes is None else f"axis={axes[0] if len(axes) == 1 else axes}"
+        axis += ", keepdims=True" if keep else ""
+        if "np.prod" in text and n > 40:
+            return
+        expr = text.format(a=a.name, axis=f", {axis}" if axis else "", axis_only=axis)
+        self.let(expr, shape, mag(a.cell.mag, n), exact and a.cell.exact)
+
+    def normalise(self) -> None:
+        """Softmax and the like along the last axis."""
+        a = self.var(lambda v: v.size > 0 and v.shape != ())
+        if a is None:
+            return
+        x, v = a.name, self.name()
+        kind = self.choose(3)
+        if kind == 0:
+            self.line(f"{v} = np.exp({x} - np.max({x}, axis=-1, keepdims=True))")
+            expr, mag = f"{v} / np.sum({v}, axis=-1, keepdims=True)", 1.0
+        elif kind == 1:
+            self.line(f"{v} = {x} - np.mean({x}, axis=-1, keepdims=True)")
+            expr = f"{v} / np.sqrt(np.mean({v} ** 2, axis=-1, keepdims=True) + 0.1)"
+            mag = 7 * a.cell.mag
+        else:
+            self.line(f"{v} = np.cumsum({x}, axis=-1)")
+            expr, mag = f"{v} / (1 + {v}[..., -1:] ** 2)", a.cell.mag * a.shape[-1]
+        self.let(expr, a.shape, mag, False)
+
+    def product(self) -> None:
+        a = self.var(lambda v: len(v.shape) in (1, 2))
+        if a is None:
+            return
+        k = a.shape[-1]
+        b = self.var(lambda v: len(v.shape) in (1, 2) and v.shape[0] == k)
+        if b is None:
+            return
+        form = self.pick(("{a} @ {b}", "np.dot({a}, {b})", "np.matmul({a}, {b})"))
+        shape = (*a.shape[:-1], *b.shape[1:])
+        if math.prod(shape) > MOST_ELEMENTS:
+            return
+        mag = a.cell.mag * b.cell.mag * max(k, 1)
+        self.let(form.format(a=a.name, b=b.name), shape, mag, False)
+
+    def einsum(self) -> None:
+        a = self.var(lambda v: len(v.shape) == 2)
+        if a is None:
+            return
+        n, m = a.shape
+        form, shape, times = self.pick((
+            ("np.einsum('ij,ij->i', {a}, {a})", (n,), m),
+            ("np.einsum('ij,kj->ik', {a}, {a})", (n, n), m),
+            ("np.einsum('ij->ji', {a})", (m, n), 0),
+        ))  # fmt: skip
+        if math.prod(shape) > MOST_ELEMENTS:
+            return
+        mag = a.cell.mag**2 * times
+        if times:
+            self.let(form.format(a=a.name), shape, mag, False)
+        else:
+            self.let_view(form.format(a=a.name), a, shape)
+
+    # -- statements: writing in place -----------------------------------------------------------
+
+    def target(self) -> Var | None:
+        """Return an array that may be written to, made if there is none."""
+        v = self.var(lambda v: v.writeable)
+        if v is None:
+            a = self.var(lambda v: v.shape != ())
+            if a is None:
+                return None
+            v = self.let(f"{a.name} * 1.0", a.shape, a.cell.mag, a.cell.exact)
+        return v
+
+    def write(self) -> None:
+        a = self.target()
+        if a is None:
+            return
+        n, rest = a.shape[0], a.shape[1:]
+        keys = [
+            ("[...]", a.shape),
+            ("[::2]", ((n + 1) // 2, *rest)),
+            ("[1:]", (max(n - 1, 0), *rest)),
+        ]
+        if n:
+            keys += [("[0]", rest), ("[-1:]", (1, *rest)), ("[[0, -1]]", (2, *rest))]
+        if len(a.shape) > 1:
+            keys.append(("[:, 0]", (n, *a.shape[2:])) if a.shape[1] else ("[:, :0]", (n, 0)))
+        key, shape = self.pick(keys)
+        b = self.var(lambda v: fits(v.shape, shape)) if self.flip() else None
+        value, mag, exact = (self.constant(), 1.2, True) if b is None else self.unary(b)
+        value, mag = self.scaled(value, mag)
+        sign = self.pick(("=", "+=", "*=", "-="))
+        if sign == "*=":
+            value, mag = f"np.cos({value})", a.cell.mag
+            exact = exact and b is not None and b.shape != ()
+        elif sign != "=":
+            mag += a.cell.mag
+        if mag > 4 * LARGEST:
+            return
+        self.line(f"{a.name}{key} {sign} {value}")
+        a.cell.mag = max(a.cell.mag, mag)
+        a.cell.exact = a.cell.exact and exact
+
+    def update(self) -> None:
+        """Change a whole array, or a part of it through a mask or ``out=``."""
+        a = self.target()
+        if a is None:
+            return
+        kind = self.choose(4)
+        if kind == 0:
+            self.line(f"{a.name} *= 0.5")
+        elif kind == 1:
+            self.line(f"{a.name}[{a.name} > {self.constant()}] *= 0.5")
+        elif kind == 2:
+            self.line(f"np.multiply({a.name}, {self.constant()[-3:]}, out={a.name})")
+        else:
+            self.line(f"{a.name} += {self.constant()}")
+            a.cell.mag += 1.2
+
+    # -- statements: control flow -----------------------------------------------------------------
+
+    def condition(self) -> str | None:
+        """Return a look at a value."""
+        a = self.var(lambda v: v.size > 0)
+        if a is None:
+            return None
+        x, c = a.name, self.constant()
+        forms = [
+            "np.sum({x}) > {c}",
+            "np.mean({x}) < {c}",
+            "np.max({x}) > {c} and np.min({x}) < 0.2",
+            "not np.any({x} > 1.1)",
+            "np.sum(np.abs({x})) > 1.7",
+        ]
+        if len(a.shape) == 1:
+            forms += ["{x}[0] > {c}", "{x}[-1] * {x}[0] < 0.1"]
+        return self.pick(forms).format(x=x, c=c)  # type: ignore[no-any-return]
+
+    def block(self, statements: int) -> None:
+        """Write an indented block; names made in it are forgotten after it."""
+        known = len(self.env)
+        self.depth += 1
+        for _ in range(statements):
+            self.pick((self.elementwise, self.update, self.view, self.write, self.reduction))()
+        del self.env[known:]
+        self.depth -= 1
+
+    def branch(self) -> None:
+        test, a = self.condition(), self.var()
+        if test is None or a is None:
+            return
+        name, mags, exacts = self.name(), [], []
+        for head in (f"if {test}:", "else:"):
+            self.line(head)
+            if head == "else:" or self.flip():
+                self.block(self.choose(2))
+            expr, mag, exact = self.of_same_shape(a)
+            self.line(f"    {name} = {expr}")
+            mags.append(mag)
+            exacts.append(exact)
+        self.env.append(Var(name, a.shape, Cell(max(mags), all(exacts), True)))
+
+    def early(self) -> None:
+        """Write a branch without else that changes an array in place."""
+        test, a = self.condition(), self.target()
+        if test is None or a is None:
+            return
+        self.line(f"if {test}:")
+        self.line(f"    {a.name} += {self.pick(('0.3', 'np.float64(0.2)', f'0.1 * {a.name}'))}")
+        a.cell.mag = 1.1 * a.cell.mag + 0.3
+
+    def loop(self) -> None:
+        """Write a loop over numbers: a recurrence, in place or by rebinding."""
+        times = 2 + self.choose(4)
+        a = self.var(lambda v: v.writeable and v.shape[0] > 1)
+        if a is not None and self.flip():
+            b = self.var(
+                lambda v: v.shape != () and fits(v.shape[1:], a.shape[1:]) and v.shape[0] > 0
+            )
+            self.line(
+                f"for i in range(1, {a.shape[0]}):" if a.shape[0] < 9 else "for i in range(1, 9):"
+            )
+            end = "" if b is None else f" + 0.1 * {b.name}[i % {b.shape[0]}]"
+            self.line(f"    {a.name}[i] = 0.5 * {a.name}[i - 1] + np.tanh({a.name}[i]){end}")
+            a.cell.mag = 2 * max(a.cell.mag, 1 + (b.cell.mag if b else 0))
+            a.cell.exact = False
+            return
+        a = self.var()
+        b = self.var(lambda v: a is not None and fits(v.shape, a.shape))
+        if a is None or b is None:
+            return
+        name, expr = self.name(), f"{b.name} * (0.1 * i)"
+        self.line(f"{name} = {a.name} * 1.0")
+        self.line(f"for i in range({times}):")
+        if self.flip():
+            self.line("    if i == 2:")
+            self.line("        continue")
+        self.line(f"    {name} = 0.5 * {name} + np.sin({expr})")
+        exact = a.cell.exact and b.cell.exact and b.shape != ()
+        self.env.append(Var(name, a.shape, Cell(a.cell.mag + 2, exact, True)))
+
+    def while_loop(self) -> None:
+        a = self.var(lambda v: v.size > 0)
+        if a is None:
+            return
+        name, k, kind = self.name(), self.name(), self.choose(3)
+        self.line(f"{name} = {a.name} + 0.01")
+        self.line(f"{k} = 0")
+        test = ("np.max(np.abs({x})) > 0.4", "np.sum({x} * {x}) > 0.6", "np.mean({x}) > 0.13")[kind]
+        self.line(f"while {test.format(x=name)} and {k} < 5:")
+        self.line(f"    {name} = {self.pick((f'0.6 * {name}', f'np.sin({name}) - 0.1'))}")
+        self.line(f"    {k} += 1")
+        mag, exact = a.cell.mag + 1, a.cell.exact and a.shape != ()
+        self.env.append(Var(name, a.shape, Cell(mag, exact, True)))
+        if self.flip():
+            self.let(f"{name} * {k}", a.shape, 5 * mag, exact)
+
+    # -- statements: functions ------------------------------------------------------------------
+
+    def helper(self) -> None:
+        """Write a function beside the program, and call it."""
+        a = self.var()
+        assert a is not None
+        name = f"helper{len(self.top)}"
+        text, mag, sure = self.pick(UNARY)
+        scale = self.constant()
+        if self.flip():
+            body = f"    return {text.format(a='u')} * s"
+        else:  # a look at a value inside of a function, and two returns
+            body = (
+                f"    if np.sum(u) > s:\n        return u * s\n    return {text.format(a='u')} * s"
+            )
+        self.top.append(f"def {name}(u, s={scale}):\n{body}")
+        biggest = 1.2 * max(mag(a.cell.mag), a.cell.mag)
+        self.let(f"{name}({a.name})", a.shape, biggest,
+                 a.cell.exact and (sure or a.shape != ()))  # fmt: skip
+
+    def closure(self) -> None:
+        """Write a function inside of the program that reads a variable of it."""
+        a = self.var()
+        b = self.var(lambda v: a is not None and fits(v.shape, a.shape))
+        if a is None or b is None:
+            return
+        name = self.name()
+        self.line(f"def {name}(u, depth=2):")
+        if self.flip():
+            self.line("    if depth == 0:")
+            self.line("        return u")
+            self.line(f"    return {name}(0.5 * u + {b.name}, depth - 1)")
+        else:
+            self.line(f"    return u * 0.5 + {b.name}")
+        self.let(f"{name}({a.name})", a.shape, a.cell.mag + 2 * b.cell.mag,
+                 a.cell.exact and b.cell.exact)  # fmt: skip
+
+    def rows(self) -> None:
+        """Take an array apart and put it together again."""
+        a = self.var(lambda v: v.shape != () and 0 < v.shape[0] <= 6)
+        if a is None:
+            return
+        x, n = a.name, a.shape[0]
+        kind = self.choose(3)
+        if kind == 0:
+            self.let(f"np.stack([{x}[i] * (i + 0.5) for i in range({n})])", a.shape,
+                     n * a.cell.mag, a.cell.exact)  # fmt: skip
+        elif kind == 1:
+            self.let(f"sum(0.5 * row for row in {x})", a.shape[1:], n * a.cell.mag,
+                     a.cell.exact)  # fmt: skip
+        else:
+            if math.prod(a.shape) == 0:
+                return
+            position = f"int(np.argmax(np.sum({x}, axis={tuple(range(1, len(a.shape)))})))"
+            self.let_view(f"{x}[{position}]", a, a.shape[1:])
+
+    def masked(self) -> None:
+        """Pick elements whose number depends on values."""
+        a = self.var(lambda v: v.shape != () and v.size > 0)
+        if a is None:
+            return
+        n = a.size
+        form = self.pick(
+            ("np.sum({x}[{x} > {c}])", "np.sum({x}[np.nonzero({x} < {c})] ** 2) * 0.1")
+        )
+        mag = n * max(a.cell.mag, a.cell.mag**2)
+        self.let(form.format(x=a.name, c=self.constant()), (), mag, False)
+
+    def captured(self) -> None:
+        """Read an array of the module."""
+        a = self.var(lambda v: v.shape != () and 0 < v.shape[-1] < 8)
+        if a is None:
+            return
+        name, n = f"C{len(self.top)}", a.shape[-1]
+        self.top.append(f"{name} = np.linspace(-1.0, 1.0, {n})")
+        self.let(f"{a.name} * {name}", a.shape, a.cell.mag, a.cell.exact)
+
+
+def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    try:
+        shape = np.broadcast_shapes(a, b)
+    except ValueError:
+        return None
+    return shape if math.prod(shape) <= MOST_ELEMENTS else None
+
+
+def fits(small: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether an array of shape `small` may be assigned to one of `shape`."""
+    return broadcast(small, shape) == shape
+
+
+STATEMENTS: tuple[Callable[[Writer], None], ...] = (
+    Writer.elementwise, Writer.reduction, Writer.view, Writer.branch, Writer.write,
+    Writer.elementwise, Writer.product, Writer.loop, Writer.rearrange, Writer.helper,
+    Writer.elementwise, Writer.normalise, Writer.while_loop, Writer.update, Writer.outer,
+    Writer.closure, Writer.rows, Writer.early, Writer.captured, Writer.masked, Writer.einsum,
+)  # fmt: skip
+
+
+def arguments(w: Writer) -> list[Argument]:
+    """Choose the arguments: dtypes, shapes, strides, kinds of values."""
+    made = []
+    for k in range(1 + w.choose(3)):
+        shape = w.pick(SHAPES)
+        dtype = w.pick(("f8", "f8", "f4"))
+        layout = w.pick(("C", "C", "F", "strided", "reversed"))
+        if shape == ():
+            layout = w.pick(("C", "python"))
+        made.append(Argument("xyz"[k], shape, dtype, layout, rounded=w.choose(6) == 5))
+    return made
+
+
+def random_program(choose: Choose, statements: int = 12) -> RandomProgram:
+    """Write a program, with ``choose(n)`` giving a number below n for each choice."""
+    w = Writer(choose)
+    w.arguments = arguments(w)
+    for a in w.arguments:
+        w.env.append(Var(a.name, a.shape, Cell(2.0, True, False)))
+    for _ in range(1 + choose(statements)):
+        w.pick(STATEMENTS)(w)
+    made = [v for v in w.env if v.name.startswith("v")] or w.env
+    results = [made[-1], *(w.pick(made) for _ in range(choose(3)))]
+    names = ", ".join(v.name for v in results)
+    head = f"def f({', '.join(a.name for a in w.arguments)}):"
+    body = [
+        head,
+        *w.lines,
+        f"    return {names}," if len(results) > 1 or w.flip() else f"    return {names}",
+    ]
+    source = "\n\n\n".join([*w.top, "\n".join(body)]) + "\n"
+    return RandomProgram(source, w.arguments, tuple(v.cell.exact for v in results))
+
+
+def seeded(seed: int, statements: int = 12) -> RandomProgram:
+    """Return the random program number `seed`."""
+    return random_program(random.Random(seed).randrange, statements)
+
+
+@st.composite
+def programs(draw: st.DrawFn, statements: int = 12) -> RandomProgram:
+    """Draw a program; Hypothesis shrinks it to few statements and simple choices."""
+    return random_program(lambda n: draw(st.integers(0, n - 1)), statements)
