@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from adarray.attributes import Attributes
-from adarray.aval import refuse_subclass
+from adarray.aval import Symbolic, refuse_subclass
 from adarray.conversion import Conversions, new_leaf
 from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.errors import DTypeError, TraceError
@@ -237,6 +237,8 @@ def value_of(x: Any) -> Any:
     if not isinstance(x, Handle):
         return x
     v = sync_if_view(x)._v
+    if isinstance(v, Symbolic):  # what `jit` records stays in its recording
+        return stop_gradient(x)
     return v.copy() if isinstance(v, np.ndarray) else v
 
 

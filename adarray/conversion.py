@@ -71,6 +71,8 @@ class Conversions(_State):
 
     def numpy(self) -> np.ndarray:
         """Return the values as a fresh plain ndarray, outside of the graph."""
+        if isinstance(sync_if_view(self)._v, Symbolic):  # see adarray.value_of
+            return self.detach()  # type: ignore[return-value]
         return np.array(sync_if_view(self)._v)
 
     def detach(self) -> ADArray:
@@ -160,7 +162,7 @@ class Conversions(_State):
     def data(self) -> memoryview:
         """The memory of the values, for reading only."""
         self._must_be_constant("data", "pass x.numpy().data")
-        return memoryview(self._v).toreadonly()
+        return memoryview(np.asarray(self._v)).toreadonly()
 
     @property
     def ctypes(self) -> Any:

@@ -262,7 +262,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
         return _several(op, operands, params, values, r, parents, mask, span, cls)
     if span is None or not recording:
         return _wrap(op, operands, params, values, r, cls)
-    if not isinstance(r, (np.ndarray, np.generic)):
+    if not isinstance(r, (np.ndarray, np.generic, Symbolic)):
         r = np.asarray(r)[()]
     if r.dtype.kind not in "fc":
         return cls(no_derivative(op, r))

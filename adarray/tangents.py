@@ -78,7 +78,9 @@ def _apart(tangent: Handle, level: int) -> Handle:
 def attach(out: Handle, level: int, tangent: Any) -> None:
     """Give `out` the tangent at `level`, in its shape and dtype and apart from others."""
     shape, dtype = np.shape(out._v), aval_of(out._v).dtype
-    if not isinstance(tangent, Handle):
+    if isinstance(tangent, Symbolic):
+        tangent = type(out)(tangent)
+    elif not isinstance(tangent, Handle):
         tangent = type(out)(np.asarray(tangent)[()])
     elif not isinstance(tangent._v, (np.ndarray, np.generic)):
         tangent = np.positive(cast(Any, tangent))  # that of a Python number has no shape

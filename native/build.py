@@ -14,6 +14,7 @@ from cffi import FFI
 
 from adarray import ops  # noqa: F401  (registers the operations)
 from adarray.codegen.eager import EXACT_LEAF, GROUP, LEAF, Kernel, all_kernels
+from native.flags import FLAGS
 
 HERE = Path(__file__).resolve().parent
 # Compiled into both modules when present, each with its declarations in a .cdef beside it.
@@ -203,14 +204,7 @@ def source(kernels: Iterable[Kernel]) -> str:
     return "\n".join(lines)
 
 
-# Without the -fno-builtin flags gcc merges sin and cos of one argument into sincos, which
-# has no vector version. Contracting to fused multiply-add would make sqrt(a*a - b*b) nan
-# for a == b. The mathematical library is named, or libmvec is not recorded as needed.
-FLAGS = [
-    "-O3", "-g0", "-std=gnu11", "-Werror=implicit-function-declaration",
-    "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
-    "-fno-builtin-sin", "-fno-builtin-cos", "-fno-builtin-sinf", "-fno-builtin-cosf",
-]  # fmt: skip
+# The mathematical library is named, or libmvec is not recorded as needed.
 LIBRARIES = {"linux": ["m", "dl"], "win32": []}
 
 

@@ -270,8 +270,8 @@ static PyObject *execute(PyObject *self, PyObject *arrays, int64_t *stamps)
 {
     Executable *e = PyCapsule_GetPointer(PyTuple_GetItem(self, SELF_CAPSULE), NAME);
     if (e == NULL) return NULL;
-    if (!PyList_Check(arrays) || PyList_Size(arrays) != (Py_ssize_t)e->plan->n_inputs) {
-        PyErr_Format(PyExc_TypeError, "compiled plan: expected a list of %d inputs",
+    if (!PyList_Check(arrays) || PyList_Size(arrays) < (Py_ssize_t)e->plan->n_inputs) {
+        PyErr_Format(PyExc_TypeError, "compiled plan: expected a list of at least %d inputs",
                      (int)e->plan->n_inputs);
         return NULL;
     }

@@ -146,32 +146,38 @@ static void read_matrix(Reader *r, Matrix *m, int nd)
     for (int i = 0; !r->bad && i < nd; i++) m->batch[i] = batch[i];
 }
 
-static void read_product(Reader *r, const Plan *p, Step *s)
+/* Read a product and prepare it; 0, or why it cannot be computed so. */
+static int read_product(Reader *r, Product *m)
 {
-    Product *m = s->product.product = calloc(1, sizeof *m);
-    if (!m) {
-        r->bad = 1;
-        return;
-    }
     m->size = (int)word(r);
     const int threads = (int)word(r);
-    for (int i = 0; i < 3; i++) {
-        s->product.slots[i] = slot(r, p);
-        s->product.offsets[i] = word(r);
-    }
     const int64_t nd = count(r);
-    if (nd > PRODUCT_DIMS) {
-        r->bad = 1;
-        return;
-    }
+    if (nd > PRODUCT_DIMS) return WRONG_ARRAY;
     const int64_t *dims = words(r, nd);
     for (int64_t i = 0; !r->bad && i < nd; i++) m->dims[i] = dims[i];
     m->nd = (int)nd;
     read_matrix(r, &m->a, m->nd);
     read_matrix(r, &m->b, m->nd);
     m->m = m->a.rows, m->k = m->a.cols, m->n = m->b.cols;
-    if (r->bad || m->m < 1 || m->k < 1 || m->n < 1 || adarray_product_prepare(m, threads) != 0)
-        r->bad = 1;
+    if (r->bad || m->b.rows != m->k || m->m < 1 || m->k < 1 || m->n < 1) return WRONG_ARRAY;
+    return adarray_product_prepare(m, threads);
+}
+
+int adarray_jit_product(const int64_t *given, int64_t n)
+{
+    Product product = {0};
+    Reader r = {given, given + n, 0};
+    return read_product(&r, &product);
+}
+
+static void read_product_step(Reader *r, const Plan *p, Step *s)
+{
+    for (int i = 0; i < 3; i++) {
+        s->product.slots[i] = slot(r, p);
+        s->product.offsets[i] = word(r);
+    }
+    s->product.product = calloc(1, sizeof *s->product.product);
+    if (!s->product.product || read_product(r, s->product.product) != 0) r->bad = 1;
 }
 
 static void read_call(Reader *r, const Plan *p, Step *s)
@@ -192,7 +198,7 @@ static void read_step(Reader *r, Plan *p, Step *s)
     if (s->origin < 0 || s->origin >= p->n_origins) r->bad = 1;
     switch (s->kind) {
     case STEP_KERNEL: read_kernel(r, p, s); break;
-    case STEP_PRODUCT: read_product(r, p, s); break;
+    case STEP_PRODUCT: read_product_step(r, p, s); break;
     case STEP_CALL: read_call(r, p, s); break;
     case STEP_COPY:
         s->copy.to = slot(r, p);

@@ -23,6 +23,10 @@ uintptr_t adarray_jit_symbol(uintptr_t unit, const char *name);
 /* The bytes of scratch memory that one thread needs, asked of a kernel's own function. */
 int64_t adarray_jit_scratch(uintptr_t function, const int64_t *ints);
 
+/* What stands in the way of a product given by the words of its step, without its slots: 0,
+ * or a code of gemm.h. */
+int adarray_jit_product(const int64_t *words, int64_t count);
+
 /* -- plans --------------------------------------------------------------------------- */
 
 typedef int64_t (*kernel_function)(char *const *p, const int64_t *n, char *scratch,

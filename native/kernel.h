@@ -14,9 +14,7 @@
 #include "adarray_math.h"
 #define ADARRAY_LEVEL(name) name
 #include "adarray_vector.h"
-#if __has_include("adarray_integer.h")
-#include "adarray_integer.h"
-#endif
+#include "adarray_loops.h"
 
 typedef void (*adarray_part)(void *context, int thread, int threads);
 

@@ -197,7 +197,7 @@ class VectorPrinter:
     def _start(self) -> list[str]:
         """Return lines that set the accumulators."""
         lines = []
-        for s, a, place in self.lanes:
+        for s, a, _ in self.lanes:
             value = functions.neutral(s.combine, s.value.dtype)
             lines.append(f"for (int l = 0; l < {self.form.block}; l++) {a}[l] = {value};")
         return lines
@@ -207,7 +207,7 @@ class VectorPrinter:
         lines = []
         width = self.form.block // 2
         while width:
-            for s, a, place in self.lanes:
+            for s, a, _ in self.lanes:
                 text = self.p.combined(s.combine, s.value.dtype, f"{a}[l]", f"{a}[l + {width}]")
                 lines.append(f"for (int l = 0; l < {width}; l++) {a}[l] = {text};")
             width //= 2
@@ -219,7 +219,7 @@ class VectorPrinter:
         p, form = self.p, self.form
         p.line(f"if ({low} < {high}) {{")
         lines = list(outside)
-        for s, a, place in self.lanes:
+        for s, a, _ in self.lanes:
             lines.append(f"{STORED[s.value.dtype]} {a}[{form.block}];")
         if form.leaf:
             lines += self._leaves(inside, low, high)
@@ -238,8 +238,10 @@ class VectorPrinter:
         for s, a, place in self.lanes:
             suffix, pairwise = SUFFIX.get(s.value.dtype, ""), s.combine == "add"
             if not (pairwise and s.value.dtype in functions.FLOATS):
-                before.append(f"{functions.CTYPES[s.value.dtype]} {a}t = "
-                              f"{functions.neutral(s.combine, s.value.dtype)};")
+                before.append(
+                    f"{functions.CTYPES[s.value.dtype]} {a}t = "
+                    f"{functions.neutral(s.combine, s.value.dtype)};"
+                )
                 text = p.combined(s.combine, s.value.dtype, f"{a}t", f"{a}[0]")
                 after.append(f"{a}t = {text};")
                 end.append(self._deliver(s, place, f"{a}t"))

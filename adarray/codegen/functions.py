@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.codegen.printer import C, COMPARE, Dialect, call_text, literal
+from adarray.codegen.printer import COMPARE, C, Dialect, call_text, literal
 from adarray.scalar import PREDICATES
 
 FLOATS = ("float64", "float32")
@@ -53,6 +53,11 @@ LIBMVEC = (frozenset[str](), _FIRST, _FIRST | _LATER)
 OWN = frozenset({("log", "float32"), ("expm1", "float32"), ("tanh", "float32")})
 
 _LIMITS = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in INTEGERS}
+
+
+def limits(dtype: str) -> tuple[int, int]:
+    """Return the smallest and the largest number of an integer dtype."""
+    return _LIMITS[dtype]
 
 
 def number(value: Any, dtype: str, dialect: Dialect = C) -> str:

@@ -14,10 +14,9 @@ from adarray.errors import BackendError
 from adarray.inplace import WRITE
 from adarray.jit.keys import replace_symbols
 from adarray.jit.options import Options
-from adarray.jit.recording import Call, Symbol
+from adarray.recording import Call, Symbol
 from adarray.jit.tree import Node
 from adarray.op import Op
-from adarray.passes import canonicalise, optimise
 from adarray.passes.interpret import Interpreted
 from adarray.spans import span
 
@@ -53,7 +52,7 @@ class Builder:
         self._said: set[str] = set()
 
     def build(self, node: Node) -> None:
-        """Set ``node.run`` and what `explain` shows of it."""
+        """Set ``node.compiled`` and what `explain` shows of it."""
         tree = node.tree
         first = node.first
         key = (node.body, tuple(n - first for n in node.targets))
@@ -65,7 +64,7 @@ class Builder:
             from adarray.jit.check import checked
 
             run = checked(node, run)
-        node.run = run
+        node.compiled = (node.targets, run)
 
     def _made(self, node: Node) -> tuple[Any, ...]:
         symbols = node.path.symbols
@@ -80,6 +79,9 @@ class Builder:
         before = after = plan = executable = None
         eager = ""
         try:
+            from adarray.passes import optimise
+            from adarray.passes.canonicalise import canonicalise
+
             with span("passes", "jit"):
                 before = canonicalise(
                     node.calls, inputs, outputs, strides=strides, constants=constants

@@ -11,7 +11,7 @@ import numpy as np
 from adarray.codegen.plan import Buffer, KernelStep, Plan
 from adarray.jit.costs import Cost, cost, nbytes, peak, total
 from adarray.jit.picture import Picture, picture
-from adarray.jit.recording import Call, Guard, Symbol
+from adarray.recording import Call, Guard, Symbol
 from adarray.jit.steps import (
     at,
     call_name,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.jit.recording import Call, Guard, Symbol
+from adarray.recording import Call, Guard, Symbol
 
 Numbers = Mapping[int, Hashable]
 

@@ -17,7 +17,7 @@ from adarray.dispatch import compute, replay
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE, sync_if_view
 from adarray.intercepting import intercepted
-from adarray.jit.recording import Call, Guard, Recording, Symbol, as_number
+from adarray.recording import Call, Guard, Recording, Symbol, as_number
 from adarray.jit.symbolic import Traced, UntraceableError, concrete, holds, symbolic
 from adarray.op import FUNCTIONS, OPS, Op
 from adarray.runtime import MODE, Mode
@@ -160,7 +160,7 @@ class Recorder:
             )
         kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
         out = kwargs.pop("out", None)
-        if out is not None and out != (None,):
+        if out is not None and not (type(out) is tuple and all(x is None for x in out)):
             return self._into(func, args, kwargs, out)
         op = FUNCTIONS.get(func)
         if op is not None:
@@ -441,7 +441,7 @@ def record(
     inner = MODE.get()
     token = MODE.set(Mode(recorder, inner is None or inner.record, recorder.name))
     try:
-        result = intercepted(f)(*args, **kwargs)
+        result = _run(intercepted(f), args, kwargs)
         found, rebuild_result = flatten(result)
         concretes = [_output(x, recorder) for x in found]
         written = []
@@ -457,6 +457,21 @@ def record(
             f"jit: the function caught {recorder.error!r}; what raises depends on values"
         )
     return Recorded(recording, concretes, rebuild_result, written)
+
+
+def _run(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call `f`; where NumPy words our error anew, raise ours."""
+    try:
+        return f(*args, **kwargs)
+    except UntraceableError:
+        raise
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, UntraceableError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None:
+            raise cause from None
+        raise
 
 
 def _output(x: Any, recorder: Recorder) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from adarray.jit.build import run_call
 from adarray.jit.keys import outcome_key
 from adarray.jit.recorder import draw
-from adarray.jit.recording import Call, Symbol
+from adarray.recording import Call, Symbol
 from adarray.jit.tree import Leaf, Node, Tree
 
 
@@ -26,15 +26,14 @@ def single(tree: Tree, build: Callable[[Node], None]) -> Callable[[list[Any]], A
     root = tree.root
     if root is None or root.leaf is None or root.leaf.writes or not root.ready or not root.calls:
         return None
-    prepare(root, build)
-    run, leaf = root.run, root.leaf
-    assert run is not None
+    targets, run = prepare(root, build)
+    leaf = root.leaf
     picked = _picker(root.sources, len(tree.strides))
-    if tuple(n for n, _ in leaf.outputs) == root.targets and len(leaf.outputs) == 1:
+    if tuple(n for n, _ in leaf.outputs) == targets and len(leaf.outputs) == 1:
         ((_, kind),) = leaf.outputs
         if leaf.rebuild([leaf]) is leaf:  # the result is one array or number
             return _one(run, picked, kind)
-    finish = finisher(leaf, root.targets)
+    finish = finisher(leaf, targets)
     if picked is None:
         return lambda values: finish(run(values))
     return lambda values: finish(run(picked(values)))
@@ -96,12 +95,16 @@ def _plain(x: Any) -> Any:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-def prepare(node: Node, build: Callable[[Node], None]) -> None:
-    """Compile a segment that is not compiled yet."""
-    if node.run is None:
+def prepare(node: Node, build: Callable[[Node], None]) -> tuple[tuple[int, ...], Any]:
+    """Compile a segment that is not compiled yet; return its targets and what computes them."""
+    compiled = node.compiled
+    if compiled is None:
         with node.tree.lock:
-            if node.run is None:
+            if node.compiled is None:
                 build(node)
+            compiled = node.compiled
+    assert compiled is not None
+    return compiled
 
 
 class Walk:
@@ -153,10 +156,7 @@ class Walk:
 
     def _segment(self, node: Node) -> None:
         values = self.values
-        if node.run is None:
-            prepare(node, self.build)
-        targets, run = node.targets, node.run
-        assert run is not None
+        targets, run = node.compiled or prepare(node, self.build)
         missing = node.stop - len(values)
         if missing > 0:
             values.extend([None] * missing)

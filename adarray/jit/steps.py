@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from adarray.codegen.plan import Buffer, DotStep, KernelStep, Step
-from adarray.jit.recording import Call
+from adarray.recording import Call
 from adarray.program import Value
 
 

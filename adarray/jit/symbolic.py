@@ -8,7 +8,9 @@ NumPy function that is called on plain values: both end in the recorder.
 
 from __future__ import annotations
 
+import dis
 import operator
+import sys
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,11 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.aval import PLAIN, Symbolic
 from adarray.errors import ADArrayError
-from adarray.jit.recording import Symbol
+from adarray.recording import Symbol
 from adarray.trace import Handle
+
+
+_STORE = dis.opmap["STORE_SUBSCR"]
 
 
 class UntraceableError(ADArrayError):
@@ -153,6 +158,11 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
         return int(self.recorder.look("float", whole, float(whole.value)))
 
     def __float__(self) -> float:
+        frame = sys._getframe(2)  # below this and that of the ADArray
+        if frame.f_code.co_code[frame.f_lasti] == _STORE:
+            raise UntraceableError(
+                "jit: a value was written into a plain ndarray, where it cannot be followed"
+            )
         return float(self.recorder.look("float", self, float(self.value)))
 
     def __complex__(self) -> complex:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter_ns
 from typing import Any
 
 from adarray.codegen.plan import Plan
@@ -13,44 +12,35 @@ from adarray.program import Value
 from adarray.spans import Recorder
 
 
-def run_timed(
-    recorder: Recorder, name: str, plan: Plan | None, executable: Any, arrays: list[Any]
-) -> Any:
-    """Run an executable and tell `recorder` when each of its steps ran.
+def run_timed(recorder: Recorder, plan: Plan | None, run: Any, arrays: list[Any]) -> Any:
+    """Run compiled code and tell `recorder` when each of its steps ran.
 
     Parameters
     ----------
     recorder : Recorder
-    name : str
-        Of the compiled function.
     plan : Plan or None
-        What the executable was made of; None for an interpreted program.
-    executable : callable
+        What the code was made of; None for an interpreted program.
+    run : callable
         With a method ``timed(arrays) -> (results, stamps)``, or with a parameter `watch`
-        (see `adarray.passes.interpret`); anything else is measured as a whole.
+        (see `adarray.passes.interpret`) and an attribute `program`; anything else is
+        measured as a whole by whoever calls this.
     arrays : list of ndarray
 
     Returns
     -------
     list
-        The executable's results.
+        The results.
     """
-    start = perf_counter_ns()
-    timed = getattr(executable, "timed", None)
+    timed = getattr(run, "timed", None)
     if plan is not None and timed is not None:
         results, stamps = timed(arrays)
-        stop = perf_counter_ns()
         steps = recorder.cached(plan, lambda: [_about(step) for step in plan.steps])
         for i, (kind, title, moved, work) in enumerate(steps):
             recorder.add(kind, title, int(stamps[i]), int(stamps[i + 1]), moved, work)
-    elif plan is None and hasattr(executable, "program"):
-        results = executable(arrays, _watcher(recorder))
-        stop = perf_counter_ns()
-    else:
-        results = executable(arrays)
-        stop = perf_counter_ns()
-    recorder.add("jit", name, start, stop)
-    return results
+        return results
+    if plan is None and hasattr(run, "program"):
+        return run(arrays, _watcher(recorder))
+    return run(arrays)
 
 
 def _about(step: Any) -> tuple[str, str, int, float]:

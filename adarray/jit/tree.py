@@ -21,7 +21,7 @@ from adarray.jit.keys import (
     value_key,
 )
 from adarray.jit.recorder import Recorded
-from adarray.jit.recording import Call, Guard, Symbol
+from adarray.recording import Call, Guard, Symbol
 
 Strides = tuple[int, ...] | None
 
@@ -86,8 +86,8 @@ class Node:
         Numbers of the values that the segment reads from outside and hands on.
     seen : int
         How many recordings agreed on it.
-    run : callable or None
-        The executable: arrays of `sources` -> arrays of `targets`.
+    compiled : (tuple of int, callable) or None
+        Targets, and what computes them: arrays of `sources` -> arrays of these targets.
     before, after, plan, executable, seconds, eager
         What the stages made of it and how long they took, for `explain`.
     """
@@ -109,7 +109,7 @@ class Node:
         self.sources = tuple(sorted(order) if parent is None else order)
         self.live: set[int] = set()
         self.targets: tuple[int, ...] = ()
-        self.run: Callable[[list[Any]], list[Any]] | None = None
+        self.compiled: tuple[tuple[int, ...], Callable[[list[Any]], list[Any]]] | None = None
         self.runs = 0
         self.eager = ""
         self.before: Any = None
@@ -345,7 +345,7 @@ def _spread(node: Node | None) -> None:
         wanted = node.wanted()
         if not set(wanted) <= set(node.targets):
             node.targets = wanted
-            node.run = None
+            node.compiled = None
         parent = node.parent
         if parent is not None:
             parent.live |= node.uses | {n for n in node.live if n < node.first}

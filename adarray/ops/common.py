@@ -73,7 +73,9 @@ class Placed:
 def _may_repeat(index: Any) -> bool:
     """Whether an index may name an element twice: it holds integer arrays."""
     for i in index if isinstance(index, tuple) else (index,):
-        if isinstance(i, (list, np.ndarray)) and np.asarray(i).dtype.kind in "iu":
+        if isinstance(i, list):
+            i = np.asarray(i)
+        if isinstance(i, np.ndarray) and i.dtype.kind in "iu":
             return True
     return False
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aval import Symbolic
 from adarray.dispatch import run
 from adarray.errors import NotDifferentiableError
 from adarray.op import Gather, Op, composite, register
@@ -18,6 +19,8 @@ from adarray.protocol import plain
 
 def _inverse(order: Any, axis: int) -> Any:
     """Return the permutation that undoes `order` along an axis."""
+    if isinstance(order, Symbolic):  # nothing can be written into it
+        return np.argsort(order, axis=axis)
     back = np.empty_like(order)
     if order.ndim == 1:
         back[order] = np.arange(len(order))

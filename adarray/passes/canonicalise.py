@@ -10,7 +10,7 @@ import numpy as np
 
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE, _region
-from adarray.jit.recording import Call, Symbol
+from adarray.recording import Call, Symbol
 from adarray.op import FUNCTIONS as RECORD_OF
 from adarray.op import Op
 from adarray.passes import lowering

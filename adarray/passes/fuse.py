@@ -12,7 +12,7 @@ from typing import Any
 
 from adarray.passes.domains import Use, elements
 from adarray.passes.groups import TOTAL, Group, Join
-from adarray.passes.uses import DEPTH, PIECES, Uses, domain
+from adarray.passes.uses import DEPTH, PIECES, Uses, domain, folded, sweeps
 from adarray.program import Program, Value, c_strides
 
 # Values up to so many elements are computed together whatever their axes are.
@@ -102,6 +102,7 @@ class Fusion:
 
     def _step(self, value: Value) -> None:
         """Give a value a step of its own; its operands must lie in memory."""
+        self.uses.depth[id(value)] = self.uses.cost[id(value)] = 0
         group = self._new("step")
         group.members.append(value)
         group.classes[id(value)] = ()
@@ -238,7 +239,9 @@ def live(program: Program) -> list[Value]:
 def is_step(value: Value, uses: Uses) -> bool:
     """Whether a value has a step of its own."""
     kind = value.kind
-    if kind in ("dot", "call", "pick", "scan"):
+    if kind == "dot":
+        return not sweeps(value)
+    if kind in ("call", "pick", "scan"):
         return True
     if kind == "scatter":
         return uses.row_scatter(value) < 0 or uses.depth[id(value)] > DEPTH
@@ -265,13 +268,13 @@ def outer_axis(value: Value, uses: tuple[Use, ...]) -> int:
     if not any(reach):
         reach = list(c_strides(shape))
     axes = [a for a, n in enumerate(shape) if n != 1]
-    folded = value.params["axes"] if value.kind == "reduce" else ()
-    kept = [a for a in axes if a not in folded]
+    gone = folded(value)
+    kept = [a for a in axes if a not in gone]
     best = max(axes, key=lambda a: (reach[a], -a))
     widest = max(kept or axes, key=lambda a: shape[a])
-    if best in folded and kept and value.size > min(TOTAL, elements(shape) // 16):
+    if best in gone and kept and value.size > min(TOTAL, elements(shape) // 16):
         return widest
-    if kept and shape[best] < 8 and shape[widest] >= 64 * shape[best] and not folded:
+    if kept and shape[best] < 8 and shape[widest] >= 64 * shape[best] and not gone:
         return widest
     return best
 

@@ -8,7 +8,7 @@ which only later groups can read. Small groups have no outer class, and no restr
 from __future__ import annotations
 
 from adarray.passes.domains import Use, aligned
-from adarray.passes.uses import Uses, domain
+from adarray.passes.uses import Uses, domain, folded
 from adarray.program import Value
 
 # Members and arrays of a group.
@@ -76,9 +76,8 @@ class Group:
     def result(self, value: Value) -> Classes:
         """Return the classes of a member's own axes."""
         classes = self.of(value)
-        if value.kind != "reduce":
-            return classes
-        return tuple(c for a, c in enumerate(classes) if a not in value.params["axes"])
+        axes = folded(value)
+        return tuple(c for a, c in enumerate(classes) if a not in axes) if axes else classes
 
     def has(self, value: Value) -> bool:
         """Whether members can read `value` in the pass that computes it."""
@@ -129,7 +128,7 @@ class Join:
             return self.refuse("they run over different outer axes")
         if not small and self._too_many_streams():
             return self.refuse("the kernel reads as many arrays as a kernel may read")
-        if self.value.kind == "reduce" and not self._fits():
+        if folded(self.value) and not self._fits():
             return self.refuse("the fold over the outer axis is too large for every thread")
         for a, n in enumerate(self.shape):
             if n != 1 and self.classes[a] < 0:
@@ -141,7 +140,7 @@ class Join:
         return len(self.group.streams | new) > STREAMS
 
     def _fits(self) -> bool:
-        axes = self.value.params["axes"]
+        axes = folded(self.value)
         if self.group.outer < 0 or not any(self.classes[a] == self.group.outer for a in axes):
             return True
         return self.value.size <= TOTAL
@@ -219,10 +218,8 @@ class Join:
             g.shape = self.shape
         g.members.append(value)
         g.classes[id(value)] = tuple(self.classes)
-        if value.kind == "reduce" and g.outer >= 0:
-            axes = value.params["axes"]
-            if any(self.classes[a] == g.outer for a in axes):
-                g.totals.add(id(value))
+        if g.outer >= 0 and any(self.classes[a] == g.outer for a in folded(value)):
+            g.totals.add(id(value))
         for use in self.uses:
             if g.has(use.root) or use.maps is None:
                 continue

@@ -10,7 +10,19 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from adarray.passes.domains import Access, Map, Maps, Shape, Use, moved, spread, through, whole
+from adarray.passes.domains import (
+    Access,
+    Map,
+    Maps,
+    Shape,
+    Use,
+    linear,
+    moved,
+    spread,
+    substitute,
+    through,
+    whole,
+)
 from adarray.program import Value, c_strides
 
 # Functions that cost more than arithmetic; all others count 1.
@@ -26,8 +38,10 @@ CHEAP_SCALAR, MUCH = 64, 1 << 20
 # Regions and pieces inside each other, beyond which the inner ones are stored.
 DEPTH = 3
 PIECES = 4
+# Multiplications of a matrix product that is no work for a library.
+SMALL_PRODUCT = 1024
 NUMERIC = "?bhilqBHILQfd"
-LEAVES = frozenset({"input", "array", "dot", "call", "pick", "scan"})
+LEAVES = frozenset({"input", "array", "dot", "call", "pick", "scan", "reduce"})
 
 
 def op_cost(value: Value) -> int:
@@ -38,9 +52,32 @@ def op_cost(value: Value) -> int:
     return 20 if name in HEAVY else 6 if name in MEDIUM else 1
 
 
+def sweeps(value: Value) -> bool:
+    """Whether a matrix product is computed by loops: one matrix is a vector, or all is small."""
+    if value.kind != "dot" or not numeric(value.dtype):
+        return False
+    a, b = value.args
+    rows = a.shape[-2] if a.ndim > 1 else 1
+    columns = b.shape[-1] if b.ndim > 1 else 1
+    if a.ndim > 2 and b.ndim > 2 and a.shape[:-2] != b.shape[:-2]:
+        return False
+    return min(rows, columns, a.shape[-1]) == 1 or value.size * a.shape[-1] <= SMALL_PRODUCT
+
+
 def domain(value: Value) -> Shape:
     """Return the shape that the kernel of a value runs over."""
-    return value.args[0].shape if value.kind == "reduce" else value.shape
+    if value.kind == "reduce":
+        return value.args[0].shape
+    if value.kind == "dot":
+        return (*value.shape, value.args[0].shape[-1])
+    return value.shape
+
+
+def folded(value: Value) -> tuple[int, ...]:
+    """Return the axes of the domain of a value that are folded."""
+    if value.kind == "reduce":
+        return tuple(a % value.args[0].ndim for a in value.params["axes"])
+    return (value.ndim,) if value.kind == "dot" else ()
 
 
 class Uses:
@@ -76,7 +113,7 @@ class Uses:
         self.accesses[key] = whole(value)
         self.cost[key] = self._total_cost(value)
         piece = value.kind in ("place", "join", "scatter")
-        if value.kind in LEAVES or value.kind == "reduce":
+        if value.kind in LEAVES:
             self.depth[key] = 0
         else:
             self.depth[key] = piece + max((self.depth[id(a)] for a in value.args), default=0)
@@ -115,8 +152,6 @@ class Uses:
     def _total_cost(self, value: Value) -> int:
         if value.kind in LEAVES or value.kind in ("const", "iota"):
             return 0
-        if value.kind in ("reduce", "scatter"):
-            return MUCH
         return min(MUCH, op_cost(value) + sum(self.cost[id(a)] for a in value.args))
 
     def access(self, value: Value) -> Access:
@@ -145,6 +180,8 @@ class Uses:
             return self.copy_use(value)
         if kind in ("map", "reduce"):
             return tuple(spread(self.access(a), a.shape, ndim) for a in value.args)
+        if kind == "dot":
+            return self._product(value)
         if kind == "place":
             base, piece = value.args
             return (
@@ -158,6 +195,23 @@ class Uses:
         if kind == "scatter":
             return self._scatter(value)
         return ()
+
+    def _product(self, value: Value) -> tuple[Use, ...]:
+        """Return the uses of a product's operands; the last axis of the domain is summed."""
+        a, b = value.args
+        ndim = value.ndim + 1
+        rows = value.ndim - 1 - (b.ndim > 1)
+        columns = value.ndim - 1
+        leads = value.ndim - (a.ndim > 1) - (b.ndim > 1)
+        made = []
+        for x, own in ((a, (rows, ndim - 1)), (b, (ndim - 1, columns))):
+            own = own if x.ndim > 1 else (ndim - 1,)
+            axes = (*range(leads - (x.ndim - len(own)), leads), *own)
+            maps = tuple(
+                Map(0, ((k, 1),) if n != 1 else ()) for k, n in zip(axes, x.shape, strict=True)
+            )
+            made.append(_compose(self.access(x), maps, ndim))
+        return tuple(made)
 
     def _pieces(self, value: Value) -> Iterable[Use]:
         axis, at = value.params["axis"], 0
@@ -241,8 +295,6 @@ def below_root(uses: Uses, value: Value) -> Value:
 
 def _compose(access: Access, maps: Maps, ndim: int) -> Use:
     """Return `access` with its axes replaced by `maps` onto `ndim` axes."""
-    from adarray.passes.domains import linear, substitute
-
     step = linear(maps, access.strides)
     found = dict(step.terms)
     strides = tuple(found.get(a, 0) for a in range(ndim))

@@ -20,8 +20,8 @@ from adarray.codegen.loopir import (
 from adarray.codegen.plan import Buffer, KernelStep
 from adarray.jit.costs import Cost, cost, peak, total
 
-I, J, K = (Var("int64", name) for name in "ijk")
-ONE = Apply("float64", "exp", (Load("float64", "a", I),))
+AT, INNER = (Var("int64", name) for name in "ij")
+ONE = Apply("float64", "exp", (Load("float64", "a", AT),))
 
 
 def step(body, ints=(), values=(), access="in"):
@@ -53,21 +53,28 @@ def test_peak_is_arguments_results_and_arena():
 
 def test_nested_loops_multiply():
     body = (For("i", integer(0), Var("int64", "n"), (
-        For("j", integer(2), integer(5), (Store("b", J, ONE),), "vector"),)),)  # fmt: skip
+        For("j", integer(2), integer(5), (Store("b", INNER, ONE),), "vector"),)),)  # fmt: skip
     assert cost(step(body, ("n",), (7,))).flops == 21
     assert cost(step(body, ("n",), (7,))).calls == 21
     assert cost(step(body, ("n",), (0,))).flops == 0
 
 
 def test_integer_arithmetic_is_not_counted():
-    body = (For("i", integer(0), integer(9), (Store("b", integers("add", I, I), Load("float64", "a", I)),)),)
+    body = (
+        For(
+            "i",
+            integer(0),
+            integer(9),
+            (Store("b", integers("add", AT, AT), Load("float64", "a", AT)),),
+        ),
+    )
     assert cost(step(body))[2:] == (0, 0)
 
 
 def test_bounds_that_depend_on_the_loop_around():
     # for i < n: for j < i: n (n - 1) / 2 passes
     triangle = (For("i", integer(0), Var("int64", "n"), (
-        For("j", integer(0), I, (Store("b", J, ONE),)),)),)  # fmt: skip
+        For("j", integer(0), AT, (Store("b", INNER, ONE),)),)),)  # fmt: skip
     assert cost(step(triangle, ("n",), (20,))).flops == 190
     # more passes than are looked at: evenly spread ones give the mean
     assert cost(step(triangle, ("n",), (1001,))).flops == pytest.approx(500500, rel=0.02)
@@ -76,21 +83,25 @@ def test_bounds_that_depend_on_the_loop_around():
 def test_blocks_with_a_short_last_one():
     # for i < 3: start = 4 i; for j in start .. min(start + 4, 10)
     stop = integers("minimum", integers("add", Var("int64", "start"), integer(4)), integer(10))
-    inner = For("j", Var("int64", "start"), stop, (Store("b", J, ONE),), "vector")
-    body = (For("i", integer(0), integer(3), (Let("start", integers("multiply", I, integer(4))), inner)),)
+    inner = For("j", Var("int64", "start"), stop, (Store("b", INNER, ONE),), "vector")
+    body = (
+        For(
+            "i", integer(0), integer(3), (Let("start", integers("multiply", AT, integer(4))), inner)
+        ),
+    )
     assert cost(step(body)).flops == 10
 
 
 def test_branches():
-    two = (Store("b", I, Apply("float64", "add", (ONE, ONE))),)
-    one = (Store("b", I, ONE),)
+    two = (Store("b", AT, Apply("float64", "add", (ONE, ONE))),)
+    one = (Store("b", AT, ONE),)
 
     def counted(condition):
         return cost(step((For("i", integer(0), integer(10), (If(condition, one, two),)),))).flops
 
-    assert counted(Apply("bool", "less", (I, integer(4)))) == 4 * 1 + 6 * 3
+    assert counted(Apply("bool", "less", (AT, integer(4)))) == 4 * 1 + 6 * 3
     # What the data decides counts as the longer way.
-    data = Apply("bool", "less", (Load("float64", "a", I), Const("float64", 0.0)))
+    data = Apply("bool", "less", (Load("float64", "a", AT), Const("float64", 0.0)))
     assert counted(data) == 30
 
 

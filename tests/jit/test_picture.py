@@ -118,7 +118,9 @@ def test_boxes_do_not_overlap_and_lie_inside_of_the_picture():
     nodes, steps = boxes(root, "node"), boxes(root, "step")
     assert apart(nodes)
     assert apart(steps)
-    assert all(x <= a <= c <= x + w + 1 and y <= b <= d <= y + h + 1 for a, b, c, d in nodes + steps)
+    assert all(
+        x <= a <= c <= x + w + 1 and y <= b <= d <= y + h + 1 for a, b, c, d in nodes + steps
+    )
 
 
 def test_many_values_are_drawn_as_steps():
@@ -155,7 +157,7 @@ def test_graphviz_draws_if_it_is_there(tmp_path, monkeypatch):
     # A stand-in that counts the clusters it was given.
     program = tmp_path / "dot"
     program.write_text(
-        '#!/bin/sh\necho "<?xml version=\'1.0\'?>"\n'
+        "#!/bin/sh\necho \"<?xml version='1.0'?>\"\n"
         'echo "<svg><text>$(grep -c subgraph)</text></svg>"\n'
     )
     program.chmod(0o755)

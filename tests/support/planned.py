@@ -19,7 +19,7 @@ from adarray.codegen.loopir import (
     integer,
 )
 from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Note, Operand, Plan
-from adarray.jit.recording import Call, Guard, Symbol
+from adarray.recording import Call, Guard, Symbol
 from adarray.program import Program, Slot, Value
 
 N, M = 1000, 100
@@ -87,7 +87,9 @@ def _first() -> Kernel:
 
 def _second() -> Kernel:
     i = Var("int64", "i")
-    scaled = Apply("float64", "multiply", (Load("float64", "a", i), Load("float64", "t", integer(0))))
+    scaled = Apply(
+        "float64", "multiply", (Load("float64", "a", i), Load("float64", "t", integer(0)))
+    )
     return Kernel(
         (Param("a", "float64"), Param("t", "float64"), Param("o", "float64", "out")),
         ("n",),

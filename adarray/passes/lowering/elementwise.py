@@ -96,8 +96,11 @@ def _power(b: Builder, x: Value, exponent: Value) -> Value:
     n = float(exponent.params["value"])
     if n == 0.5 and not x.ndim:  # NumPy's scalars take the power, which differs at -0.0
         return b.map("power", x, exponent)
+    expr = simplify(var("x") ** as_expr(n))
+    if expr.op == "power":
+        return b.map("power", x, exponent)
     done: dict[int, Value] = {}
-    return _expression(b, simplify(var("x") ** as_expr(n)), {"x": x}, x.dtype, done)
+    return _expression(b, expr, {"x": x}, x.dtype, done)
 
 
 def _integer_power(b: Builder, args: tuple[Value, ...]) -> Value | None:

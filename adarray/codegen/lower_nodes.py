@@ -1,0 +1,172 @@
+"""Nodes: the values of one kernel, those of its group and those recomputed in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adarray.passes.domains import Map, Maps, Shape, Use, linear
+from adarray.passes.uses import domain, folded, op_cost
+from adarray.program import Value, c_strides
+
+
+class Memory:
+    """An array in memory that a kernel reads or writes: a value that some step stores."""
+
+    __slots__ = ("strides", "value")
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+        self.strides = (
+            value.params["strides"] if value.kind == "input" else c_strides(value.shape)
+        )
+
+
+class Ref:
+    """What a node reads.
+
+    Attributes
+    ----------
+    node : Node or None
+        A value of the kernel, read at `maps` of the reader's indices.
+    memory : Memory or None
+        An array, read at element `at`.
+    """
+
+    __slots__ = ("at", "maps", "memory", "node")
+
+    def __init__(
+        self, node: Node | None, memory: Memory | None, maps: Maps | None, at: Map | None
+    ) -> None:
+        self.node = node
+        self.memory = memory
+        self.maps = maps
+        self.at = at
+
+
+class Node:
+    """A value of a kernel.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of its domain.
+    classes : tuple of int or None
+        Loop of each axis of the domain, -1 for length 1; None for what is recomputed.
+    folded : tuple of int
+        Axes of the domain that are folded.
+    cost : int
+        Of computing one element from memory and folds.
+    """
+
+    __slots__ = (
+        "args", "classes", "cost", "dtype", "folded", "kind", "shape", "total", "value",
+    )  # fmt: skip
+
+    def __init__(self, value: Value, classes: tuple[int, ...] | None) -> None:
+        self.value = value
+        self.kind = "fold" if value.kind in ("reduce", "dot") else value.kind
+        self.dtype: str = value.dtype.name
+        self.shape: Shape = domain(value)
+        self.folded = folded(value)
+        self.classes = classes
+        self.total = False
+        self.args: list[Ref] = []
+        self.cost = 0
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Axes of the domain that are those of the result, in order."""
+        return tuple(a for a in range(len(self.shape)) if a not in self.folded)
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        """Classes of the result's axes."""
+        assert self.classes is not None
+        return tuple(self.classes[a] for a in self.kept)
+
+    @property
+    def combine(self) -> str:
+        """How it folds."""
+        return "add" if self.value.kind == "dot" else str(self.value.params["combine"])
+
+
+class Nodes:
+    """The nodes of a kernel.
+
+    Parameters
+    ----------
+    group : Group
+    fusion : Fusion
+    cloned : callable
+        ``cloned(root, group)``: whether a value of another group is recomputed in this one.
+    """
+
+    def __init__(self, group: Any, fusion: Any, cloned: Any) -> None:
+        self.group = group
+        self.fusion = fusion
+        self.cloned = cloned
+        self.by_id: dict[int, Node] = {}
+        self.order: list[Node] = []
+        self.memories: dict[int, Memory] = {}
+
+    def add(self, value: Value, as_copy: bool = False) -> Node:
+        """Return the node of a value, and make those that it needs."""
+        stack: list[tuple[Value, bool]] = [(value, False)]
+        while stack:
+            v, ready = stack.pop()
+            if id(v) in self.by_id:
+                continue
+            uses = self.fusion.uses.uses(v)
+            if not ready:
+                stack.append((v, True))
+                for use in uses:
+                    if self.is_node(use) and id(use.root) not in self.by_id:
+                        stack.append((use.root, False))
+                continue
+            self._make(v, uses)
+        return self.by_id[id(value)]
+
+    def is_node(self, use: Use) -> bool:
+        """Whether what is read is computed in the kernel, rather than lying in memory."""
+        if self.group.has(use.root) and self.fusion.owner.get(id(use.root)) is self.group:
+            return True
+        return use.maps is not None and bool(
+            self.fusion.uses.is_inline(use.root) or self.cloned(use.root, self.group)
+        )
+
+    def _make(self, v: Value, uses: tuple[Use, ...]) -> None:
+        own = id(v) in self.group.classes and self.group.kind != "step"
+        node = Node(v, self.group.of(v) if own else None)
+        node.total = id(v) in self.group.totals
+        for use in uses:
+            node.args.append(self.ref(use))
+        if v.kind in ("const", "iota"):
+            node.cost = 0
+        elif node.kind == "fold":
+            node.cost = 1
+        else:
+            below = sum(r.node.cost if r.node else 1 for r in node.args)
+            node.cost = min(op_cost(v) * (v.kind == "map") + below, 1 << 20)
+        self.by_id[id(v)] = node
+        self.order.append(node)
+
+    def ref(self, use: Use) -> Ref:
+        """Return what a use reads: a node that was made before, or memory."""
+        if self.is_node(use):
+            return Ref(self.by_id[id(use.root)], None, use.maps, None)
+        memory = self.memory(use.root)
+        if use.root.kind == "input" and use.maps is not None:
+            return Ref(None, memory, None, linear(use.maps, memory.strides))
+        if use.maps is not None and any(
+            axis >= len(use.strides) for m in use.maps for axis, _ in m.terms
+        ):
+            return Ref(None, memory, None, linear(use.maps, memory.strides))
+        terms = tuple((a, s) for a, s in enumerate(use.strides) if s)
+        return Ref(None, memory, None, Map(use.offset, terms))
+
+    def memory(self, value: Value) -> Memory:
+        """Return the memory of a value."""
+        found = self.memories.get(id(value))
+        if found is None:
+            found = self.memories[id(value)] = Memory(value)
+        return found

@@ -1,0 +1,233 @@
+"""Signatures: what two calls have in common that can run one compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from adarray.inplace import sync_if_view
+from adarray.protocol import traced
+from adarray.trace import Handle
+from adarray.transforms.tree import flatten
+
+# Of an array's flags: aligned and writeable. Contiguity is in the strides.
+FLAGS = 0x500
+# Numbers of these types are inputs: their type belongs to the signature, not their value.
+NUMBERS = frozenset({
+    float, complex, np.float64, np.float32, np.float16, np.complex64, np.complex128, np.int64,
+    np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool, np.longdouble,
+})  # fmt: skip
+_WORD = 1 << 63
+# An int of one position becomes an input when it has had more values than this.
+INT_VALUES = 3
+_UNHASHED = (list, dict, set, bytearray)
+
+
+class Identity:
+    """A static argument that is compared by identity."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.of is self.of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+    def __repr__(self) -> str:
+        return f"{type(self.of).__name__} object"
+
+
+class Bound:
+    """The arguments of one call, sorted.
+
+    Attributes
+    ----------
+    key : hashable
+        Equal for calls that share compiled programs.
+    leaves : list
+        All leaves of the arguments; ADArrays replaced by their values.
+    traced : list of int
+        Positions in `leaves` of those that are inputs.
+    rebuild : callable
+        Returns ``(args, kwargs)`` for leaves.
+    to_adarray : bool
+        Whether an ADArray was among the arguments, so that results are ADArrays.
+    follows : bool
+        Whether an argument is traced: a derivative is taken, and f is called directly.
+    """
+
+    __slots__ = ("follows", "key", "leaves", "rebuild", "to_adarray", "traced")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], ints: Ints) -> None:
+        self.to_adarray = False
+        self.follows = False
+        self.leaves: list[Any] = []
+        self.traced: list[int] = []
+        if not kwargs and all(type(x) in _FLAT for x in args):
+            leaves, structure = list(args), len(args)
+            self.rebuild: Callable[[list[Any]], Any] = _positional
+        else:
+            leaves, rebuild = flatten((args, kwargs))
+            structure = rebuild.args[0]  # type: ignore[attr-defined]
+            self.rebuild = rebuild
+        self.key = (structure, *[self._part(x, structure, i, ints) for i, x in enumerate(leaves)])
+
+    def _part(self, x: Any, structure: Hashable, i: int, ints: Ints) -> Hashable:
+        """Take in one leaf; return its part of the key."""
+        if isinstance(x, Handle):
+            if traced(x):
+                self.follows = True
+            x = sync_if_view(x)._v
+            self.to_adarray = True
+        kind = type(x)
+        if kind is np.ndarray:
+            self.traced.append(len(self.leaves))
+            self.leaves.append(x)
+            return (x.dtype, x.shape, x.strides, x.flags.num & FLAGS)
+        if kind in NUMBERS or kind is np.random.Generator:
+            self.traced.append(len(self.leaves))
+            self.leaves.append(x)
+            return kind
+        if kind is int and ints.varies(structure, i, x):
+            self.traced.append(len(self.leaves))
+            self.leaves.append(x)
+            return "any int"
+        self.leaves.append(x)
+        return static_key(x)
+
+    @property
+    def values(self) -> list[Any]:
+        """The inputs."""
+        leaves = self.leaves
+        return [leaves[k] for k in self.traced]
+
+    @property
+    def statics(self) -> list[Any]:
+        """The leaves that are no inputs."""
+        inputs = set(self.traced)
+        return [x for k, x in enumerate(self.leaves) if k not in inputs]
+
+
+class Ints:
+    """Which positions of int arguments have had many values."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, set[int]] = {}
+        self.many: set[Hashable] = set()
+
+    def varies(self, structure: Hashable, position: int, value: int) -> bool:
+        """Note a value; return whether the int at this position is an input."""
+        place = (structure, position)
+        if place not in self.many:
+            seen = self._seen.setdefault(place, set())
+            seen.add(value)
+            if len(seen) <= INT_VALUES:
+                return False
+            self.many.add(place)
+            del self._seen[place]
+        return -_WORD <= value < _WORD
+
+
+def _positional(leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(leaves), {}
+
+
+def static_key(x: Any) -> Hashable:
+    """Return what a leaf that is no input is compared by: its value if it has one."""
+    kind = type(x)
+    if isinstance(x, np.ndarray) or isinstance(x, _UNHASHED):
+        return Identity(x)
+    if kind in _BY_VALUE:
+        return (kind, x)
+    if kind.__eq__ is object.__eq__:
+        return Identity(x)
+    try:
+        hash(x)
+    except TypeError:
+        return Identity(x)
+    return (kind, x)
+
+
+_BY_VALUE = frozenset({bool, int, str, bytes, type(None), type})
+_FLAT = NUMBERS | {np.ndarray, int, bool, str, np.random.Generator}
+
+
+def fast_key(args: tuple[Any, ...]) -> Hashable:
+    """Return the key of positional arrays and floats; None if there is anything else."""
+    parts: list[Any] = []
+    for x in args:
+        kind = x.__class__
+        if kind is np.ndarray:
+            parts.append((x.dtype, x.shape, x.strides, x.flags.num & FLAGS))
+        elif kind in NUMBERS:
+            parts.append(kind)
+        else:
+            return None
+    return tuple(parts)
+
+
+def unfit(x: Any) -> str:
+    """Return why an input cannot be compiled for; "" if it can."""
+    if not isinstance(x, np.ndarray):
+        if isinstance(x, np.longdouble):
+            return "an argument is a np.longdouble"
+        return ""
+    if x.dtype.kind not in "biufc" or x.dtype.itemsize > 16 or x.dtype.char in "gG":
+        return f"an argument has dtype {x.dtype}, which is not compiled"
+    if not x.dtype.isnative:
+        return "an argument is in the byte order of another machine; x.astype(x.dtype.newbyteorder())"
+    return ""
+
+
+def element_strides(x: Any) -> tuple[int, ...] | None:
+    """Return the strides of an input in elements; None if it is a number or in C order."""
+    if not isinstance(x, np.ndarray) or x.flags.c_contiguous:
+        return None
+    return tuple(s // x.itemsize for s in x.strides)
+
+
+def unaligned(x: Any) -> bool:
+    """Whether an array cannot be addressed in elements, and has to be copied first."""
+    return isinstance(x, np.ndarray) and not (
+        x.flags.aligned and all(s % x.itemsize == 0 for s in x.strides)
+    )
+
+
+def describe(key: Any, f: Any) -> str:
+    """Return a signature as text, such as ``f(float64[3, 4], float)``."""
+    parts = []
+    for part in key:
+        if isinstance(part, tuple) and part and isinstance(part[0], np.dtype):
+            parts.append(f"{part[0]}{list(part[1])}")
+        elif isinstance(part, type):
+            parts.append(part.__name__)
+        elif isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], type):
+            parts.append(repr(part[1]))
+        elif isinstance(part, str):
+            parts.append(part)
+        elif isinstance(part, Identity):
+            parts.append(repr(part))
+    name = getattr(f, "__name__", type(f).__name__)
+    return f"{name}({', '.join(parts)})"
+
+
+def shares_memory(values: list[Any], written: list[int]) -> bool:
+    """Whether an input that is written into may share memory with another one."""
+    for i in written:
+        for k, x in enumerate(values):
+            if (
+                k != i
+                and isinstance(x, np.ndarray)
+                and isinstance(values[i], np.ndarray)
+                and np.may_share_memory(values[i], x)
+            ):
+                return True
+    return False
+
+

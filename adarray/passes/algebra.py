@@ -1,0 +1,426 @@
+"""Algebraic simplification: only what keeps every bit, signed zeros and nan included.
+
+The exceptions are sums: a sum of equal terms becomes a product, sums of sums one sum,
+which rounds less often than what it stands for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from adarray.passes import views
+from adarray.passes.builder import BOOL, Builder, uniform
+from adarray.passes.lowering.elementwise import emit
+from adarray.passes.rebuild import again, rebuild, uses
+from adarray.passes.views import View
+from adarray.program import Program, Value
+
+MapRule = Callable[[Builder, tuple[Value, ...]], Value | None]
+# Writes that are looked through to find what a view shows.
+DEPTH = 16
+
+
+def algebra(program: Program) -> Program:
+    """Return the program with simpler values in place of equal ones."""
+    count = uses(program)
+
+    def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
+        made = None
+        if v.kind == "map":
+            made = simplified(b, v, args)
+        elif v.kind == "reduce":
+            made = _reduce(b, v, args[0], count[id(v.args[0])] == 1)
+        elif v.kind == "place":
+            made = _place(b, v, *args)
+        elif v.kind == "view":
+            made = _through(b, View(v.params["offset"], v.params["strides"], v.shape), args[0])
+        return again(b, v, args) if made is None else made
+
+    return rebuild(program, rule)
+
+
+# -- maps --------------------------------------------------------------------------------------
+
+
+def simplified(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+    """Return a simpler value for a map, None if there is none."""
+    name = v.params["name"]
+    if name == "cast":
+        return _cast(b, args[0], v)
+    rule = RULES.get(name)
+    made = rule(b, args) if rule is not None else None
+    if made is None:
+        return None
+    return made if made.shape == v.shape else b.broadcast(made, v.shape)
+
+
+def number(x: Value) -> float | int | bool | None:
+    """Return the number that all elements are; None if they are not equal."""
+    c = uniform(x)
+    return None if c is None else c.params["value"].item()
+
+
+def is_map(x: Value, name: str) -> bool:
+    """Whether a value is made by the scalar function `name`."""
+    return x.kind == "map" and x.params["name"] == name
+
+
+def _positive_zero(n: float | int | bool | None) -> bool:
+    return n is not None and n == 0 and math.copysign(1, n) > 0
+
+
+def _add(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    x, y = args
+    exact = x.dtype.kind != "f"
+    for this, other in ((x, y), (y, x)):
+        n = number(this)
+        # x + 0.0 is not x for x = -0.0, but x + -0.0 is.
+        if n is not None and n == 0 and (exact or math.copysign(1, n) < 0):
+            return other
+        if is_map(this, "negative"):
+            return b.map("subtract", other, this.args[0])
+    return None
+
+
+def _subtract(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    x, y = args
+    if _positive_zero(number(y)):
+        return x
+    if is_map(y, "negative"):
+        return b.map("add", x, y.args[0])
+    return None
+
+
+def _multiply(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    x, y = args
+    for this, other in ((x, y), (y, x)):
+        n = number(this)
+        if n == 1:
+            return other
+        if n == -1 and other.dtype.kind in "if":
+            return b.map("negative", other)
+    if is_map(x, "negative") and is_map(y, "negative"):
+        return b.map("multiply", x.args[0], y.args[0])
+    if x is y and is_map(x, "absolute"):
+        return b.map("multiply", x.args[0], x.args[0])
+    for this, other in ((x, y), (y, x)):
+        n = number(other)
+        if n is not None and other.dtype.kind == "f" and is_map(this, "negative"):
+            return b.map("multiply", this.args[0], b.const(-n, other.dtype))
+    return None
+
+
+def _divide(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    x, y = args
+    n = number(y)
+    if n is None:
+        if is_map(x, "negative") and is_map(y, "negative"):
+            return b.map("divide", x.args[0], y.args[0])
+        return None
+    if n == 1:
+        return x
+    if n == -1:
+        return b.map("negative", x)
+    if _power_of_two(n, y.dtype):
+        return b.map("multiply", x, b.const(1 / n, y.dtype))
+    return None
+
+
+def _power_of_two(n: float, dtype: np.dtype) -> bool:
+    """Whether dividing by `n` is multiplying by 1 / n: both round the same number once."""
+    if n == 0 or not math.isfinite(n) or abs(math.frexp(n)[0]) != 0.5:
+        return False
+    tiny = np.finfo(dtype).smallest_normal
+    return bool(tiny <= abs(n) <= 1 / tiny / 4)
+
+
+def _negative(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    (x,) = args
+    if is_map(x, "negative"):
+        return x.args[0]
+    if is_map(x, "multiply") and x.dtype.kind == "f":  # -(x * 2) is x * -2
+        for this, other in (x.args, x.args[::-1]):
+            n = number(this)
+            if n is not None:
+                return b.map("multiply", other, b.const(-n, x.dtype))
+    return None
+
+
+def _absolute(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    (x,) = args
+    if is_map(x, "absolute") or is_map(x, "exp") or is_map(x, "sqrt"):
+        return x if not is_map(x, "sqrt") else None  # sqrt(-0.0) is -0.0
+    if is_map(x, "negative"):
+        return b.map("absolute", x.args[0])
+    return None
+
+
+def _where(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    condition, x, y = args
+    if x is y:
+        return x
+    truth = number(condition)
+    if truth is not None:
+        return x if truth else y
+    if is_map(condition, "logical_not"):
+        return b.map("where", condition.args[0], y, x)
+    if x.dtype == BOOL and number(x) is True and number(y) is False:
+        return condition
+    return None
+
+
+def _same_twice(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    return args[0] if args[0] is args[1] else None
+
+
+def _truths(neutral: bool) -> MapRule:
+    def rule(b: Builder, args: tuple[Value, ...]) -> Value | None:
+        x, y = args
+        if x is y:
+            return x
+        for this, other in ((x, y), (y, x)):
+            n = number(this)
+            if n is not None:
+                return other if n is neutral else this
+        return None
+
+    return rule
+
+
+_OPPOSITE = {"equal": "not_equal", "not_equal": "equal"}
+
+
+def _logical_not(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    (x,) = args
+    if is_map(x, "logical_not"):
+        return x.args[0]
+    if x.kind != "map":
+        return None
+    name, operands = x.params["name"], x.args
+    if name in _OPPOSITE:
+        return b.map(_OPPOSITE[name], *operands)
+    return None
+
+
+def _not_equal(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    for this, other in (args, args[::-1]):
+        if is_map(this, "cast") and this.args[0].dtype == BOOL and number(other) == 0:
+            return this.args[0]
+        if this.dtype == BOOL and number(other) is False:
+            return this
+    return None
+
+
+def _power(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    """Multiply small powers out, when the exponent turns out to be constant."""
+    n = number(args[1])
+    if n not in (1, 2, 3, 4) or args[0].dtype.kind != "f":
+        return None
+    return emit(b, "power", (args[0], b.const(n, args[1].dtype)), literal=True)
+
+
+def _cast(b: Builder, x: Value, v: Value) -> Value | None:
+    """Drop the middle one of a chain of casts where it keeps every number."""
+    if not is_map(x, "cast"):
+        return None
+    source = x.args[0]
+    return b.cast(source, v.dtype) if holds(x.dtype, source.dtype) else None
+
+
+def holds(wide: np.dtype, narrow: np.dtype) -> bool:
+    """Whether `wide` represents every number of `narrow` exactly."""
+    if wide.kind == "f" and narrow.kind in "iu":
+        return narrow.itemsize < wide.itemsize
+    return bool(np.can_cast(narrow, wide, "safe"))
+
+
+RULES: dict[str, MapRule] = {
+    "add": _add,
+    "subtract": _subtract,
+    "multiply": _multiply,
+    "divide": _divide,
+    "negative": _negative,
+    "absolute": _absolute,
+    "where": _where,
+    "maximum": _same_twice,
+    "minimum": _same_twice,
+    "fmax": _same_twice,
+    "fmin": _same_twice,
+    "logical_and": _truths(neutral=True),
+    "logical_or": _truths(neutral=False),
+    "logical_not": _logical_not,
+    "not_equal": _not_equal,
+    "power": _power,
+}
+
+
+# -- folds -------------------------------------------------------------------------------------
+
+
+def _reduce(b: Builder, v: Value, x: Value, single: bool) -> Value | None:
+    """Simplify a fold of a broadcast, of a fold, and of a box in zeros."""
+    combine, axes = v.params["combine"], v.params["axes"]
+    if x.kind == "reduce" and single and x.params["combine"] == combine:
+        inner = x.params["axes"]
+        left = [i for i in range(x.args[0].ndim) if i not in inner]
+        return b.reduce(combine, x.args[0], (*inner, *(left[i] for i in axes)))
+    if x.kind == "view" and combine != "multiply":
+        return _of_broadcast(b, combine, x, axes)
+    if x.kind == "place" and combine == "add" and single:
+        return _of_box(b, x, axes)
+    return None
+
+
+def _of_broadcast(b: Builder, combine: str, x: Value, axes: tuple[int, ...]) -> Value | None:
+    """Fold equal elements by one multiplication, or not at all."""
+    strides = x.params["strides"]
+    flat = [i for i in axes if strides[i] == 0 and x.shape[i] > 1]
+    if not flat:
+        return None
+    n = math.prod(x.shape[i] for i in flat)
+    if combine == "add" and x.dtype.kind not in "fiu":
+        return None
+    shape = tuple(1 if i in flat else k for i, k in enumerate(x.shape))
+    r = b.reduce(combine, b.view(x.args[0], x.params["offset"], strides, shape), axes)
+    return b.map("multiply", r, b.const(n, x.dtype)) if combine == "add" else r
+
+
+def _of_box(b: Builder, x: Value, axes: tuple[int, ...]) -> Value | None:
+    """Sum a box that lies in zeros without them, if it spans the axes that remain."""
+    base, value = x.args
+    if number(base) != 0:
+        return None
+    if any(value.shape[i] != n for i, n in enumerate(base.shape) if i not in axes):
+        return None
+    return b.reduce("add", value, axes)
+
+
+# -- boxes -------------------------------------------------------------------------------------
+
+
+def _place(b: Builder, v: Value, base: Value, value: Value) -> Value | None:
+    p = v.params
+    starts, steps = p["starts"], p["steps"]
+    if base.kind == "place" and not p["add"] and value.shape == base.args[1].shape:
+        if (base.params["starts"], base.params["steps"]) == (starts, steps):
+            return b.place(base.args[0], value, starts, steps)  # written over
+    if p["add"]:
+        c = uniform(base)
+        if c is not None:
+            return b.place(base, b.map("add", c, value), starts, steps)
+        return None
+    if is_map(value, "add") and value.shape == v.args[1].shape:
+        shown = box_view(starts, steps, value.shape, base.shape)
+        for this, other in (value.args, value.args[::-1]):
+            if other.shape == value.shape and _shows(this, base, shown):
+                return b.place(base, other, starts, steps, add=True)
+    return None
+
+
+def box_view(
+    starts: tuple[int, ...], steps: tuple[int, ...], shape: tuple[int, ...], of: tuple[int, ...]
+) -> View:
+    """Return a box of an array of shape `of` as a view."""
+    strides = views.c_strides(of)
+    offset = sum(a * s for a, s in zip(starts, strides, strict=True))
+    return views.normal(offset, tuple(d * s for d, s in zip(steps, strides, strict=True)), shape)
+
+
+def _shows(x: Value, base: Value, view: View) -> bool:
+    """Whether `x` is `view` of `base`, in any shape."""
+    if x.kind != "view" or x.args[0] is not base:
+        return False
+    mine = views.merged(x.params["strides"], x.shape)
+    return x.params["offset"] == view.offset and mine == views.merged(view.strides, view.shape)
+
+
+def _through(b: Builder, view: View, x: Value) -> Value | None:
+    """Return what a view of boxes or joined parts shows, if that is one of them alone."""
+    moved = False
+    for _ in range(DEPTH):
+        found = _part(view, x)
+        if found is None:
+            break
+        view, x = found
+        moved = True
+        while x.kind == "view":
+            inner = View(x.params["offset"], x.params["strides"], x.shape)
+            through = views.compose(view, inner)
+            if through is None:
+                return b.view(x, *view)
+            view, x = through, x.args[0]
+    return b.view(x, *view) if moved else None
+
+
+def _part(view: View, x: Value) -> tuple[View, Value] | None:
+    """Return the view of one operand of `x` that shows what `view` shows of `x`."""
+    if x.kind not in ("place", "join") or 0 in view.shape:
+        return None
+    box = views.region(view, x.shape)
+    if box is None:
+        return None
+    starts, steps, axes = box
+    lengths = [1] * x.ndim
+    for k, n in zip(axes, view.shape, strict=True):
+        if k >= 0:
+            lengths[k] = n
+    if x.kind == "join":
+        return _of_join(x, starts, steps, axes, lengths, view.shape)
+    return _of_place(x, view, starts, steps, axes, lengths)
+
+
+def _boxed(
+    starts: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...],
+    shape: tuple[int, ...], of: Value,
+) -> tuple[View, Value]:  # fmt: skip
+    """Return the view of `of` with axes along its axes."""
+    strides = views.c_strides(of.shape)
+    offset = sum(a * s for a, s in zip(starts, strides, strict=True))
+    made = tuple(0 if k < 0 else steps[k] * strides[k] for k in axes)
+    return views.normal(offset, made, shape), of
+
+
+def _of_join(
+    x: Value, starts: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...],
+    lengths: list[int], shape: tuple[int, ...],
+) -> tuple[View, Value] | None:  # fmt: skip
+    axis = x.params["axis"]
+    ends = (starts[axis], starts[axis] + steps[axis] * (lengths[axis] - 1))
+    at = 0
+    for part in x.args:
+        stop = at + part.shape[axis]
+        if min(ends) < stop:
+            if max(ends) >= stop:
+                return None
+            moved = tuple(s - at if k == axis else s for k, s in enumerate(starts))
+            return _boxed(moved, steps, axes, shape, part)
+        at = stop
+    return None
+
+
+def _of_place(
+    x: Value, view: View, starts: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...],
+    lengths: list[int],
+) -> tuple[View, Value] | None:  # fmt: skip
+    base, value = x.args
+    p = x.params
+    inside = not p["add"]
+    moved, scaled = [], []
+    for k in range(x.ndim):
+        first, step, n = p["starts"][k], p["steps"][k], value.shape[k]
+        a, d, m = starts[k], steps[k], lengths[k]
+        low, high = min(a, a + d * (m - 1)), max(a, a + d * (m - 1))
+        if high < first or low > first + step * (n - 1):
+            return view, base  # beside the box
+        if step > 1 and (a - first) % step and (m == 1 or d % step == 0):
+            return view, base  # between its elements
+        i, rest = divmod(a - first, step)
+        j = i + (d // step) * (m - 1) if m > 1 else i
+        if rest or (m > 1 and d % step) or min(i, j) < 0 or max(i, j) >= n:
+            inside = False
+        moved.append(i)
+        scaled.append(d // step)
+    return _boxed(tuple(moved), tuple(scaled), axes, view.shape, value) if inside else None

@@ -1,0 +1,148 @@
+"""What one run of a function records: calls on symbols, and looks at their values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Symbol:
+    """A value that depends on the inputs of the recorded run.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    weak : bool
+        Whether it is a Python number (NEP 50).
+    """
+
+    __slots__ = ("dtype", "shape", "weak")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> None:
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.weak = weak
+
+    def __repr__(self) -> str:
+        return f"<symbol {self.dtype}{list(self.shape)}{' weak' if self.weak else ''}>"
+
+
+class Call:
+    """One recorded operation.
+
+    Attributes
+    ----------
+    op : Op or None
+        Its record; None for a function without one.
+    function : callable
+        What computes it: ``function(*args, **params)``.
+    args : tuple
+        Operands of the record, in its order (of a variadic operation all of them, the
+        sequence spread out); without a record the positional arguments. Symbols and plain
+        values; without a record, symbols may stand inside of tuples, lists and dicts.
+    params : dict
+        Keyword arguments; symbols may stand in them as in args.
+    results : tuple of Symbol
+        More than one for operations with several results.
+    several : bool
+        Whether the function returned a tuple (of one or more results).
+    where : tuple of (str, int) or None
+        File and line of the user's code.
+    """
+
+    __slots__ = ("args", "function", "op", "params", "results", "several", "where")
+
+    def __init__(
+        self,
+        op: Any,
+        function: Any,
+        args: tuple[Any, ...],
+        params: dict[str, Any],
+        results: tuple[Symbol, ...],
+        several: bool = False,
+        where: Any = None,
+    ) -> None:
+        self.op = op
+        self.function = function
+        self.args = args
+        self.params = params
+        self.results = results
+        self.several = several
+        self.where = where
+
+    def __repr__(self) -> str:
+        name = self.op.name if self.op is not None else getattr(self.function, "__name__", "?")
+        return f"<call {name}>"
+
+
+class Guard:
+    """Python looked at a value: later runs must see the same, or take another path.
+
+    Attributes
+    ----------
+    kind : {"bool", "index", "float", "complex", "call"}
+        What Python asked for; ``"call"``: to run `call` now, because the shapes of its
+        results depend on values, or because it draws random numbers.
+    symbol : Symbol or None
+        One element, of shape () or any shape of size 1; None for a call.
+    outcome : bool, int, float, complex or tuple
+        What it saw; for a call ``((shape, dtype), ...)`` of its results.
+    where : tuple of (str, int) or None
+        File and line of the user's code.
+    call : Call or None
+    """
+
+    __slots__ = ("call", "kind", "outcome", "symbol", "where")
+
+    def __init__(
+        self,
+        kind: str,
+        symbol: Symbol | None,
+        outcome: Any,
+        where: Any = None,
+        call: Call | None = None,
+    ) -> None:
+        self.kind = kind
+        self.symbol = symbol
+        self.outcome = outcome
+        self.where = where
+        self.call = call
+
+    def __repr__(self) -> str:
+        return f"<guard {self.kind} is {self.outcome}>"
+
+
+class Recording:
+    """One run.
+
+    Attributes
+    ----------
+    inputs : list of Symbol
+        The arguments' leaves, in order.
+    captures : list of (Symbol, ndarray, ndarray)
+        Plain arrays that the run read and did not make: globals, closure cells, attributes.
+        With what they held when they were read first. They are inputs as well, after the
+        arguments.
+    events : list of Call or Guard
+        In the order in which they happened.
+    outputs : list
+        The results' leaves: symbols, or plain values that are the same every time.
+    writes : list of (int, Symbol)
+        Inputs that were written into, and their final values.
+    """
+
+    __slots__ = ("captures", "events", "inputs", "outputs", "writes")
+
+    def __init__(self) -> None:
+        self.inputs: list[Symbol] = []
+        self.captures: list[tuple[Symbol, np.ndarray, np.ndarray]] = []
+        self.events: list[Call | Guard] = []
+        self.outputs: list[Any] = []
+        self.writes: list[tuple[int, Symbol]] = []
+
+
+def as_number(x: Any) -> Any:
+    """Return a 0-d value as a Python number, whose dtype yields to others (NEP 50)."""
+    return x.item() if hasattr(x, "item") else x

@@ -1,0 +1,236 @@
+"""The C compiler that makes kernels at run time: finding it, its flags, running it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from adarray_native.flags import FLAGS
+
+from adarray.errors import BackendError, CompileError
+
+HERE = Path(__file__).parent
+NAMES = ("cc", "gcc", "clang")
+PATIENCE = 300.0  # seconds for one unit
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+
+# The levels of build.py below the processor's best one, by name.
+LEVELS = {
+    "base": (),
+    "avx2": ("-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mf16c"),
+}
+VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
+
+
+class Compiler(NamedTuple):
+    """A C compiler that answers.
+
+    Parameters
+    ----------
+    command : tuple of str
+        What it is called by.
+    version : str
+        What it says about itself.
+    kind : {"gcc", "clang", "zig"}
+    """
+
+    command: tuple[str, ...]
+    version: str
+    kind: str
+
+    @property
+    def libmvec(self) -> int:
+        """Which vector functions its kernels use: none, those before glibc 2.35, or all."""
+        name, number = platform.libc_ver()
+        if self.kind != "gcc" or not X86 or name != "glibc":
+            return 0
+        parts = tuple(int(n) for n in number.split(".")[:2])
+        return 2 if parts >= (2, 35) else 1 if parts >= (2, 22) else 0
+
+    def flags(self, level: str, limited: bool) -> list[str]:
+        """Return the flags for a unit of kernels.
+
+        Parameters
+        ----------
+        level : str
+            Name of the level of vector instructions.
+        limited : bool
+            Whether the processor could do more.
+        """
+        if limited and X86:
+            machine = list(LEVELS[level])
+        elif X86 or self.kind == "gcc":
+            machine = ["-march=native"]
+        else:
+            machine = ["-mcpu=native"]
+        if level == "avx512":
+            machine.append("-mprefer-vector-width=512")
+        return [*FLAGS, "-w", "-fPIC", "-shared", "-fopenmp-simd", *machine]
+
+
+_lock = threading.Lock()
+_known: dict[tuple[str | None, ...], Compiler | str] = {}
+
+
+def _identified(command: Sequence[str]) -> Compiler | None:
+    """Ask a command what it is; None if it does not answer."""
+    path = shutil.which(command[0])
+    if path is None:
+        return None
+    try:
+        told = subprocess.run(
+            [path, *command[1:], "--version"],
+            capture_output=True, text=True, errors="replace", timeout=60, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if told.returncode != 0 or not told.stdout.strip():
+        return None
+    kind = "clang" if "clang" in told.stdout.lower() else "gcc"
+    return Compiler((path, *command[1:]), told.stdout.strip(), kind)
+
+
+def _zig() -> Compiler | None:
+    """Return the compiler of the wheel ziglang."""
+    if importlib.util.find_spec("ziglang") is None:
+        return None
+    try:
+        number = version("ziglang")
+    except PackageNotFoundError:
+        number = "of unknown version"
+    return Compiler((sys.executable, "-m", "ziglang", "cc"), f"zig cc (ziglang {number})", "zig")
+
+
+def _search() -> Compiler | str:
+    """Return the compiler, or what was tried."""
+    wanted = os.environ.get("ADARRAY_CC", "").strip()
+    if wanted:
+        # Somebody who names a compiler wants that one or none.
+        found = _identified(shlex.split(wanted))
+        return found or f"the environment variable ADARRAY_CC is {wanted!r}, which does not run"
+    usual = os.environ.get("CC", "").strip()
+    for command in [shlex.split(usual)] * bool(usual) + [[name] for name in NAMES]:
+        found = _identified(command)
+        if found is not None:
+            return found
+    return _zig() or "none of $ADARRAY_CC, $CC, cc, gcc, clang and the package ziglang is here"
+
+
+def find() -> Compiler:
+    """Return the C compiler of this machine, looked up once.
+
+    Raises
+    ------
+    BackendError
+        If there is none.
+    """
+    key = tuple(os.environ.get(name) for name in ("ADARRAY_CC", "CC", "PATH"))
+    with _lock:
+        if key not in _known:
+            _known[key] = _search()
+        found = _known[key]
+    if isinstance(found, str):
+        raise BackendError(
+            f"jit: no C compiler, {found}; install gcc or clang, or `pip install adarray[jit]`; "
+            "without one, compiled functions run step by step with NumPy"
+        )
+    return found
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def split(texts: dict[str, str], parts: int | None = None) -> list[list[str]]:
+    """Share kernels out among units that are compiled side by side.
+
+    Parameters
+    ----------
+    texts : dict
+        Source of each kernel by name.
+    parts : int, optional
+        Number of units at most; by default the processors that this process may use.
+
+    Returns
+    -------
+    list of list of str
+        Names; the units are of about the same length of text.
+    """
+    # A unit costs some 50 ms whatever is in it.
+    total = sum(map(len, texts.values()))
+    parts = min(parts or _processors(), 8, 1 + total // 12_000, max(1, len(texts)))
+    units: list[list[str]] = [[] for _ in range(parts)]
+    sizes = [0] * parts
+    for name in sorted(texts, key=lambda n: -len(texts[n])):
+        smallest = sizes.index(min(sizes))
+        units[smallest].append(name)
+        sizes[smallest] += len(texts[name])
+    return [unit for unit in units if unit]
+
+
+def _first_error(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines or ["it said nothing"])[0]
+
+
+def _failed(compiler: Compiler, source: Path, why: str) -> CompileError:
+    return CompileError(
+        f"jit: {compiler.version.splitlines()[0]} did not compile {source}: {why}; report this "
+        "with the file, or set ADARRAY_CC to another compiler (the call runs step by step "
+        "meanwhile)",
+        str(source),
+    )
+
+
+def compile_units(
+    compiler: Compiler, flags: list[str], sources: Sequence[Path], targets: Sequence[Path]
+) -> None:
+    """Compile each source into the shared library beside it in `targets`, side by side.
+
+    Raises
+    ------
+    CompileError
+        If one does not compile; its output lies beside the source, as ``.log``.
+    """
+    end = time.monotonic() + PATIENCE
+    running = []
+    for source, target in zip(sources, targets, strict=True):
+        command = [*compiler.command, *flags, f"-I{HERE}", "-o", str(target), str(source), "-lm"]
+        with open(source.with_suffix(".log"), "wb") as log:
+            try:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                )
+            except OSError as error:
+                raise _failed(compiler, source, str(error)) from error
+        running.append(process)
+    problem: CompileError | None = None
+    for process, source, target in zip(running, sources, targets, strict=True):
+        try:
+            status = process.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            problem = problem or _failed(compiler, source, f"it took over {PATIENCE:.0f} seconds")
+            continue
+        log_file = source.with_suffix(".log")
+        if status != 0 or not target.exists():
+            said = log_file.read_text(errors="replace")
+            problem = problem or _failed(compiler, source, _first_error(said))
+    if problem is not None:
+        raise problem

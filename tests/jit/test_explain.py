@@ -1,0 +1,300 @@
+"""Explanations: what they say of a plan by hand, as text, HTML and data."""
+
+import html.parser
+import re
+
+import numpy as np
+import pytest
+from planned import Executable, M, N, events, example
+
+from adarray.jit.costs import total
+from adarray.jit.explain import Explanation, Segment, recorded
+from adarray.recording import Call, Guard, Symbol
+from adarray.report import (
+    Code,
+    Section,
+    Table,
+    as_html,
+    as_text,
+    count_text,
+    size_text,
+    table_lines,
+    time_text,
+)
+
+
+@pytest.fixture
+def explanation():
+    program, plan = example()
+    first = Segment(
+        -1,
+        None,
+        events(),
+        program,
+        program,
+        plan,
+        Executable(),
+        {"passes": 0.001, "compile": 0.2},
+        3,
+    )
+    second = Segment(0, True, events()[:1], program, program, None, eager="no C compiler works")
+    third = Segment(0, False, events()[:2], None, None, None, eager="it was recorded once")
+    return Explanation(
+        "loss", "float64[1000], float64[1000, 100]", "openmp (2 threads)",
+        [first, second, third], [0, 1], ["captured: scale"],
+    )  # fmt: skip
+
+
+def part(text, title, until=None):
+    """Return the lines of the section `title` in a report."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.strip().startswith(title))
+    depth = len(lines[start]) - len(lines[start].lstrip())
+    stop = start + 1
+    while stop < len(lines) and (
+        not lines[stop].strip() or len(lines[stop]) - len(lines[stop].lstrip()) > depth
+    ):
+        stop += 1
+    return [line.strip() for line in lines[start + 1 : stop] if line.strip()]
+
+
+def test_summary(explanation):
+    lines = part(str(explanation), "summary")
+    told = dict(line.split("  ", 1) for line in lines)
+    told = {key: value.strip() for key, value in told.items()}
+    _, plan = example()
+    c = total(plan)
+    assert told["backend"] == "openmp (2 threads)"
+    assert told["path"] == "0 -> 1"
+    assert told["kernels"] == "2"
+    assert told["read, written"] == f"{size_text(c.read)}, {size_text(c.written)}"
+    assert told["arithmetic"].startswith("203.10 kflop; 1.00 k of them")
+    assert told["peak memory"] == "818.47 kB"
+    assert told["from recording to executable"] == "201.000 ms"
+    assert told["note"] == "captured: scale"
+    assert explanation.cost == c
+    assert explanation.peak_bytes == 1664 + 8 * (N + N * M + N + 1 + M)
+    assert explanation.compile_seconds == pytest.approx(0.201)
+
+
+def test_tree(explanation):
+    assert part(str(explanation), "paths") == [
+        "* segment 0: 3 calls; compiled, 3 runs",
+        "guard bool (model.py:14)",
+        "*     if True: segment 1: 1 call; no C compiler works",
+        "if False: segment 2: 2 calls; it was recorded once",
+    ]
+
+
+def test_recorded_calls_have_names_and_places(explanation):
+    assert part(str(explanation), "recorded") == [
+        "s1 float64[1000] = sin(s0) (model.py:12)",
+        "s2 float64[] = sum(s1, axis=0) (model.py:13)",
+        "s3 bool[] = greater(s2, 0.0) (model.py:14)",
+        "guard bool s3 is True (model.py:14)",
+    ]
+
+
+def test_recorded_containers_and_calls_that_are_guards():
+    x, y, z = Symbol((3,), "f8"), Symbol((3,), "f8"), Symbol((2,), "i8")
+    joined = Call(None, np.concatenate, ([x, y],), {}, (Symbol((6,), "f8"),))
+    found = Call(None, np.flatnonzero, (x,), {}, (z,))
+    split = Call(None, divmod, (y, np.arange(3)), {"o": {"k": x}}, (Symbol((3,), "f8"),) * 2, True)
+    guard = Guard("call", None, (((2,), "int64"),), ("m.py", 4), found)
+    assert recorded([joined, split, guard]).splitlines() == [
+        "s2 float64[6] = concatenate([s0, s1])",
+        "s3 float64[3], s3 float64[3] = divmod(s1, <int64[3]>, o={k: s0})",
+        "guard call flatnonzero(s0) is shapes of its results (m.py:4)",
+    ]
+
+
+def test_programs_and_steps_name_the_same_values(explanation):
+    text = str(explanation)
+    program = part(text, "program after the passes (9 values)")
+    assert program[4] == "v4 float64[1000] = map sin v3"
+    steps = part(text, "steps (4)")
+    assert steps[0].split() == [
+        "step", "kind", "computes", "values", "reads", "writes", "arithmetic", "calls",
+    ]  # fmt: skip
+    assert steps[2].split("  ")[0] == "0"
+    assert "multiply, sin, reduce add  v3 v4 v5" in steps[2]
+    assert steps[2].endswith("8.00 kB   8.01 kB    3.00 kflop  1.00 k".replace("   ", "  ", 1))
+    assert [line.split()[1] for line in steps[2:]] == ["kernel", "product", "kernel", "call"]
+
+
+def test_why_neighbours_are_apart(explanation):
+    lines = part(str(explanation), "not fused")
+    cells = [cell.strip() for cell in re.split("  +", lines[2])]
+    assert cells == [
+        "v4 sin (model.py:12)", "v6 dot (model.py:14)", "a product reads its operands from memory",
+    ]  # fmt: skip
+    assert lines[3].startswith("v6 dot (model.py:14)  v7 multiply (model.py:15)")
+    assert len(lines) == 4
+
+
+def test_values_computed_in_two_steps_are_told():
+    program, plan = example()
+    sin = plan.steps[0].values[1]
+    again = plan.steps[2]._replace(values=(sin, *plan.steps[2].values))
+    plan = plan._replace(steps=(*plan.steps[:2], again, plan.steps[3]))
+    shown = Explanation("f", "", "serial", [Segment(-1, None, (), program, program, plan)], [0])
+    assert part(str(shown), "steps (4)")[-1] == (
+        "computed in more than one step, rather than stored: v4"
+    )
+
+
+def test_buffers(explanation):
+    lines = part(str(explanation), "buffers (7)")
+    assert lines[0] == (
+        "arena 1.66 kB, for temporaries of 1.60 kB in all; "
+        "peak with arguments and results 818.47 kB"
+    )
+    rows = {line.split("  ")[0]: line.split() for line in lines[3:]}
+    assert rows["temp 1"][2:] == ["float64", "100", "800", "B", "832", "2", "to", "3"]
+    assert rows["input 1"][2:] == ["float64", "100000", "800.00", "kB", "1", "to", "1"]
+
+
+def test_results_say_where_they_come_from(explanation):
+    lines = part(str(explanation), "results")
+    assert [line.split() for line in lines[2:]] == [
+        ["0", "float64[100]", "v8", "step", "3", "sort", "(model.py:16)"],
+        ["1", "float64[]", "v5", "step", "0", "sum", "(model.py:13)"],
+        ["2", "float64[1000]", "v4", "step", "0", "sin", "(model.py:12)"],
+    ]
+
+
+def test_kernels_with_their_source(explanation):
+    first, second = explanation.kernels
+    assert (first.segment, first.step, first.values) == (0, 0, ("v3", "v4", "v5"))
+    assert first.source == "/* step 0 */ int64_t adk_0(void);"
+    assert second.title == "multiply"
+    assert part(str(explanation), "kernel of step 0: multiply, sin, reduce add") == [first.source]
+    assert part(str(explanation), "kernel of step 2: multiply") == [second.source]
+
+
+def test_equal_kernels_are_shown_once():
+    class Same(Executable):
+        def source_of(self, step):
+            return "void same(void);" if step in (0, 2) else ""
+
+    program, plan = example()
+    shown = Explanation(
+        "f", "", "serial", [Segment(-1, None, (), program, program, plan, Same())], [0]
+    )
+    assert str(shown).count("void same(void);") == 1
+    assert "kernel of steps 0, 2: multiply, sin, reduce add" in str(shown)
+
+
+def test_compiling(explanation):
+    rows = [line.split("  ") for line in part(str(explanation), "compiling")[2:]]
+    told = {row[0]: row[-1].strip() for row in rows}
+    assert told == {
+        "passes": "1.000 ms",
+        "compile": "200.000 ms",
+        "kernels compiled": "1",
+        "kernels from the disk cache": "1",
+        "kernels that this process had": "0",
+    }
+
+
+def test_what_stays_eager_says_why(explanation):
+    segment = str(explanation).split("segment 1\n")[1]
+    assert part(segment, "stays eager") == ["no C compiler works"]
+    # Without a plan there are no steps; programs are shown.
+    assert "program after the passes" in segment
+    assert "steps (" not in segment
+    with pytest.raises(
+        ValueError, match=r"segment 2 has no program \(it was recorded once\); call"
+    ):
+        explanation.dot(2)
+
+
+def test_a_function_that_was_never_recorded():
+    shown = Explanation("f", "float64[3]", "numpy", [], [], ["it was not called yet"])
+    assert "none: nothing is compiled yet" in str(shown)
+    assert shown.cost.moved == shown.peak_bytes == 0
+    assert repr(shown) == "<explanation of f: 0 of 0 segments, 0 kernels>"
+
+
+class Checker(html.parser.HTMLParser):
+    """Checks that elements close in order, and collects the text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.words = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        if tag not in ("meta", "rect", "path"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in self.open:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_html(explanation, tmp_path):
+    explanation.save(tmp_path / "e.html")
+    checker = Checker()
+    checker.feed((tmp_path / "e.html").read_text())
+    assert checker.open == []
+    assert checker.seen.count("svg") == 1
+    words = "".join(checker.words)
+    assert "v4 float64[1000] = map sin v3" in words
+    assert "/* step 0 */ int64_t adk_0(void);" in words
+    assert "a product reads its operands from memory" in words
+    cells = {w.strip() for w in checker.words}
+    assert {"818.47 kB", "temp 1", "step 3"} <= cells
+
+
+def test_pictures_of_segments(explanation):
+    assert explanation.dot(0).count("subgraph cluster_") == 4
+    assert explanation.dot().count("subgraph cluster_") == 0  # the last segment has no plan
+    assert explanation.svg(0).startswith("<svg")
+
+
+def test_reports():
+    table = Table(("a", "n"), (("xx", "1"), ("y", "100")), frozenset({1}))
+    assert table_lines(table) == ["a     n", "-------", "xx    1", "y   100"]
+    assert table_lines(Table(("", ""), (("k", "v"),))) == ["k  v"]
+    assert table_lines(Table(("a",), ())) == ["a", "-"]
+    inner = Section("in <side>", (Code("x < y\n  z"),), folded=True)
+    outer = Section("top", ("words & more", table), (inner,))
+    assert as_text(outer).splitlines() == [
+        "top", "  words & more", "  a     n", "  -------", "  xx    1", "  y   100", "",
+        "  in <side>", "    x < y", "      z",
+    ]  # fmt: skip
+    made = as_html(outer)
+    assert "<summary>in &lt;side&gt;</summary>" in made
+    assert "<pre>x &lt; y\n  z</pre>" in made
+    assert "<p>words &amp; more</p>" in made
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.00 kB"),
+        (8e6, "8.00 MB"),
+        (2.5e9, "2.50 GB"),
+        (1e13, "10.00 TB"),
+    ],
+)
+def test_sizes(value, expected):
+    assert size_text(value) == expected
+
+
+def test_times_and_counts():
+    assert [time_text(t) for t in (0, 2e-9, 1.5e-6, 0.25, 3)] == [
+        "0 ns", "2 ns", "1.500 us", "250.000 ms", "3.000 s",
+    ]  # fmt: skip
+    assert [count_text(0), count_text(12, "calls"), count_text(2500, "flop")] == [
+        "0", "12 calls", "2.50 kflop",
+    ]  # fmt: skip
