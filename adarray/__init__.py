@@ -28,6 +28,7 @@ from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_
 
 if _typing.TYPE_CHECKING:
     from adarray.intercepting import intercept, wrap
+    from adarray.jit import jit
     from adarray.profiling import profile
 
 
@@ -35,7 +36,7 @@ def __getattr__(name: str) -> object:
     """Import what takes time to import when it is first asked for."""
     import importlib
 
-    if name in ("testing", "numpy"):
+    if name in ("testing", "numpy", "jit"):
         return importlib.import_module(f"adarray.{name}")
     if name in ("intercept", "wrap"):
         return getattr(importlib.import_module("adarray.intercepting"), name)
@@ -64,6 +65,7 @@ __all__ = [
     "hessian",
     "intercept",
     "jacobian",
+    "jit",
     "jvp",
     "no_grad",
     "profile",

@@ -1,4 +1,4 @@
-"""``python -m adarray info`` and ``python -m adarray demo``."""
+"""``python -m adarray info``, ``cache`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -97,8 +97,22 @@ def _cpu_model() -> str:
     return platform.processor() or "unknown model"
 
 
-def _cache() -> Iterator[str]:
-    yield "none: kernels are compiled when adarray is installed, nothing at run time"
+def _cache(clear: bool = False) -> Iterator[str]:
+    """Yield what the backends say of the kernels that they keep on disk, or have emptied."""
+    told: dict[tuple[str, ...], list[str]] = {}  # lines: backends, which may share a cache
+    reports: dict[str, Callable[..., Iterable[str]]] = {}
+    for name in adarray.backends():
+        with contextlib.suppress(BackendError):  # the section on backends tells why
+            report = getattr(load(name), "cache", None)
+            if report is not None:
+                reports[name] = report
+                told.setdefault(tuple(report()), []).append(name)
+    for lines, names in told.items():
+        first, *rest = reports[names[0]](clear=True) if clear else lines
+        yield f"{', '.join(names)}: {first}"
+        yield from (f"  {line}" for line in rest)
+    if not told:
+        yield "no backend that keeps kernels is installed"
 
 
 SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
@@ -117,6 +131,13 @@ def info() -> int:
         print(title)
         for line in lines():
             print(f"  {line}")
+    return 0
+
+
+def cache(clear: bool) -> int:
+    """Print the state of the cache of compiled kernels, or empty it; return 0."""
+    for line in _cache(clear):
+        print(line)
     return 0
 
 
@@ -141,6 +162,15 @@ def _parser() -> argparse.ArgumentParser:
         help="show versions, backends and what they need, compilers, threads, SIMD",
         description="Show versions, backends, compilers, threads, SIMD and cache.",
     )
+    kept = commands.add_parser(
+        "cache",
+        help="show or empty the cache of kernels that jit compiled",
+        description=(
+            "Show where the kernels that jit compiled are kept, how many there are and how much "
+            "room they take. The environment variable ADARRAY_CACHE_DIR names another folder."
+        ),
+    )
+    kept.add_argument("--clear", action="store_true", help="remove them")
     show = commands.add_parser(
         "demo",
         help="train a plain NumPy network on every backend, compare them, draw a picture",
@@ -182,6 +212,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.command == "info":
         return info()
+    if given.command == "cache":
+        return cache(given.clear)
     if given.command == "demo":
         return demo(
             Options(tuple(given.backend), given.epochs, given.hidden, given.output, given.seed)

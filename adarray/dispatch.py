@@ -326,7 +326,7 @@ def _saved(
         if want:
             if isinstance(x, Handle) and not is_borrowed(x):
                 kept = save(x)
-                if not op.pointwise and not isinstance(kept, (np.ndarray, np.generic)):
+                if not op.pointwise and not isinstance(kept, (np.ndarray, np.generic, Symbolic)):
                     kept = np.asarray(kept)[()]  # a traced Python number: rules ask for its shape
                 saved.append(kept)
                 continue

@@ -36,7 +36,9 @@ class Engine(Protocol):
     `use` block that chose it begins and ends, for instance to provide memory; and
     ``check_cotangent(op, order, operand, g, ct)``, which sees every cotangent that a
     reverse walk computes (`order` is the node's creation number), and
-    ``rule(node, operand, g, saved)``, which runs the rules that are not pointwise.
+    ``rule(node, operand, g, saved)``, which runs the rules that are not pointwise; and
+    ``executable(plan, precise=False, rerun=None)``, which compiles an
+    `adarray.codegen.plan.Plan` into a function of a list of arrays.
     """
 
     name: str
@@ -62,6 +64,11 @@ class Backend(Protocol):
     ----------
     name : str
         Name of the backend, equal to that of the entry point.
+
+    Notes
+    -----
+    A backend that keeps compiled kernels on disk may have ``cache(clear=False)``, which
+    returns lines about them, or removes them, for ``python -m adarray cache``.
     """
 
     name: str

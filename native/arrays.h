@@ -20,9 +20,6 @@
 #define MAX_DIMS 32
 #define MAX_INPUTS 6
 
-/* What a driver returns instead of floating-point flags. */
-enum { WRONG_ARRAY = -1, NO_MEMORY = -2, WRONG_KERNEL = -3 };
-
 typedef struct {
     const char *data;
     int nd;                       /* dims that are left after coalescing, outermost first */

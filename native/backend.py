@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -150,3 +151,12 @@ class CPUBackend:
             "kernels": str(len(library.maps) + len(library.folds)),
             "blas": blas.status(library.lib, library.ffi),
         }
+
+    def cache(self, clear: bool = False) -> Iterable[str]:
+        """Yield lines about the kernels kept on disk, or remove them and say so.
+
+        The serial and openmp backends share the folder.
+        """
+        from adarray_native import cache  # only jit and this need it
+
+        return cache.clear() if clear else cache.report()

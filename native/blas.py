@@ -106,6 +106,11 @@ def _open(lib: Any, ffi: Any) -> Any:
         return found
 
 
+def ready(lib: Any, ffi: Any) -> bool:
+    """Whether the extension module has a BLAS; the first call of a process loads it."""
+    return not isinstance(_open(lib, ffi), str)
+
+
 def status(lib: Any, ffi: Any) -> str:
     """Return one line that says what computes matrix products, for ``python -m adarray info``.
 

@@ -47,6 +47,7 @@ int adarray_fold(int kernel, uintptr_t x, unsigned int axes, uintptr_t result, i
 const char *adarray_compiler(void);
 int adarray_libmvec(void);
 int adarray_level(void);
+int adarray_best_level(void);
 int adarray_limit_level(int level);
 const char *adarray_level_name(int level);
 int adarray_pause(void);
@@ -55,7 +56,7 @@ int adarray_pause(void);
 _API = """
 static int level_in_use = -1;
 
-static int best_level(void)
+int adarray_best_level(void)
 {
 #if ADARRAY_X86
     __builtin_cpu_init();
@@ -66,14 +67,14 @@ static int best_level(void)
 
 int adarray_level(void)
 {
-    if (level_in_use < 0) level_in_use = best_level();
+    if (level_in_use < 0) level_in_use = adarray_best_level();
     return level_in_use;
 }
 
 /* Use a lower level, as on an older processor; return the one that is used. */
 int adarray_limit_level(int level)
 {
-    const int best = best_level();
+    const int best = adarray_best_level();
     level_in_use = level < 0 ? 0 : level > best ? best : level;
     return level_in_use;
 }

@@ -4,6 +4,9 @@
 
 #include <fenv.h>
 
+/* What a driver returns instead of floating-point flags. */
+enum { WRONG_ARRAY = -1, NO_MEMORY = -2, WRONG_KERNEL = -3 };
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <xmmintrin.h>
 

@@ -31,7 +31,7 @@ typedef struct {
 } Product;
 
 /* What adarray_matmul returns instead of floating-point flags, beside WRONG_ARRAY of
- * arrays.h: BLAS cannot address an operand, the caller is to pass a copy. */
+ * flags.h: BLAS cannot address an operand, the caller is to pass a copy. */
 enum { COPY_X = -8, COPY_Y = -9, COPY_BOTH = -10 };
 
 /* Compute result = x @ y as np.matmul defines it, for float32 or float64 arrays given by

@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from adarray_native import blas
@@ -22,6 +22,11 @@ from adarray.codegen.eager import Kernel
 from adarray.errors import BackendError
 from adarray.op import OPS, Op, Reduction
 from adarray.scalar import Expr
+
+if TYPE_CHECKING:
+    from adarray_native.executor import Executable, Rerun
+
+    from adarray.codegen.plan import Plan
 
 ndarray = np.ndarray
 _ARRAY_API: Any = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
@@ -199,6 +204,16 @@ class CPUEngine:
         self._fold = library.lib.adarray_fold
         self._kernels: dict[Any, Compiled | None] = {}
         self._calls: dict[tuple[Op, int], Expr | None] = {}
+
+    # -- compiled plans --------------------------------------------------------------------
+
+    def executable(
+        self, plan: Plan, precise: bool = False, rerun: Rerun | None = None
+    ) -> Executable:
+        """Compile a plan; see `adarray_native.executor.executable`."""
+        from adarray_native.executor import executable  # only jit needs it
+
+        return executable(self.library, self.threads, plan, precise, rerun)
 
     # -- memory ----------------------------------------------------------------------------
 

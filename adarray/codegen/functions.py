@@ -213,6 +213,8 @@ def text(
         return _on_bools(name, args, dtypes)
     if dtype in INTEGERS:
         return _on_integers(name, args, dtype)
+    if name in LOGICAL or name in COMPARE or name in PREDICATES or name == "logical_not":
+        return None  # these give truth values
     return call_text(name, args, dtype, dialect)
 
 

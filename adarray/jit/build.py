@@ -12,12 +12,13 @@ import numpy as np
 
 from adarray.errors import BackendError
 from adarray.inplace import WRITE
+from adarray.jit.check import checked
 from adarray.jit.keys import replace_symbols
 from adarray.jit.options import Options
-from adarray.recording import Call, Symbol
 from adarray.jit.tree import Node
 from adarray.op import Op
 from adarray.passes.interpret import Interpreted
+from adarray.recording import Call, Symbol
 from adarray.spans import span
 
 Run = Callable[[list[Any]], list[Any]]
@@ -61,8 +62,6 @@ class Builder:
             made = tree.shared[key] = self._made(node)
         node.before, node.after, node.plan, node.executable, node.seconds, node.eager, run = made
         if checking():
-            from adarray.jit.check import checked
-
             run = checked(node, run)
         node.compiled = (node.targets, run)
 
@@ -99,9 +98,13 @@ class Builder:
             try:
                 plan, executable, run = self._compiled(after, seconds)
                 return before, after, plan, executable, seconds, "", run
-            except BackendError as error:
+            except BackendError as error:  # no compiler, or source that it refused
                 eager = str(error)
-                self._say(f"jit: {error}; the optimised program runs step by step")
+            except Exception as error:
+                if checking():
+                    raise
+                eager = f"planning failed: {type(error).__name__}: {error}"
+            self._say(f"jit: {eager}; the optimised program runs step by step")
         else:
             eager = "the backend does not compile programs"
         run = in_c_order(Interpreted(after, self.engine))
@@ -117,9 +120,7 @@ class Builder:
         start = perf_counter()
         with span("compile", "jit"):
             rerun = Rerun(program)
-            executable = self.engine.executable(
-                plan, precise=self.options.precise, rerun=rerun
-            )
+            executable = self.engine.executable(plan, precise=self.options.precise, rerun=rerun)
         seconds["compile"] = perf_counter() - start
         return plan, executable, getattr(executable, "run", executable)
 
@@ -148,7 +149,9 @@ class Rerun:
         asked = np.geterr()
         bits = zip((1, 2, 4, 8), ("divide", "over", "under", "invalid"), strict=True)
         wants = {asked[name] for bit, name in bits if flags & bit}
-        if wants <= {"ignore"} or (wants <= {"ignore", "warn"} and flags | self._warned == self._warned):
+        if wants <= {"ignore"} or (
+            wants <= {"ignore", "warn"} and flags | self._warned == self._warned
+        ):
             return results
         self._warned |= flags
         if self._run is None:

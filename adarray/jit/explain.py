@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import copy
+from collections.abc import Sequence
+from html import escape
 from os import fspath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.codegen.plan import Buffer, KernelStep, Plan
-from adarray.jit.costs import Cost, cost, nbytes, peak, total
+from adarray.jit.costs import Cost, peak, total
 from adarray.jit.picture import Picture, picture
-from adarray.recording import Call, Guard, Symbol
-from adarray.jit.steps import (
-    at,
-    call_name,
-    origin_text,
-    step_buffers,
-    step_kind,
-    step_title,
-    value_title,
-)
-from adarray.program import Program, text
+from adarray.jit.sections import Names, Segment, kernels, outcome_text, plural, segment_section
+from adarray.jit.steps import at
+from adarray.recording import Call
 from adarray.report import (
     Code,
-    Drawing,
     Section,
     Table,
     as_html,
@@ -34,72 +26,9 @@ from adarray.report import (
     time_text,
 )
 
-
-class Segment(NamedTuple):
-    """The straight way between two guards: a node of the trace tree.
-
-    Parameters
-    ----------
-    parent : int
-        Number of the segment before it; -1 for the first.
-    outcome : object
-        What the guard at the parent's end saw, for this one to follow.
-    events : tuple of Call or Guard
-        What was recorded, the guard at its end included.
-    before, after : Program or None
-        As recorded, and after the passes.
-    plan : Plan or None
-    executable : object
-        What the backend made of the plan.
-    seconds : dict
-        How long each stage took, by name.
-    runs : int
-        How often it ran compiled.
-    eager : str
-        Why it is not compiled; empty if it is.
-    """
-
-    parent: int
-    outcome: Any
-    events: tuple[Call | Guard, ...]
-    before: Program | None
-    after: Program | None
-    plan: Plan | None
-    executable: Any = None
-    seconds: dict[str, float] = {}  # noqa: RUF012  (never written to)
-    runs: int = 0
-    eager: str = ""
-
-    @property
-    def guard(self) -> Guard | None:
-        """The guard at its end; None where the function returns."""
-        last = self.events[-1] if self.events else None
-        return last if isinstance(last, Guard) else None
-
-
-class KernelInfo(NamedTuple):
-    """One kernel of an `Explanation`.
-
-    Parameters
-    ----------
-    segment, step : int
-        Where it runs.
-    title : str
-        The operations that it computes.
-    values : tuple of str
-        Names of the values that it computes.
-    cost : Cost
-        Bytes read and written, and arithmetic, counted from buffers and loops.
-    source : str
-        Its C text; empty if it is not known.
-    """
-
-    segment: int
-    step: int
-    title: str
-    values: tuple[str, ...]
-    cost: Cost
-    source: str
+if TYPE_CHECKING:
+    from adarray.jit.front import JitFunction
+    from adarray.jit.tree import Node
 
 
 class Explanation:
@@ -142,7 +71,7 @@ class Explanation:
         self.segments = tuple(segments)
         self.path = tuple(path)
         self.notes = tuple(notes)
-        self.kernels = [k for number in self.path for k in _kernels(number, self.segments[number])]
+        self.kernels = [k for n in self.path for k in kernels(n, self.segments[n])]
 
     @property
     def cost(self) -> Cost:
@@ -168,7 +97,7 @@ class Explanation:
     def section(self, pictures: bool = False) -> Section:
         """Return the whole report."""
         names = Names()
-        segments = [_segment(n, self.segments[n], names, pictures) for n in self.path]
+        segments = [segment_section(n, self.segments[n], names, pictures) for n in self.path]
         return Section(f"{self.name} under jit", inside=(self._summary(), self._tree(), *segments))
 
     def __str__(self) -> str:
@@ -210,8 +139,8 @@ class Explanation:
         file : path-like
         """
         page = (
-            f'<!DOCTYPE html><html><head><meta charset="utf-8"><title>{self.name}</title></head>'
-            f"<body>{self._repr_html_()}</body></html>"
+            f'<!DOCTYPE html><html><head><meta charset="utf-8"><title>{escape(self.name)}'
+            f"</title></head><body>{self._repr_html_()}</body></html>"
         )
         with open(fspath(file), "w", encoding="utf-8") as f:
             f.write(page)
@@ -244,10 +173,10 @@ class Explanation:
             s = self.segments[number]
             pad = "  " * depth
             mark = "*" if number in taken else " "
-            after = "" if s.parent < 0 else f"if {_short(s.outcome)}: "
-            state = s.eager or f"compiled, {_plural(s.runs, 'run')}"
+            after = "" if s.parent < 0 else f"if {outcome_text(s.outcome)}: "
+            state = s.eager or f"compiled, {plural(s.runs, 'run')}"
             calls = sum(isinstance(e, Call) for e in s.events)
-            lines.append(f"{mark} {pad}{after}segment {number}: {_plural(calls, 'call')}; {state}")
+            lines.append(f"{mark} {pad}{after}segment {number}: {plural(calls, 'call')}; {state}")
             if s.guard is not None:
                 lines.append(f"  {pad}  guard {s.guard.kind}{at(s.guard.where)}")
             stack += [(child, depth + 2) for child in reversed(children.get(number, []))]
@@ -258,224 +187,84 @@ def _functions(c: Cost) -> str:
     return f"{count_text(c.calls)} of them functions such as exp"
 
 
-def _plural(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
+# So many calls until a path is compiled: two recordings that agree, and one compiled run.
+CALLS = 3
 
 
-def _short(value: Any) -> str:
-    """Return a plain value in a few characters."""
-    if isinstance(value, np.ndarray):
-        return f"<{value.dtype}{list(value.shape)}>"
-    shown = getattr(value, "__name__", None) or repr(value)
-    return shown if len(shown) <= 40 else f"{shown[:37]}..."
+def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+    """Return what a jitted function does for some arguments.
 
+    If their path is not compiled yet, the function is called first, on copies of its arrays.
 
-# -- what was recorded ---------------------------------------------------------------------
+    Parameters
+    ----------
+    jitted : JitFunction
+    args : tuple
+    kwargs : dict
 
-
-class Names:
-    """Names of symbols, in the order in which they appear."""
-
-    def __init__(self) -> None:
-        self.names: dict[int, str] = {}
-
-    def of(self, x: Any) -> str:
-        """Return the text of an argument: names of symbols, plain values shortened."""
-        if isinstance(x, Symbol):
-            return self.names.setdefault(id(x), f"s{len(self.names)}")
-        if isinstance(x, tuple | list):
-            inner = ", ".join(map(self.of, x))
-            return f"({inner})" if isinstance(x, tuple) else f"[{inner}]"
-        if isinstance(x, dict):
-            return f"{{{', '.join(f'{k}: {self.of(v)}' for k, v in x.items())}}}"
-        return _short(x)
-
-
-def recorded(events: Iterable[Call | Guard], names: Names | None = None) -> str:
-    """Return recorded events as lines ``s2 float64[10] = sin(s1) (model.py:12)``."""
-    names = names or Names()
-    lines = []
-    for e in events:
-        if isinstance(e, Guard):
-            seen = "shapes of its results" if e.kind == "call" else _short(e.outcome)
-            what = names.of(e.symbol) if e.symbol is not None else ""
-            if e.call is not None:
-                what = f"{call_name(e.call)}({names.of(e.call.args)[1:-1]})"
-            lines.append(f"guard {e.kind} {what} is {seen}{at(e.where)}")
-            continue
-        args = [names.of(a) for a in e.args]
-        args += [f"{k}={names.of(v)}" for k, v in e.params.items()]
-        results = ", ".join(f"{names.of(r)} {r.dtype}{list(r.shape)}" for r in e.results)
-        lines.append(f"{results} = {call_name(e)}({', '.join(args)}){at(e.where)}")
-    return "\n".join(lines)
-
-
-# -- one segment ---------------------------------------------------------------------------
-
-
-def value_names(program: Program) -> dict[int, str]:
-    """Return the names that `adarray.program.text` gives to a program's values, by identity."""
-    return {id(v): f"v{i}" for i, v in enumerate(program.values)}
-
-
-def _kernels(number: int, s: Segment) -> list[KernelInfo]:
-    if s.plan is None:
-        return []
-    names = value_names(s.after) if s.after is not None else {}
-    return [
-        KernelInfo(
-            number, i, step_title(step), tuple(names.get(id(v), "?") for v in step.values),
-            cost(step), _source(s.executable, i),
-        )
-        for i, step in enumerate(s.plan.steps)
-        if isinstance(step, KernelStep)
-    ]  # fmt: skip
-
-
-def _source(executable: Any, step: int) -> str:
-    """Return the C text of a step's kernel; nothing where NumPy runs it."""
-    source_of = getattr(executable, "source_of", None)
-    return str(source_of(step)) if source_of is not None else ""
-
-
-def _segment(number: int, s: Segment, names: Names, pictures: bool) -> Section:
-    inside = [Section("recorded", (Code(recorded(s.events, names)),), folded=True)]
-    if s.eager:
-        inside.append(Section("stays eager", (s.eager,)))
-    if s.before is not None:
-        title = f"program before the passes ({_plural(len(s.before.values), 'value')})"
-        inside.append(Section(title, (Code(text(s.before)),), folded=True))
-    if s.after is not None:
-        title = f"program after the passes ({_plural(len(s.after.values), 'value')})"
-        inside.append(Section(title, (Code(text(s.after)),), folded=True))
-    if s.plan is not None and s.after is not None:
-        inside += [_steps(s), _apart(s), _buffers(s.plan), _results(s)]
-        inside += _sources(number, s)
-        if pictures:
-            inside.append(Section("graph", (Drawing(picture(s.after, s.plan).svg()),)))
-    if s.seconds or s.executable is not None:
-        inside.append(_compiling(s))
-    return Section(f"segment {number}", inside=tuple(inside))
-
-
-def _steps(s: Segment) -> Section:
-    """Return the table of steps: which values are fused, and what each step costs."""
-    assert s.plan is not None
-    assert s.after is not None
-    names = value_names(s.after)
-    rows = []
-    for i, step in enumerate(s.plan.steps):
-        c = cost(step)
-        members = " ".join(names.get(id(v), "?") for v in step.values if v.kind != "const")
-        rows.append((
-            str(i), step_kind(step), step_title(step), members, size_text(c.read),
-            size_text(c.written), count_text(c.flops, "flop"), count_text(c.calls),
-        ))  # fmt: skip
-    heads = ("step", "kind", "computes", "values", "reads", "writes", "arithmetic", "calls")
-    table = Table(heads, tuple(rows), frozenset({0, 4, 5, 6, 7}))
-    parts: list[str | Table] = [table]
-    again = _recomputed(s.plan, names)
-    if again:
-        parts.append(f"computed in more than one step, rather than stored: {', '.join(again)}")
-    return Section(f"steps ({len(rows)})", tuple(parts))
-
-
-def _recomputed(plan: Plan, names: dict[int, str]) -> list[str]:
-    seen: dict[int, int] = {}
-    for step in plan.steps:
-        for key in {id(v) for v in step.values if v.kind not in ("const", "input", "view", "iota")}:
-            seen[key] = seen.get(key, 0) + 1
-    return [names.get(key, "?") for key, n in seen.items() if n > 1]
-
-
-def _apart(s: Segment) -> Section:
-    """Return why neighbours were not fused."""
-    assert s.plan is not None
-    assert s.after is not None
-    names = value_names(s.after)
-    rows = []
-    for note in s.plan.notes:
-        first, second = (
-            f"{names.get(id(v), '?')} {value_title(v)}{at(getattr(v.origin, 'where', None))}"
-            for v in (note.first, note.second)
-        )
-        rows.append((first, second, note.reason))
-    title = "not fused" if rows else "not fused: nothing"
-    return Section(title, (Table(("made", "read by", "because"), tuple(rows)),) if rows else ())
-
-
-def _buffer_name(b: Buffer, place: int) -> str:
-    return f"{b.kind} {b.index}" if b.kind != "temp" else f"temp {place}"
-
-
-def _buffers(plan: Plan) -> Section:
-    """Return the table of buffers: sizes and places in the arena."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for i, step in enumerate(plan.steps):
-        for b in step_buffers(step):
-            first.setdefault(id(b), i)
-            last[id(b)] = i
-    rows, temps = [], 0
-    for b in plan.buffers:
-        used = f"{first[id(b)]} to {last[id(b)]}" if id(b) in first else "-"
-        at = str(b.offset) if b.kind == "temp" and b.offset >= 0 else ""
-        rows.append((
-            _buffer_name(b, temps), str(b.dtype), str(b.size), size_text(nbytes(b)), at, used,
-        ))  # fmt: skip
-        temps += b.kind == "temp"
-    heads = ("buffer", "dtype", "elements", "bytes", "at", "steps")
-    separate = sum(nbytes(b) for b in plan.buffers if b.kind == "temp")
-    told = (
-        f"arena {size_text(plan.arena)}, for temporaries of {size_text(separate)} in all; "
-        f"peak with arguments and results {size_text(peak(plan))}"
+    Returns
+    -------
+    Explanation
+    """
+    taken = _path(jitted, args, kwargs)
+    for _ in range(CALLS):
+        if taken and taken[-1].leaf is not None and all(n.run is not None for n in taken):
+            break
+        jitted(*_copied(args), **_copied(kwargs))
+        taken = _path(jitted, args, kwargs)
+    entry = None
+    if taken:
+        tree = taken[0].tree
+        entry = next(e for e in jitted.entries if any(v.tree is tree for v in e.variants))
+    notes = [
+        f"stays eager for {e.signature}: {e.eager}"
+        for e in jitted.entries
+        if e.eager and entry in (None, e)
+    ]
+    segments = _segments(taken[0].tree.nodes()) if taken else {}
+    engine = entry.builder.engine if entry is not None else None
+    backend = "numpy" if engine is None else f"{engine.name} ({plural(engine.threads, 'thread')})"
+    return Explanation(
+        getattr(jitted, "__name__", "function"),
+        entry.signature if entry is not None else "",
+        backend,
+        [segment for _, segment in segments.values()],
+        [segments[id(node)][0] for node in taken],
+        notes,
     )
-    title = f"buffers ({len(rows)})"
-    return Section(title, (told, Table(heads, tuple(rows), frozenset({2, 3, 4}))))
 
 
-def _results(s: Segment) -> Section:
-    """Return where each result comes from."""
-    assert s.after is not None
-    names = value_names(s.after)
-    made_in: dict[int, int] = {}
-    for i, step in enumerate(s.plan.steps if s.plan is not None else ()):
-        for v in step.values:
-            made_in.setdefault(id(v), i)
-    rows = []
-    for i, v in enumerate(s.after.outputs):
-        step_text = f"step {made_in[id(v)]}" if id(v) in made_in else v.kind
-        if v.kind == "input":
-            step_text = f"input {v.params['index']}"
-        rows.append((
-            str(i), f"{v.dtype}{list(v.shape)}", names.get(id(v), "?"), step_text, origin_text(v),
-        ))  # fmt: skip
-    heads = ("result", "", "value", "made by", "from")
-    return Section("results", (Table(heads, tuple(rows), frozenset({0})),))
+def _path(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Node]:
+    return list(jitted.path(*_copied(args), **_copied(kwargs)))
 
 
-def _sources(number: int, s: Segment) -> list[Section]:
-    """Return the C text of the kernels, equal ones once."""
-    steps: dict[str, list[KernelInfo]] = {}
-    for k in _kernels(number, s):
-        steps.setdefault(k.source, []).append(k)
-    out = []
-    for source, same in steps.items():
-        if source:
-            where = ", ".join(str(k.step) for k in same)
-            title = f"kernel of step{'s' if len(same) > 1 else ''} {where}: {same[0].title}"
-            out.append(Section(title, (Code(source),), folded=True))
+def _segments(nodes: list[Node]) -> dict[int, tuple[int, Segment]]:
+    """Return the segments of a tree's nodes with their numbers, by the nodes' identity."""
+    numbers = {id(node): i for i, node in enumerate(nodes)}
+    outcomes = {id(child): key for node in nodes for key, child in node.children.items()}
+    out = {}
+    for i, node in enumerate(nodes):
+        eager = node.eager
+        if not eager and node.run is None:
+            eager = "not compiled yet: " + (
+                "it did not run since" if node.ready else "it was recorded once, not twice"
+            )
+        parent = numbers[id(node.parent)] if node.parent is not None else -1
+        out[id(node)] = i, Segment(
+            parent, outcomes.get(id(node)), tuple(node.events), node.before, node.after,
+            node.plan, node.executable, dict(node.seconds), node.runs, eager,
+        )  # fmt: skip
     return out
 
 
-def _compiling(s: Segment) -> Section:
-    rows = [(stage, time_text(seconds)) for stage, seconds in s.seconds.items()]
-    for name, label in (
-        ("compiled", "kernels compiled"),
-        ("from_disk", "kernels from the disk cache"),
-        ("in_memory", "kernels that this process had"),
-    ):
-        n = getattr(s.executable, name, None)
-        if n is not None:
-            rows.append((label, str(n)))
-    return Section("compiling", (Table(("stage", "time or number"), tuple(rows)),))
+def _copied(x: Any) -> Any:
+    """Return arguments with arrays and generators of their own: the function may change them."""
+    if type(x) is np.ndarray:
+        return x.copy("K")
+    if isinstance(x, np.random.Generator):
+        return copy.deepcopy(x)
+    if type(x) in (tuple, list):
+        return type(x)(map(_copied, x))
+    if type(x) is dict:
+        return {key: _copied(value) for key, value in x.items()}
+    return x

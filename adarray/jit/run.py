@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from adarray.jit.build import run_call
+from adarray.jit.check import CheckError
 from adarray.jit.keys import outcome_key
 from adarray.jit.recorder import draw
-from adarray.recording import Call, Symbol
 from adarray.jit.tree import Leaf, Node, Tree
+from adarray.recording import Call, Symbol
 
 
 class MissError(Exception):
@@ -114,6 +115,8 @@ class Walk:
     ----------
     values : list
         By number: inputs, then results of the segments that ran.
+    nodes : list of Node
+        The segments that ran.
     """
 
     def __init__(self, tree: Tree, values: list[Any], build: Callable[[Node], None]) -> None:
@@ -121,6 +124,7 @@ class Walk:
         self.given = len(values)
         self.values = values
         self.build = build
+        self.nodes: list[Node] = []
         self._generators: list[tuple[Any, Any]] = []
 
     def run(self) -> Leaf:
@@ -135,12 +139,12 @@ class Walk:
         try:
             while node is not None and node.ready:
                 node.runs += 1
+                self.nodes.append(node)
                 self._segment(node)
                 if node.leaf is not None:
                     return node.leaf
                 node = node.children.get(self._look(node))
-        except FloatingPointError:  # np.errstate asks for it
-            self.undo()
+        except CheckError:
             raise
         except Exception as error:  # eager code raises its own
             self.undo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -22,25 +23,32 @@ NUMBERS = frozenset({
 _WORD = 1 << 63
 # An int of one position becomes an input when it has had more values than this.
 INT_VALUES = 3
-_UNHASHED = (list, dict, set, bytearray)
+_UNHASHED = (np.ndarray, list, dict, set, bytearray)
 
 
 class Identity:
-    """A static argument that is compared by identity."""
+    """A static argument that is compared by identity, and not kept alive where that works."""
 
-    __slots__ = ("of",)
+    __slots__ = ("_hash", "_name", "_of")
 
     def __init__(self, of: Any) -> None:
-        self.of = of
+        self._hash = id(of)
+        self._name = type(of).__name__
+        try:
+            self._of: Any = weakref.ref(of)
+        except TypeError:
+            self._of = lambda: of
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and other.of is self.of
+        if not isinstance(other, Identity) or other._hash != self._hash:
+            return False
+        return self._of() is other._of() is not None
 
     def __hash__(self) -> int:
-        return id(self.of)
+        return self._hash
 
     def __repr__(self) -> str:
-        return f"{type(self.of).__name__} object"
+        return f"a {self._name}"
 
 
 class Bound:
@@ -71,7 +79,7 @@ class Bound:
         self.traced: list[int] = []
         if not kwargs and all(type(x) in _FLAT for x in args):
             leaves, structure = list(args), len(args)
-            self.rebuild: Callable[[list[Any]], Any] = _positional
+            self.rebuild: Callable[[list[Any]], Any] = positional
         else:
             leaves, rebuild = flatten((args, kwargs))
             structure = rebuild.args[0]  # type: ignore[attr-defined]
@@ -134,14 +142,15 @@ class Ints:
         return -_WORD <= value < _WORD
 
 
-def _positional(leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def positional(leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Put leaves into ``(args, kwargs)`` where all arguments are positional leaves."""
     return tuple(leaves), {}
 
 
 def static_key(x: Any) -> Hashable:
     """Return what a leaf that is no input is compared by: its value if it has one."""
     kind = type(x)
-    if isinstance(x, np.ndarray) or isinstance(x, _UNHASHED):
+    if isinstance(x, _UNHASHED):
         return Identity(x)
     if kind in _BY_VALUE:
         return (kind, x)
@@ -181,7 +190,9 @@ def unfit(x: Any) -> str:
     if x.dtype.kind not in "biufc" or x.dtype.itemsize > 16 or x.dtype.char in "gG":
         return f"an argument has dtype {x.dtype}, which is not compiled"
     if not x.dtype.isnative:
-        return "an argument is in the byte order of another machine; x.astype(x.dtype.newbyteorder())"
+        return (
+            "an argument is in the byte order of another machine; x.astype(x.dtype.newbyteorder())"
+        )
     return ""
 
 
@@ -229,5 +240,3 @@ def shares_memory(values: list[Any], written: list[int]) -> bool:
             ):
                 return True
     return False
-
-

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from adarray.codegen.plan import Buffer, DotStep, KernelStep, Step
-from adarray.recording import Call
 from adarray.program import Value
+from adarray.recording import Call
 
 
 def call_name(call: Call) -> str:

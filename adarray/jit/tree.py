@@ -33,8 +33,8 @@ class Leaf:
     ----------
     outputs : list
         For each leaf of the result ``(number, kind)``, or ``(None, plain value)``.
-    writes : list of (int, int)
-        Input, and the number of its final value.
+    writes : list of (int, int or None, ndarray or None)
+        Input, and the number of its final value, or that value if it is always the same.
     rebuild : callable
         Puts the leaves into the structure of the result.
     """
@@ -50,7 +50,11 @@ class Leaf:
                 self.outputs.append((number, _kind(leaf)))
             else:  # a capture that is the same every time, or no array at all
                 self.outputs.append((None, leaf))
-        self.writes = [(i, numbers[id(s)]) for i, s in recorded.recording.writes]
+        self.writes: list[tuple[int, int | None, Any]] = []
+        for (i, s), value in zip(recorded.recording.writes, recorded.written, strict=True):
+            number = numbers[id(s)]
+            known = isinstance(number, int)
+            self.writes.append((i, number, None) if known else (i, None, value))  # type: ignore[arg-type]
 
     def key(self) -> Hashable:
         """Return what two recordings of one path agree on."""
@@ -60,7 +64,7 @@ class Leaf:
     def numbers(self) -> list[int]:
         """Return the numbers of the values that leave the path here."""
         return [n for n, _ in self.outputs if n is not None] + [
-            n for _, n in self.writes if isinstance(n, int)
+            n for _, n, _ in self.writes if n is not None
         ]
 
 

@@ -8,14 +8,15 @@ from adarray.passes.algebra import algebra
 from adarray.passes.cse import cse
 from adarray.passes.dead import dead
 from adarray.passes.fold import fold
+from adarray.passes.layout import layout
 from adarray.passes.verify import ProgramError, verify_program
 from adarray.program import Program
 from adarray.spans import span
 
 Pass = Callable[[Program], Program]
 
-# A pass may leave work for one before it; the second round takes that up.
-PASSES: tuple[Pass, ...] = (dead, fold, cse, algebra, cse, dead)
+# Patterns are looked for among values that are equal if and only if they are identical.
+PASSES: tuple[Pass, ...] = (dead, fold, cse, layout, algebra, cse, dead)
 
 
 def optimise(program: Program, check: bool = False) -> Program:

@@ -15,8 +15,8 @@ from adarray.passes import views
 from adarray.passes.builder import BOOL, Builder, uniform
 from adarray.passes.lowering.elementwise import emit
 from adarray.passes.rebuild import again, rebuild, uses
-from adarray.passes.views import View
-from adarray.program import Program, Value
+from adarray.passes.views import Shape, View
+from adarray.program import Program, Value, c_strides
 
 MapRule = Callable[[Builder, tuple[Value, ...]], Value | None]
 # Writes that are looked through to find what a view shows.
@@ -160,6 +160,8 @@ def _absolute(b: Builder, args: tuple[Value, ...]) -> Value | None:
 
 def _where(b: Builder, args: tuple[Value, ...]) -> Value | None:
     condition, x, y = args
+    if _never(condition, y):
+        return y
     if x is y:
         return x
     truth = number(condition)
@@ -172,12 +174,72 @@ def _where(b: Builder, args: tuple[Value, ...]) -> Value | None:
     return None
 
 
-def _same_twice(b: Builder, args: tuple[Value, ...]) -> Value | None:
+def _never(condition: Value, ct: Value) -> bool:
+    """Whether a condition ``isnan(ct) & (g == 0)`` holds nowhere.
+
+    The walk of a gradient writes it where a branch was not taken: an infinite derivative
+    there must not turn zero into nan. Where `ct` is zero when `g` is, it does not.
+    """
+    if not is_map(condition, "logical_and"):
+        return False
+    for nan, zero in (condition.args, condition.args[::-1]):
+        if is_map(nan, "isnan") and nan.args[0] is ct and is_map(zero, "equal"):
+            g, n = zero.args
+            if number(g) == 0:
+                g, n = n, g
+            return number(n) == 0 and _vanishes(ct, g, DEPTH)
+    return False
+
+
+def _vanishes(x: Value, g: Value, depth: int) -> bool:
+    """Whether elements of `x` are zero where those of `g` are."""
+    if x is g:
+        return True
+    if x.kind == "view" and x.args[0].size == x.size and g.size == x.size == 1:
+        return x.args[0] is g
+    if x.kind != "map" or not depth:
+        return False
+    name, args = x.params["name"], x.args
+    if name == "multiply":
+        return any(
+            _vanishes(this, g, depth - 1) and _finite(other, 2)
+            for this, other in (args, args[::-1])
+        )
+    if name == "divide":
+        n = number(args[1])
+        return bool(n) and n == n and _vanishes(args[0], g, depth - 1)
+    if name in ("negative", "cast"):
+        return _vanishes(args[0], g, depth - 1)
+    if name in ("add", "subtract"):
+        return all(_vanishes(a, g, depth // 2) for a in args)
+    return False
+
+
+def _finite(x: Value, depth: int) -> bool:
+    """Whether no element is infinite or nan, whatever the inputs are."""
+    if x.dtype.kind in "biu":
+        return True
+    n = number(x)
+    if n is not None:
+        return math.isfinite(n)
+    if x.kind == "view":
+        return depth > 0 and _finite(x.args[0], depth - 1)
+    if x.kind != "map" or not depth:
+        return False
+    if x.params["name"] == "cast":
+        return x.args[0].dtype.kind in "biu"
+    if x.params["name"] in ("where", "negative", "maximum", "minimum"):
+        operands = x.args[-2:]
+        return all(_finite(a, depth - 1) for a in operands)
+    return False
+
+
+def _same_twice(_: Builder, args: tuple[Value, ...]) -> Value | None:
     return args[0] if args[0] is args[1] else None
 
 
 def _truths(neutral: bool) -> MapRule:
-    def rule(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    def rule(_: Builder, args: tuple[Value, ...]) -> Value | None:
         x, y = args
         if x is y:
             return x
@@ -205,7 +267,7 @@ def _logical_not(b: Builder, args: tuple[Value, ...]) -> Value | None:
     return None
 
 
-def _not_equal(b: Builder, args: tuple[Value, ...]) -> Value | None:
+def _not_equal(_: Builder, args: tuple[Value, ...]) -> Value | None:
     for this, other in (args, args[::-1]):
         if is_map(this, "cast") and this.args[0].dtype == BOOL and number(other) == 0:
             return this.args[0]
@@ -274,7 +336,7 @@ def _reduce(b: Builder, v: Value, x: Value, single: bool) -> Value | None:
     return None
 
 
-def _of_broadcast(b: Builder, combine: str, x: Value, axes: tuple[int, ...]) -> Value | None:
+def _of_broadcast(b: Builder, combine: str, x: Value, axes: Shape) -> Value | None:
     """Fold equal elements by one multiplication, or not at all."""
     strides = x.params["strides"]
     flat = [i for i in axes if strides[i] == 0 and x.shape[i] > 1]
@@ -288,7 +350,7 @@ def _of_broadcast(b: Builder, combine: str, x: Value, axes: tuple[int, ...]) -> 
     return b.map("multiply", r, b.const(n, x.dtype)) if combine == "add" else r
 
 
-def _of_box(b: Builder, x: Value, axes: tuple[int, ...]) -> Value | None:
+def _of_box(b: Builder, x: Value, axes: Shape) -> Value | None:
     """Sum a box that lies in zeros without them, if it spans the axes that remain."""
     base, value = x.args
     if number(base) != 0:
@@ -304,9 +366,10 @@ def _of_box(b: Builder, x: Value, axes: tuple[int, ...]) -> Value | None:
 def _place(b: Builder, v: Value, base: Value, value: Value) -> Value | None:
     p = v.params
     starts, steps = p["starts"], p["steps"]
-    if base.kind == "place" and not p["add"] and value.shape == base.args[1].shape:
-        if (base.params["starts"], base.params["steps"]) == (starts, steps):
-            return b.place(base.args[0], value, starts, steps)  # written over
+    if not p["add"] and _covers(starts, steps, value, base):
+        return b.place(base.args[0], value, starts, steps)
+    if not p["add"] and _shows(value, base, box_view(starts, steps, value.shape, base.shape)):
+        return base  # what was read there
     if p["add"]:
         c = uniform(base)
         if c is not None:
@@ -320,11 +383,16 @@ def _place(b: Builder, v: Value, base: Value, value: Value) -> Value | None:
     return None
 
 
-def box_view(
-    starts: tuple[int, ...], steps: tuple[int, ...], shape: tuple[int, ...], of: tuple[int, ...]
-) -> View:
+def _covers(starts: Shape, steps: Shape, value: Value, base: Value) -> bool:
+    """Whether a box writes over the one that `base` has just got."""
+    if base.kind != "place" or value.shape != base.args[1].shape:
+        return False
+    return (base.params["starts"], base.params["steps"]) == (starts, steps)
+
+
+def box_view(starts: Shape, steps: Shape, shape: Shape, of: Shape) -> View:
     """Return a box of an array of shape `of` as a view."""
-    strides = views.c_strides(of)
+    strides = c_strides(of)
     offset = sum(a * s for a, s in zip(starts, strides, strict=True))
     return views.normal(offset, tuple(d * s for d, s in zip(steps, strides, strict=True)), shape)
 
@@ -373,19 +441,19 @@ def _part(view: View, x: Value) -> tuple[View, Value] | None:
 
 
 def _boxed(
-    starts: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...],
-    shape: tuple[int, ...], of: Value,
+    starts: Shape, steps: Shape, axes: Shape,
+    shape: Shape, of: Value,
 ) -> tuple[View, Value]:  # fmt: skip
     """Return the view of `of` with axes along its axes."""
-    strides = views.c_strides(of.shape)
+    strides = c_strides(of.shape)
     offset = sum(a * s for a, s in zip(starts, strides, strict=True))
     made = tuple(0 if k < 0 else steps[k] * strides[k] for k in axes)
     return views.normal(offset, made, shape), of
 
 
 def _of_join(
-    x: Value, starts: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...],
-    lengths: list[int], shape: tuple[int, ...],
+    x: Value, starts: Shape, steps: Shape, axes: Shape,
+    lengths: list[int], shape: Shape,
 ) -> tuple[View, Value] | None:  # fmt: skip
     axis = x.params["axis"]
     ends = (starts[axis], starts[axis] + steps[axis] * (lengths[axis] - 1))
@@ -402,7 +470,7 @@ def _of_join(
 
 
 def _of_place(
-    x: Value, view: View, starts: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...],
+    x: Value, view: View, starts: Shape, steps: Shape, axes: Shape,
     lengths: list[int],
 ) -> tuple[View, Value] | None:  # fmt: skip
     base, value = x.args

@@ -89,9 +89,7 @@ class Builder:
             if x.size == 1 or _uniform(x, first):
                 return self.full(x.shape, first, x.dtype)
             if x.ndim == 1 and x.dtype.kind in "iu" and x.size > 2 and _is_range(x):
-                step = self.const(int(x[1]) - int(x[0]), x.dtype)
-                steps = self.map("multiply", self.cast(self.iota(x.shape, 0), x.dtype), step)
-                return self.map("add", steps, self.const(first, x.dtype))
+                return self.arange(int(first), int(x[1]) - int(x[0]), x.size, x.dtype)
         if not x.flags.c_contiguous or x.flags.writeable:
             x = x.copy("C")
             x.flags.writeable = False
@@ -100,6 +98,13 @@ class Builder:
     def iota(self, shape: Shape, axis: int) -> Value:
         """Make an int64 array whose elements are their positions along an axis."""
         return self.make("iota", (), {"axis": axis}, shape, INT)
+
+    def arange(self, start: int, step: int, n: int, dtype: Any) -> Value:
+        """Return ``start, start + step, ...``, `n` of them."""
+        x = self.cast(self.iota((n,), 0), dtype)
+        if step != 1:
+            x = self.map("multiply", x, self.const(step, dtype))
+        return self.map("add", x, self.const(start, dtype)) if start else x
 
     def value(self, x: Any, dtype: Any = None) -> Value:
         """Return an operand, which may be a number or an array, as a value."""
@@ -179,9 +184,7 @@ class Builder:
         if tuple(axes) == tuple(range(x.ndim)):
             return x
         strides = c_strides(x.shape)
-        return self.view(
-            x, 0, tuple(strides[i] for i in axes), tuple(x.shape[i] for i in axes)
-        )
+        return self.view(x, 0, tuple(strides[i] for i in axes), tuple(x.shape[i] for i in axes))
 
     def slice(self, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
         """Take ``x[start:stop:step]`` along one axis, of positions in range."""
@@ -226,7 +229,7 @@ class Builder:
         return self.reshape(r, shape)
 
     def scan(self, combine: str, x: Value, axis: int) -> Value:
-        """Running folds along an axis."""
+        """Fold `x` along an axis, keeping every step."""
         if x.shape[axis] < 2 or x.size == 0:
             return x
         return self.make("scan", (x,), {"combine": combine, "axis": axis}, x.shape, x.dtype)
@@ -235,6 +238,14 @@ class Builder:
         """`numpy.matmul` of floating-point arrays of at least one axis each."""
         if a.ndim == 1 and b.ndim == 1:
             return self.reduce("add", self.map("multiply", a, b), (0,))
+        if a.ndim == 2 and b.ndim == 2 and 1 in (a.shape[0], b.shape[1]):
+            # Matrices of one row or column are vectors.
+            left = self.reshape(a, a.shape[1:]) if a.shape[0] == 1 else a
+            right = self.reshape(b, b.shape[:1]) if b.shape[1] == 1 else b
+            return self.reshape(self.dot(left, right), (a.shape[0], b.shape[1]))
+        if a.ndim > 2 and b.ndim == 2 and a.size:  # a stack by one matrix: one long product
+            rows = self.reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
+            return self.reshape(self.dot(rows, b), (*a.shape[:-1], b.shape[-1]))
         lead = views.broadcast_shape([a.shape[:-2], b.shape[:-2]])
         shape = lead + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ())
         if a.shape[-1] == 0 or 0 in shape:
@@ -276,6 +287,10 @@ class Builder:
         shape = (*rest[:position], *at, *rest[position:])
         if 0 in shape:
             return self.full(shape, 0, x.dtype)
+        if len(indices) == 1 and indices[0].kind == "iota" and at == (x.shape[axes[0]],):
+            order = [k for k in range(x.ndim) if k not in axes]
+            order.insert(position, axes[0])
+            return self.transpose(x, order)
         spread = tuple(self.broadcast(i, at) for i in indices)
         params = {"axes": tuple(axes), "position": position}
         return self.make("gather", (x, *spread), params, shape, x.dtype)
@@ -324,8 +339,10 @@ def evaluate(name: str, dtype: Any, consts: Sequence[Value | None]) -> Any:
 
 def _uniform(x: np.ndarray, first: Any) -> bool:
     """Whether all elements have the same bits as the first."""
-    if 0 in x.strides and x.base is not None and all(
-        s == 0 or n == 1 for s, n in zip(x.strides, x.shape, strict=True)
+    if (
+        0 in x.strides
+        and x.base is not None
+        and all(s == 0 or n == 1 for s, n in zip(x.strides, x.shape, strict=True))
     ):
         return True
     if x.reshape(-1)[-1] != first and first == first:

@@ -10,15 +10,16 @@ import numpy as np
 
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE, _region
-from adarray.recording import Call, Symbol
 from adarray.op import FUNCTIONS as RECORD_OF
 from adarray.op import Op
 from adarray.passes import lowering
-from adarray.passes.builder import PRINTABLE, Builder, Weak
+from adarray.passes.builder import BOOL, PRINTABLE, Builder, Weak
+from adarray.passes.lowering import Recorded
 from adarray.passes.lowering.elementwise import apply_ufunc, pointwise
 from adarray.passes.lowering.reductions import ufunc_accumulate, ufunc_reduce
 from adarray.passes.views import Shape
 from adarray.program import Program, Slot, Value
+from adarray.recording import Call, Symbol
 
 for _name in ("contraction", "creation", "indexing", "shape"):
     importlib.import_module(f"adarray.passes.lowering.{_name}")
@@ -125,16 +126,17 @@ class Canonicaliser:
                     op, operands, params = bound
         if result.dtype not in PRINTABLE or not _printable(operands):
             return None
+        seen = Recorded(operands, params, result)
+        made: Value | None = None
         if op is not None:
             special = lowering.RECORDS.get(op.name)
-            if special is not None:
-                return special(b, operands, params, result)
-            if op.pointwise:
-                return None if params else pointwise(b, op, operands, result)
-            return None
+            if special is None and op.pointwise and not params:
+                made = pointwise(b, op, operands, result)
+        elif special is None:
+            made = self.ufunc(function, seen)
         if special is not None:
-            return special(b, operands, params, result)
-        return self.ufunc(function, operands, params)
+            made = special(b, seen)
+        return made
 
     def bind(self, function: Any, operands: Any, params: Any) -> tuple[Op, Any, Any] | None:
         """Return the record of a function, with its operands and parameters."""
@@ -151,17 +153,18 @@ class Canonicaliser:
         found, given, out = bound
         return None if out is not None else (op, tuple(found), given)
 
-    def ufunc(self, function: Any, operands: Any, params: Any) -> Value | None:
+    def ufunc(self, function: Any, call: Recorded) -> Value | None:
         """Lower ufuncs without a record, and the methods of ufuncs."""
+        made: Value | None = None
         if isinstance(function, np.ufunc):
-            return None if params else apply_ufunc(self.b, function, operands)
-        owner = getattr(function, "__self__", None)
-        if isinstance(owner, np.ufunc):
+            if not call.params:
+                made = apply_ufunc(self.b, function, call.operands)
+        elif isinstance(owner := getattr(function, "__self__", None), np.ufunc):
             if function.__name__ == "reduce":
-                return ufunc_reduce(self.b, owner.__name__, operands, params)
-            if function.__name__ == "accumulate":
-                return ufunc_accumulate(self.b, owner.__name__, operands, params)
-        return None
+                made = ufunc_reduce(self.b, owner.__name__, call)
+            elif function.__name__ == "accumulate":
+                made = ufunc_accumulate(self.b, owner.__name__, call)
+        return made
 
     def opaque(self, call: Call, operands: Any, params: Any) -> list[Value]:
         """Make a call of NumPy."""
@@ -180,7 +183,11 @@ class Canonicaliser:
         def slot(x: Any) -> Any:
             if isinstance(x, Weak):
                 # NumPy must see a number whose dtype yields.
-                x = x.value if common is None else self.b.cast(x.value, np.result_type(common, x.kind()))
+                x = (
+                    x.value
+                    if common is None
+                    else self.b.cast(x.value, np.result_type(common, x.kind()))
+                )
             if isinstance(x, Value):
                 if id(x) not in slots:
                     slots[id(x)] = len(found)
@@ -229,15 +236,12 @@ def _hashable(function: Any) -> bool:
 def _printable(operands: Any) -> bool:
     """Whether all operands have dtypes that arithmetic is printed for."""
     for x in operands:
-        if isinstance(x, Value):
-            if x.dtype not in PRINTABLE:
-                return False
-        elif isinstance(x, (list, tuple)) and not isinstance(x, Weak):
+        if isinstance(x, Weak):
+            x = x.value
+        if isinstance(x, (list, tuple)):
             if not _printable(x):
                 return False
-        elif isinstance(x, complex):
-            return False
-        elif isinstance(x, (np.ndarray, np.generic)) and x.dtype not in PRINTABLE:
+        elif getattr(x, "dtype", BOOL) not in PRINTABLE or isinstance(x, complex):
             return False
     return True
 

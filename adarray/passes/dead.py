@@ -13,8 +13,10 @@ _RANDOM = ("numpy.random",)
 
 
 def pure(value: Value) -> bool:
-    """Whether a value may be dropped, or computed once for two: not so for calls that draw
-    random numbers, or of functions that are not known."""
+    """Whether a value may be dropped, or computed once for two.
+
+    Calls that draw random numbers, or of functions that are not known, may not.
+    """
     if value.kind != "call":
         return True
     return is_pure(value.params["function"])

@@ -150,7 +150,7 @@ class Join:
         g = self.group
         classes = g.result(use.root)
         if use.maps is None:
-            return small or self.refuse("it is read across its axes")
+            return self.refuse("it is read across its axes")
         for c, m, n in zip(classes, use.maps, use.root.shape, strict=True):
             if c < 0:
                 continue

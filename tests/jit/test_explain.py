@@ -8,7 +8,8 @@ import pytest
 from planned import Executable, M, N, events, example
 
 from adarray.jit.costs import total
-from adarray.jit.explain import Explanation, Segment, recorded
+from adarray.jit.explain import Explanation
+from adarray.jit.sections import Segment, recorded
 from adarray.recording import Call, Guard, Symbol
 from adarray.report import (
     Code,

@@ -30,7 +30,7 @@ from adarray.codegen.verify import verify
 NEUTRAL = {"add": 0, "multiply": 1, "logical_and": True, "logical_or": False}
 
 
-class Left(Exception):
+class LeftError(Exception):
     """A kernel was left by Fail."""
 
 
@@ -51,7 +51,7 @@ class Interpreter:
 
     def __init__(self, kernel, arrays, ints):
         self.kernel = kernel
-        self.memory = {b.name: a for b, a in zip(kernel.buffers, arrays, strict=True)}
+        self.memory = {b.name: a.reshape(-1) for b, a in zip(kernel.buffers, arrays, strict=True)}
         self.names = {n: np.int64(v) for n, v in zip(kernel.ints, ints, strict=True)}
 
     def run(self):
@@ -67,7 +67,7 @@ class Interpreter:
                     self.store_totals()
             if stored:
                 self.store_totals()
-        except Left as left:
+        except LeftError as left:
             return left.args[0]
         return 0
 
@@ -115,7 +115,7 @@ class Interpreter:
         elif isinstance(s, If):
             self.body(s.body if self.expr(s.condition) else s.orelse)
         elif isinstance(s, Fail):
-            raise Left(s.code)
+            raise LeftError(s.code)
         else:
             for i in range(int(self.expr(s.start)), int(self.expr(s.stop))):
                 self.names[s.var] = np.int64(i)

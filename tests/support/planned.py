@@ -19,8 +19,8 @@ from adarray.codegen.loopir import (
     integer,
 )
 from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Note, Operand, Plan
-from adarray.recording import Call, Guard, Symbol
 from adarray.program import Program, Slot, Value
+from adarray.recording import Call, Guard, Symbol
 
 N, M = 1000, 100
 F = np.dtype(np.float64)

@@ -1,15 +1,41 @@
 """How recorded calls become primitives: one function per operation or NumPy function.
 
-A lowering is ``f(b, operands, params, result)``: `b` is the `Builder`; `operands` are values,
-`Weak` values, or plain numbers and arrays as they were given; `result` is the recorded
-result, a `Symbol` (or a tuple of them). It returns the value (or a tuple), or None where
-NumPy is to be called: then nothing that it made is used.
+A lowering is ``f(b, call)``, given a `Builder` and the `Recorded` call. It returns the value
+of the result, or None where NumPy is to be called: then nothing that it made is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Recorded(NamedTuple):
+    """What a lowering sees of a call.
+
+    Parameters
+    ----------
+    operands : tuple
+        Values, `Weak` values, or plain numbers and arrays as they were given. Those of the
+        record; of a function without one, its positional arguments.
+    params : dict
+        Keyword arguments, with values in place of symbols.
+    result : Symbol
+        Shape and dtype of the result.
+    """
+
+    operands: tuple[Any, ...]
+    params: dict[str, Any]
+    result: Any
+
+    def bound(self, *names: str) -> dict[str, Any] | None:
+        """Return the arguments by name; None if there are others, or ``out`` is given."""
+        if len(self.operands) > len(names) or not self.params.keys() <= set(names):
+            return None
+        given = dict(zip(names, self.operands, strict=False))
+        given.update(self.params)
+        return None if given.pop("out", None) is not None else given
+
 
 Lowering = Callable[..., Any]
 

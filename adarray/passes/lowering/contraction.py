@@ -10,7 +10,7 @@ import numpy as np
 
 from adarray.passes import views
 from adarray.passes.builder import Builder
-from adarray.passes.lowering import function, record
+from adarray.passes.lowering import Recorded, function, record
 from adarray.passes.lowering.elementwise import apply_ufunc
 from adarray.program import Value, c_strides
 
@@ -39,14 +39,14 @@ def _floats(b: Builder, operands: Any, result: Any) -> list[Value] | None:
 
 
 @record("matmul")
-def _matmul(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = _floats(b, operands, result)
+def _matmul(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
     return None if given is None else product(b, *given)
 
 
 @record("matvec")
-def _matvec(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = _floats(b, operands, result)
+def _matvec(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
     if given is None:
         return None
     x, y = given
@@ -57,8 +57,8 @@ def _matvec(b: Builder, operands: Any, params: Any, result: Any) -> Any:
 
 
 @record("vecmat")
-def _vecmat(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = _floats(b, operands, result)
+def _vecmat(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
     if given is None:
         return None
     x, y = given
@@ -69,8 +69,8 @@ def _vecmat(b: Builder, operands: Any, params: Any, result: Any) -> Any:
 
 
 @record("vecdot")
-def _vecdot(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = _floats(b, operands, result)
+def _vecdot(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
     if given is None:
         return None
     both = b.map("multiply", *given)
@@ -81,17 +81,15 @@ def _vecdot(b: Builder, operands: Any, params: Any, result: Any) -> Any:
 
 
 @record("einsum")
-def _einsum(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = _floats(b, operands, result)
+def _einsum(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
     if given is None:
         return None
-    left, right = params["subscripts"].split("->")
+    left, right = call.params["subscripts"].split("->")
     return einsum(b, left.split(","), given, right)
 
 
-def einsum(
-    b: Builder, terms: Sequence[str], operands: Sequence[Value], right: str
-) -> Value | None:
+def einsum(b: Builder, terms: Sequence[str], operands: Sequence[Value], right: str) -> Value | None:
     """Contract operands from left to right, pair by pair."""
     sizes: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=True):
@@ -105,7 +103,7 @@ def einsum(
     term, x = parts[0]
     for k in range(1, len(parts)):
         wanted = set(right).union(*(t for t, _ in parts[k + 1 :]))
-        term, x = _pair(b, term, x, *parts[k], wanted, sizes)
+        term, x = _pair(b, term, x, *parts[k], wanted)
     term, x = _summed(b, term, x, set(right))
     if sorted(term) != sorted(right):
         return None
@@ -119,7 +117,7 @@ def _diagonal(b: Builder, term: str, x: Value) -> tuple[str, Value]:
     if len(letters) == len(term):
         return term, x
     strides = c_strides(x.shape)
-    lengths = {c: n for c, n in sorted(zip(term, x.shape, strict=True), key=lambda p: p[1])}
+    lengths = dict(sorted(zip(term, x.shape, strict=True), key=lambda p: p[1]))
     steps = tuple(
         sum(s for t, s, n in zip(term, strides, x.shape, strict=True) if t == c and n != 1)
         for c in letters
@@ -135,9 +133,7 @@ def _summed(b: Builder, term: str, x: Value, wanted: set[str]) -> tuple[str, Val
     return "".join(c for c in term if c in wanted), b.reduce("add", x, gone)
 
 
-def _pair(
-    b: Builder, s: str, x: Value, t: str, y: Value, wanted: set[str], sizes: dict[str, int]
-) -> tuple[str, Value]:
+def _pair(b: Builder, s: str, x: Value, t: str, y: Value, wanted: set[str]) -> tuple[str, Value]:
     """Contract two operands, keeping the letters in `wanted`."""
     s, x = _summed(b, s, x, wanted | set(t))
     t, y = _summed(b, t, y, wanted | set(s))
@@ -149,7 +145,9 @@ def _pair(
     columns = [c for c in t if c not in s]
     letters = "".join(batch + rows + columns)
     if not summed or not (rows or columns):
-        made = b.map("multiply", _spread(b, s, x, letters, summed), _spread(b, t, y, letters, summed))
+        made = b.map(
+            "multiply", _spread(b, s, x, letters, summed), _spread(b, t, y, letters, summed)
+        )
         r = b.reduce("add", made, range(len(letters), made.ndim))
     else:
         left = _grouped(b, s, x, batch, rows, summed)
@@ -188,21 +186,15 @@ def _grouped(
 # -- functions without a record ----------------------------------------------------------------
 
 
-def _two(operands: Any, params: Any, *names: str) -> Any:
-    given = dict(zip(names, operands, strict=False))
-    given.update(params)
-    return None if given.pop("out", None) is not None else given
-
-
 @function(np.dot)
-def _dot(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = _two(operands, params, "a", "b", "out")
+def _dot(b: Builder, call: Recorded) -> Any:
+    given = call.bound("a", "b", "out")
     if given is None:
         return None
     if min(np.ndim(x) if not isinstance(x, Value) else x.ndim
            for x in (given["a"], given["b"])) == 0:  # fmt: skip
         return apply_ufunc(b, np.multiply, (given["a"], given["b"]))
-    both = _floats(b, (given["a"], given["b"]), result)
+    both = _floats(b, (given["a"], given["b"]), call.result)
     if both is None:
         return None
     x, y = both
@@ -210,16 +202,17 @@ def _dot(b: Builder, operands: Any, params: Any, result: Any) -> Any:
 
 
 @function(np.inner)
-def _inner(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    both = _floats(b, operands, result)
+def _inner(b: Builder, call: Recorded) -> Any:
+    both = _floats(b, call.operands, call.result)
     if both is None or min(x.ndim for x in both) == 0:
         return None
-    return contract(b, *both, (both[0].ndim - 1,), (both[1].ndim - 1,))
+    x, y = both
+    return contract(b, x, y, (x.ndim - 1,), (y.ndim - 1,))
 
 
 @function(np.vdot)
-def _vdot(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    both = _floats(b, operands, result)
+def _vdot(b: Builder, call: Recorded) -> Any:
+    both = _floats(b, call.operands, call.result)
     if both is None:
         return None
     x, y = (b.reshape(v, (v.size,)) for v in both)
@@ -227,18 +220,20 @@ def _vdot(b: Builder, operands: Any, params: Any, result: Any) -> Any:
 
 
 @function(np.outer)
-def _outer(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    if len(operands) != 2 or params:
+def _outer(b: Builder, call: Recorded) -> Any:
+    if len(call.operands) != 2 or call.params:
         return None
-    x, y = (b.value(v) for v in operands)
+    x, y = (b.value(v) for v in call.operands)
     columns = b.reshape(x, (x.size, 1)), b.reshape(y, (1, y.size))
     return apply_ufunc(b, np.multiply, columns)
 
 
 @function(np.tensordot)
-def _tensordot(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = _two(operands, params, "a", "b", "axes")
-    both = _floats(b, (given["a"], given["b"]), result)
+def _tensordot(b: Builder, call: Recorded) -> Any:
+    given = call.bound("a", "b", "axes")
+    if given is None:
+        return None
+    both = _floats(b, (given["a"], given["b"]), call.result)
     if both is None:
         return None
     x, y = both

@@ -12,9 +12,10 @@ from adarray.codegen.printer import COMPARE, HELPERS, LIBRARY, ON_BOOLS
 from adarray.codegen.rewrite import simplify
 from adarray.op import Op
 from adarray.passes.builder import BOOL, PRINTABLE, Builder, Weak
-from adarray.passes.lowering import function
+from adarray.passes.lowering import Recorded, function
 from adarray.program import Value
-from adarray.scalar import PREDICATES, Expr, as_expr, var
+from adarray.scalar import PREDICATES, Expr, var
+from adarray.scalar import call as scalar_call
 
 # -- one scalar function in one dtype ----------------------------------------------------------
 
@@ -96,7 +97,7 @@ def _power(b: Builder, x: Value, exponent: Value) -> Value:
     n = float(exponent.params["value"])
     if n == 0.5 and not x.ndim:  # NumPy's scalars take the power, which differs at -0.0
         return b.map("power", x, exponent)
-    expr = simplify(var("x") ** as_expr(n))
+    expr = simplify(scalar_call("power", var("x"), n))
     if expr.op == "power":
         return b.map("power", x, exponent)
     done: dict[int, Value] = {}
@@ -230,18 +231,18 @@ def _template(op: Op) -> tuple[Expr, frozenset[str]]:
 
 
 @function(np.isneginf)
-def _isneginf(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return _is_infinity(b, operands, params, -math.inf)
+def _isneginf(b: Builder, call: Recorded) -> Any:
+    return _is_infinity(b, call, -math.inf)
 
 
 @function(np.isposinf)
-def _isposinf(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return _is_infinity(b, operands, params, math.inf)
+def _isposinf(b: Builder, call: Recorded) -> Any:
+    return _is_infinity(b, call, math.inf)
 
 
-def _is_infinity(b: Builder, operands: Any, params: Any, number: float) -> Any:
-    x = b.value(operands[0])
-    if params or len(operands) != 1:
+def _is_infinity(b: Builder, call: Recorded, number: float) -> Any:
+    x = b.value(call.operands[0])
+    if call.params or len(call.operands) != 1:
         return None
     if x.dtype.kind != "f":
         return b.full(x.shape, False, BOOL)
@@ -249,10 +250,13 @@ def _is_infinity(b: Builder, operands: Any, params: Any, number: float) -> Any:
 
 
 @function(np.where)
-def _where(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    if len(operands) != 3 or params:
+def _where(b: Builder, call: Recorded) -> Any:
+    if len(call.operands) != 3 or call.params:
         return None
-    condition, x, y = operands
+    condition, x, y = call.operands
     return b.map(
-        "where", b.value(condition, BOOL), b.value(x, result.dtype), b.value(y, result.dtype)
+        "where",
+        b.value(condition, BOOL),
+        b.value(x, call.result.dtype),
+        b.value(y, call.result.dtype),
     )

@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from adarray.passes import views
 from adarray.passes.builder import BOOL, INT, Builder, Weak
-from adarray.passes.lowering import function, record
+from adarray.passes.lowering import Recorded, function, record
 from adarray.passes.lowering.shape import seen
 from adarray.passes.views import Shape, View
 from adarray.program import Value, c_strides
@@ -53,8 +53,13 @@ def parse(b: Builder, shape: Shape, index: Any) -> Index | None:
     parts = _parts(b, index, len(shape))
     if parts is None:
         return None
-    offset, strides, lengths = 0, [], []
-    arrays, axes, whole, numbers = [], [], [], []
+    offset = 0
+    strides: list[int] = []
+    lengths: list[int] = []
+    arrays: list[Value] = []
+    numbers: list[Value] = []
+    axes: list[int] = []
+    whole: list[int] = []
     steps = c_strides(shape)
     k = 0
     simple = True
@@ -160,9 +165,9 @@ def linear(b: Builder, view: View) -> Value:
 
 
 @record("getitem")
-def _getitem(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
-    index = parse(b, x.shape, params["index"])
+def _getitem(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    index = parse(b, x.shape, call.params["index"])
     return None if index is None else pick(b, x, index)
 
 
@@ -178,9 +183,9 @@ def take(b: Builder, x: Value, indices: Any, axis: int | None) -> Value | None:
 
 
 @function(np.take)
-def _take(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = dict(zip(("a", "indices", "axis", "out", "mode"), operands, strict=False), **params)
-    if given.get("out") is not None or given.get("mode", "raise") != "raise":
+def _take(b: Builder, call: Recorded) -> Any:
+    given = call.bound("a", "indices", "axis", "out", "mode")
+    if given is None or given.get("mode", "raise") != "raise":
         return None
     return take(b, b.value(given["a"]), given["indices"], given.get("axis"))
 
@@ -209,14 +214,16 @@ def take_along(b: Builder, x: Value, order: Value, axis: int) -> Value | None:
 
 
 @record("permute_along_axis")
-def _permute(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x, order = b.value(operands[0]), b.value(params["order"])
-    return take_along(b, x, order, params["axis"])
+def _permute(b: Builder, call: Recorded) -> Any:
+    x, order = b.value(call.operands[0]), b.value(call.params["order"])
+    return take_along(b, x, order, call.params["axis"])
 
 
 @function(np.take_along_axis)
-def _take_along_axis(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = dict(zip(("arr", "indices", "axis"), operands, strict=False), **params)
+def _take_along_axis(b: Builder, call: Recorded) -> Any:
+    given = call.bound("arr", "indices", "axis")
+    if given is None:
+        return None
     x, axis = b.value(given["arr"]), given.get("axis", -1)
     if axis is None:
         x, axis = b.reshape(x, (x.size,)), 0
@@ -304,18 +311,18 @@ def _write_mask(b: Builder, base: Value, value: Value, index: Any) -> Value | No
 
 
 @record("write")
-def _write(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    base, value = b.value(operands[0]), b.value(operands[1], result.dtype)
+def _write(b: Builder, call: Recorded) -> Any:
+    base, value = b.value(call.operands[0]), b.value(call.operands[1], call.result.dtype)
     through = None
-    if params["steps"]:
+    if call.params["steps"]:
         dummy = np.empty(base.shape, np.int8)
         shown: Any = dummy
-        for op, rest, given in params["steps"]:
+        for op, rest, given in call.params["steps"]:
             shown = op.evaluate(shown, *rest, **given)
         through = seen(shown, dummy)
         if through is None:
             return None
-    index = params["index"]
+    index = call.params["index"]
     if through is None:
         masked = _write_mask(b, base, value, index)
         if masked is not None:
@@ -324,18 +331,18 @@ def _write(b: Builder, operands: Any, params: Any, result: Any) -> Any:
 
 
 @record("add.at")
-def _add_at(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    base, value = (b.value(x, result.dtype) for x in operands)
-    return write(b, base, value, params["index"], None, add=True)
+def _add_at(b: Builder, call: Recorded) -> Any:
+    base, value = (b.value(x, call.result.dtype) for x in call.operands)
+    return write(b, base, value, call.params["index"], None, add=True)
 
 
 @record("sums_by_bin")
-def _sums_by_bin(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    weights = b.value(operands[0], np.float64)
-    places = b.value(params["places"], INT)
+def _sums_by_bin(b: Builder, call: Recorded) -> Any:
+    weights = b.value(call.operands[0], np.float64)
+    places = b.value(call.params["places"], INT)
     if weights.ndim != 1:
         return None
-    n = params["n"]
+    n = call.params["n"]
     # Place n is for what lies in no bin.
     sums = b.scatter(b.full((n + 1,), 0, np.float64), weights, [places], (0,), 0, add=True)
-    return b.cast(b.slice(sums, 0, 0, n), result.dtype)
+    return b.cast(b.slice(sums, 0, 0, n), call.result.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 
 from adarray.ops.common import normalized_axes
 from adarray.passes.builder import BOOL, INT, PRINTABLE, Builder
-from adarray.passes.lowering import function, record
+from adarray.passes.lowering import Recorded, function, record
 from adarray.program import Value
 
 COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -57,23 +57,23 @@ def count_along(x: Value, axis: Any) -> int:
 
 
 @record("sum")
-def _sum(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return fold(b, "add", b.value(operands[0]), **params)
+def _sum(b: Builder, call: Recorded) -> Any:
+    return fold(b, "add", b.value(call.operands[0]), **call.params)
 
 
 @record("prod")
-def _prod(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return fold(b, "multiply", b.value(operands[0]), **params)
+def _prod(b: Builder, call: Recorded) -> Any:
+    return fold(b, "multiply", b.value(call.operands[0]), **call.params)
 
 
 @record("max")
-def _max(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return fold(b, "maximum", b.value(operands[0]), **params)
+def _max(b: Builder, call: Recorded) -> Any:
+    return fold(b, "maximum", b.value(call.operands[0]), **call.params)
 
 
 @record("min")
-def _min(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return fold(b, "minimum", b.value(operands[0]), **params)
+def _min(b: Builder, call: Recorded) -> Any:
+    return fold(b, "minimum", b.value(call.operands[0]), **call.params)
 
 
 def _inexact(x: Value, dtype: Any) -> Any:
@@ -88,12 +88,10 @@ def _inexact(x: Value, dtype: Any) -> Any:
 
 
 @record("mean")
-def _mean(
-    b: Builder, operands: Any, params: Any, result: Any
-) -> Any:
-    x = b.value(operands[0])
-    axis, keepdims = params.get("axis"), params.get("keepdims", False)
-    dtype = _inexact(x, params.get("dtype"))
+def _mean(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    axis, keepdims = call.params.get("axis"), call.params.get("keepdims", False)
+    dtype = _inexact(x, call.params.get("dtype"))
     if dtype is None:
         return None
     return mean(b, b.cast(x, dtype), axis, keepdims)
@@ -108,13 +106,13 @@ def mean(b: Builder, x: Value, axis: Any, keepdims: Any) -> Value | None:
 
 
 @record("var")
-def _var(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return _variance(b, b.value(operands[0]), **params)
+def _var(b: Builder, call: Recorded) -> Any:
+    return _variance(b, b.value(call.operands[0]), **call.params)
 
 
 @record("std")
-def _std(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    variance = _variance(b, b.value(operands[0]), **params)
+def _std(b: Builder, call: Recorded) -> Any:
+    variance = _variance(b, b.value(call.operands[0]), **call.params)
     return None if variance is None else b.map("sqrt", variance)
 
 
@@ -137,12 +135,17 @@ def _variance(
 
 
 @record("norm")
-def _norm(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
+def _norm(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
     if x.dtype.kind != "f":
         x = b.cast(x, np.float64)
     total = fold(
-        b, "add", b.map("multiply", x, x), params.get("axis"), None, params.get("keepdims", False)
+        b,
+        "add",
+        b.map("multiply", x, x),
+        call.params.get("axis"),
+        None,
+        call.params.get("keepdims", False),
     )
     return None if total is None else b.map("sqrt", total)
 
@@ -165,25 +168,25 @@ def _with_initial(b: Builder, name: str, r: Value | None, initial: Any) -> Value
 
 
 def _folded(name: str, identity: float) -> Any:
-    def lower(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-        x, initial, where = operands
+    def lower(b: Builder, call: Recorded) -> Any:
+        x, initial, where = call.operands
         x = b.value(x)
-        to = accumulator(name, x.dtype, params.get("dtype"))
+        to = accumulator(name, x.dtype, call.params.get("dtype"))
         if to not in PRINTABLE:
             return None
-        r = fold(b, name, _masked(b, b.cast(x, to), where, identity), **params)
+        r = fold(b, name, _masked(b, b.cast(x, to), where, identity), **call.params)
         return _with_initial(b, name, r, initial)
 
     return lower
 
 
 def _extremum(name: str, sign: float) -> Any:
-    def lower(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-        x, initial, where = operands
+    def lower(b: Builder, call: Recorded) -> Any:
+        x, initial, where = call.operands
         x = b.value(x)
         if x.dtype.kind != "f" or (where is not True and initial is None):
             return None
-        r = fold(b, name, _masked(b, x, where, sign * math.inf), **params)
+        r = fold(b, name, _masked(b, x, where, sign * math.inf), **call.params)
         return _with_initial(b, name, r, initial)
 
     return lower
@@ -192,9 +195,10 @@ def _extremum(name: str, sign: float) -> Any:
 def _nan_folded(name: str, identity: float) -> Any:
     plain = _folded(name, identity)
 
-    def lower(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-        x, initial, where = operands
-        return plain(b, (_filled(b, b.value(x), identity), initial, where), params, result)
+    def lower(b: Builder, call: Recorded) -> Any:
+        x, initial, where = call.operands
+        filled = _filled(b, b.value(x), identity)
+        return plain(b, call._replace(operands=(filled, initial, where)))
 
     return lower
 
@@ -216,18 +220,9 @@ record("min.where")(_extremum("minimum", 1))
 # -- truths ------------------------------------------------------------------------------------
 
 
-def _bind(operands: Any, params: Any, *names: str) -> dict[str, Any] | None:
-    """Return the arguments by name; None if there are others, or ``out`` is given."""
-    bound = dict(zip(names, operands, strict=False))
-    if len(operands) > len(names) or not params.keys() <= set(names):
-        return None
-    bound.update(params)
-    return None if bound.pop("out", None) is not None else bound
-
-
 def _truths(name: str) -> Any:
-    def lower(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-        bound = _bind(operands, params, "a", "axis", "out", "keepdims")
+    def lower(b: Builder, call: Recorded) -> Any:
+        bound = call.bound("a", "axis", "out", "keepdims")
         if bound is None:
             return None
         x = b.cast(b.value(bound["a"]), BOOL)
@@ -242,8 +237,8 @@ function(np.any)(_truths("logical_or"))
 
 
 @function(np.count_nonzero)
-def _count_nonzero(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    bound = _bind(operands, params, "a", "axis", "keepdims")
+def _count_nonzero(b: Builder, call: Recorded) -> Any:
+    bound = call.bound("a", "axis", "keepdims")
     if bound is None:
         return None
     x = b.cast(b.value(bound["a"]), BOOL)
@@ -255,9 +250,9 @@ UFUNC_FOLDS = frozenset({
 })  # fmt: skip
 
 
-def ufunc_reduce(b: Builder, name: str, operands: Any, params: Any) -> Any:
+def ufunc_reduce(b: Builder, name: str, call: Recorded) -> Any:
     """Lower ``np.<ufunc>.reduce``."""
-    bound = _bind(operands, params, "a", "axis", "dtype", "out", "keepdims", "initial", "where")
+    bound = call.bound("a", "axis", "dtype", "out", "keepdims", "initial", "where")
     if bound is None or name not in UFUNC_FOLDS:
         return None
     if bound.get("where", True) is not True or bound.get("initial") not in (None, np._NoValue):
@@ -283,11 +278,11 @@ def running(b: Builder, name: str, x: Value, axis: Any, dtype: Any) -> Value | N
 
 
 def _scan(name: str, fill: float | None) -> Any:
-    def lower(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-        x = b.value(operands[0])
+    def lower(b: Builder, call: Recorded) -> Any:
+        x = b.value(call.operands[0])
         if fill is not None:
             x = _filled(b, x, fill)
-        return running(b, name, x, params.get("axis"), params.get("dtype"))
+        return running(b, name, x, call.params.get("axis"), call.params.get("dtype"))
 
     return lower
 
@@ -298,9 +293,9 @@ record("nancumsum")(_scan("add", 0.0))
 record("nancumprod")(_scan("multiply", 1.0))
 
 
-def ufunc_accumulate(b: Builder, name: str, operands: Any, params: Any) -> Any:
+def ufunc_accumulate(b: Builder, name: str, call: Recorded) -> Any:
     """Lower ``np.<ufunc>.accumulate``."""
-    bound = _bind(operands, params, "a", "axis", "dtype", "out")
+    bound = call.bound("a", "axis", "dtype", "out")
     if bound is None or name not in ("add", "multiply", "maximum", "minimum"):
         return None
     x = b.value(bound["a"])

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from adarray.op import OPS
 from adarray.ops.common import normalized_axes
 from adarray.passes.builder import Builder, Weak
-from adarray.passes.lowering import function, record
+from adarray.passes.lowering import Recorded, function, record
 from adarray.passes.views import Shape, View
 from adarray.program import Value, c_strides
 
@@ -18,27 +18,27 @@ from adarray.program import Value, c_strides
 
 
 @record("reshape")
-def _reshape(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    order = params.get("order", "C")
+def _reshape(b: Builder, call: Recorded) -> Any:
+    order = call.params.get("order", "C")
     if order == "F":  # C order of the reversed axes
-        back = b.reshape(_reversed(b, b.value(operands[0])), result.shape[::-1])
+        back = b.reshape(_reversed(b, b.value(call.operands[0])), call.result.shape[::-1])
         return _reversed(b, back)
-    return None if order != "C" else b.reshape(b.value(operands[0]), result.shape)
+    return None if order != "C" else b.reshape(b.value(call.operands[0]), call.result.shape)
 
 
 @record("squeeze", "expand_dims")
-def _same_order(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return b.reshape(b.value(operands[0]), result.shape)
+def _same_order(b: Builder, call: Recorded) -> Any:
+    return b.reshape(b.value(call.operands[0]), call.result.shape)
 
 
 @record("ravel")
-def _ravel(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
-    if params.get("order", "C") == "F":
+def _ravel(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    if call.params.get("order", "C") == "F":
         x = _reversed(b, x)
-    elif params.get("order", "C") != "C":
+    elif call.params.get("order", "C") != "C":
         return None
-    return b.reshape(x, result.shape)
+    return b.reshape(x, call.result.shape)
 
 
 def _reversed(b: Builder, x: Value) -> Value:
@@ -46,27 +46,27 @@ def _reversed(b: Builder, x: Value) -> Value:
 
 
 @record("transpose")
-def _transpose(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
-    axes = params.get("axes")
+def _transpose(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    axes = call.params.get("axes")
     order = range(x.ndim)[::-1] if axes is None else [int(i) % x.ndim for i in axes]
     return b.transpose(x, order)
 
 
 @record("swapaxes")
-def _swapaxes(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
+def _swapaxes(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
     order = list(range(x.ndim))
-    i, j = params["axis1"], params["axis2"]
+    i, j = call.params["axis1"], call.params["axis2"]
     order[i], order[j] = order[j], order[i]
     return b.transpose(x, order)
 
 
 @record("moveaxis")
-def _moveaxis(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
-    source = normalize_axis_tuple(params["source"], x.ndim)
-    destination = normalize_axis_tuple(params["destination"], x.ndim)
+def _moveaxis(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    source = normalize_axis_tuple(call.params["source"], x.ndim)
+    destination = normalize_axis_tuple(call.params["destination"], x.ndim)
     order = [i for i in range(x.ndim) if i not in source]
     for to, at in sorted(zip(destination, source, strict=True)):
         order.insert(to, at)
@@ -74,29 +74,29 @@ def _moveaxis(b: Builder, operands: Any, params: Any, result: Any) -> Any:
 
 
 @record("broadcast_to")
-def _broadcast_to(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return b.broadcast(b.value(operands[0]), result.shape)
+def _broadcast_to(b: Builder, call: Recorded) -> Any:
+    return b.broadcast(b.value(call.operands[0]), call.result.shape)
 
 
 @record("flip")
-def _flip(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
-    return b.flip(x, normalized_axes(params.get("axis"), x.ndim))
+def _flip(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    return b.flip(x, normalized_axes(call.params.get("axis"), x.ndim))
 
 
 @record("copy")
-def _copy(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return b.value(operands[0])
+def _copy(b: Builder, call: Recorded) -> Any:
+    return b.value(call.operands[0])
 
 
 @record("real", "conjugate")
-def _real(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return b.value(operands[0])
+def _real(b: Builder, call: Recorded) -> Any:
+    return b.value(call.operands[0])
 
 
 def _by_layout(name: str) -> Any:
-    def lower(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-        return by_layout(b, name, operands, params, result)
+    def lower(b: Builder, call: Recorded) -> Any:
+        return by_layout(b, name, call)
 
     return lower
 
@@ -105,16 +105,16 @@ for _name in ("rot90", "diagonal", "sliding_window_view", "einsum_view"):
     record(_name)(_by_layout(_name))
 
 
-def by_layout(b: Builder, name: str, operands: Any, params: Any, result: Any) -> Any:
+def by_layout(b: Builder, name: str, call: Recorded) -> Any:
     """Lower an operation of one operand to the view that NumPy makes of it.
 
-    NumPy runs on an array whose memory nobody reads, and the result's address and strides
+    NumPy runs on an array whose memory nobody reads, and the call.result's address and strides
     say which elements it shows.
     """
-    x = b.value(operands[0])
-    if 0 in result.shape:
-        return b.full(result.shape, 0, x.dtype)
-    shown = layout_of(OPS[name], x.shape, params)
+    x = b.value(call.operands[0])
+    if 0 in call.result.shape:
+        return b.full(call.result.shape, 0, x.dtype)
+    shown = layout_of(OPS[name], x.shape, call.params)
     return None if shown is None else b.view(x, *shown)
 
 
@@ -136,17 +136,17 @@ def seen(r: Any, base: np.ndarray) -> View | None:
 
 
 @record("astype")
-def _astype(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return b.value(operands[0], result.dtype)
+def _astype(b: Builder, call: Recorded) -> Any:
+    return b.value(call.operands[0], call.result.dtype)
 
 
 # -- copies ------------------------------------------------------------------------------------
 
 
 @record("roll")
-def _roll(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
-    axis, shift = params.get("axis"), params["shift"]
+def _roll(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    axis, shift = call.params.get("axis"), call.params["shift"]
     if isinstance(shift, (Value, Weak)) or not x.size:
         return None
     if axis is None:
@@ -169,9 +169,9 @@ def roll(b: Builder, x: Value, shift: int, axis: int) -> Value:
 
 
 @record("repeat")
-def _repeat(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
-    axis, repeats = params.get("axis"), params["repeats"]
+def _repeat(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    axis, repeats = call.params.get("axis"), call.params["repeats"]
     if isinstance(repeats, (Value, Weak)):
         return None
     if axis is None:
@@ -186,13 +186,13 @@ def _repeat(b: Builder, operands: Any, params: Any, result: Any) -> Any:
     shape = (*x.shape[: axis + 1], times, *x.shape[axis + 1 :])
     strides = c_strides(x.shape)
     spread = b.view(x, 0, (*strides[: axis + 1], 0, *strides[axis + 1 :]), shape)
-    return b.reshape(spread, result.shape)
+    return b.reshape(spread, call.result.shape)
 
 
 @record("tile")
-def _tile(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
-    reps = params["reps"]
+def _tile(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    reps = call.params["reps"]
     if isinstance(reps, (Value, Weak)):
         return None
     counts = (int(reps),) if np.ndim(reps) == 0 else tuple(int(r) for r in reps)
@@ -201,25 +201,25 @@ def _tile(b: Builder, operands: Any, params: Any, result: Any) -> Any:
     sizes = (1,) * (ndim - x.ndim) + x.shape
     shape = tuple(n for pair in zip(counts, sizes, strict=True) for n in pair)
     strides = tuple(s for step in c_strides(sizes) for s in (0, step))
-    return b.reshape(b.view(x, 0, strides, shape), result.shape)
+    return b.reshape(b.view(x, 0, strides, shape), call.result.shape)
 
 
 @record("pad")
-def _pad(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    x = b.value(operands[0])
-    widths = params["pad_width"]
+def _pad(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    widths = call.params["pad_width"]
     if isinstance(widths, dict):
         return None
     pairs = np.broadcast_to(np.asarray(widths), (x.ndim, 2))
-    base = b.full(result.shape, 0, x.dtype)
+    base = b.full(call.result.shape, 0, x.dtype)
     return b.place(base, x, tuple(int(w[0]) for w in pairs), (1,) * x.ndim)
 
 
 def _triangle(lower: bool) -> Any:
-    def make(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-        x = b.value(operands[0])
-        k = params.get("k", 0)
-        mask = triangle(b, result.shape[-2:], k if lower else k - 1)
+    def make(b: Builder, call: Recorded) -> Any:
+        x = b.value(call.operands[0])
+        k = call.params.get("k", 0)
+        mask = triangle(b, call.result.shape[-2:], k if lower else k - 1)
         zero = b.const(0, x.dtype)
         return b.map("where", mask, *((x, zero) if lower else (zero, x)))
 
@@ -237,8 +237,8 @@ record("triu")(_triangle(lower=False))
 
 
 @record("concatenate")
-def _concatenate(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    return concatenate(b, operands, params.get("axis", 0), result)
+def _concatenate(b: Builder, call: Recorded) -> Any:
+    return concatenate(b, call.operands, call.params.get("axis", 0), call.result)
 
 
 def concatenate(b: Builder, operands: Any, axis: Any, result: Any) -> Any:
@@ -250,23 +250,27 @@ def concatenate(b: Builder, operands: Any, axis: Any, result: Any) -> Any:
 
 
 @function(np.stack)
-def _stack(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-    given = dict(zip(("arrays", "axis"), operands, strict=False), **params)
-    if given.keys() - {"arrays", "axis"} or not isinstance(given["arrays"], (list, tuple)):
+def _stack(b: Builder, call: Recorded) -> Any:
+    given = call.bound("arrays", "axis", "out")
+    if given is None or not isinstance(given["arrays"], (list, tuple)):
         return None
-    axis = normalize_axis_index(given.get("axis", 0), len(result.shape))
-    parts = [b.value(x, result.dtype) for x in given["arrays"]]
+    axis = normalize_axis_index(given.get("axis", 0), len(call.result.shape))
+    parts = [b.value(x, call.result.dtype) for x in given["arrays"]]
     shapes = [(*p.shape[:axis], 1, *p.shape[axis:]) for p in parts]
     return b.join([b.reshape(p, s) for p, s in zip(parts, shapes, strict=True)], axis)
 
 
 def _joining(axis_of: Any, ndmin: int) -> Any:
-    def lower(b: Builder, operands: Any, params: Any, result: Any) -> Any:
-        if len(operands) != 1 or params or not isinstance(operands[0], (list, tuple)):
+    def lower(b: Builder, call: Recorded) -> Any:
+        if (
+            len(call.operands) != 1
+            or call.params
+            or not isinstance(call.operands[0], (list, tuple))
+        ):
             return None
-        parts = [b.value(x) for x in operands[0]]
+        parts = [b.value(x) for x in call.operands[0]]
         shaped = [_at_least(b, p, ndmin) for p in parts]
-        return concatenate(b, shaped, axis_of(shaped), result)
+        return concatenate(b, shaped, axis_of(shaped), call.result)
 
     return lower
 
@@ -276,5 +280,5 @@ def _at_least(b: Builder, x: Value, ndim: int) -> Value:
     return x if lead <= 0 else b.reshape(x, (1,) * lead + x.shape)
 
 
-function(np.vstack)(_joining(lambda parts: 0, 2))
+function(np.vstack)(_joining(lambda _: 0, 2))
 function(np.hstack)(_joining(lambda parts: 0 if parts[0].ndim == 1 else 1, 1))

@@ -10,13 +10,21 @@ from adarray.program import Value, c_strides
 
 
 class Memory:
-    """An array in memory that a kernel reads or writes: a value that some step stores."""
+    """An array in memory that a kernel reads or writes: a value that some step stores.
 
-    __slots__ = ("strides", "value")
+    Attributes
+    ----------
+    value : Value
+    offset, strides
+        Where its elements lie; those of a region, if only that is written.
+    """
+
+    __slots__ = ("offset", "strides", "value")
 
     def __init__(self, value: Value) -> None:
         self.value = value
-        self.strides = (
+        self.offset = 0
+        self.strides: Shape = (
             value.params["strides"] if value.kind == "input" else c_strides(value.shape)
         )
 
@@ -59,7 +67,7 @@ class Node:
     """
 
     __slots__ = (
-        "args", "classes", "cost", "dtype", "folded", "kind", "shape", "total", "value",
+        "args", "classes", "cost", "counted", "dtype", "folded", "kind", "shape", "total", "value",
     )  # fmt: skip
 
     def __init__(self, value: Value, classes: tuple[int, ...] | None) -> None:
@@ -70,6 +78,8 @@ class Node:
         self.folded = folded(value)
         self.classes = classes
         self.total = False
+        # Which index of a scatter counts along an axis.
+        self.counted = -1
         self.args: list[Ref] = []
         self.cost = 0
 
@@ -140,6 +150,8 @@ class Nodes:
         node.total = id(v) in self.group.totals
         for use in uses:
             node.args.append(self.ref(use))
+        if v.kind == "scatter":
+            node.counted = self.fusion.uses.row_scatter(v)
         if v.kind in ("const", "iota"):
             node.cost = 0
         elif node.kind == "fold":
@@ -156,10 +168,6 @@ class Nodes:
             return Ref(self.by_id[id(use.root)], None, use.maps, None)
         memory = self.memory(use.root)
         if use.root.kind == "input" and use.maps is not None:
-            return Ref(None, memory, None, linear(use.maps, memory.strides))
-        if use.maps is not None and any(
-            axis >= len(use.strides) for m in use.maps for axis, _ in m.terms
-        ):
             return Ref(None, memory, None, linear(use.maps, memory.strides))
         terms = tuple((a, s) for a, s in enumerate(use.strides) if s)
         return Ref(None, memory, None, Map(use.offset, terms))

@@ -1,0 +1,260 @@
+"""The test of captured state that every call does, as one Python function made for it.
+
+It follows the paths by which the function reaches things, so that an object that took the
+place of another one is found; it returns the captured inputs, or None if anything that is
+no input has changed.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.jit.captures import Edge, Found, Walk
+from adarray.jit.keys import digest, value_key
+from adarray.trace import Handle
+
+Check = Callable[[Any], "list[Any] | None"]
+_COPIED = 1 << 16  # bytes of a hidden array up to which a copy is compared
+_CHUNK = 1 << 13
+
+
+class Input:
+    """A captured array or number that is an input: where it is found, and what it is now."""
+
+    __slots__ = ("found", "value")
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+        self.value = found.value._v if found.kind == "adarray" else found.value
+
+
+class Content:
+    """What an array held, for arrays that plain code may have read."""
+
+    def __init__(self, array: Any) -> None:
+        self._copy = self._sums = None
+        if isinstance(array, np.ndarray) and array.dtype.hasobject:
+            self._copy = array.copy()
+        elif not isinstance(array, np.ndarray) or array.nbytes <= _COPIED:
+            self._copy = array.tobytes() if isinstance(array, np.ndarray) else bytes(array)
+        else:
+            self._sums = sums_of(array)
+
+    def same(self, array: Any) -> bool:
+        """Whether an array holds the same bytes."""
+        if self._sums is not None:
+            return self._sums == sums_of(array)
+        if isinstance(array, np.ndarray) and array.dtype.hasobject:
+            return all(a is b for a, b in zip(self._copy.flat, array.flat, strict=True))  # type: ignore[attr-defined]
+        return self._copy == (array.tobytes() if isinstance(array, np.ndarray) else bytes(array))
+
+
+def sums_of(array: np.ndarray) -> bytes:
+    """Return sums over rows and columns of the bits of an array, at the speed of memory."""
+    if not array.flags.c_contiguous:
+        return digest(array)
+    data = array.reshape(-1).view(np.uint8)
+    whole = data.size // (8 * _CHUNK) * (8 * _CHUNK)
+    table = data[:whole].view(np.uint64).reshape(-1, _CHUNK)
+    rows, columns = np.add.reduce(table, axis=1), np.add.reduce(table, axis=0)
+    return rows.tobytes() + columns.tobytes() + data[whole:].tobytes()
+
+
+def same_scalar(x: Any, y: Any) -> bool:
+    """Whether two numbers, texts or the like are of one type and one value."""
+    return type(x) is type(y) and (x is y or bool(value_key(x, {}) == value_key(y, {})))
+
+
+class Maker:
+    """Writes the test for what a walk found.
+
+    Parameters
+    ----------
+    walk : Walk
+    floats : set of str
+        Names of captured numbers that are inputs.
+
+    Attributes
+    ----------
+    inputs : list of Input
+    scalars : dict of str to value
+        Captured numbers and the like that are compared by value.
+    """
+
+    def __init__(self, walk: Walk, floats: set[str]) -> None:
+        self._floats = floats
+        self._space: dict[str, Any] = {
+            "N": None, "A": np.ndarray, "H": Handle, "same": same_scalar, "freeze": frozenset,
+        }  # fmt: skip
+        self._lines: list[str] = []
+        self._variables: dict[int, str] = {}
+        self._returned: list[str] = []
+        self.inputs: list[Input] = []
+        self.scalars: dict[str, Any] = {}
+        for i, root in enumerate(walk.roots):
+            if i:
+                self._child(f"roots[{i - 1}]", root)
+            else:
+                self._variables[id(root)] = self._constant(root.value)
+        for found in walk.order:
+            for edge in found.edges:
+                self._child(self._expression(found, edge), edge.child)
+
+    def function(self) -> Check:
+        """Return the test."""
+        if not self._lines and not self._returned:
+            return _nothing
+        body = "\n        ".join(self._lines)
+        text = (
+            f"def check(roots):\n    try:\n        {body or 'pass'}\n"
+            "    except (KeyError, IndexError, AttributeError, ValueError, TypeError):\n"
+            "        return None\n"
+            f"    return [{', '.join(self._returned)}]\n"
+        )
+        exec(compile(text, "<adarray.jit captures>", "exec"), self._space)  # our own text
+        made: Check = self._space["check"]
+        return made
+
+    def _constant(self, value: Any) -> str:
+        name = f"c{len(self._space)}"
+        self._space[name] = value
+        return name
+
+    def _expression(self, found: Found, edge: Edge) -> str:
+        """Return how the child of an edge is found from its parent."""
+        parent = self._variables[id(found)]
+        how, key = edge.how, edge.key
+        if how == "cell":
+            return f"{self._constant(key)}.cell_contents"
+        if how == "global":
+            return f"{self._constant(found.value.__globals__)}[{key!r}]"
+        if how == "default":
+            return f"{parent}.__defaults__[{key}]"
+        if how == "keyword":
+            return f"{parent}.__kwdefaults__[{key!r}]"
+        if how == "item":
+            return f"{parent}[{key if type(key) is int else self._constant(key)}]"
+        if how == "attribute":
+            return f"{parent}.__dict__[{key!r}]"
+        if how == "module":
+            return f"{self._constant(vars(found.value))}[{key!r}]"
+        if how in ("class", "method"):
+            base, name = key if how == "class" else (_owner(found.value, key), key)
+            raw = f"{self._constant(base.__dict__)}[{name!r}]"
+            value = base.__dict__[name]
+            for part in ("__func__", "fget", "func"):
+                if getattr(value, part, None) is edge.child.value:
+                    return f"{raw}.{part}"
+            return raw
+        return f"{parent}.{key}"  # a slot, or a part of a method or partial
+
+    def _child(self, expression: str, found: Found) -> None:
+        """Write the test of one object that was found."""
+        lines = self._lines
+        known = self._variables.get(id(found))
+        if known is not None:
+            lines.append(f"if {expression} is not {known}: return N")
+            return
+        name = f"t{len(self._space)}"
+        self._space[name] = None  # takes the name; the function has its own
+        self._variables[id(found)] = name
+        lines.append(f"{name} = {expression}")
+        getattr(self, f"_test_{found.kind}", self._test_identity)(name, found)
+
+    # -- one kind each ---------------------------------------------------------------------------
+
+    def _test_identity(self, name: str, found: Found) -> None:
+        self._lines.append(f"if {name} is not {self._constant(found.value)}: return N")
+
+    def _test_scalar(self, name: str, found: Found) -> None:
+        value = found.value
+        if found.direct and not found.hidden and found.name in self._floats:
+            self._lines.append(f"if type({name}) is not {self._constant(type(value))}: return N")
+            self._input(name, found)
+            return
+        self.scalars[found.name] = value
+        self._lines.append(
+            f"if {name} is not {self._constant(value)} and not "
+            f"same({name}, {self._constant(value)}): return N"
+        )
+
+    def _input(self, name: str, found: Found) -> None:
+        self.inputs.append(Input(found))
+        self._returned.append(name)
+
+    def _test_array(self, name: str, found: Found, value: Any = None) -> None:
+        x = found.value if value is None else value
+        self._lines.append(
+            f"if type({name}) is not A or {name}.shape != {x.shape!r} or {name}.strides != "
+            f"{x.strides!r} or {name}.dtype != {self._constant(x.dtype)}: return N"
+        )
+        if found.direct:
+            self._input(name, found)
+        if found.hidden:
+            self._test_held(name, x)
+
+    def _test_held(self, name: str, x: Any) -> None:
+        self._lines.append(f"if not {self._constant(Content(x))}.same({name}): return N")
+
+    def _test_content(self, name: str, found: Found) -> None:
+        self._test_identity(name, found)
+        self._test_held(name, found.value)
+
+    def _test_adarray(self, name: str, found: Found) -> None:
+        self._lines.append(
+            f"if type({name}) is not {self._constant(type(found.value))} or "
+            f"{name}._node is not N or {name}._x is not N: return N"
+        )
+        if isinstance(found.value._v, np.ndarray):
+            self._lines.append(f"{name}v = {name}._v")
+            self._test_array(f"{name}v", found, found.value._v)
+        else:
+            self._lines.append(
+                f"if not same({name}._v, {self._constant(found.value._v)}): return N"
+            )
+
+    def _test_sequence(self, name: str, found: Found) -> None:
+        self._lines.append(
+            f"if type({name}) is not {self._constant(type(found.value))} or "
+            f"len({name}) != {len(found.value)}: return N"
+        )
+
+    def _test_mapping(self, name: str, found: Found) -> None:
+        keys = self._constant(list(found.value))
+        self._lines.append(
+            f"if type({name}) is not {self._constant(type(found.value))} or "
+            f"len({name}) != {len(found.value)} or list({name}) != {keys}: return N"
+        )
+
+    def _test_set(self, name: str, found: Found) -> None:
+        held = self._constant(frozenset(found.value))
+        self._lines.append(f"if freeze({name}) != {held}: return N")
+
+    def _test_instance(self, name: str, found: Found) -> None:
+        self._lines.append(f"if type({name}) is not {self._constant(type(found.value))}: return N")
+        value = found.value
+        if isinstance(value, (list, tuple, dict)):
+            self._lines.append(f"if len({name}) != {len(value)}: return N")
+        shadowing = [
+            e.key[1]
+            for e in found.edges
+            if e.how == "class" and e.child.kind not in ("function", "opaque", "cached")
+        ]
+        if shadowing and type(getattr(value, "__dict__", None)) is dict:
+            names = self._constant(frozenset(shadowing))
+            self._lines.append(f"if not {names}.isdisjoint({name}.__dict__): return N")
+
+    def _test_method(self, name: str, _found: Found) -> None:
+        self._lines.append(f"if type({name}) is not {self._constant(types.MethodType)}: return N")
+
+
+def _owner(obj: Any, key: str) -> type:
+    return next(b for b in type(obj).__mro__ if key in b.__dict__)
+
+
+def _nothing(_roots: Any) -> list[Any]:
+    return []

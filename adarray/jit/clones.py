@@ -1,0 +1,240 @@
+"""A clone of a function in which inputs of a recording stand for what it captured.
+
+Functions get globals, closure cells and defaults of their own; objects, lists and
+dictionaries on the way to a captured array are copied. Nothing of the user's is touched,
+so that other threads see nothing, and what a run writes into its captured state can be
+found and handed back.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+from typing import Any
+
+import numpy as np
+
+from adarray.inplace import sync_if_view
+from adarray.jit.captures import Found, Walk
+from adarray.jit.checks import Input
+from adarray.protocol import concrete, followed
+from adarray.trace import Handle
+
+_CELL = types.CellType
+_KEPT_GLOBALS = ("__name__", "__package__", "__spec__", "__loader__", "__file__", "__builtins__",
+                 "__doc__")  # fmt: skip
+
+
+class Space(dict):  # type: ignore[type-arg]
+    """Globals of a cloned function: its own, then those of the original."""
+
+    def __init__(self, real: dict[str, Any]) -> None:
+        super().__init__({k: real[k] for k in _KEPT_GLOBALS if k in real})
+        self.real = real
+
+    def __missing__(self, key: str) -> Any:
+        return self.real[key]
+
+
+class Clones:
+    """Clones of what leads to captured inputs.
+
+    Parameters
+    ----------
+    walk : Walk
+    inputs : list of Input
+    values : list
+        What takes the place of each input.
+    """
+
+    def __init__(self, walk: Walk, inputs: list[Input], values: list[Any]) -> None:
+        self._walk = walk
+        self._clones: dict[int, Any] = {id(i.found): v for i, v in zip(inputs, values, strict=True)}
+        self._originals: dict[int, tuple[Any, Any]] = {}  # id of clone -> clone, original
+        for i, v in zip(inputs, values, strict=True):
+            self._originals[id(v)] = (v, i.found.value)
+        self._dirty = _leading_to({id(i.found) for i in inputs}, walk)
+        self._spaces: dict[int, Space] = {}  # by the identity of the globals
+        self._cells: list[tuple[Any, Any, Any]] = []  # (clone, original, contents)
+        self.roots = [self._of(r) for r in walk.roots]
+        self._begin()
+
+    def _of(self, found: Found) -> Any:
+        """Return the clone of an object; itself if it leads to no input."""
+        made = self._clones.get(id(found))
+        if made is None:
+            if id(found) not in self._dirty:
+                return found.value
+            made = getattr(self, f"_clone_{found.kind}")(found)
+            self._clones[id(found)] = made
+            self._originals[id(made)] = (made, found.value)
+        return made
+
+    def _keep(self, found: Found, made: Any) -> None:
+        """Note a clone before its parts are cloned: they may lead back to it."""
+        self._clones[id(found)] = made
+        self._originals[id(made)] = (made, found.value)
+
+    # -- one kind each ---------------------------------------------------------------------------
+
+    def _clone_function(self, found: Found) -> Any:
+        f = found.value
+        space: Any = f.__globals__
+        if any(e.how == "global" and id(e.child) in self._dirty for e in found.edges):
+            space = self._spaces.get(id(space)) or self._spaces.setdefault(id(space), Space(space))
+        cells = tuple(
+            _CELL() if any(e.key is c and id(e.child) in self._dirty for e in found.edges) else c
+            for c in f.__closure__ or ()
+        )
+        made = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, cells)
+        made.__kwdefaults__ = dict(f.__kwdefaults__) if f.__kwdefaults__ else None
+        made.__dict__.update(f.__dict__)
+        made.__qualname__, made.__module__ = f.__qualname__, f.__module__
+        made.__annotations__ = f.__annotations__
+        self._keep(found, made)
+        defaults = list(f.__defaults__ or ())
+        for e in found.edges:
+            if id(e.child) not in self._dirty or not e.clones:
+                continue
+            value = self._of(e.child)
+            if e.how == "global":
+                space[e.key] = value
+            elif e.how == "cell":
+                own = cells[f.__closure__.index(e.key)]
+                own.cell_contents = value
+                self._cells.append((own, e.key, value))
+            elif e.how == "default":
+                defaults[e.key] = value
+            elif e.how == "keyword":
+                made.__kwdefaults__[e.key] = value  # type: ignore[index]
+        made.__defaults__ = tuple(defaults) if f.__defaults__ else None
+        return made
+
+    def _parts(self, found: Found) -> dict[Any, Any]:
+        return {e.key: self._of(e.child) for e in found.edges}
+
+    def _clone_method(self, found: Found) -> Any:
+        parts = self._parts(found)
+        return types.MethodType(parts["__func__"], parts["__self__"])
+
+    def _clone_partial(self, found: Found) -> Any:
+        parts = self._parts(found)
+        return functools.partial(parts["func"], *parts["args"], **parts["keywords"])
+
+    def _clone_jitted(self, found: Found) -> Any:
+        return self._parts(found)["_f"]  # inside of a recording it would be called through
+
+    def _clone_sequence(self, found: Found) -> Any:
+        x = found.value
+        if isinstance(x, tuple):
+            items = [self._of(e.child) for e in found.edges]
+            return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+        made = copy.copy(x)
+        self._keep(found, made)
+        for e in found.edges:
+            made[e.key] = self._of(e.child)
+        return made
+
+    def _clone_mapping(self, found: Found) -> Any:
+        made = copy.copy(found.value)
+        self._keep(found, made)
+        for e in found.edges:
+            made[e.key] = self._of(e.child)
+        return made
+
+    def _clone_instance(self, found: Found) -> Any:
+        obj = found.value
+        cls = type(obj)
+        made: Any = cls() if cls is types.SimpleNamespace else object.__new__(cls)
+        made.__dict__.update(obj.__dict__)
+        self._keep(found, made)
+        for e in found.edges:
+            if e.clones and id(e.child) in self._dirty:
+                value = self._of(e.child)
+                made.__dict__[e.key] = types.MethodType(value, made) if e.how == "method" else value
+        return made
+
+    def _clone_module(self, found: Found) -> Any:
+        made = types.ModuleType(found.value.__name__)
+        made.__dict__.update(found.value.__dict__)
+        self._keep(found, made)
+        for e in found.edges:
+            made.__dict__[e.key] = self._of(e.child)
+        return made
+
+    # -- what the run wrote ----------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Note what the clones, and what was not cloned, hold before the run."""
+        self._before: list[tuple[Any, Any, dict[Any, Any]]] = []
+        for space in self._spaces.values():
+            self._before.append((space, space.real, dict(space)))
+        for found in self._walk.order:
+            original = found.value
+            clone = self._clones.get(id(found), original)
+            if found.kind == "sequence" and not isinstance(original, tuple):
+                self._before.append((clone, original, dict(enumerate(clone))))
+            elif found.kind == "mapping":
+                self._before.append((clone, original, dict(clone)))
+            elif found.kind in ("instance", "module") and hasattr(original, "__dict__"):
+                self._before.append((clone.__dict__, original.__dict__, dict(clone.__dict__)))
+
+    def hand_back(self) -> bool:
+        """Give the user's objects what the run wrote into them; return whether it wrote."""
+        wrote = False
+        for clone, original, before in self._before:
+            now = dict(enumerate(clone)) if not isinstance(clone, dict) else dict(clone)
+            if now.keys() == before.keys() and all(now[k] is before[k] for k in now):
+                continue
+            wrote = True
+            if isinstance(clone, dict):
+                for key in before.keys() - now.keys():
+                    original.pop(key, None)
+                for key, value in now.items():
+                    if key not in before or before[key] is not value:
+                        original[key] = self._restored(value)
+            else:
+                items = [self._restored(x) for x in clone]
+                original.clear()
+                original.extend(items)
+        for own, cell, value in self._cells:
+            if own.cell_contents is not value:
+                wrote = True
+                cell.cell_contents = self._restored(own.cell_contents)
+        return wrote
+
+    def _restored(self, x: Any) -> Any:
+        """Return what the user's objects hold in place of a clone or a recorded value."""
+        known = self._originals.get(id(x))
+        if known is not None:
+            return known[1]
+        if isinstance(x, Handle):
+            if not followed(x):
+                return x
+            value = concrete(sync_if_view(x))
+            return value.copy() if isinstance(value, np.ndarray) else value
+        if type(x) is list:
+            x[:] = [self._restored(i) for i in x]
+        elif type(x) is tuple:
+            return tuple(self._restored(i) for i in x)
+        elif type(x) is dict:
+            for key, value in x.items():
+                x[key] = self._restored(value)
+        return x
+
+
+def _leading_to(targets: set[int], walk: Walk) -> set[int]:
+    """Return the identities of what was found that leads to one of `targets` through clones."""
+    above: dict[int, list[Found]] = {}
+    for found in walk.order:
+        for e in found.edges:
+            if e.clones:
+                above.setdefault(id(e.child), []).append(found)
+    dirty, waiting = set(targets), list(targets)
+    while waiting:
+        for found in above.get(waiting.pop(), ()):
+            if id(found) not in dirty:
+                dirty.add(id(found))
+                waiting.append(id(found))
+    return dirty

@@ -1,0 +1,123 @@
+"""The captured state of a function, as it is when the function is recorded."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.inplace import sync_if_view
+from adarray.intercepting.rebinding import globals_of, rebind, rebind_function
+from adarray.jit.captures import TooMuchError, Walk
+from adarray.jit.checks import Maker, same_scalar
+from adarray.jit.clones import Clones
+from adarray.protocol import traced
+
+
+class State:
+    """What a function reads besides its arguments.
+
+    Parameters
+    ----------
+    f : callable
+    statics : list
+        Arguments that are no inputs.
+    floats : set of str
+        Names of captured numbers that change, and are inputs.
+
+    Attributes
+    ----------
+    reason : str
+        Why the function cannot be compiled with this state; "" if it can.
+    check : callable
+        ``check(statics)`` returns the captured inputs as they are now; None if anything else
+        has changed.
+    values : list
+        The captured inputs.
+    scalars : dict
+        Captured numbers, texts and the like, by name.
+    """
+
+    def __init__(self, f: Callable[..., Any], statics: list[Any], floats: set[str]) -> None:
+        space = globals_of(f)
+        rebind(None, space)
+        rebind_function(f)
+        self.reason = ""
+        self._before: list[tuple[str, Callable[[], Any], Any]] = []
+        try:
+            self._walk = Walk(f, statics)
+        except TooMuchError as error:
+            self.reason = str(error)
+            return
+        self._floats = floats
+        for found in self._walk.order:
+            if found.kind == "adarray":
+                x = sync_if_view(found.value)
+                if traced(x) or x._x is not None:
+                    self.reason = (
+                        f"the captured ADArray {found.name} is traced, a view or a leaf with "
+                        "requires_grad=True; pass it as an argument"
+                    )
+            elif found.kind == "random":
+                self._watch(f"the random generator {found.name}", found.value)
+        if "random" in self._walk.names:
+            self._watch("the random state of NumPy", np.random.mtrand._rand)
+            self._before.append(("the random state of Python", random.getstate, random.getstate()))
+        self._make()
+
+    def _make(self) -> None:
+        maker = Maker(self._walk, self._floats)
+        self.check = maker.function()
+        self.inputs = maker.inputs
+        self.scalars = maker.scalars
+        self.values = [i.value for i in maker.inputs]
+
+    def _watch(self, name: str, generator: Any) -> None:
+        bits = getattr(generator, "bit_generator", None) or generator._bit_generator
+
+        def state() -> bytes:
+            return pickle.dumps(bits.state)
+
+        self._before.append((name, state, state()))
+
+    def clone(self, values: list[Any]) -> Clones:
+        """Return a clone of the function, and of the static arguments, over other inputs."""
+        return Clones(self._walk, self.inputs, values)
+
+    def drawn(self) -> str:
+        """Return the name of a captured random generator from which the run has drawn."""
+        return next((name for name, state, old in self._before if state() != old), "")
+
+    def hide(self, arrays: list[np.ndarray]) -> None:
+        """Compare the contents of captured arrays that code outside of the clones has read."""
+        found = [
+            i.found
+            for i in self.inputs
+            if isinstance(i.value, np.ndarray)
+            and not i.found.hidden
+            and any(np.may_share_memory(i.value, a) for a in arrays)
+        ]
+        if found:
+            for f in found:
+                f.hidden = True
+            self._make()
+
+    def changed_numbers(self, other: State) -> set[str]:
+        """Return the names of the floats, or ints, that alone differ from those of `other`."""
+        if self.scalars.keys() != other.scalars.keys():
+            return set()
+        names = {n for n, x in self.scalars.items() if not same_scalar(x, other.scalars[n])}
+        numbers = all(
+            type(self.scalars[n]) is type(other.scalars[n])
+            and type(self.scalars[n]) in (float, int, np.float64, np.float32)
+            for n in names
+        )
+        return names if numbers else set()
+
+    def forget(self) -> None:
+        """Let go of the objects that were found: later calls follow the paths to them."""
+        self._walk = None  # type: ignore[assignment]
+        self.inputs, self.values = [], []

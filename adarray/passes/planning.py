@@ -1,0 +1,408 @@
+"""Planning: a program becomes steps over buffers.
+
+Fusion says which values one kernel computes; going backwards, every group then learns which
+of its values later steps read from memory, and which are recomputed where they are read;
+groups are lowered, and buffers get their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from adarray.codegen.loopir import Kernel
+from adarray.codegen.plan import (
+    Buffer,
+    CallStep,
+    DotStep,
+    KernelStep,
+    Note,
+    Operand,
+    Plan,
+    Step,
+)
+from adarray.passes import lower_steps
+from adarray.passes.buffers import place_buffers
+from adarray.passes.domains import Access, linear
+from adarray.passes.fuse import Fusion
+from adarray.passes.groups import Group
+from adarray.passes.interpret import interpret
+from adarray.passes.lower import Lowered, Lowering, work_of
+from adarray.passes.lower_collapse import collapse
+from adarray.passes.lower_nodes import Memory, Nodes
+from adarray.passes.uses import numeric
+from adarray.program import Program, Slot, Value, c_strides
+
+# A value that costs at most so much is recomputed rather than read from memory.
+CHEAP = 8
+# Arrays that it may be recomputed from.
+SOURCES = 2
+
+
+def plan(program: Program, memory_limit: int | None = None) -> Plan:
+    """Return the plan of a program.
+
+    Parameters
+    ----------
+    program : Program
+    memory_limit : int, optional
+        Most bytes of temporary memory.
+
+    Returns
+    -------
+    Plan
+    """
+    return Planner(program, memory_limit).run()
+
+
+class Planner:
+    """A plan in the making."""
+
+    def __init__(self, program: Program, memory_limit: int | None = None) -> None:
+        self.program = program
+        self.memory_limit = memory_limit
+        self.fusion = Fusion(program)
+        self.requested: dict[int, Value] = {}
+        self.nodes: dict[int, Nodes] = {}
+        self.sources: dict[int, int] = {}
+        self.buffers: dict[int, Buffer] = {}
+        self.made: list[Buffer] = []
+        self.consts: list[Any] = []
+        self.steps: list[Step] = []
+        self.last_use: dict[int, int] = {}
+
+    def run(self) -> Plan:
+        """Return the plan."""
+        for value in self.program.outputs:
+            self._request(self._target(value))
+        for group in reversed(self.fusion.groups):
+            self._settle(group)
+        self._number_uses()
+        self._make_buffers()
+        for group in self.fusion.groups:
+            if not group.dead:
+                self._write(group)
+        outputs = tuple(self._output(v) for v in self.program.outputs)
+        arena = place_buffers(self.steps, self.made, outputs)
+        return Plan(
+            tuple(self.steps),
+            tuple(self.made),
+            tuple(self.consts),
+            outputs,
+            arena,
+            tuple(self._notes()),
+        )
+
+    # -- what is stored -------------------------------------------------------------------
+
+    def _target(self, value: Value) -> Value:
+        """Return the value whose memory an output is, or is a look at."""
+        if id(value) in self.fusion.owner or value.kind in ("input", "array"):
+            return value
+        return self.fusion.uses.access(value).root
+
+    def _request(self, value: Value) -> None:
+        if value.kind not in ("input", "array"):
+            self.requested[id(value)] = value
+
+    def _settle(self, group: Group) -> None:
+        """Find what a group computes, given what later ones read of it."""
+        wanted = [m for m in group.members if id(m) in self.requested]
+        value = group.members[0]
+        if group.kind == "step" and value.kind == "call" and not wanted:
+            wanted = [value]
+        group.dead = not wanted
+        if group.dead:
+            return
+        if group.kind == "step" and value.kind in ("dot", "call", "pick"):
+            for a in value.args:
+                self._request(self._memory_of(a))
+            return
+        nodes = self.nodes[group.index] = Nodes(group, self.fusion, self._cloned)
+        if group.kind == "step":
+            for a in value.args:
+                lower_steps.reference(nodes, a)
+        else:
+            for m in wanted:
+                nodes.add(m)
+        for memory in nodes.memories.values():
+            self._request(memory.value)
+
+    def _memory_of(self, operand: Value) -> Value:
+        """Return the value whose memory a library call reads as its operand."""
+        root = self.fusion.uses.access(operand).root
+        return operand if self.fusion.uses.is_inline(root) else root
+
+    def _cloned(self, root: Value, group: Group) -> bool:
+        """Whether a value of an earlier group is recomputed in `group`."""
+        if root.kind not in ("map", "place", "join") or id(root) in self.requested:
+            return False
+        owner = self.fusion.owner.get(id(root))
+        if owner is None or owner is group or owner.kind == "step":
+            return False
+        return self.fusion.uses.cost[id(root)] <= CHEAP and self._sources(root) <= SOURCES
+
+    def _sources(self, value: Value) -> int:
+        """Return from how many arrays a cheap value comes."""
+        found = self.sources.get(id(value))
+        if found is None:
+            seen: set[int] = set()
+            roots: set[int] = set()
+            stack = [value]
+            while stack:
+                v = stack.pop()
+                if id(v) in seen:
+                    continue
+                seen.add(id(v))
+                for use in self.fusion.uses.uses(v):
+                    if use.maps is None:
+                        roots.update((id(use.root), -1, -2))
+                    elif self.fusion.uses.cost[id(use.root)] and use.root.kind in (
+                        "map", "place", "join",
+                    ):  # fmt: skip
+                        stack.append(use.root)
+                    elif not self.fusion.uses.is_inline(use.root):
+                        roots.add(id(use.root))
+            found = self.sources[id(value)] = len(roots)
+        return found
+
+    # -- buffers --------------------------------------------------------------------------
+
+    def _number_uses(self) -> None:
+        """Note the last group that reads each stored value."""
+        for k, group in enumerate(self.fusion.groups):
+            if group.dead:
+                continue
+            for v in self._reads(group):
+                self.last_use[id(v)] = k
+        for value in self.program.outputs:
+            self.last_use[id(self._target(value))] = len(self.fusion.groups)
+
+    def _reads(self, group: Group) -> Iterable[Value]:
+        nodes = self.nodes.get(group.index)
+        if nodes is not None:
+            return [m.value for m in nodes.memories.values()]
+        return [self._memory_of(a) for a in group.members[0].args]
+
+    def _make_buffers(self) -> None:
+        for v in self.program.inputs:
+            self._buffer(v, Buffer("input", v.dtype, v.size, v.params["index"]))
+        for j, v in enumerate(self.program.outputs):
+            target = self._target(v)
+            if id(target) not in self.buffers and target.kind != "array":
+                self._buffer(target, Buffer("output", target.dtype, target.size, j))
+
+    def _buffer(self, value: Value, buffer: Buffer) -> Buffer:
+        self.buffers[id(value)] = buffer
+        self.made.append(buffer)
+        return buffer
+
+    def buffer(self, value: Value) -> Buffer:
+        """Return the buffer that holds a value."""
+        found = self.buffers.get(id(value))
+        if found is not None:
+            return found
+        if value.kind == "array":
+            array = value.params["value"]
+            self.consts.append(array)
+            made = Buffer("const", value.dtype, value.size, len(self.consts) - 1)
+            return self._buffer(value, made)
+        return self._buffer(value, Buffer("temp", value.dtype, value.size))
+
+    def operand(self, access: Access, shape: tuple[int, ...]) -> Operand:
+        """Return a look at the memory of a root."""
+        root = access.root
+        if root.kind == "input" and access.maps is not None:
+            at = linear(access.maps, root.params["strides"])
+            found = dict(at.terms)
+            strides = tuple(found.get(a, 0) for a in range(len(shape)))
+            return Operand(self.buffer(root), at.const, shape, strides)
+        return Operand(self.buffer(root), access.offset, shape, access.strides)
+
+    def _look(self, value: Value) -> Operand:
+        """Return a look at a value that lies in memory, or is a view of one that does."""
+        if id(value) in self.buffers or value.kind == "array":
+            strides = value.params["strides"] if value.kind == "input" else c_strides(value.shape)
+            return Operand(self.buffer(value), 0, value.shape, strides)
+        return self.operand(self.fusion.uses.access(value), value.shape)
+
+    _output = _look
+
+    # -- steps ----------------------------------------------------------------------------
+
+    def _write(self, group: Group) -> None:
+        """Add the steps of a group."""
+        value = group.members[0]
+        if group.kind != "step":
+            self._fused(group)
+        elif value.kind == "dot":
+            self._dot(value)
+        elif value.kind in ("call", "pick"):
+            self._call(value)
+        else:
+            self._single(group, value)
+
+    def _fused(self, group: Group) -> None:
+        nodes = self.nodes[group.index]
+        stored = {
+            id(nodes.by_id[id(m)]): Memory(m) for m in group.members if id(m) in self.requested
+        }
+        extents = list(group.extents)
+        outer = collapse(nodes.order, stored, group.find(group.outer), extents)
+        lowered = Lowering(nodes.order, stored, outer, extents).run()
+        self._kernel(lowered, tuple(n.value for n in nodes.order), work_of(nodes.order))
+
+    def _kernel(self, lowered: Lowered, values: tuple[Value, ...], work: float) -> None:
+        buffers = tuple(self.buffer(v) for v in lowered.buffers)
+        kernel: Kernel = lowered.kernel
+        self.steps.append(KernelStep(kernel, buffers, lowered.ints, values, work))
+
+    def _dot(self, value: Value) -> None:
+        a, b = value.args
+        out = Operand(self.buffer(value), 0, value.shape, c_strides(value.shape))
+        self.steps.append(DotStep(self._memory_look(a), self._memory_look(b), out, (value,)))
+
+    def _memory_look(self, value: Value) -> Operand:
+        memory = self._memory_of(value)
+        if memory is value:
+            return self._look(value)
+        return self.operand(self.fusion.uses.access(value), value.shape)
+
+    def _call(self, value: Value) -> None:
+        """Add a call of a Python function; of several results, `pick` copies one."""
+        operands = tuple(self._memory_look(a) for a in value.args)
+        if value.kind == "pick":
+            return
+        picks = self._picks(value)
+        p = value.params
+        results = tuple(picks) if picks is not None else (self.buffer(value),)
+        step = CallStep(p["function"], p["args"], p["kwargs"], operands, results, (value,))
+        self.steps.append(step)
+
+    def _picks(self, value: Value) -> list[Buffer] | None:
+        """Return buffers for all results of a call with several."""
+        if "results" not in value.params:
+            return None
+        found = {
+            v.params["index"]: v
+            for v in self.fusion.values
+            if v.kind == "pick" and v.args[0] is value
+        }
+        made = []
+        for k, (shape, dtype) in enumerate(value.params["results"]):
+            if k in found:
+                made.append(self.buffer(found[k]))
+                continue
+            unused = Value("pick", (value,), {"index": k}, shape, dtype)
+            made.append(self.buffer(unused))
+            self.fusion.values.append(unused)
+        return made
+
+    def _single(self, group: Group, value: Value) -> None:
+        """Add the kernels of a value that fuses with nothing."""
+        nodes = self.nodes[group.index]
+        if not all(numeric(v.dtype) for v in (value, *value.args)):
+            self._interpreted(value)
+            return
+        if value.kind == "scan":
+            self._kernel(lower_steps.scan(value, nodes), (value,), 1.5 * value.size)
+            return
+        if value.kind == "join":
+            self._join(value, nodes)
+            return
+        base = value.args[0]
+        if not self._takes_over(group, value, base):
+            self._piece(value, nodes, base, (0,) * value.ndim, (1,) * value.ndim, False)
+        if value.kind == "scatter":
+            self._kernel(lower_steps.scatter(value, nodes), (value,), 2.0 * value.args[1].size)
+            return
+        p = value.params
+        self._piece(value, nodes, value.args[1], p["starts"], p["steps"], p["add"])
+
+    def _takes_over(self, group: Group, value: Value, base: Value) -> bool:
+        """Let a value have the memory of its base, where nobody reads that later."""
+        access = self.fusion.uses.access(base)
+        root = access.root
+        buffer = self.buffers.get(id(root))
+        at = self.fusion.groups.index(group)
+        if (
+            buffer is None
+            or buffer.kind != "temp"
+            or self.fusion.uses.is_inline(root)
+            or root.size != value.size
+            or access.offset
+            or access.strides != c_strides(value.shape)
+            or self.last_use.get(id(root), -1) > at
+            or any(self.fusion.uses.access(a).root is root for a in value.args[1:])
+            or sum(b is buffer for b in self.buffers.values()) != self._shares(buffer)
+        ):
+            return False
+        target = self.buffers.get(id(value))
+        if target is not None:
+            return False
+        self.buffers[id(value)] = buffer
+        self.shared[id(buffer)] = self._shares(buffer) + 1
+        return True
+
+    @property
+    def shared(self) -> dict[int, int]:
+        """How many values a buffer holds, one after the other."""
+        return self.__dict__.setdefault("_shared", {})
+
+    def _shares(self, buffer: Buffer) -> int:
+        return self.shared.get(id(buffer), 1)
+
+    def _piece(
+        self, value: Value, nodes: Nodes, piece: Value, starts: Any, steps: Any, add: bool
+    ) -> None:
+        """Write or add a piece into a region of a value's memory."""
+        if piece.size == 0:
+            return
+        ref = lower_steps.reference(nodes, piece)
+        memory = lower_steps.region(value, starts, steps)
+        lowered = lower_steps.write(nodes, ref, piece.shape, memory, add)
+        self._kernel(lowered, (value,), 0.5 * piece.size)
+
+    def _join(self, value: Value, nodes: Nodes) -> None:
+        axis, at = value.params["axis"], 0
+        steps = (1,) * value.ndim
+        for a in value.args:
+            starts = tuple(at if k == axis else 0 for k in range(value.ndim))
+            self._piece(value, nodes, a, starts, steps, False)
+            at += a.shape[axis]
+
+    def _interpreted(self, value: Value) -> None:
+        """Let NumPy compute a value that kernels cannot."""
+        inputs = [
+            Value("input", (), {"index": k, "strides": c_strides(a.shape)}, a.shape, a.dtype)
+            for k, a in enumerate(value.args)
+        ]
+        last = Value(value.kind, tuple(inputs), value.params, value.shape, value.dtype)
+        run = partial(_one, Program(inputs, [*inputs, last], [last]))
+        operands = tuple(self._memory_look(a) for a in value.args)
+        slots = tuple(Slot(k) for k in range(len(operands)))
+        self.steps.append(CallStep(run, slots, {}, operands, (self.buffer(value),), (value,)))
+
+    # -- for people -----------------------------------------------------------------------
+
+    def _notes(self) -> Iterable[Note]:
+        """Yield why values and their readers are in different steps."""
+        f = self.fusion
+        for value in f.values:
+            owner = f.owner.get(id(value))
+            if owner is None or owner.dead:
+                continue
+            for use in f.uses.uses(value) if owner.kind != "step" else ():
+                first = f.owner.get(id(use.root))
+                if first is None or first is owner or first.dead:
+                    continue
+                reason = f.reasons.get((id(use.root), id(value)))
+                if first.kind == "step":
+                    reason = f"a {use.root.kind} is a step of its own"
+                yield Note(use.root, value, reason or "another kernel suited it better")
+
+
+def _one(program: Program, *arrays: Any) -> Any:
+    """Return the single result of a program."""
+    return interpret(program, arrays)[0]

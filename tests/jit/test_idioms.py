@@ -1,0 +1,61 @@
+"""The idioms of NumPy code under jit: values, gradients and second derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import idioms_of_arrays  # noqa: F401  (registers)
+import idioms_of_python  # noqa: F401
+import numpy as np
+import pytest
+from idiom import IDIOMS, X
+
+import adarray
+from adarray.testing._ops import use_all_sizes
+
+INPUTS = [X, X[::-1].copy(), X, 0.9 * X, X[[2, 0, 1, 5, 4, 3]], X]
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_value(name: str, backend: str) -> None:
+    f = IDIOMS[name]
+    with use_all_sizes(backend):
+        jitted = adarray.jit(f)
+        for x in INPUTS:
+            before = x.copy()
+            expected = adarray.vjp(f, x)[0]
+            got = jitted(x)
+            np.testing.assert_array_equal(x, before)
+            np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-15)
+            assert np.shape(got) == np.shape(expected)
+            assert np.asarray(got).dtype == np.asarray(expected).dtype
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_gradient(name: str, backend: str) -> None:
+    f = IDIOMS[name]
+
+    def loss(x: Any) -> Any:
+        y = f(x)
+        return np.sum(y * np.cos(np.arange(np.size(y)).reshape(np.shape(y))))
+
+    with use_all_sizes(backend):
+        expected = adarray.value_and_grad(loss)
+        jitted = adarray.jit(expected)
+        for x in INPUTS:
+            value, gradient = jitted(x)
+            np.testing.assert_allclose(value, expected(x)[0], rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(gradient, expected(x)[1], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_hessian(name: str) -> None:
+    f = IDIOMS[name]
+
+    def loss(x: Any) -> Any:
+        return np.sum(f(x) ** 2)
+
+    expected = adarray.hessian(loss)
+    jitted = adarray.jit(expected)
+    for x in INPUTS[:4]:
+        np.testing.assert_allclose(jitted(x), expected(x), rtol=1e-11, atol=1e-11)

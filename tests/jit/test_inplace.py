@@ -1,0 +1,267 @@
+"""Writes in place under jit: into locals, views, arguments and captured arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+from adarray.testing._ops import use_all_sizes
+
+X = np.linspace(-1.0, 2.0, 12).reshape(3, 4)
+WRITERS: dict[str, Callable[..., Any]] = {}
+
+
+def writer(f: Callable[..., Any]) -> Callable[..., Any]:
+    WRITERS[f.__name__.replace("_", " ")] = f
+    return f
+
+
+@writer
+def fills_an_empty_array(x: Any) -> Any:
+    out = np.empty_like(x)
+    for i in range(3):
+        out[i] = x[i] * (i + 1)
+    return out
+
+
+@writer
+def recurrence(x: Any) -> Any:
+    y = np.zeros(12)
+    flat = x.reshape(-1)
+    y[0] = flat[0]
+    for i in range(1, 12):
+        y[i] = np.tanh(0.5 * y[i - 1] + flat[i])
+    return y
+
+
+@writer
+def through_a_view_of_a_view(x: Any) -> Any:
+    y = x * 1.0
+    inner = y[1:].T
+    row = inner[1]
+    row += 10.0
+    inner[0, :1] *= -1.0
+    return y, row, inner
+
+
+@writer
+def a_view_sees_what_the_base_gets(x: Any) -> Any:
+    y = x.copy()
+    top = y[0]
+    y *= 2.0
+    y[0, 1] = 7.0
+    return top * 1.0, y
+
+
+@writer
+def overlapping_reads_and_writes(x: Any) -> Any:
+    y = x.copy()
+    y[1:] += y[:-1]
+    y[:, ::-1] -= y
+    return y
+
+
+@writer
+def mask_and_list_indices(x: Any) -> Any:
+    y = x * 1.0
+    y[y < 0] = 0.0
+    y[[0, 2]] += y[[1, 1]]
+    y[:, [1, 3]] *= 0.5
+    return y
+
+
+@writer
+def repeated_indices(x: Any) -> Any:
+    counts = np.zeros(4)
+    np.add.at(counts, np.array([0, 1, 1, 3, 0, 0]), x.reshape(-1)[:6])
+    y = np.zeros(3)
+    y[[1, 1, 2]] = x[0, :3]
+    return counts, y
+
+
+@writer
+def ufuncs_with_out(x: Any) -> Any:
+    buffer = np.zeros_like(x)
+    np.multiply(x, 2.0, out=buffer)
+    np.add(buffer, x, out=buffer)
+    np.exp(x, out=buffer, where=x < 0.5)
+    return buffer
+
+
+@writer
+def augmented_operators(x: Any) -> Any:
+    y = x.copy()
+    y += 1
+    y -= x * 0.5
+    y *= y
+    y /= 3.0
+    y **= 2
+    return y
+
+
+@writer
+def swaps(x: Any) -> Any:
+    y = x.copy()
+    y[0], y[1] = y[1].copy(), y[0].copy()
+    y[[0, 2]] = y[[2, 0]]
+    return y
+
+
+@writer
+def a_branch_that_writes(x: Any) -> Any:
+    y = x.copy()
+    if np.sum(x) > 5.0:
+        y[0] = 0.0
+    elif x[0, 0] > -1.2:
+        y[1] *= 2.0
+    y += 1.0
+    return y
+
+
+@writer
+def while_with_a_buffer(x: Any) -> Any:
+    y = np.abs(x)
+    steps = np.zeros(3)
+    while np.max(y) > 0.5:
+        y *= 0.5
+        steps[0] += 1.0
+    return y, steps
+
+
+@writer
+def the_result_is_the_argument(x: Any) -> Any:
+    y = x
+    return y, x[0], x.T
+
+
+def results(out: Any) -> tuple[Any, ...]:
+    return out if isinstance(out, tuple) else (out,)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_writes_into_locals(name: str, dtype: str, backend: str) -> None:
+    f = WRITERS[name]
+    tolerance = 1e-14 if dtype == "float64" else 1e-6
+    with use_all_sizes(backend):
+        jitted = adarray.jit(f)
+        for k in range(6):
+            x = (X * (1 + 0.3 * (k % 3))).astype(dtype)
+            before = x.copy()
+            got, expected = results(jitted(x)), results(f(x.copy()))
+            np.testing.assert_array_equal(x, before)
+            for g, e in zip(got, expected, strict=True):
+                assert g.dtype == e.dtype
+                np.testing.assert_allclose(g, e, rtol=tolerance, atol=tolerance)
+            for i, g in enumerate(got):
+                assert not np.shares_memory(g, x)
+                assert not any(np.shares_memory(g, other) for other in got[:i])
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_gradients_of_writes(name: str, backend: str) -> None:
+    f = WRITERS[name]
+
+    def loss(x: Any) -> Any:
+        return sum(np.sum(np.sin(r) * (k + 1)) for k, r in enumerate(results(f(x))))
+
+    with use_all_sizes(backend):
+        # Buffers that the function makes hold traced numbers: eager code needs `intercept`.
+        expected = adarray.value_and_grad(loss, intercept=True)
+        jitted = adarray.jit(expected)
+        for k in range(6):
+            x = X * (1 + 0.3 * (k % 3))
+            (v, g), (v2, g2) = jitted(x), expected(x)
+            np.testing.assert_allclose(v, v2, rtol=1e-13)
+            np.testing.assert_allclose(g, g2, rtol=1e-12, atol=1e-13)
+
+
+# -- arguments -----------------------------------------------------------------------------------
+
+
+def step(state: Any, rate: Any) -> Any:
+    """Change the argument, as many a simulation does."""
+    state *= 1.0 - rate
+    state[0] += 1.0
+    if np.max(state) > 2.0:
+        state[...] = np.minimum(state, 2.0)
+    return np.sum(state)
+
+
+def test_writes_into_arguments(backend: str) -> None:
+    with use_all_sizes(backend):
+        jitted = adarray.jit(step)
+        a, b = X.copy(), X.copy()
+        for k in range(12):
+            got, expected = jitted(a, 0.1 * (k % 4)), step(b, 0.1 * (k % 4))
+            np.testing.assert_allclose(got, expected, rtol=1e-13)
+            np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
+def test_writes_into_a_strided_argument(backend: str) -> None:
+    with use_all_sizes(backend):
+        jitted = adarray.jit(step)
+        a, b = np.zeros((6, 8)), np.zeros((6, 8))
+        for _ in range(6):
+            jitted(a[::2, ::-2], 0.2)
+            step(b[::2, ::-2], 0.2)
+            np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
+def test_arguments_that_overlap(backend: str) -> None:
+    def shift(a: Any, b: Any) -> Any:
+        a += 1.0
+        b *= 2.0
+        return np.sum(a) + np.sum(b)
+
+    with use_all_sizes(backend):
+        jitted = adarray.jit(shift)
+        one, other = np.arange(10.0), np.arange(10.0)
+        for k in range(6):
+            n = 3 if k % 2 else 5
+            got, expected = jitted(one[:6], one[n:]), shift(other[:6], other[n:])
+            np.testing.assert_allclose(got, expected)
+            np.testing.assert_allclose(one, other)
+
+
+def test_one_array_as_two_arguments(backend: str) -> None:
+    def both(a: Any, b: Any) -> Any:
+        a[0] = 5.0
+        return np.sum(a * b)
+
+    with use_all_sizes(backend):
+        jitted = adarray.jit(both)
+        for _ in range(5):
+            x, y = X.copy(), X.copy()
+            assert jitted(x, x) == pytest.approx(both(y, y))
+            np.testing.assert_array_equal(x, y)
+
+
+def test_a_read_only_argument_is_refused(backend: str) -> None:
+    with use_all_sizes(backend):
+        jitted = adarray.jit(step)
+        for _ in range(4):
+            frozen = X.copy()
+            frozen.flags.writeable = False
+            with pytest.raises(ValueError, match="read-only"):
+                jitted(frozen, 0.1)
+            np.testing.assert_array_equal(frozen, X)
+            x, y = X.copy(), X.copy()
+            assert jitted(x, 0.1) == pytest.approx(step(y, 0.1))
+
+
+def test_a_captured_array_that_changes_between_calls(backend: str) -> None:
+    table = np.ones(4)
+
+    def look_up(x: Any) -> Any:
+        return np.sum(x * table)
+
+    with use_all_sizes(backend):
+        jitted = adarray.jit(look_up)
+        for k in range(8):
+            assert jitted(X) == pytest.approx(look_up(X), rel=1e-13)
+            table[k % 4] += 1.0

@@ -1,0 +1,202 @@
+"""Every operation record under jit: its samples, values and gradients, on every backend.
+
+All samples of a record are arguments of one jitted function, so that one compilation serves
+them all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from records import CORE
+
+import adarray
+from adarray.codegen import eager
+from adarray.dispatch import run
+from adarray.op import OPS, Contraction, Op, Reduction, Scan
+from adarray.testing._compare import mismatch
+from adarray.testing._grads import dtype_of, random_like
+from adarray.testing._ops import ULP, results, use_all_sizes
+from adarray.testing._samples import Case, cases
+from adarray.transforms.tree import flatten
+
+
+class Group(NamedTuple):
+    """Cases of one record as one function.
+
+    Parameters
+    ----------
+    cases : list of Case
+    leaves : list
+        All arrays and floats among the operands, of all cases.
+    function : callable
+        Takes the leaves, returns one tuple of results for each case.
+    """
+
+    cases: list[Case]
+    leaves: list[Any]
+    function: Callable[..., Any]
+
+
+def _is_leaf(x: Any) -> bool:
+    return isinstance(x, (np.ndarray, np.generic, float, complex))
+
+
+def _call(op: Op, operands: Any, params: dict[str, Any]) -> tuple[Any, ...]:
+    if isinstance(op.numpy, np.ufunc) and not params:
+        return results(op.numpy(*operands))
+    return results(run(op, *operands, **params))
+
+
+def grouped(op: Op, dtype: Any, wanted: Callable[[Case], bool]) -> Group:
+    """Return the cases of a record as one function of all their operands."""
+    chosen = [
+        case
+        for case in cases(op, np.dtype(dtype), np.random.default_rng(0))
+        if wanted(case) and any(_is_leaf(x) for x in case.operands)
+    ]
+
+    def function(*leaves: Any) -> Any:
+        rest = iter(leaves)
+        made = []
+        for case in chosen:
+            operands = [next(rest) if _is_leaf(x) else x for x in case.operands]
+            made.append(_call(op, operands, case.params))
+        return tuple(made)
+
+    return Group(chosen, [x for c in chosen for x in c.operands if _is_leaf(x)], function)
+
+
+def _moved(leaves: list[Any], seed: int) -> list[Any]:
+    """Return other values of the same kinds: elements in another order."""
+    rng = np.random.default_rng(seed)
+
+    def shuffled(x: Any) -> Any:
+        if not isinstance(x, np.ndarray) or x.dtype.kind not in "fc":
+            return x
+        y = np.empty_like(x) if 0 not in x.strides else x.copy("K")
+        y[...] = rng.permutation(x.reshape(-1)).reshape(x.shape)
+        return y
+
+    return [shuffled(x) for x in leaves]
+
+
+def _eager(function: Callable[..., Any], leaves: list[Any]) -> Any:
+    """Return the results on ADArrays that are not traced, as plain values."""
+    made = [adarray.array(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in leaves]
+    return tuple(
+        tuple(r.numpy()[()] if isinstance(r, adarray.ADArray) else r for r in case)
+        for case in function(*made)
+    )
+
+
+def _magnitude(op: Op, case: Case, operands: list[Any], expected: Any) -> Any:
+    """Return the magnitudes in whose last place folds and products may differ."""
+    if not isinstance(op.lower, (Reduction, Contraction, Scan)) or op.name in ("max", "min"):
+        return None
+    sizes = [np.abs(x) if _is_leaf(x) and dtype_of(x).kind in "fc" else x for x in operands]
+    (size,) = _call(op, sizes, case.params)
+    return np.abs(np.asarray(size, dtype_of(expected)))
+
+
+def _limit(op: Op, operands: list[Any], expected: Any) -> float:
+    if isinstance(op.lower, Reduction) and op.lower.combine == "multiply":
+        return max(ULP, (np.size(operands[0]) / max(np.size(expected), 1)) ** 0.5)
+    return ULP
+
+
+def _printed(op: Op, operands: list[Any], expected: Any) -> bool:
+    """Whether eager code runs a printed kernel."""
+    floats = {dtype_of(x) for x in operands if _is_leaf(x)}
+    return (
+        op.pointwise
+        and all(isinstance(x, np.ndarray) and x.ndim for x in operands)
+        and len(floats) == 1
+        and np.ndim(expected) > 0
+        and str(next(iter(floats))) in eager.DTYPES
+        and eager.forward(op, str(next(iter(floats)))) is not None
+    )
+
+
+def _operands(group: Group, leaves: list[Any]) -> Iterator[tuple[Case, list[Any]]]:
+    rest = iter(leaves)
+    for case in group.cases:
+        yield case, [next(rest) if _is_leaf(x) else x for x in case.operands]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", CORE)
+def test_values(name: str, dtype: str, backend: str) -> None:
+    op = OPS[name]
+    with use_all_sizes(backend), np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        group = grouped(op, dtype, lambda _: True)
+        jitted = adarray.jit(group.function)
+        for seed in range(4):
+            leaves = _moved(group.leaves, seed) if seed else group.leaves
+            if op.lower.__class__.__name__ == "Opaque" and seed:
+                leaves = group.leaves  # matrices with a structure
+            expected, got = _eager(group.function, leaves), jitted(*leaves)
+            for k, (case, operands) in enumerate(_operands(group, leaves)):
+                for g, e in zip(got[k], expected[k], strict=True):
+                    printed = backend != "numpy" and _printed(op, operands, e)
+                    e = np.asarray(e)[()]
+                    limit = 0 if printed else _limit(op, operands, e)
+                    found = mismatch(np.asarray(g)[()], e, limit, _magnitude(op, case, operands, e))
+                    assert found is None, f"{name}, {case.name}, call {seed}: {found}"
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_gradients(name: str, backend: str) -> None:
+    op = OPS[name]
+    if not op.rules:
+        pytest.skip("has no derivative")
+    with use_all_sizes(backend), np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        group = grouped(op, np.float64, lambda case: case.order > 0)
+        rng = np.random.default_rng(1)
+        weights = [
+            [random_like(rng, r) if dtype_of(r).kind in "fc" else None for r in case]
+            for case in _eager(group.function, group.leaves)
+        ]
+
+        def loss(*leaves: Any) -> Any:
+            total = 0.0
+            for rs, ws in zip(group.function(*leaves), weights, strict=True):
+                for r, w in zip(rs, ws, strict=True):
+                    if w is not None:
+                        total = total + np.sum(np.real(r * w))
+            return total
+
+        smooth = _differentiable(op, group)
+        if not smooth:
+            pytest.skip("has no sample to differentiate")
+        gradient = adarray.value_and_grad(loss, argnums=smooth)
+        jitted = adarray.jit(gradient)
+        for _ in range(4):
+            expected, got = flatten(gradient(*group.leaves))[0], flatten(jitted(*group.leaves))[0]
+            for k, (g, e) in enumerate(zip(got, expected, strict=True)):
+                assert type(g) is type(e)
+                assert dtype_of(g) == dtype_of(e)
+                scale = max(float(np.max(np.abs(e), initial=0.0)), 1.0)
+                np.testing.assert_allclose(
+                    g, e, rtol=1e-12, atol=1e-13 * scale, err_msg=f"leaf {k}"
+                )
+
+
+def _differentiable(op: Op, group: Group) -> tuple[int, ...]:
+    """Return the positions of the leaves that have a rule and a floating dtype."""
+    found, at = [], 0
+    for case in group.cases:
+        for i, x in enumerate(case.operands):
+            if not _is_leaf(x):
+                continue
+            has_rule = op.variadic or op.rules[i] is not None
+            if has_rule and dtype_of(x).kind in "f":
+                found.append(at)
+            at += 1
+    return tuple(found)

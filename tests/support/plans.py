@@ -1,0 +1,126 @@
+"""Plans made by hand, for tests of what runs them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from adarray.codegen.loopir import (
+    Apply,
+    Const,
+    Expr,
+    Fail,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Param,
+    Stmt,
+    Store,
+    Total,
+    Var,
+    integer,
+)
+from adarray.codegen.plan import Buffer, KernelStep, Operand, Plan
+from adarray.program import c_strides
+
+_unique = itertools.count(1)
+I, N = Var("int64", "i"), Var("int64", "n")
+
+
+def buffer(kind: str, size: int, index: int = -1, dtype: Any = np.float64) -> Buffer:
+    return Buffer(kind, np.dtype(dtype), size, index)
+
+
+def look(b: Buffer, shape: tuple[int, ...] | None = None) -> Operand:
+    """Return a whole buffer as an operand in C order."""
+    shape = (b.size,) if shape is None else shape
+    return Operand(b, 0, shape, c_strides(shape))
+
+
+def operand(b: Buffer, x: np.ndarray, base: np.ndarray) -> Operand:
+    """Return `b`, which holds the elements of `base`, seen as `x` sees them."""
+    step = x.itemsize
+    offset = (x.ctypes.data - base.ctypes.data) // step
+    return Operand(b, offset, x.shape, tuple(s // step for s in x.strides))
+
+
+def plan(steps: Any, buffers: Any, outputs: Any, consts: Any = ()) -> Plan:
+    """Return a plan whose temporaries lie one after the other."""
+    arena = 0
+    for b in buffers:
+        if b.kind == "temp":
+            b.offset = arena
+            arena += -(-b.size * b.dtype.itemsize // 64) * 64
+    return Plan(tuple(steps), tuple(buffers), tuple(consts), tuple(outputs), arena)
+
+
+def apply(name: str, *args: Expr, dtype: str = "float64") -> Expr:
+    return Apply(dtype, name, args)
+
+
+def scaled(dtype: str = "float64", factor: float | None = None) -> Kernel:
+    """Return a kernel ``out = exp(a) * s``, the sum of it in `total`, for a scalar `s`.
+
+    With a factor, ``out = exp(a) * s * factor``; two factors are two kernels.
+    """
+    value = apply(
+        "multiply",
+        apply("exp", Load(dtype, "a", I), dtype=dtype),
+        Load(dtype, "s", integer(0)),
+        dtype=dtype,
+    )
+    if factor is not None:
+        value = apply("multiply", value, Const(dtype, factor), dtype=dtype)
+    body: tuple[Stmt, ...] = (
+        Let("v", value),
+        Store("out", I, Var(dtype, "v")),
+        Fold("sum", "add", Var(dtype, "v")),
+    )
+    return Kernel(
+        (
+            Param("a", dtype),
+            Param("s", dtype),
+            Param("out", dtype, "out"),
+            Param("total", dtype, "out"),
+        ),
+        ("n",),
+        (Total("sum", dtype, "add", "total"),),
+        (For("i", integer(0), N, body, "vector"),),
+    )
+
+
+def unique() -> Kernel:
+    """Return a kernel that was never made before in this process."""
+    return scaled(factor=1.0 + next(_unique) / 1024)
+
+
+def scaled_plan(n: int, dtype: str = "float64", kernel: Kernel | None = None, work: float = 0.0):
+    """Return a plan of two inputs, an array and a scalar, for `scaled`."""
+    a, s = buffer("input", n, 0, dtype), buffer("input", 1, 1, dtype)
+    out, total = buffer("output", n, 0, dtype), buffer("output", 1, 1, dtype)
+    step = KernelStep(kernel or scaled(dtype), (a, s, out, total), (n,), (), work)
+    return plan([step], [a, s, out, total], [look(out), look(total, ())])
+
+
+def refusing() -> Kernel:
+    """Return a kernel that copies `a` and fails with code 7 where an element is negative."""
+    negative = Apply("bool", "less", (Load("float64", "a", I), Const("float64", 0.0)))
+    return Kernel(
+        (Param("a", "float64"), Param("out", "float64", "out")),
+        ("n",),
+        (),
+        (
+            For(
+                "i",
+                integer(0),
+                N,
+                (If(negative, (Fail(7),)), Store("out", I, Load("float64", "a", I))),
+                "parallel",
+            ),
+        ),
+    )
