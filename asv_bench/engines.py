@@ -60,6 +60,12 @@ class NumPyEngine:
         function = getattr(np, name)
         return lambda: function(*operands)
 
+    def product(self, dtype: str, n: int) -> Call:
+        """Prepare the product of two `n` by `n` matrices."""
+        a = np.random.default_rng(0).normal(size=(n, n)).astype(dtype)
+        out = np.empty_like(a)
+        return lambda: np.matmul(a, a, out=out)
+
 
 class ADArrayEngine:
     """adarray on one of its backends, chosen for the life of the process."""
@@ -86,11 +92,86 @@ class ADArrayEngine:
         g = self.adarray.value_and_grad(f, argnums=tuple(range(k)))
         return Prepared(lambda: g(*variables), lambda r: (r[0], list(r[1])))
 
+    def value(self, w: Workload) -> Prepared:
+        """Prepare the value of `w`, computed on this backend and not recorded."""
+        variables, constants = w.data()
+        arrays = tuple(self.adarray.array(x) for x in (*variables, *constants))
+        return Prepared(lambda: w.body(np, *arrays), lambda r: (np.asarray(r), []))
+
     def kernel(self, name: str, operands: Arrays) -> Call:
         """Prepare one call of the NumPy function `name` on untraced arrays."""
         function = getattr(np, name)
         arrays = tuple(self.adarray.array(x) for x in operands)
         return lambda: function(*arrays)
+
+
+def small_function(x: Any, y: Any) -> Any:
+    """Return a sum and a product: what a call costs when there is nothing to compute."""
+    return x + y, x * y
+
+
+def small_arrays() -> Arrays:
+    """Return the arguments of `small_function`."""
+    return np.arange(4.0), np.ones(4)
+
+
+class JitEngine(ADArrayEngine):
+    """adarray's compiler on one of its backends."""
+
+    function: Any = None  # the compiled function that was prepared last
+    arrays: Arrays = ()  # and its arguments
+
+    def gradient(self, w: Workload) -> Prepared:
+        """Prepare compiled value and gradient of `w`; every array is an argument."""
+        variables, constants = w.data()
+        k = len(variables)
+
+        def f(*arrays: Any) -> Any:
+            return w.body(np, *arrays)
+
+        g = self.adarray.value_and_grad(f, argnums=tuple(range(k)))
+        self.function = jitted = self.adarray.jit(g)
+        self.arrays = arrays = (*variables, *constants)
+        return Prepared(lambda: jitted(*arrays), lambda r: (r[0], list(r[1])))
+
+    def value(self, w: Workload) -> Prepared:
+        """Prepare the compiled value of `w`."""
+        variables, constants = w.data()
+        self.arrays = arrays = (*variables, *constants)
+
+        def f(*arrays: Any) -> Any:
+            return w.body(np, *arrays)
+
+        self.function = jitted = self.adarray.jit(f)
+        return Prepared(lambda: jitted(*arrays), lambda r: (r, []))
+
+    def trivial(self) -> Call:
+        """Prepare a call whose arithmetic is nothing, NumPy arrays in and out."""
+        x, y = small_arrays()
+        f = self.adarray.jit(small_function)
+        return lambda: f(x, y)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was compiled for the function that was prepared last."""
+        nodes = self.function.path(*self.arrays)
+        plans = [node.plan for node in nodes]
+        steps = [step for plan in plans if plan is not None for step in plan.steps]
+        executables = [node.executable for node in nodes if node.executable is not None]
+        sources = {name for e in executables for name, _ in e.sources()}
+        seconds: dict[str, float] = {}
+        for node in nodes:
+            for stage, spent in node.seconds.items():
+                seconds[stage] = seconds.get(stage, 0.0) + spent
+        return {
+            "segments": len(nodes),
+            "compiled": len(executables),
+            "calls": sum(len(node.calls) for node in nodes),
+            "kernels": sum(type(s).__name__ == "KernelStep" for s in steps),
+            "distinct": len(sources),
+            "products": sum(type(s).__name__ == "DotStep" for s in steps),
+            "other": sum(type(s).__name__ == "CallStep" for s in steps),
+            "seconds": seconds,
+        }
 
 
 class AutogradEngine:
@@ -110,6 +191,11 @@ class AutogradEngine:
 
         g = self.autograd.value_and_grad(f, argnum=tuple(range(len(variables))))
         return Prepared(lambda: g(*variables), lambda r: (r[0], list(r[1])))
+
+    def value(self, w: Workload) -> Prepared:
+        """Prepare the value of `w`."""
+        variables, constants = w.data()
+        return Prepared(lambda: w.body(self.numpy, *variables, *constants), lambda r: (r, []))
 
 
 class MyGradEngine:
@@ -158,14 +244,70 @@ class TorchEngine:
 
         return Prepared(call, lambda r: (r[0].detach().numpy(), [g.numpy() for g in r[1]]))
 
+    def product(self, dtype: str, n: int) -> Call:
+        """Prepare the product of two `n` by `n` matrices."""
+        torch = self.torch
+        a = torch.randn(n, n, dtype=getattr(torch, dtype))
+        out = torch.empty_like(a)
+        return lambda: torch.mm(a, a, out=out)
+
+    def value(self, w: Workload) -> Prepared:
+        """Prepare the value of `w`, without recording."""
+        arrays = [self.torch.from_numpy(x) for part in w.data() for x in part]
+        f = self.body(w)
+
+        def call() -> Any:
+            with self.torch.no_grad():
+                return f(*arrays)
+
+        return Prepared(call, lambda r: (r.numpy(), []))
+
 
 class CompiledTorchEngine(TorchEngine):
     """PyTorch with ``torch.compile``."""
+
+    def trivial(self) -> Call:
+        """Prepare a call whose arithmetic is nothing, NumPy arrays in and out."""
+        x, y = small_arrays()
+        f = self.torch.compile(small_function)
+        tensor = self.torch.from_numpy
+        return lambda: [z.numpy() for z in f(tensor(x), tensor(y))]
 
     def body(self, w: Workload) -> Callable[..., Any]:
         """Return the compiled function of tensors."""
         self.torch.compiler.reset()  # or the bodies before count as its recompilations
         return self.torch.compile(super().body(w))  # type: ignore[no-any-return]
+
+
+class CompiledTextEngine(CompiledTorchEngine):
+    """``torch.compile`` on the NumPy text, where PyTorch has a body of its own as well.
+
+    Its compiler fuses some texts better than the library functions that say the same.
+    """
+
+    def gradient(self, w: Workload) -> Prepared:
+        """Prepare value and gradient of `w`."""
+        if w.torch is None:
+            raise Absent("the workload has no body of its own for PyTorch")
+        return super().gradient(w)
+
+    def body(self, w: Workload) -> Callable[..., Any]:
+        """Return the compiled function of tensors."""
+        names = _TorchNames(self.torch)
+        self.torch.compiler.reset()
+        return self.torch.compile(lambda *xs: w.body(names, *xs))  # type: ignore[no-any-return]
+
+
+class _TorchNames:
+    """PyTorch's functions, with NumPy's meaning where the same name means something else."""
+
+    def __init__(self, torch: Any) -> None:
+        for name in ("abs", "arange", "cos", "exp", "log", "log1p", "mean", "sin", "sqrt",
+                     "sum", "tanh", "where", "zeros"):  # fmt: skip
+            setattr(self, name, getattr(torch, name))
+        self.max = torch.amax
+        self.maximum = torch.clamp_min
+        self.logaddexp = lambda a, b: torch.logaddexp(torch.full_like(b, a), b)
 
 
 class JAXEngine:
@@ -185,13 +327,38 @@ class JAXEngine:
         # Constants are arguments: as captured values XLA would fold them at compile time.
         arguments = [self.numpy.asarray(x) for x in (*variables, *constants)]
 
-        def f(*xs: Any) -> Any:
-            return w.body(self.numpy, *xs)
-
+        f = self.body(w)
         g = self.jax.jit(self.jax.value_and_grad(f, argnums=tuple(range(k))))
         return Prepared(
             lambda: self.jax.block_until_ready(g(*arguments)), lambda r: (r[0], list(r[1]))
         )
+
+    def value(self, w: Workload) -> Prepared:
+        """Prepare the value of `w`."""
+        arguments = [self.numpy.asarray(x) for part in w.data() for x in part]
+        f = self.jax.jit(self.body(w))
+        return Prepared(lambda: self.jax.block_until_ready(f(*arguments)), lambda r: (r, []))
+
+    def trivial(self) -> Call:
+        """Prepare a call whose arithmetic is nothing, NumPy arrays in and out."""
+        x, y = small_arrays()
+        f = self.jax.jit(small_function)
+        return lambda: [np.asarray(z) for z in f(x, y)]
+
+    def body(self, w: Workload) -> Callable[..., Any]:
+        """Return the function of arrays that is differentiated."""
+        return lambda *xs: w.body(self.numpy, *xs)
+
+
+class ScannedJAXEngine(JAXEngine):
+    """JAX with the workload's loop rewritten as ``jax.lax.scan``."""
+
+    def body(self, w: Workload) -> Callable[..., Any]:
+        """Return the rewritten function."""
+        if w.scan is None:
+            raise Absent("the workload has no loop to rewrite")
+        scan = w.scan
+        return lambda *xs: scan(self.jax, *xs)
 
 
 def _distribution_version(name: str) -> str:
@@ -207,11 +374,18 @@ PEERS: dict[str, Callable[[int], Any]] = {
     "torch.compile": CompiledTorchEngine,
     "jax": JAXEngine,
 }
+# Second texts for compilers, measured by `asv_bench.jit` alone.
+TEXTS: dict[str, Callable[[int], Any]] = {
+    "torch.compile, NumPy text": CompiledTextEngine,
+    "jax, lax.scan": ScannedJAXEngine,
+}
 ADARRAY = ("numpy", "serial", "openmp")
 
 
 def make(name: str, threads: int) -> Any:
-    """Return the engine `name`: ``numpy``, ``adarray-<backend>`` or one of `PEERS`.
+    """Return the engine of that name.
+
+    It is ``numpy``, ``adarray-<backend>``, ``jit-<backend>``, or one of `PEERS` and `TEXTS`.
 
     Raises
     ------
@@ -222,4 +396,6 @@ def make(name: str, threads: int) -> Any:
         return NumPyEngine(threads)
     if name.startswith("adarray-"):
         return ADArrayEngine(name.removeprefix("adarray-"), threads)
-    return PEERS[name](threads)
+    if name.startswith("jit-"):
+        return JitEngine(name.removeprefix("jit-"), threads)
+    return (PEERS | TEXTS)[name](threads)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asv_bench.engines import PEERS
+from asv_bench.engines import PEERS, TEXTS
 
 WORKER = Path(__file__).with_name("worker.py")
 SETTLE_S = 0.03  # the threads of the engine that ran before stop spinning
@@ -67,20 +67,47 @@ class Result(NamedTuple):
         return statistics.median(row[0] for row in self.times)
 
 
-class Member:
-    """One worker process."""
+def interpreter(engine: str, peer_python: str) -> str:
+    """Return the Python that runs an engine."""
+    return peer_python if engine in PEERS or engine in TEXTS else sys.executable
 
-    def __init__(self, name: str, python: str, threads: int) -> None:
+
+class Member:
+    """One worker process.
+
+    Parameters
+    ----------
+    name : str
+        The engine.
+    python : str
+        Interpreter that runs it.
+    threads : int
+    env : dict, optional
+        Environment variables beside the inherited ones.
+    patience : float, optional
+        Seconds to wait for an answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        python: str,
+        threads: int,
+        env: dict[str, str] | None = None,
+        patience: float = PATIENCE_S,
+    ) -> None:
         self.name = name
         self.python = python
         self.threads = threads
+        self.env = env or {}
+        self.patience = patience
         self.version = ""
         self.absent = ""
         self.start()
 
     def start(self) -> None:
         """Start the process and hear its version."""
-        one = str(1 if self.name == "adarray-serial" else self.threads)
+        one = str(1 if self.name.endswith("-serial") else self.threads)
         limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), one)
         self.stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `close`)
         # -P keeps the working directory, and so the source tree, off sys.path: an
@@ -91,7 +118,7 @@ class Member:
             stdout=subprocess.PIPE,
             stderr=self.stderr,
             text=True,
-            env={**os.environ, **limits},
+            env={**os.environ, **limits, **self.env},
         )
         try:
             hello = self._answer()
@@ -146,9 +173,9 @@ class Member:
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            if not selector.select(PATIENCE_S):
+            if not selector.select(self.patience):
                 self.process.kill()
-                raise Failed(f"no answer in {PATIENCE_S:.0f} s")
+                raise Failed(f"no answer in {self.patience:.0f} s")
         line = self.process.stdout.readline()
         if not line:
             code = self.process.wait()
@@ -184,16 +211,26 @@ class Fleet:
         Number of threads of each engine that has a choice.
     rounds : int
         How often each engine is asked per workload.
+    progress : callable, optional
+        Told what is measured next.
+    patience : float, optional
+        Seconds to wait for one answer.
     """
 
     def __init__(
-        self, engines: list[str], peer_python: str, threads: int, rounds: int, progress: Any = None
+        self,
+        engines: list[str],
+        peer_python: str,
+        threads: int,
+        rounds: int,
+        progress: Any = None,
+        patience: float = PATIENCE_S,
     ) -> None:
         self.rounds = rounds
         self.others: list[float] = []
         self.progress = progress or (lambda _: None)
         self.members = {
-            name: Member(name, peer_python if name in PEERS else sys.executable, threads)
+            name: Member(name, interpreter(name, peer_python), threads, patience=patience)
             for name in engines
         }
 

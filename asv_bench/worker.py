@@ -23,6 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
+from asv_bench.benchmarks.jit_workloads import EVERY
 from asv_bench.benchmarks.workloads import (
     INPLACE,
     LOGISTIC,
@@ -30,7 +31,9 @@ from asv_bench.benchmarks.workloads import (
     kernel_data,
 )
 from asv_bench.engines import Absent, make
+from asv_bench.jit import once
 
+UNTIL_COMPILED = 3  # calls: `jit` records two runs before it compiles
 BATCH_S = 0.002  # shorter calls are timed several at once
 
 
@@ -74,6 +77,17 @@ class Worker:
             prepared = self.engine.gradient(WORKLOADS[name])
             digest = digest_of(*prepared.result(prepared.call()))
             calls = [prepared.call]
+        elif kind in ("jit", "jit value"):
+            workload = EVERY[name].workload
+            prepared = (self.engine.gradient if kind == "jit" else self.engine.value)(workload)
+            for _ in range(UNTIL_COMPILED):
+                result = prepared.call()
+            digest = digest_of(*prepared.result(result))
+            calls = [prepared.call]
+        elif kind == "overhead":
+            calls = [self.engine.trivial()]
+            for _ in range(UNTIL_COMPILED):
+                calls[0]()
         elif kind == "kernel":
             calls = [self.engine.kernel(name, kernel_data(name))]
             digest = digest_of(*kernel_result(calls[0]()))
@@ -83,6 +97,18 @@ class Worker:
             calls = self._inplace(name, n)
         self.calls += [(call, batch_size(call)) for call in calls]
         return {"digest": digest}
+
+    def once(self, name: str) -> dict[str, Any]:
+        """Return what is measured once per process: compile time and peak memory."""
+        return once.measure(self.engine, EVERY[name].workload)
+
+    def record(self, count: int) -> dict[str, float]:
+        """Return microseconds per recorded operation, by stage."""
+        return once.record_rate(self.engine, count)
+
+    def product(self, dtype: str) -> dict[str, Any]:
+        """Return the operations per second of a large matrix product."""
+        return {"rate": once.product_rate(self.engine.product(dtype, once.PRODUCT_SIZE))}
 
     def _guard(self) -> list[Callable[[], Any]]:
         """Return logistic regression with the protection of its operands, and without."""

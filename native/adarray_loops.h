@@ -42,6 +42,66 @@
 ADARRAY_PAIRS(double, f64)
 ADARRAY_PAIRS(float, f32)
 
+/* The last block of a padded loop: `m` elements come, the last one repeated, or go. Calls,
+ * since compilers take long to unroll such loops in every kernel. */
+#define ADARRAY_PADDING(T, s)                                                              \
+    ADARRAY_CALL const T *adarray_pad_##s(T *to, const T *from, int64_t step, int m, int n) \
+    {                                                                                      \
+        for (int l = 0; l < n; l++) to[l] = from[(l < m ? l : m - 1) * step];              \
+        return to;                                                                         \
+    }                                                                                      \
+    ADARRAY_CALL void adarray_unpad_##s(T *to, const T *from, int64_t step, int m)         \
+    {                                                                                      \
+        for (int l = 0; l < m; l++) to[l * step] = from[l];                                \
+    }
+
+ADARRAY_PADDING(double, f64)
+ADARRAY_PADDING(float, f32)
+ADARRAY_PADDING(int8_t, i8)
+ADARRAY_PADDING(int16_t, i16)
+ADARRAY_PADDING(int32_t, i32)
+ADARRAY_PADDING(int64_t, i64)
+ADARRAY_PADDING(uint8_t, u8)
+ADARRAY_PADDING(uint16_t, u16)
+ADARRAY_PADDING(uint32_t, u32)
+ADARRAY_PADDING(uint64_t, u64)
+
+/* Combine the accumulators of `n` lanes, a power of two, as a tree. */
+#define ADARRAY_TREE(T, s, name, COMBINED)                                                 \
+    ADARRAY_CALL T adarray_##name##_lanes_##s(T *x, int n)                                 \
+    {                                                                                      \
+        for (int w = n / 2; w > 0; w /= 2)                                                 \
+            for (int l = 0; l < w; l++) {                                                  \
+                const T a = x[l], b = x[l + w];                                            \
+                x[l] = COMBINED;                                                           \
+            }                                                                              \
+        return x[0];                                                                       \
+    }
+#define ADARRAY_ARITHMETIC_TREES(T, U, s)                                                  \
+    ADARRAY_TREE(T, s, add, (T)((U)a + (U)b))                                              \
+    ADARRAY_TREE(T, s, multiply, (T)((U)a * (U)b))
+#define ADARRAY_INTEGER_TREES(T, U, s)                                                     \
+    ADARRAY_ARITHMETIC_TREES(T, U, s)                                                      \
+    ADARRAY_TREE(T, s, maximum, a > b ? a : b)                                             \
+    ADARRAY_TREE(T, s, minimum, a < b ? a : b)
+#define ADARRAY_FLOAT_TREES(T, s)                                                          \
+    ADARRAY_ARITHMETIC_TREES(T, T, s)                                                      \
+    ADARRAY_TREE(T, s, maximum, adarray_maximum_##s(a, b))                                 \
+    ADARRAY_TREE(T, s, minimum, adarray_minimum_##s(a, b))
+
+ADARRAY_FLOAT_TREES(double, f64)
+ADARRAY_FLOAT_TREES(float, f32)
+ADARRAY_INTEGER_TREES(int8_t, uint32_t, i8)
+ADARRAY_INTEGER_TREES(int16_t, uint32_t, i16)
+ADARRAY_INTEGER_TREES(int32_t, uint32_t, i32)
+ADARRAY_INTEGER_TREES(int64_t, uint64_t, i64)
+ADARRAY_INTEGER_TREES(uint8_t, uint32_t, u8)
+ADARRAY_INTEGER_TREES(uint16_t, uint32_t, u16)
+ADARRAY_INTEGER_TREES(uint32_t, uint32_t, u32)
+ADARRAY_INTEGER_TREES(uint64_t, uint64_t, u64)
+ADARRAY_TREE(uint8_t, bool, logical_and, a & b)
+ADARRAY_TREE(uint8_t, bool, logical_or, a | b)
+
 /* One value of a function by the C library's vector version, so that scalar code and vector
  * loops agree to the last bit. The assembler statement hides that all lanes are equal. */
 #if defined(__AVX512F__)

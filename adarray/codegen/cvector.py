@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from adarray.codegen import functions
 from adarray.codegen.affine import ONE, ZERO, at, slope
 from adarray.codegen.cvalues import Operand, Scope, fixed
-from adarray.codegen.functions import STORED, SUFFIX
+from adarray.codegen.functions import MOVED, STORED, SUFFIX
 from adarray.codegen.loopir import Expr, Fold, For, Let, Load, Store, Var
 from adarray.codegen.schedule import VectorLoop, lane_folds
 
@@ -38,7 +38,6 @@ class VectorPrinter:
         self.var = printer.fresh("v")
         # Of padded loops: lines of a block before the passes, for its last one, after it.
         self.head: list[str] = []
-        self.pad: list[str] = []
         self.swap: list[str] = []
         self.tail: list[str] = []
         self.pointers: dict[str, str] = {}
@@ -112,16 +111,15 @@ class VectorPrinter:
         p, kind = self.p, STORED[dtype]
         q, d = p.fresh("q"), p.fresh("d")
         self.head.append(f"const {kind} *{q} = {p.memory[buffer]} + {index};")
-        self.swap.append(f"{q} = {d};")
-        element = f"{q}[l]"
+        element, step = f"{q}[l]", "1"
         if stride:
             step = p.fresh("k")
             self.head.append(f"int64_t {step} = {stride};")
-            self.swap.append(f"{step} = 1;")
             element = f"{q}[l * {step}]"
-            self.pad.append(f"{d}[l] = {q}[j * {step}];")
-        else:
-            self.pad.append(f"{d}[l] = {q}[j];")
+        pad = f"adarray_pad_{MOVED[dtype]}({d}, {q}, {step}, m, {self.form.block})"
+        self.swap.append(f"{q} = {pad};")
+        if stride:
+            self.swap.append(f"{step} = 1;")
         self.p.scopes[-2].lines.append(f"{kind} {d}[{self.form.block}];")
         self.pointers[f"in {buffer}[{index}]"] = element
         return element
@@ -135,13 +133,13 @@ class VectorPrinter:
         q, r, d = p.fresh("q"), p.fresh("r"), p.fresh("d")
         self.head.append(f"{kind} *const {r} = {p.memory[buffer]} + {index}, *{q} = {r};")
         self.swap.append(f"{q} = {d};")
-        element, original = f"{q}[l]", f"{r}[l]"
+        element = f"{q}[l]"
         if stride:
             step = p.fresh("k")
             self.head.append(f"int64_t {step} = {stride};")
             self.swap.append(f"{step} = 1;")
-            element, original = f"{q}[l * {step}]", f"{r}[l * ({stride})]"
-        self.tail.append(f"{original} = {d}[l];")
+            element = f"{q}[l * {step}]"
+        self.tail.append(f"adarray_unpad_{MOVED[dtype]}({r}, {d}, {stride or 1}, m);")
         self.p.scopes[-2].lines.append(f"{kind} {d}[{self.form.block}];")
         self.pointers[f"out {buffer}[{index}]"] = element
         return element
@@ -203,14 +201,15 @@ class VectorPrinter:
         return lines
 
     def _finish(self) -> list[str]:
-        """Return lines that combine the accumulators, as a tree."""
+        """Return lines that combine the accumulators, as a tree, into ``a..r``."""
         lines = []
-        width = self.form.block // 2
-        while width:
-            for s, a, _ in self.lanes:
-                text = self.p.combined(s.combine, s.value.dtype, f"{a}[l]", f"{a}[l + {width}]")
-                lines.append(f"for (int l = 0; l < {width}; l++) {a}[l] = {text};")
-            width //= 2
+        for s, a, _ in self.lanes:
+            dtype = s.value.dtype
+            # A copy, or the accumulators could not stay in registers.
+            lines.append(f"{STORED[dtype]} {a}c[{self.form.block}];")
+            lines.append(f"for (int l = 0; l < {self.form.block}; l++) {a}c[l] = {a}[l];")
+            call = f"{functions.lanes(s.combine, dtype)}({a}c, {self.form.block})"
+            lines.append(f"const {functions.CTYPES[dtype]} {a}r = {call};")
         return lines
 
     # -- the text --------------------------------------------------------------------------
@@ -225,7 +224,7 @@ class VectorPrinter:
             lines += self._leaves(inside, low, high)
         else:
             lines += self._start() + self._passes(inside, low, high) + self._finish()
-            lines += [self._deliver(s, place, f"{a}[0]") for s, a, place in self.lanes]
+            lines += [self._deliver(s, place, f"{a}r") for s, a, place in self.lanes]
         for text in lines:
             p.line(text if text.startswith("#") else f"    {text}")
         p.line("}")
@@ -242,15 +241,15 @@ class VectorPrinter:
                     f"{functions.CTYPES[s.value.dtype]} {a}t = "
                     f"{functions.neutral(s.combine, s.value.dtype)};"
                 )
-                text = p.combined(s.combine, s.value.dtype, f"{a}t", f"{a}[0]")
+                text = p.combined(s.combine, s.value.dtype, f"{a}t", f"{a}r")
                 after.append(f"{a}t = {text};")
                 end.append(self._deliver(s, place, f"{a}t"))
             elif s.target in p.pairs:
-                after.append(f"adarray_pairs_push_{suffix}(&{place}, {a}[0]);")
+                after.append(f"adarray_pairs_push_{suffix}(&{place}, {a}r);")
             else:
                 before.append(f"adarray_pairs_{suffix} {a}t;")
                 before.append(f"adarray_pairs_start_{suffix}(&{a}t);")
-                after.append(f"adarray_pairs_push_{suffix}(&{a}t, {a}[0]);")
+                after.append(f"adarray_pairs_push_{suffix}(&{a}t, {a}r);")
                 end.append(self._deliver(s, place, f"adarray_pairs_sum_{suffix}(&{a}t)"))
         inner = [f"const int64_t {last} = {high} - {first} < {leaf} ? {high} : {first} + {leaf};"]
         inner += self._start() + self._passes(inside, first, last) + self._finish() + after
@@ -292,18 +291,12 @@ class VectorPrinter:
         lines = ["int m = " + f"{size};", *self.head]
         lines.append(f"if ({high} - {b} < {size}) {{")
         lines.append(f"    m = (int)({high} - {b});")
-        if self.pad:
-            lines.append(f"    for (int l = 0; l < {size}; l++) {{")
-            lines.append("        const int j = l < m ? l : m - 1;")
-            lines += [f"        {text}" for text in self.pad]
-            lines.append("    }")
         lines += [f"    {text}" for text in self.swap]
         lines.append("}")
         lines += ["#pragma omp simd", f"for (int l = 0; l < {size}; l++) {{", f"    {clamped}"]
         lines += [*_deeper(inside), "}"]
         if self.tail:
-            lines.append(f"if (m < {size})")
-            lines.append(f"    for (int l = 0; l < m; l++) {{ {' '.join(self.tail)} }}")
+            lines += [f"if (m < {size}) {{", *_deeper(self.tail), "}"]
         head = f"for (int64_t {b} = {low}; {b} < {high}; {b} += {size}) {{"
         return [head, *_deeper(lines), "}"]
 

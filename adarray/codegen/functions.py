@@ -26,6 +26,8 @@ CTYPES = {d: f"{d}_t" for d in INTEGERS} | {
 # How elements lie in memory.
 STORED = CTYPES | {"bool": "uint8_t"}
 
+# Ending of the names of functions that move elements.
+MOVED = SUFFIX | {"bool": "u8"}
 # Bytes of an element.
 SIZES = {d: int(np.dtype(d).itemsize) for d in STORED}
 
@@ -52,6 +54,10 @@ LIBMVEC = (frozenset[str](), _FIRST, _FIRST | _LATER)
 # Functions in adarray_vector.h that call none of libmvec's: vectors and scalars agree.
 OWN = frozenset({("log", "float32"), ("expm1", "float32"), ("tanh", "float32")})
 
+_OF_BOOLS = {
+    "logical_and": "logical_and", "multiply": "logical_and", "minimum": "logical_and",
+    "logical_or": "logical_or", "add": "logical_or", "maximum": "logical_or",
+}  # fmt: skip
 _LIMITS = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in INTEGERS}
 
 
@@ -94,6 +100,13 @@ def neutral(combine: str, dtype: str) -> str:
     return number(_LIMITS[dtype][0 if low else 1], dtype)
 
 
+def lanes(combine: str, dtype: str) -> str:
+    """Return the name of the function that combines accumulators in memory."""
+    if dtype == "bool":
+        return f"adarray_{_OF_BOOLS[combine]}_lanes_bool"
+    return f"adarray_{combine}_lanes_{SUFFIX[dtype]}"
+
+
 def is_vector_call(name: str, dtype: str, libmvec: int) -> bool:
     """Whether a function comes from libmvec in vector loops, so that bits depend on the form."""
     return dtype in FLOATS and name in LIBMVEC[libmvec] and (name, dtype) not in OWN
@@ -105,6 +118,8 @@ def cast(text: str, source: str, dtype: str) -> str:
         return text
     if dtype == "bool":
         return f"{text} != 0"
+    if source == "bool":  # gcc turns no cast of a _Bool into vector code
+        return f"{text} ? {number(1, dtype)} : {number(0, dtype)}"
     if source in FLOATS and dtype == "uint64":
         return f"adarray_to_u64({text})"
     if source in FLOATS and dtype == "uint32":

@@ -107,7 +107,7 @@ class Builder:
             self._say(f"jit: {eager}; the optimised program runs step by step")
         else:
             eager = "the backend does not compile programs"
-        run = in_c_order(Interpreted(after, self.engine))
+        run = Ordered(Interpreted(after, self.engine))
         return before, after, plan, executable, seconds, eager, run
 
     def _compiled(self, program: Any, seconds: dict[str, float]) -> tuple[Any, Any, Run]:
@@ -160,16 +160,18 @@ class Rerun:
         return results
 
 
-def in_c_order(run: Run) -> Run:
-    """Return `run` with results in C order, as compiled segments expect them."""
+class Ordered:
+    """Runs a program with results in C order, as compiled segments expect them."""
 
-    def ordered(arrays: list[Any]) -> list[Any]:
+    def __init__(self, run: Interpreted) -> None:
+        self._run = run
+
+    def __call__(self, arrays: list[Any], watch: Any = None) -> list[Any]:
+        """Return the results for `arrays`; `watch` is told of each step (see `Interpreted`)."""
         return [
             x if x.ndim == 0 or x.flags.c_contiguous else np.ascontiguousarray(x)
-            for x in run(arrays)
+            for x in self._run(arrays, watch)
         ]
-
-    return ordered
 
 
 class Replayed:

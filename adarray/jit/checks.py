@@ -147,7 +147,7 @@ class Maker:
             raw = f"{self._constant(base.__dict__)}[{name!r}]"
             value = base.__dict__[name]
             for part in ("__func__", "fget", "func"):
-                if getattr(value, part, None) is edge.child.value:
+                if hasattr(value, part) and getattr(value, part) is edge.child.value:
                     return f"{raw}.{part}"
             return raw
         return f"{parent}.{key}"  # a slot, or a part of a method or partial

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from adarray.inplace import sync_if_view
-from adarray.jit.captures import Found, Walk
+from adarray.jit.captures import Found, Walk, is_ours, names_in
 from adarray.jit.checks import Input
 from adarray.protocol import concrete, followed
 from adarray.trace import Handle
@@ -35,6 +35,29 @@ class Space(dict):  # type: ignore[type-arg]
 
     def __missing__(self, key: str) -> Any:
         return self.real[key]
+
+
+class Globals:
+    """Those globals of a module that its functions here may write."""
+
+    def __init__(self, real: dict[str, Any]) -> None:
+        self.real = real
+        self.names: frozenset[str] = frozenset()
+
+    def keys(self) -> list[str]:
+        """Return the names that are bound."""
+        return [n for n in self.names if n in self.real]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.real[name]
+
+
+def contents(cell: Any) -> Any:
+    """Return what a closure cell holds; itself if it is not assigned yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return cell
 
 
 class Clones:
@@ -101,7 +124,7 @@ class Clones:
             if e.how == "global":
                 space[e.key] = value
             elif e.how == "cell":
-                own = cells[f.__closure__.index(e.key)]
+                own = next(c for c, o in zip(cells, f.__closure__, strict=True) if o is e.key)
                 own.cell_contents = value
                 self._cells.append((own, e.key, value))
             elif e.how == "default":
@@ -170,9 +193,16 @@ class Clones:
         self._before: list[tuple[Any, Any, dict[Any, Any]]] = []
         for space in self._spaces.values():
             self._before.append((space, space.real, dict(space)))
+        globals_: dict[int, Globals] = {}
         for found in self._walk.order:
             original = found.value
             clone = self._clones.get(id(found), original)
+            if found.kind == "function" and not is_ours(original.__module__):
+                real = original.__globals__
+                globals_.setdefault(id(real), Globals(real)).names |= names_in(original.__code__)
+                if clone is original:
+                    for cell in original.__closure__ or ():
+                        self._cells.append((cell, cell, contents(cell)))
             if found.kind == "sequence" and not isinstance(original, tuple):
                 self._before.append((clone, original, dict(enumerate(clone))))
             elif found.kind == "mapping":
@@ -180,15 +210,18 @@ class Clones:
             elif found.kind in ("instance", "module") and hasattr(original, "__dict__"):
                 self._before.append((clone.__dict__, original.__dict__, dict(clone.__dict__)))
 
+        for space in globals_.values():
+            self._before.append((space, space.real, dict(space)))
+
     def hand_back(self) -> bool:
         """Give the user's objects what the run wrote into them; return whether it wrote."""
         wrote = False
         for clone, original, before in self._before:
-            now = dict(enumerate(clone)) if not isinstance(clone, dict) else dict(clone)
+            now = dict(clone) if hasattr(clone, "keys") else dict(enumerate(clone))
             if now.keys() == before.keys() and all(now[k] is before[k] for k in now):
                 continue
             wrote = True
-            if isinstance(clone, dict):
+            if hasattr(clone, "keys"):
                 for key in before.keys() - now.keys():
                     original.pop(key, None)
                 for key, value in now.items():
@@ -199,9 +232,9 @@ class Clones:
                 original.clear()
                 original.extend(items)
         for own, cell, value in self._cells:
-            if own.cell_contents is not value:
+            if contents(own) is not value:
                 wrote = True
-                cell.cell_contents = self._restored(own.cell_contents)
+                cell.cell_contents = self._restored(contents(own))
         return wrote
 
     def _restored(self, x: Any) -> Any:

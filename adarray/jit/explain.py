@@ -48,7 +48,9 @@ class Explanation:
     path : sequence of int
         The segments that these arguments take.
     notes : sequence of str, optional
-        What else there is to say: captured state, why calls stay eager.
+        What else there is to say: why calls stay eager.
+    recordings : (int, float), optional
+        How many runs were recorded, and in how many seconds.
 
     Attributes
     ----------
@@ -64,6 +66,7 @@ class Explanation:
         segments: Sequence[Segment],
         path: Sequence[int],
         notes: Sequence[str] = (),
+        recordings: tuple[int, float] = (0, 0.0),
     ) -> None:
         self.name = name
         self.signature = signature
@@ -71,6 +74,7 @@ class Explanation:
         self.segments = tuple(segments)
         self.path = tuple(path)
         self.notes = tuple(notes)
+        self.recordings = recordings
         self.kernels = [k for n in self.path for k in kernels(n, self.segments[n])]
 
     @property
@@ -150,11 +154,12 @@ class Explanation:
         rows = [
             ("arguments", self.signature),
             ("backend", self.backend),
-            ("path", " -> ".join(map(str, self.path)) or "none: nothing is compiled yet"),
+            ("path", " -> ".join(map(str, self.path)) or "none: nothing is compiled"),
             ("kernels", str(len(self.kernels))),
             ("read, written", f"{size_text(c.read)}, {size_text(c.written)}"),
             ("arithmetic", f"{count_text(c.flops, 'flop')}; {_functions(c)}"),
             ("peak memory", size_text(self.peak_bytes)),
+            ("runs recorded", f"{self.recordings[0]}, in {time_text(self.recordings[1])}"),
             ("from recording to executable", time_text(self.compile_seconds)),
             *(("note", note) for note in self.notes),
         ]
@@ -208,7 +213,7 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """
     taken = _path(jitted, args, kwargs)
     for _ in range(CALLS):
-        if taken and taken[-1].leaf is not None and all(n.run is not None for n in taken):
+        if taken and taken[-1].leaf is not None and all(n.compiled is not None for n in taken):
             break
         jitted(*_copied(args), **_copied(kwargs))
         taken = _path(jitted, args, kwargs)
@@ -222,8 +227,11 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if e.eager and entry in (None, e)
     ]
     segments = _segments(taken[0].tree.nodes()) if taken else {}
-    engine = entry.builder.engine if entry is not None else None
-    backend = "numpy" if engine is None else f"{engine.name} ({plural(engine.threads, 'thread')})"
+    backend = ""
+    if entry is not None:
+        engine = entry.builder.engine
+        threads = f" ({plural(engine.threads, 'thread')})" if engine is not None else ""
+        backend = f"{engine.name if engine is not None else 'numpy'}{threads}"
     return Explanation(
         getattr(jitted, "__name__", "function"),
         entry.signature if entry is not None else "",
@@ -231,6 +239,7 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         [segment for _, segment in segments.values()],
         [segments[id(node)][0] for node in taken],
         notes,
+        (taken[0].tree.recordings, taken[0].tree.seconds) if taken else (0, 0.0),
     )
 
 
@@ -245,7 +254,7 @@ def _segments(nodes: list[Node]) -> dict[int, tuple[int, Segment]]:
     out = {}
     for i, node in enumerate(nodes):
         eager = node.eager
-        if not eager and node.run is None:
+        if not eager and node.compiled is None:
             eager = "not compiled yet: " + (
                 "it did not run since" if node.ready else "it was recorded once, not twice"
             )

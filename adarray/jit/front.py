@@ -9,6 +9,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Hashable
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from adarray.jit.signature import (
     describe,
     element_strides,
     fast_key,
+    matcher,
     positional,
     shares_memory,
     unaligned,
@@ -37,8 +39,9 @@ from adarray.jit.signature import (
 from adarray.jit.state import State
 from adarray.jit.symbolic import UntraceableError
 from adarray.jit.tree import Node, Tree
+from adarray.recording import Symbol
 from adarray.runtime import MODE, Mode
-from adarray.spans import RECORDER, span
+from adarray.spans import span
 from adarray.trace import LEVEL
 from adarray.transforms.tree import flatten
 
@@ -124,6 +127,17 @@ class Entry:
         return None, []
 
 
+class Recent:
+    """The signature of the call before, which the next one has most often."""
+
+    __slots__ = ("entry", "fits", "place")
+
+    def __init__(self, place: Any, fits: Callable[[tuple[Any, ...]], bool], entry: Entry) -> None:
+        self.place = place
+        self.fits = fits
+        self.entry = entry
+
+
 class JitFunction:
     """A function that records its runs and compiles what it recorded.
 
@@ -140,6 +154,7 @@ class JitFunction:
         self._table: dict[Hashable, Entry] = {}
         self._ints = Ints()
         self._lock = threading.RLock()
+        self._recent: Recent | None = None
         self._numbers: set[str] = set()  # captured numbers that are inputs, for they change
         with contextlib.suppress(AttributeError, TypeError):
             functools.update_wrapper(self, f)
@@ -163,20 +178,33 @@ class JitFunction:
         mode = MODE.get()
         if LEVEL.get() or (mode is not None and mode.symbolic):
             return self._f(*args, **kwargs)  # a transform or another jit looks into it
-        if not kwargs and RECORDER.get() is None:
-            key = fast_key(args)
-            place = mode.engine if mode is not None else _OUTER.get() == ()
-            entry = self._table.get((key, place)) if key is not None else None
+        if not kwargs:
+            # While a profile is open, this is an engine that is in no table.
+            place = (mode.engine if mode is not None else None) or not _OUTER.get()
+            recent = self._recent
+            if recent is not None and recent.place is place and recent.fits(args):
+                entry: Entry | None = recent.entry
+            else:
+                entry = self._find(args, place)
             if entry is not None and entry.variants:
                 variant = entry.variants[0]
                 fast = variant.fast
-                found = variant.check(()) if fast is not None else None
-                if found is not None:
-                    try:
-                        return fast([*args, *found])  # type: ignore[misc]
-                    except Exception:  # eager code raises its own
-                        return self._f(*args)
+                if fast is not None:
+                    found = variant.check(())
+                    if found is not None:
+                        try:
+                            return fast([*args, *found])
+                        except Exception:  # eager code raises its own
+                            return self._f(*args)
         return self._call(args, kwargs, mode)
+
+    def _find(self, args: tuple[Any, ...], place: Any) -> Entry | None:
+        """Return the entry of positional arrays and numbers, if there is one."""
+        key = fast_key(args)
+        entry = self._table.get((key, place)) if key is not None else None
+        if entry is not None:
+            self._recent = Recent(place, matcher(args), entry)
+        return entry
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode | None) -> Any:
         """Call it, other than with plain arrays along one compiled segment."""
@@ -213,8 +241,8 @@ class JitFunction:
     ) -> Entry:
         """Return what is known of the signature of a call."""
         fast = fast_key(args) if not kwargs else None
-        place = mode.engine if mode is not None else _OUTER.get() == ()
-        place = getattr(place, "wrapped", place)
+        place = mode.engine if mode is not None else None
+        place = getattr(place, "wrapped", place) or not _OUTER.get()
         key = (fast if fast is not None else bound.key, place)
         entry = self._table.get(key)
         if entry is not None:
@@ -245,8 +273,10 @@ class JitFunction:
             return self._f(*args, **kwargs)
         run = Run(state, bound)
         try:
+            start = perf_counter()
             with span("trace", entry.signature):
                 run.record()
+            run.seconds = perf_counter() - start
         except Exception as error:
             run.restore()
             result = self._f(*args, **kwargs)  # where f itself is wrong, this raises
@@ -302,6 +332,7 @@ class JitFunction:
                 return  # another thread has promoted a captured number meanwhile
             assert run.recorded is not None
             variant.tree.insert(run.recorded)
+            variant.tree.seconds += run.seconds
             if variant.tree.eager:
                 entry.give_up(variant.tree.eager)
                 return
@@ -363,6 +394,7 @@ class JitFunction:
         """Forget everything that was recorded and compiled."""
         with self._lock:
             self._table.clear()
+            self._recent = None
             self._numbers.clear()
             self._ints = Ints()
 
@@ -385,6 +417,7 @@ class Run:
         self._bound = bound
         self.recorded: recorder.Recorded | None = None
         self.reason = ""
+        self.seconds = 0.0
         self.plain_operands: list[np.ndarray] = []
         self._generators = [
             (x, x.bit_generator.state) for x in bound.values if isinstance(x, np.random.Generator)
@@ -448,7 +481,11 @@ class Run:
         drawn = self._state.drawn()
         if drawn:
             self.reason = f"it draws from {drawn}; pass a np.random.Generator as an argument"
-        return mirrored(recorded.rebuild(list(recorded.leaves)), self._bound)
+        leaves = [
+            x.item() if type(s) is Symbol and s.weak and isinstance(x, np.generic) else x
+            for s, x in zip(recorded.recording.outputs, recorded.leaves, strict=True)
+        ]
+        return mirrored(recorded.rebuild(leaves), self._bound)
 
 
 def _called(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

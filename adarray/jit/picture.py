@@ -197,29 +197,29 @@ class _Maker:
             self.clusters[i] = (f"step {i}: {step_kind(step_)}", step_kind(step_))
 
     def _in_steps(self) -> Iterator[list[tuple[Value, int]]]:
-        """Yield values with their steps: those of no step as early as they can be, then steps."""
-        free = [v for v in self.program.values if v.kind != "const" and id(v) not in self.steps]
-        known = {id(v) for v in self.program.values if v.kind == "const"}
-        waiting = free
+        """Yield values with their steps, operands first.
 
-        def ready() -> list[tuple[Value, int]]:
-            nonlocal waiting
-            out, rest = [], []
+        Views that no step lists belong to the steps that read them. What then is left
+        comes as early as it can: inputs, and what the results are made of.
+        """
+        steps = self.plan.steps if self.plan is not None else ()
+        inside = [_members(step, self.steps) for step in steps]
+        placed = {id(v) for members in inside for v in members}
+        waiting = [v for v in self.program.values if v.kind != "const" and id(v) not in placed]
+        known = {id(v) for v in self.program.values if v.kind == "const"}
+        for i in range(-1, len(inside)):
+            if i >= 0:
+                yield [(v, i) for v in inside[i] if v.kind != "const"]
+                known.update(id(v) for v in inside[i])
+            ready, rest = [], []
             for v in waiting:
                 if all(id(a) in known for a in v.args):
                     known.add(id(v))
-                    out.append((v, -1))
+                    ready.append((v, -1))
                 else:
                     rest.append(v)
             waiting = rest
-            return out
-
-        yield ready()
-        for i, step in enumerate(self.plan.steps if self.plan is not None else ()):
-            yield [(v, i) for v in step.values if v.kind != "const"]
-            known.update(id(v) for v in step.values)
-            if waiting:
-                yield ready()
+            yield ready
 
     def by_steps(self, plan: Plan) -> None:
         """Make a node for each step, and for each input."""
@@ -246,6 +246,27 @@ class _Maker:
             source = self._source(v)
             label = (f"result {i}", f"{v.dtype}{list(v.shape)}")
             self.add(Node(label, "result", -1, ""), [source] if source >= 0 else [])
+
+
+def _members(step: Step, listed: dict[int, list[int]]) -> list[Value]:
+    """Return the values of a step and the unlisted views that it reads, operands first."""
+    own = {id(v) for v in step.values}
+    out: list[Value] = []
+    seen: set[int] = set()
+    stack = [(v, False) for v in reversed(step.values)]
+    while stack:
+        v, done = stack.pop()
+        if done:
+            out.append(v)
+        elif id(v) not in seen:
+            seen.add(id(v))
+            stack.append((v, True))
+            stack += [
+                (a, False)
+                for a in reversed(v.args)
+                if id(a) in own or (a.kind in ("view", "iota") and id(a) not in listed)
+            ]
+    return out
 
 
 def _counted(step: Step) -> list[str]:

@@ -128,6 +128,8 @@ class Recorder:
     def record(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Compute ``op(*values, **params)``, record it, and return the traced result."""
         values = tuple(self.capture(v) if isinstance(v, np.ndarray) else v for v in values)
+        if params and holds(params):
+            params = _settled(params, op.numpy is not operator.getitem)
         if not any(type(v) is Traced for v in values) and not holds(params):
             return compute(op, values, params, self.inner)
         given = tuple(v.value if type(v) is Traced else v for v in values)
@@ -168,6 +170,8 @@ class Recorder:
             if bound is not None:
                 op, operands, params = bound
                 return self.record(op, tuple(operands), params)
+        if not isinstance(func, np.ufunc):
+            args, kwargs = args[:1] + _settled(args[1:], True), _settled(kwargs, True)
         try:
             r = func(*concrete(args), **concrete(kwargs))
         except Exception as error:
@@ -291,7 +295,7 @@ class Recorder:
         """Return `old` with `value` written at ``index`` of the view that `steps` lead to."""
         old = self.capture(old)
         value = self.capture(value) if isinstance(value, np.ndarray) else value
-        index, steps = _opened(index), _opened(steps)
+        index, steps = _settled(_opened(index), False), _opened(steps)
         fresh = old.value.copy("K") if hasattr(old.value, "copy") else np.array(old.value)
         target = replay(np.asarray(fresh), concrete(steps))
         target[concrete(index)] = concrete(value)
@@ -316,6 +320,25 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
         and a.dtype == b.dtype
         and bool(np.array_equal(a, b) or np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
     )
+
+
+def _settled(x: Any, everywhere: bool) -> Any:
+    """Return parameters with Python looking at the traced integers on which shapes depend.
+
+    Those are bounds of slices and, if `everywhere`, integers and truth values wherever they are.
+    """
+    kind = type(x)
+    if kind is Traced:
+        if everywhere and x.symbol.shape == () and x.dtype.kind in "biu":
+            return bool(x) if x.dtype.kind == "b" else operator.index(x)
+        return x
+    if kind is tuple or kind is list:
+        return kind(_settled(i, everywhere) for i in x)
+    if kind is dict:
+        return {k: _settled(v, everywhere) for k, v in x.items()}
+    if kind is slice:
+        return slice(*[_settled(i, True) for i in (x.start, x.stop, x.step)])
+    return x
 
 
 def _opened(x: Any) -> Any:

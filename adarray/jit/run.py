@@ -13,6 +13,7 @@ from adarray.jit.keys import outcome_key
 from adarray.jit.recorder import draw
 from adarray.jit.tree import Leaf, Node, Tree
 from adarray.recording import Call, Symbol
+from adarray.spans import RECORDER
 
 
 class MissError(Exception):
@@ -165,7 +166,14 @@ class Walk:
         if missing > 0:
             values.extend([None] * missing)
         if targets:
-            for n, r in zip(targets, run([values[i] for i in node.sources]), strict=True):
+            recorder = RECORDER.get()
+            if recorder is None:
+                results = run([values[i] for i in node.sources])
+            else:
+                from adarray.jit.timed import run_timed
+
+                results = run_timed(recorder, node, [values[i] for i in node.sources])
+            for n, r in zip(targets, results, strict=True):
                 values[n] = r
 
     def _look(self, node: Node) -> Any:

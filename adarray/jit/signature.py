@@ -13,8 +13,8 @@ from adarray.protocol import traced
 from adarray.trace import Handle
 from adarray.transforms.tree import flatten
 
-# Of an array's flags: aligned and writeable. Contiguity is in the strides.
-FLAGS = 0x500
+# Of an array's flags: C-contiguous, aligned and writeable.
+FLAGS = 0x501
 # Numbers of these types are inputs: their type belongs to the signature, not their value.
 NUMBERS = frozenset({
     float, complex, np.float64, np.float32, np.float16, np.complex64, np.complex128, np.int64,
@@ -97,7 +97,7 @@ class Bound:
         if kind is np.ndarray:
             self.traced.append(len(self.leaves))
             self.leaves.append(x)
-            return (x.dtype, x.shape, x.strides, x.flags.num & FLAGS)
+            return array_key(x)
         if kind in NUMBERS or kind is np.random.Generator:
             self.traced.append(len(self.leaves))
             self.leaves.append(x)
@@ -167,13 +167,39 @@ _BY_VALUE = frozenset({bool, int, str, bytes, type(None), type})
 _FLAT = NUMBERS | {np.ndarray, int, bool, str, np.random.Generator}
 
 
+def array_key(x: np.ndarray) -> Hashable:
+    """Return the part of an array in the key of a call."""
+    flags = x.flags.num & FLAGS
+    # Strides matter to arrays that are not in C order, and not for axes of length 1.
+    return (x.dtype, x.shape, flags) if flags & 1 else (x.dtype, x.shape, flags, x.strides)
+
+
+def matcher(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:
+    """Return a test of whether arguments have the `fast_key` of `args`; it takes half the time."""
+    space: dict[str, Any] = {"A": np.ndarray}
+    tests = [f"len(a) == {len(args)}"]
+    for i, x in enumerate(args):
+        kind = space[f"k{i}"] = x.__class__
+        tests.append(f"(x := a[{i}]).__class__ is " + ("A" if kind is np.ndarray else f"k{i}"))
+        if kind is np.ndarray:
+            flags = x.flags.num & FLAGS
+            space[f"d{i}"] = x.dtype
+            tests.append(f"x.flags.num & {FLAGS} == {flags} and x.shape == {x.shape!r}")
+            tests.append(f"x.dtype is d{i}")
+            if not flags & 1:
+                tests.append(f"x.strides == {x.strides!r}")
+    exec(f"def fits(a): return {' and '.join(tests)}", space)  # our own text
+    made: Callable[[tuple[Any, ...]], bool] = space["fits"]
+    return made
+
+
 def fast_key(args: tuple[Any, ...]) -> Hashable:
     """Return the key of positional arrays and floats; None if there is anything else."""
     parts: list[Any] = []
     for x in args:
         kind = x.__class__
         if kind is np.ndarray:
-            parts.append((x.dtype, x.shape, x.strides, x.flags.num & FLAGS))
+            parts.append(array_key(x))
         elif kind in NUMBERS:
             parts.append(kind)
         else:

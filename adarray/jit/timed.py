@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adarray.codegen.plan import Plan
 from adarray.jit.costs import cost
 from adarray.jit.steps import step_kind, step_title, value_title
 from adarray.program import Value
 from adarray.spans import Recorder
 
 
-def run_timed(recorder: Recorder, plan: Plan | None, run: Any, arrays: list[Any]) -> Any:
-    """Run compiled code and tell `recorder` when each of its steps ran.
+def run_timed(recorder: Recorder, node: Any, arrays: list[Any]) -> Any:
+    """Run a compiled segment and tell `recorder` when each of its steps ran.
 
     Parameters
     ----------
     recorder : Recorder
-    plan : Plan or None
-        What the code was made of; None for an interpreted program.
-    run : callable
-        With a method ``timed(arrays) -> (results, stamps)``, or with a parameter `watch`
-        (see `adarray.passes.interpret`) and an attribute `program`; anything else is
-        measured as a whole by whoever calls this.
+    node : adarray.jit.tree.Node
+        The segment. Its executable has a method ``timed(arrays) -> (results, stamps)``;
+        one without is interpreted, or replays what was recorded.
     arrays : list of ndarray
 
     Returns
@@ -31,16 +27,14 @@ def run_timed(recorder: Recorder, plan: Plan | None, run: Any, arrays: list[Any]
     list
         The results.
     """
-    timed = getattr(run, "timed", None)
-    if plan is not None and timed is not None:
-        results, stamps = timed(arrays)
-        steps = recorder.cached(plan, lambda: [_about(step) for step in plan.steps])
+    if node.executable is not None:
+        results, stamps = node.executable.timed(arrays)
+        steps = recorder.cached(node.plan, lambda: [_about(step) for step in node.plan.steps])
         for i, (kind, title, moved, work) in enumerate(steps):
             recorder.add(kind, title, int(stamps[i]), int(stamps[i + 1]), moved, work)
         return results
-    if plan is None and hasattr(run, "program"):
-        return run(arrays, _watcher(recorder))
-    return run(arrays)
+    run = node.compiled[1]
+    return run(arrays, _watcher(recorder)) if node.after is not None else run(arrays)
 
 
 def _about(step: Any) -> tuple[str, str, int, float]:

@@ -47,7 +47,7 @@ class Leaf:
         for x, leaf in zip(recorded.recording.outputs, recorded.leaves, strict=True):
             number = numbers[id(x)] if type(x) is Symbol else None
             if isinstance(number, int):
-                self.outputs.append((number, _kind(leaf)))
+                self.outputs.append((number, "number" if x.weak else _kind(leaf)))
             else:  # a capture that is the same every time, or no array at all
                 self.outputs.append((None, leaf))
         self.writes: list[tuple[int, int | None, Any]] = []
@@ -144,10 +144,7 @@ class Node:
         need = set(self.live)
         if self.leaf is not None:
             need.update(self.leaf.numbers())
-        elif self.guard is not None and self.guard.symbol is not None:
-            number = self.path.numbers[id(self.guard.symbol)]
-            if isinstance(number, int):
-                need.add(number)
+        need.update(_looked_at(self.guard, self.path))
         return tuple(sorted(n for n in need if self.first <= n < self.stop))
 
     def __repr__(self) -> str:
@@ -222,14 +219,19 @@ def _uses(part: Part, path: Path, leaf: Leaf | None) -> tuple[set[int], list[int
             if isinstance(n, int) and n < first:
                 order[n] = None
     uses = set(order)
-    late: list[Any] = [] if leaf is None else [n for n in leaf.numbers() if n < first]
-    if part.guard is not None:
-        found = symbols_in(part.guard.symbol)
-        if part.guard.call is not None:
-            found += symbols_in(part.guard.call.args) + symbols_in(part.guard.call.params)
-        late += [numbers[id(s)] for s in found]
-    uses.update(n for n in late if isinstance(n, int) and n < first)
+    late = [*_looked_at(part.guard, path), *(leaf.numbers() if leaf is not None else ())]
+    uses.update(n for n in late if n < first)
     return uses, list(order)
+
+
+def _looked_at(guard: Guard | None, path: Path) -> list[int]:
+    """Return the numbers of the values that a look, or a call in Python, needs."""
+    if guard is None:
+        return []
+    found = symbols_in(guard.symbol)
+    if guard.call is not None:
+        found += symbols_in(guard.call.args) + symbols_in(guard.call.params)
+    return [n for s in found if isinstance(n := path.numbers[id(s)], int)]
 
 
 def relative_key(part: Part, path: Path, sources: tuple[int, ...], tree: Tree) -> Hashable:
@@ -268,6 +270,7 @@ class Tree:
         self.eager = ""
         self.paths = 0
         self.recordings = 0
+        self.seconds = 0.0  # that recording took
         self.replaced = 0
         # Segments on which two recordings agreed, wherever they stand.
         self.trusted: set[Hashable] = set()

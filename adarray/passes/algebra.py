@@ -14,7 +14,7 @@ import numpy as np
 from adarray.passes import views
 from adarray.passes.builder import BOOL, Builder, uniform
 from adarray.passes.lowering.elementwise import emit
-from adarray.passes.rebuild import again, rebuild, uses
+from adarray.passes.rebuild import rebuild, renewed, uses
 from adarray.passes.views import Shape, View
 from adarray.program import Program, Value, c_strides
 
@@ -37,7 +37,7 @@ def algebra(program: Program) -> Program:
             made = _place(b, v, *args)
         elif v.kind == "view":
             made = _through(b, View(v.params["offset"], v.params["strides"], v.shape), args[0])
-        return again(b, v, args) if made is None else made
+        return renewed(b, v, args) if made is None else made
 
     return rebuild(program, rule)
 
@@ -333,6 +333,8 @@ def _reduce(b: Builder, v: Value, x: Value, single: bool) -> Value | None:
         return _of_broadcast(b, combine, x, axes)
     if x.kind == "place" and combine == "add" and single:
         return _of_box(b, x, axes)
+    if is_map(x, "negative") and combine == "add" and single:
+        return b.map("negative", b.reduce("add", x.args[0], axes))
     return None
 
 

@@ -130,14 +130,21 @@ class Builder:
             if a.shape != shape:
                 shape = views.broadcast_shape([a.shape for a in args])
                 break
+        for a in args:
+            if a.kind == "const" or (a.kind == "view" and uniform(a) is not None):
+                return self._with_constants(name, args, dtype, shape)
+        return self.make("map", args, {"name": name}, shape, dtype)
+
+    def _with_constants(
+        self, name: str, args: tuple[Value, ...], dtype: Any, shape: Shape
+    ) -> Value:
         consts = [uniform(a) for a in args]
-        if any(c is not None for c in consts):
-            if all(c is not None for c in consts):
-                return self.full(shape, evaluate(name, dtype, consts), dtype)
-            # A uniform operand is one number, unless it alone says how far others spread.
-            rest = [a.shape for a, c in zip(args, consts, strict=True) if c is None]
-            if views.broadcast_shape(rest) == shape:
-                args = tuple(a if c is None else c for a, c in zip(args, consts, strict=True))
+        rest = [a.shape for a, c in zip(args, consts, strict=True) if c is None]
+        if not rest:
+            return self.full(shape, evaluate(name, dtype, consts), dtype)
+        # A uniform operand is one number, unless it alone says how far others spread.
+        if rest[0] == shape or views.broadcast_shape(rest) == shape:
+            args = tuple([a if c is None else c for a, c in zip(args, consts, strict=True)])
         return self.make("map", args, {"name": name}, shape, dtype)
 
     def cast(self, x: Value, dtype: Any) -> Value:

@@ -21,7 +21,7 @@ from adarray.passes.views import Shape
 from adarray.program import Program, Slot, Value
 from adarray.recording import Call, Symbol
 
-for _name in ("contraction", "creation", "indexing", "shape"):
+for _name in ("contraction", "creation", "indexing", "numerics", "shape"):
     importlib.import_module(f"adarray.passes.lowering.{_name}")
 
 _KINDS: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
@@ -104,17 +104,17 @@ class Canonicaliser:
         operands = tuple([self.read(x) for x in call.args])
         params = {k: self.read(v) for k, v in call.params.items()} if call.params else {}
         results = call.results
-        if not call.several and len(results) == 1:
-            made = self.lower(call, operands, params, results[0])
-            symbol = results[0]
-            if made is not None and made.shape == symbol.shape and made.dtype == symbol.dtype:
-                self.env[symbol] = made
-                return
-        values = self.opaque(call, operands, params)
+        made = self.lower(call, operands, params, results if call.several else results[0])
+        values = made if isinstance(made, tuple) else (made,)
+        if len(values) != len(results) or not all(map(_fits, values, results)):
+            values = self.opaque(call, operands, params)
         self.env.update(zip(results, values, strict=True))
 
-    def lower(self, call: Call, operands: Any, params: Any, result: Symbol) -> Value | None:
-        """Return the value of a call in primitives, None if there are none for it."""
+    def lower(self, call: Call, operands: Any, params: Any, result: Any) -> Any:
+        """Return the value of a call in primitives, None if there are none for it.
+
+        Of a call with several results, a tuple.
+        """
         b, op, function = self.b, call.op, call.function
         if getattr(function, "__name__", "") == "as_number":
             return b.value(operands[0])
@@ -124,10 +124,11 @@ class Canonicaliser:
                 bound = self.bind(function, operands, params)
                 if bound is not None:
                     op, operands, params = bound
-        if result.dtype not in PRINTABLE or not _printable(operands):
+        results = result if isinstance(result, tuple) else (result,)
+        if not (_printable(results) and _printable(operands)):
             return None
         seen = Recorded(operands, params, result)
-        made: Value | None = None
+        made: Any = None
         if op is not None:
             special = lowering.RECORDS.get(op.name)
             if special is None and op.pointwise and not params:
@@ -160,13 +161,16 @@ class Canonicaliser:
             if not call.params:
                 made = apply_ufunc(self.b, function, call.operands)
         elif isinstance(owner := getattr(function, "__self__", None), np.ufunc):
-            if function.__name__ == "reduce":
+            special = lowering.RECORDS.get(f"{owner.__name__}.{function.__name__}")
+            if special is not None and len(call.operands) == 1:
+                made = special(self.b, call)
+            elif function.__name__ == "reduce":
                 made = ufunc_reduce(self.b, owner.__name__, call)
             elif function.__name__ == "accumulate":
                 made = ufunc_accumulate(self.b, owner.__name__, call)
         return made
 
-    def opaque(self, call: Call, operands: Any, params: Any) -> list[Value]:
+    def opaque(self, call: Call, operands: Any, params: Any) -> tuple[Value, ...]:
         """Make a call of NumPy."""
         function, op = call.function, call.op
         if op is not None:
@@ -211,14 +215,16 @@ class Canonicaliser:
         results = call.results
         if not call.several:
             (symbol,) = results
-            return [self.b.make("call", tuple(found), made, symbol.shape, symbol.dtype)]
+            return (self.b.make("call", tuple(found), made, symbol.shape, symbol.dtype),)
         made["results"] = tuple([(s.shape, s.dtype) for s in results])
         first = results[0] if results else Symbol((), np.float64)
         several = self.b.make("call", tuple(found), made, first.shape, first.dtype)
-        return [
-            self.b.make("pick", (several,), {"index": i}, s.shape, s.dtype)
-            for i, s in enumerate(results)
-        ]
+        return tuple(
+            [
+                self.b.make("pick", (several,), {"index": i}, s.shape, s.dtype)
+                for i, s in enumerate(results)
+            ]
+        )
 
 
 def written(base: Any, value: Any, steps: Any, index: Any) -> Any:
@@ -227,6 +233,11 @@ def written(base: Any, value: Any, steps: Any, index: Any) -> Any:
     target, at = _region(made, steps, index)
     target[at] = value
     return made
+
+
+def _fits(value: Value | None, symbol: Symbol) -> bool:
+    """Whether a value is what was recorded."""
+    return value is not None and value.shape == symbol.shape and value.dtype == symbol.dtype
 
 
 def _hashable(function: Any) -> bool:

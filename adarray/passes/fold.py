@@ -8,11 +8,12 @@ import numpy as np
 
 from adarray.passes.builder import BOOL, PRINTABLE, Builder, uniform
 from adarray.passes.interpret import interpret
-from adarray.passes.rebuild import again, keep, rebuild
+from adarray.passes.rebuild import again, keep, rebuild, renewed
 from adarray.program import Program, Value
 
 # Results of more elements are left to run time: constants take memory.
 LIMIT = 4096
+_LEAVES = frozenset({"const", "array", "view"})
 _COMPUTED = frozenset({"map", "reduce", "gather", "scatter", "place", "join", "scan", "dot"})
 
 
@@ -23,6 +24,8 @@ def fold(program: Program) -> Program:
 
 def folded(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
     """Make one value again, computed if its operands are constant."""
+    if v.kind == "map" and not any([a.kind in _LEAVES for a in args]):
+        return renewed(b, v, args)
     if v.kind == "array":
         return keep(b, v, args) if v.size > LIMIT else b.array(v.params["value"])
     made = _of_uniform(b, v, args)

@@ -12,7 +12,7 @@ from typing import Any
 
 from adarray.passes.domains import Use, elements
 from adarray.passes.groups import TOTAL, Group, Join
-from adarray.passes.uses import DEPTH, PIECES, Uses, domain, folded, sweeps
+from adarray.passes.uses import PIECES, Uses, domain, folded, sweeps
 from adarray.program import Program, Value, c_strides
 
 # Values up to so many elements are computed together whatever their axes are.
@@ -102,7 +102,7 @@ class Fusion:
 
     def _step(self, value: Value) -> None:
         """Give a value a step of its own; its operands must lie in memory."""
-        self.uses.depth[id(value)] = self.uses.cost[id(value)] = 0
+        self.uses.cost[id(value)] = 0
         group = self._new("step")
         group.members.append(value)
         group.classes[id(value)] = ()
@@ -244,15 +244,15 @@ def is_step(value: Value, uses: Uses) -> bool:
     if kind in ("call", "pick", "scan"):
         return True
     if kind == "scatter":
-        return uses.row_scatter(value) < 0 or uses.depth[id(value)] > DEPTH
+        return uses.row_scatter(value) < 0
     if kind == "place":
         base, piece = value.args
-        if any(s != 1 for s in value.params["steps"]) or uses.depth[id(value)] > DEPTH:
+        if any(s != 1 for s in value.params["steps"]):
             return True
         inline = uses.is_inline(uses.access(base).root)
         return value.size > SMALL and piece.size * (32 if inline else 4) <= value.size
     if kind == "join":
-        return len(value.args) > PIECES or uses.depth[id(value)] > DEPTH
+        return len(value.args) > PIECES
     return False
 
 
@@ -260,11 +260,13 @@ def outer_axis(value: Value, uses: tuple[Use, ...]) -> int:
     """Return the axis of a value's domain along which a new group runs."""
     shape = domain(value)
     reach = [0] * len(shape)
-    for use in sorted(uses, key=lambda u: -u.root.size)[:1]:
-        strides = use.strides
-        if use.root.kind == "input" and use.maps is not None:
-            strides = tuple(_strides(use, len(shape)))
-        reach = [abs(s) for s in strides[: len(shape)]]
+    largest = max((u.root.size for u in uses), default=0)
+    for use in uses:
+        if use.root.size == largest:
+            strides = use.strides
+            if use.root.kind == "input" and use.maps is not None:
+                strides = tuple(_strides(use, len(shape)))
+            reach = [max(r, abs(s)) for r, s in zip(reach, strides, strict=False)]
     if not any(reach):
         reach = list(c_strides(shape))
     axes = [a for a, n in enumerate(shape) if n != 1]

@@ -13,6 +13,8 @@ from adarray.program import Value
 
 # Members and arrays of a group.
 MEMBERS, STREAMS = 500, 24
+# Regions and pieces inside each other.
+DEPTH = 3
 # Elements of a fold over the outer axis, of which every thread has its own.
 TOTAL = 1 << 16
 Classes = tuple[int, ...]
@@ -38,8 +40,8 @@ class Group:
     """
 
     __slots__ = (
-        "before", "classes", "dead", "extents", "hints", "index", "kind", "members", "outer",
-        "parents", "shape", "streams", "totals",
+        "before", "classes", "dead", "depth", "extents", "hints", "index", "kind", "members", "outer",
+        "parents", "places", "shape", "streams", "totals",
     )  # fmt: skip
 
     def __init__(self, index: int, kind: str) -> None:
@@ -48,6 +50,7 @@ class Group:
         self.outer = -1
         self.members: list[Value] = []
         self.classes: dict[int, Classes] = {}
+        self.depth: dict[int, int] = {}
         self.extents: list[int] = []
         self.parents: list[int] = []
         self.totals: set[int] = set()
@@ -56,6 +59,7 @@ class Group:
         self.shape: tuple[int, ...] = ()
         self.before = 0
         self.dead = False
+        self.places: dict[int, int] | None = None
 
     def new_class(self, extent: int) -> int:
         """Return a class that no axis has yet."""
@@ -128,12 +132,29 @@ class Join:
             return self.refuse("they run over different outer axes")
         if not small and self._too_many_streams():
             return self.refuse("the kernel reads as many arrays as a kernel may read")
+        if self.depth() > DEPTH:
+            return self.refuse("too many regions lie inside each other")
         if folded(self.value) and not self._fits():
             return self.refuse("the fold over the outer axis is too large for every thread")
         for a, n in enumerate(self.shape):
             if n != 1 and self.classes[a] < 0:
                 self.classes[a] = self._any_class(n, small)
         return True
+
+    def depth(self) -> int:
+        """Return how many regions and pieces lie inside each other, in one loop nest."""
+        g = self.group
+        below = 0
+        for use in self.uses:
+            if g.has(use.root) and use.maps is not None:
+                exact = all(
+                    n == 1 or aligned(m, n, self.shape) >= 0
+                    for m, n in zip(use.maps, use.root.shape, strict=True)
+                )
+                below = max(below, g.depth[id(use.root)] if exact else 0)
+        if folded(self.value):
+            return 0
+        return below + (self.value.kind in ("place", "join", "scatter"))
 
     def _too_many_streams(self) -> bool:
         new = {id(u.root) for u in self.uses if not self.group.has(u.root)}
@@ -217,6 +238,7 @@ class Join:
         if not g.members:
             g.shape = self.shape
         g.members.append(value)
+        g.depth[id(value)] = self.depth()
         g.classes[id(value)] = tuple(self.classes)
         if g.outer >= 0 and any(self.classes[a] == g.outer for a in folded(value)):
             g.totals.add(id(value))

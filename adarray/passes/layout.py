@@ -12,8 +12,8 @@ import math
 from collections import Counter
 
 from adarray.passes import views
-from adarray.passes.builder import INT, Builder, uniform
-from adarray.passes.rebuild import again, rebuild, uses
+from adarray.passes.builder import BOOL, INT, Builder, uniform
+from adarray.passes.rebuild import rebuild, renewed, uses
 from adarray.passes.views import Shape, View
 from adarray.program import Program, Value, c_strides
 
@@ -39,7 +39,7 @@ def layout(program: Program) -> Program:
                 made = _gathered(b, v, args[0], args[1:])
         elif v.kind == "scatter":
             made = _one_hot(b, v, args, checked)
-        return again(b, v, args) if made is None else made
+        return renewed(b, v, args) if made is None else made
 
     return rebuild(program, rule)
 
@@ -49,13 +49,62 @@ def layout(program: Program) -> Program:
 
 def _map(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
     """Compute a map on as few elements as there are different ones, in their own order."""
-    if not any(a.kind == "view" for a in args):
+    chosen = _chosen(b, v, args)
+    if chosen is not None:
+        return chosen
+    if not any([a.kind == "view" for a in args]):
         return None
     if any(a.kind == "view" and _spread(a) for a in args):
         narrow = tuple([_narrowed(b, a) for a in args])
         r = b.apply(v.params["name"], _without_lead(b, narrow), v.dtype)
         return b.broadcast(r, v.shape)
     return _pulled(b, v, args)
+
+
+# A value counts as narrow if it has this many times fewer elements than what it meets.
+NARROW = 4
+
+
+def _chosen(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+    """Choose between two narrow results rather than compute with a chosen operand.
+
+    ``f(where(c, x, y), z)`` is ``where(c, f(x, z), f(y, z))``, which computes nothing per
+    element if x, y and z have one number a row, say; 1 and 0 as numbers are such a choice.
+    """
+    choice = None
+    for a in args:
+        if a.size * NARROW <= v.size:
+            continue
+        if a.kind == "view" and _spread(a) and a.args[0].size * NARROW <= v.size:
+            continue
+        if (choice is not None and a is not choice) or _choices(b, a, v.size) is None:
+            return None
+        choice = a
+    if choice is None or choice.shape != v.shape:
+        return None
+    name = v.params["name"]
+    if name == "where" and args[0] is choice:
+        return None
+    condition, *both = _choices(b, choice, v.size) or ()
+    made = []
+    for x in both:
+        parts = tuple([x if a is choice else _narrowed(b, a) for a in args])
+        made.append(b.apply(name, parts, v.dtype))
+    return b.broadcast(b.map("where", condition, *made), v.shape)
+
+
+def _choices(b: Builder, x: Value, size: int) -> tuple[Value, Value, Value] | None:
+    """Return ``(condition, one, other)`` of a value that is one of two narrow ones."""
+    if x.kind != "map":
+        return None
+    if x.params["name"] == "cast" and x.args[0].dtype == BOOL:
+        return x.args[0], b.const(1, x.dtype), b.const(0, x.dtype)
+    if x.params["name"] != "where" or x.args[0].shape != x.shape:
+        return None
+    condition, one, other = x.args
+    if max(one.size, other.size) * NARROW > size:
+        return None
+    return condition, one, other
 
 
 def _spread(x: Value) -> bool:

@@ -90,6 +90,7 @@ class Lowering:
         self.low: Affine = NOTHING
         self.high: Expr = integer(0)
         self.written: set[str] = set()
+        self._todo: dict[int, dict[frozenset[int], list[Work]]] | None = None
         # Local memory of nodes whose nest is being written.
         self.pending: dict[int, tuple[str, tuple[int, ...]]] = {}
 
@@ -184,7 +185,7 @@ class Lowering:
         works = self._works()
         return (
             len(works) == 1
-            and len(works[0]) == 1
+            and list(works[0]) == [frozenset({self.outer})]
             and not any(w.what == "keep" for ws in works[0].values() for w in ws)
             and not any(n.kind in ("place", "join") for n in self.order)
         )
@@ -237,9 +238,13 @@ class Lowering:
     def _works(self) -> dict[int, dict[frozenset[int], list[Work]]]:
         """Return what is to be done, by time and nest."""
         s = self.stages
+        if self._todo is not None:
+            return self._todo
         works: dict[int, dict[frozenset[int], list[Work]]] = {}
 
         def add(time: int, nest: frozenset[int], work: Work) -> None:
+            if work.what != "fold" and work.node.value.size == 0:
+                return
             works.setdefault(time, {}).setdefault(nest, []).append(work)
 
         for node in self.order:
@@ -252,6 +257,7 @@ class Lowering:
                 add(time, s.nest(node), Work("store", node))
             elif id(node) in s.kept:
                 add(time, s.nest(node), Work("keep", node))
+        self._todo = works
         return works
 
     def _pass(self) -> None:
@@ -267,11 +273,11 @@ class Lowering:
     def _row(self, works: list[Work]) -> None:
         """Write what is computed once a row."""
         for work in works:
-            index = self._index(work.node)
+            node = work.node
             if work.what == "store":
-                self._store(work.node, index)
+                self._store(node, self._result_index(node))
             else:
-                node = work.node
+                index = self._index(node)
                 value, _ = self.values.read(node.args[0], index) if len(node.args) == 1 else (
                     self._term(node, index), 0)
                 if node.total:
@@ -291,8 +297,7 @@ class Lowering:
         )
 
     def _result_index(self, node: Node) -> Index:
-        index = self._index(node)
-        return tuple(index[a] for a in node.kept)
+        return tuple(Affine(0, ((self.vars[c], 1),)) if c >= 0 else NOTHING for c in node.result)
 
     def _term(self, node: Node, index: Index) -> Expr:
         """Return what a fold folds."""
@@ -310,9 +315,8 @@ class Lowering:
     def _store(self, node: Node, index: Index) -> None:
         """Write an element of a node to its memory."""
         memory = self.stored[id(node)]
-        own = index if node.kind != "fold" else tuple(index[a] for a in node.kept)
-        value, _ = self.values.value(node, own)
-        at = combine(list(zip(memory.strides, own, strict=True)), memory.offset)
+        value, _ = self.values.value(node, index)
+        at = combine(list(zip(memory.strides, index, strict=True)), memory.offset)
         where, _ = self.scope.index(at)
         self.scope.emit(Store(self.values.buffer(memory), where, value))
 
@@ -387,11 +391,10 @@ class Lowering:
             v.vector_depth = scope.here
             self.vars[vector] = scope.index_name("j", low, high - 1, scope.here)
             for w in works:
-                index = self._index(w.node)
                 if w.what == "fold":
-                    self._fold(w.node, index, vector, partial)
+                    self._fold(w.node, self._index(w.node), vector, partial)
                 else:
-                    self._keep(w, index)
+                    self._keep(w, self._result_index(w.node))
             name = self.vars.pop(vector)
             body = scope.close()
             v.vector_depth = -1
@@ -425,7 +428,16 @@ class Lowering:
         self.vars[vector] = "vector"
         self.scope.depth["vector"] = self.scope.here + 1
         self.scope.range["vector"] = (0, max(0, n - 1))
-        found = borders([(w.node, self._index(w.node)) for w in works], "vector", n, self.values)
+        roots = []
+        for w in works:
+            if w.what != "fold" or w.node.kind != "fold":
+                roots.append((w.node, self._result_index(w.node)))
+                continue
+            index = self._index(w.node)
+            for ref in w.node.args:
+                if ref.node is not None:
+                    roots.append((ref.node, self.values.seen(ref, index)))
+        found = borders(roots, "vector", n, self.values)
         self.vars = names
         del self.scope.depth["vector"], self.scope.range["vector"]
         points = [0, *found, n]
@@ -471,7 +483,7 @@ class Lowering:
             step = self.size
         for k in reversed(range(len(result))):
             c = result[k]
-            if c >= 0 and not (self.blocked and c == self.outer):
+            if c >= 0 and c != self.outer:
                 strides[k] = step
                 step *= self.extents[c]
         return strides, step
@@ -480,7 +492,7 @@ class Lowering:
         """Declare a local array for a node's result."""
         strides, _ = self._layout(node)
         name = self.scope.fresh("a")
-        classes = [c for c in node.result if c >= 0 and not (self.blocked and c == self.outer)]
+        classes = [c for c in node.result if c >= 0 and c != self.outer]
         size: Expr = self._product(classes) if classes else integer(1)
         if self.blocked and self.outer in node.result:
             size = Apply("int64", "multiply", (size, integer(self.size))) if classes else integer(
@@ -507,7 +519,7 @@ class Lowering:
 
     def _clear(self, node: Node, name: str) -> None:
         _, count = self._layout(node)
-        classes = [c for c in node.result if c >= 0 and not (self.blocked and c == self.outer)]
+        classes = [c for c in node.result if c >= 0 and c != self.outer]
         size: Expr = self._product(classes) if classes else integer(1)
         if self.blocked and self.outer in node.result:
             size = Apply("int64", "multiply", (size, integer(self.size))) if classes else integer(
@@ -558,9 +570,7 @@ class Lowering:
 
     def _merge(self, node: Node, partial: str) -> None:
         """Fold the scalar of a vector loop into its target."""
-        own = tuple(
-            Affine(0, ((self.vars[c], 1),)) if c >= 0 else NOTHING for c in node.result
-        )
+        own = self._result_index(node)
         target, where = self._target(node, own)
         value = Var(node.dtype, partial)
         if node.total or self._cleared(node):

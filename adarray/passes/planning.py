@@ -31,13 +31,9 @@ from adarray.passes.interpret import interpret
 from adarray.passes.lower import Lowered, Lowering, work_of
 from adarray.passes.lower_collapse import collapse
 from adarray.passes.lower_nodes import Memory, Nodes
+from adarray.passes.recompute import Recompute
 from adarray.passes.uses import numeric
 from adarray.program import Program, Slot, Value, c_strides
-
-# A value that costs at most so much is recomputed rather than read from memory.
-CHEAP = 8
-# Arrays that it may be recomputed from.
-SOURCES = 2
 
 
 def plan(program: Program, memory_limit: int | None = None) -> Plan:
@@ -65,7 +61,7 @@ class Planner:
         self.fusion = Fusion(program)
         self.requested: dict[int, Value] = {}
         self.nodes: dict[int, Nodes] = {}
-        self.sources: dict[int, int] = {}
+        self.recompute = Recompute(self.fusion, self.requested)
         self.buffers: dict[int, Buffer] = {}
         self.made: list[Buffer] = []
         self.consts: list[Any] = []
@@ -119,53 +115,30 @@ class Planner:
             for a in value.args:
                 self._request(self._memory_of(a))
             return
-        nodes = self.nodes[group.index] = Nodes(group, self.fusion, self._cloned)
+        nodes = self._nodes(group, wanted)
+        more = self.recompute.choose(
+            group, [m.value for m in nodes.memories.values()], self.requested
+        )
+        if more:
+            nodes = self._nodes(group, wanted)
+        self.nodes[group.index] = nodes
+        for memory in nodes.memories.values():
+            self._request(memory.value)
+
+    def _nodes(self, group: Group, wanted: list[Value]) -> Nodes:
+        nodes = Nodes(group, self.fusion, self.recompute.cloned)
         if group.kind == "step":
-            for a in value.args:
+            for a in group.members[0].args:
                 lower_steps.reference(nodes, a)
         else:
             for m in wanted:
                 nodes.add(m)
-        for memory in nodes.memories.values():
-            self._request(memory.value)
+        return nodes
 
     def _memory_of(self, operand: Value) -> Value:
         """Return the value whose memory a library call reads as its operand."""
         root = self.fusion.uses.access(operand).root
         return operand if self.fusion.uses.is_inline(root) else root
-
-    def _cloned(self, root: Value, group: Group) -> bool:
-        """Whether a value of an earlier group is recomputed in `group`."""
-        if root.kind not in ("map", "place", "join") or id(root) in self.requested:
-            return False
-        owner = self.fusion.owner.get(id(root))
-        if owner is None or owner is group or owner.kind == "step":
-            return False
-        return self.fusion.uses.cost[id(root)] <= CHEAP and self._sources(root) <= SOURCES
-
-    def _sources(self, value: Value) -> int:
-        """Return from how many arrays a cheap value comes."""
-        found = self.sources.get(id(value))
-        if found is None:
-            seen: set[int] = set()
-            roots: set[int] = set()
-            stack = [value]
-            while stack:
-                v = stack.pop()
-                if id(v) in seen:
-                    continue
-                seen.add(id(v))
-                for use in self.fusion.uses.uses(v):
-                    if use.maps is None:
-                        roots.update((id(use.root), -1, -2))
-                    elif self.fusion.uses.cost[id(use.root)] and use.root.kind in (
-                        "map", "place", "join",
-                    ):  # fmt: skip
-                        stack.append(use.root)
-                    elif not self.fusion.uses.is_inline(use.root):
-                        roots.add(id(use.root))
-            found = self.sources[id(value)] = len(roots)
-        return found
 
     # -- buffers --------------------------------------------------------------------------
 

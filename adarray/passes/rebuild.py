@@ -31,7 +31,15 @@ def rebuild(program: Program, rule: Rule) -> Program:
 
 def same(v: Value, args: tuple[Value, ...]) -> bool:
     """Whether the operands of a value are those that it had."""
-    return all(a is c for a, c in zip(v.args, args, strict=True))
+    return all([a is c for a, c in zip(v.args, args, strict=True)])
+
+
+def renewed(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
+    """Return the value itself, or if it has new operands make it again."""
+    if v.kind != "const" and same(v, args):
+        b.values.append(v)
+        return v
+    return again(b, v, args)
 
 
 def keep(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:

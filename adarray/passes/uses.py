@@ -35,8 +35,7 @@ HEAVY = frozenset({
 MEDIUM = frozenset({"divide", "sqrt"})
 # Recomputing costs at most so much, in arithmetic operations.
 CHEAP_SCALAR, MUCH = 64, 1 << 20
-# Regions and pieces inside each other, beyond which the inner ones are stored.
-DEPTH = 3
+# Operands of a join that are chosen from element by element.
 PIECES = 4
 # Multiplications of a matrix product that is no work for a library.
 SMALL_PRODUCT = 1024
@@ -89,7 +88,6 @@ class Uses:
     def __init__(self) -> None:
         self.accesses: dict[int, Access] = {}
         self.cost: dict[int, int] = {}
-        self.depth: dict[int, int] = {}
         self.leaves: dict[int, tuple[Value, ...]] = {}
         self._uses: dict[int, tuple[Use, ...]] = {}
         self.stored_views: list[Value] = []
@@ -107,16 +105,11 @@ class Uses:
                 assert found is not None
             self.accesses[key] = self._addressable(found)
             root = self.accesses[key].root
-            self.cost[key], self.depth[key] = self.cost[id(root)], self.depth[id(root)]
+            self.cost[key] = self.cost[id(root)]
             self._inherit(value, (root,))
             return
         self.accesses[key] = whole(value)
         self.cost[key] = self._total_cost(value)
-        piece = value.kind in ("place", "join", "scatter")
-        if value.kind in LEAVES:
-            self.depth[key] = 0
-        else:
-            self.depth[key] = piece + max((self.depth[id(a)] for a in value.args), default=0)
         if value.kind in ("const", "iota"):
             self.leaves[key] = ()
         elif value.kind == "map" and value.size == 1 and self.cost[key] <= CHEAP_SCALAR:
@@ -145,7 +138,7 @@ class Uses:
         copy = Value("view", (root,), {"offset": 0, "strides": c_strides(root.shape)}, root.shape,
                      root.dtype, root.origin)  # fmt: skip
         self.accesses[id(copy)] = whole(root)
-        self.cost[id(copy)] = self.depth[id(copy)] = 0
+        self.cost[id(copy)] = 0
         self.stored_views.append(copy)
         return Access(copy, None, access.offset, access.strides)
 

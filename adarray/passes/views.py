@@ -131,7 +131,13 @@ def region(view: View, shape: Shape) -> tuple[Shape, Shape, tuple[int, ...]] | N
 def broadcast_shape(shapes: list[Shape]) -> Shape:
     """Return the shape that arrays of `shapes` broadcast to."""
     first = shapes[0]
-    if all(s == first for s in shapes):
+    if len(shapes) == 2:
+        second = shapes[1]
+        if first == second or not second:
+            return first
+        if not first:
+            return second
+    elif all([s == first for s in shapes]):
         return first
     ndim = max(map(len, shapes))
     made = [1] * ndim

@@ -6,6 +6,7 @@ reasonable time has a second body for it, written with ``lax.scan``.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -43,8 +44,10 @@ class JitWorkload(NamedTuple):
     kind : {"elementwise", "memory", "product", "tiny"}
         What limits it, and so which target holds: ``memory`` means that its floor is the
         traffic with memory, ``product`` that matrix products take most of its time.
-    scan : callable, optional
-        Body for JAX with its loop written as ``jax.lax.scan``: ``scan(jax, *arrays)``.
+    footprint : float, optional
+        Bytes that are touched again and again, where they are fewer than `moved`.
+    reads_only : bool, optional
+        Whether next to nothing is written.
     """
 
     workload: Workload
@@ -53,7 +56,8 @@ class JitWorkload(NamedTuple):
     moved: float
     flops: float = 0.0
     functions: Functions = {}  # noqa: RUF012  (never changed)
-    scan: Callable[..., Any] | None = None
+    footprint: float = 0.0
+    reads_only: bool = False
 
     @property
     def name(self) -> str:
@@ -213,13 +217,14 @@ def make_regression(rows: int, columns: int) -> JitWorkload:
     """Return logistic regression: two products with the matrix, which is read once."""
     w = make_logistic_regression(rows, columns)
     functions = {"exp": float(rows), "log1p": float(rows), "divide": float(rows)}
-    return JitWorkload(w, "float64", "memory", 8.0 * rows * (columns + 1), 0.0, functions)
+    moved = 8.0 * rows * (columns + 1)
+    return JitWorkload(w, "float64", "memory", moved, 0.0, functions, reads_only=True)
 
 
 def _network(w: Workload, batch: int, width: int) -> JitWorkload:
     sizes = (784, width, width, 10)
-    products = [2.0 * batch * m * n for m, n in zip(sizes, sizes[1:], strict=False)]
-    parameters = sum(m * n for m, n in zip(sizes, sizes[1:], strict=False))
+    products = [2.0 * batch * m * n for m, n in itertools.pairwise(sizes)]
+    parameters = sum(m * n for m, n in itertools.pairwise(sizes))
     flops = 3 * sum(products) - products[0]  # no gradient by the pictures
     moved = 4.0 * (2 * parameters + 784 * batch)
     return JitWorkload(w, "float32", "product", moved, flops)
@@ -227,9 +232,11 @@ def _network(w: Workload, batch: int, width: int) -> JitWorkload:
 
 def make_heat_equation(n: int, steps: int) -> JitWorkload:
     """Return `steps` steps on an `n` by `n` grid."""
-    w = Workload(f"heat{steps} {n}", make_heat(steps), _normal((n, n), "float64"))
+    grid = _normal((n, n), "float64")
+    w = Workload(f"heat{steps} {n}", make_heat(steps), grid, scan=_heat_scan(steps))
     # As if every step, forward and backward, read and wrote the grid once.
-    return JitWorkload(w, "float64", "memory", 2.0 * 2 * steps * 8 * n * n, scan=_heat_scan(steps))
+    moved = 2.0 * 2 * steps * 8 * n * n
+    return JitWorkload(w, "float64", "memory", moved, footprint=2.0 * 8 * n * n)
 
 
 def make_n_body(n: int) -> JitWorkload:
@@ -291,14 +298,16 @@ def make_recurrent_network(steps: int, batch: int, width: int) -> JitWorkload:
         return inputs.astype("float32"), rng.normal(size=(batch, 1)).astype("float32")
 
     w = Workload(
-        f"rnn{steps} b{batch} h{width} f32", recurrent_network, parameters, series
+        f"rnn{steps} b{batch} h{width} f32",
+        recurrent_network,
+        parameters,
+        series,
+        scan=_recurrent_network_scan,
     )
     product = 2.0 * steps * batch * width * width
     moved = 4.0 * (4 * width * width + steps * batch * width)
     functions = {"tanh": float(steps * batch * width)}
-    return JitWorkload(
-        w, "float32", "product", moved, 5 * product, functions, _recurrent_network_scan
-    )
+    return JitWorkload(w, "float32", "product", moved, 5 * product, functions)
 
 
 def make_layer_norm(rows: int, columns: int) -> JitWorkload:

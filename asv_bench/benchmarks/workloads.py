@@ -33,6 +33,8 @@ class Workload(NamedTuple):
         Body for PyTorch, where `body` does not run there.
     ops : int
         Number of recorded operations by which a time is divided; 0 for none.
+    scan : callable, optional
+        Second body for JAX, its loop written as ``lax.scan``: ``scan(jax, *arrays)``.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Workload(NamedTuple):
     constants: Callable[[np.random.Generator], Arrays] = lambda _: ()
     torch: Callable[..., Any] | None = None
     ops: int = 0
+    scan: Callable[..., Any] | None = None
 
     def data(self) -> tuple[Arrays, Arrays]:
         """Return ``(variables, constants)``, the same on every call."""

@@ -10,7 +10,6 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,7 @@ def _dots(a: np.ndarray, b: np.ndarray, base_a: np.ndarray, base_b: np.ndarray) 
     return plans.plan([step], [in_a, in_b, out], [look(out, shape)])
 
 
-# -- kernels -----------------------------------------------------------------------------------
+# -- kernels -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 64, 1000, 100_003])
@@ -87,7 +86,9 @@ def test_numbers_for_arrays_without_axes(engine: Any, number: Any) -> None:
         np.testing.assert_allclose(run([x, number])[0], np.exp(x) * float(number), rtol=1e-15)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "int64", "float16", "complex128", "U3"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint64", "int64", "float16", "complex128", "U3"]
+)
 def test_numbers_of_any_dtype(engine: Any, dtype: str) -> None:
     value = {"U3": "ab", "bool": True, "complex128": 1 - 2j}.get(dtype, 3)
     b = buffer("input", 1, 0, dtype)
@@ -136,7 +137,7 @@ def test_several_steps_and_temporaries(engine: Any) -> None:
     assert run.peak_bytes >= run.arena_bytes >= 8 * n
 
 
-# -- results -------------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------
 
 
 def test_results_that_share_memory_are_copied(engine: Any) -> None:
@@ -204,7 +205,7 @@ def test_python_objects_are_refused(engine: Any) -> None:
         engine.executable(plans.plan([], [a], [look(a)]))
 
 
-# -- products -------------------------------------------------------------------------------------
+# -- products ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
@@ -264,13 +265,13 @@ def test_products_without_blas(engine: Any, monkeypatch: pytest.MonkeyPatch) -> 
     np.testing.assert_array_equal(got, a @ b)
 
 
-# -- calls of Python ---------------------------------------------------------------------------------
+# -- calls of Python -----------------------------------------------------------------------
 
 
-def _call(function: Any, args: Any, kwargs: Any, operands: Any, results: Any, **params: Any) -> Any:
-    shape, dtype = (results[0].size,), results[0].dtype
+def _call(function: Any, args: Any, kwargs: Any, operands: Any, made: Any, **params: Any) -> Any:
+    shape, dtype = (made[0].size,), made[0].dtype
     value = Value("call", (), params, shape, dtype)
-    return CallStep(function, args, kwargs, operands, results, (value,))
+    return CallStep(function, args, kwargs, operands, made, (value,))
 
 
 def _sorted_plan(function: Any, n: int = 6) -> Any:
@@ -355,7 +356,7 @@ def test_a_plan_inside_of_a_plan(engine: Any) -> None:
     np.testing.assert_allclose(outer([x, 1.0])[0], np.exp(np.exp(np.exp(x)) * 2), rtol=1e-14)
 
 
-# -- failures and flags -----------------------------------------------------------------------------
+# -- failures and flags --------------------------------------------------------------------
 
 
 def _refusing_plan(n: int, work: float = 0.0) -> Any:
@@ -410,7 +411,7 @@ def test_floating_point_flags(engine: Any, n: int, at: int) -> None:
     assert len(engine.executable(plans.scaled_plan(n))([x, 1.0])) == 2
 
 
-# -- threads, processes, memory -----------------------------------------------------------------------
+# -- threads, processes, memory ------------------------------------------------------------
 
 
 def test_threads_are_chosen_by_work(engine: Any) -> None:
@@ -467,7 +468,7 @@ def test_other_threads_run_beside_long_plans(engine: Any) -> None:
         during = []
         for _ in range(5):
             before = ticks[0]
-            _, stamps = run.timed([x, 1.0])
+            run([x, 1.0])
             during.append(ticks[0] - before)
     finally:
         stop.set()
@@ -536,16 +537,21 @@ def test_nothing_leaks(engine: Any) -> None:
     assert before == (sys.getrefcount(x), sys.getrefcount(s), sys.getrefcount(np.sort))
 
 
+class _Node:
+    """Holds an executable whose `rerun` refers to it."""
+
+    def __init__(self, engine: Any) -> None:
+        self.run = engine.executable(plans.scaled_plan(4), rerun=self.rerun)
+
+    def rerun(self, *args: Any) -> Any:
+        return [self]
+
+
 def test_an_executable_that_refers_to_itself_is_collected(engine: Any) -> None:
-    node = SimpleNamespace()
-
-    def rerun(*args: Any) -> Any:
-        return node
-
-    node.run = engine.executable(plans.scaled_plan(4), rerun=rerun)
+    node = _Node(engine)
     node.run([np.ones(4), 1.0])
     dead = weakref.ref(node)
-    del node, rerun
+    del node
     gc.collect()
     assert dead() is None
 

@@ -2,11 +2,13 @@
 
 import html.parser
 import re
+import warnings
 
 import numpy as np
 import pytest
 from planned import Executable, M, N, events, example
 
+import adarray
 from adarray.jit.costs import total
 from adarray.jit.explain import Explanation
 from adarray.jit.sections import Segment, recorded
@@ -42,7 +44,7 @@ def explanation():
     third = Segment(0, False, events()[:2], None, None, None, eager="it was recorded once")
     return Explanation(
         "loss", "float64[1000], float64[1000, 100]", "openmp (2 threads)",
-        [first, second, third], [0, 1], ["captured: scale"],
+        [first, second, third], [0, 1], ["captured: scale"], (2, 0.25),
     )  # fmt: skip
 
 
@@ -72,6 +74,7 @@ def test_summary(explanation):
     assert told["arithmetic"].startswith("203.10 kflop; 1.00 k of them")
     assert told["peak memory"] == "818.47 kB"
     assert told["from recording to executable"] == "201.000 ms"
+    assert told["runs recorded"] == "2, in 250.000 ms"
     assert told["note"] == "captured: scale"
     assert explanation.cost == c
     assert explanation.peak_bytes == 1664 + 8 * (N + N * M + N + 1 + M)
@@ -212,7 +215,7 @@ def test_what_stays_eager_says_why(explanation):
 
 def test_a_function_that_was_never_recorded():
     shown = Explanation("f", "float64[3]", "numpy", [], [], ["it was not called yet"])
-    assert "none: nothing is compiled yet" in str(shown)
+    assert "none: nothing is compiled" in str(shown)
     assert shown.cost.moved == shown.peak_bytes == 0
     assert repr(shown) == "<explanation of f: 0 of 0 segments, 0 kernels>"
 
@@ -299,3 +302,135 @@ def test_times_and_counts():
     assert [count_text(0), count_text(12, "calls"), count_text(2500, "flop")] == [
         "0", "12 calls", "2.50 kflop",
     ]  # fmt: skip
+
+
+# -- of functions under jit ----------------------------------------------------------------
+
+
+def branching(x, y):
+    s = np.sin(x) * y
+    if np.sum(s) > 0:
+        return np.sum(np.exp(s))
+    return np.sum(np.sort(s) * y)
+
+
+@pytest.fixture
+def data():
+    return np.linspace(0.1, 1, 500), np.ones(500)
+
+
+def test_a_function_is_compiled_to_be_explained(data):
+    jf = adarray.jit(adarray.value_and_grad(branching))
+    x, y = data
+    kept = x.copy(), y.copy()
+    with adarray.use("serial"):
+        shown = jf.explain(x, y)
+        assert shown.backend == "serial (1 thread)"
+        assert len(shown.path) == 2
+        np.testing.assert_array_equal(x, kept[0])
+        expected = jf(x, y)
+        again = jf.explain(x, y)
+        np.testing.assert_array_equal(jf(x, y)[1], expected[1])
+    first, last = (shown.segments[n] for n in shown.path)
+    line = branching.__code__.co_firstlineno + 2
+    assert (first.guard.kind, first.guard.outcome) == ("bool", True)
+    assert first.guard.where[1] == line
+    assert f"guard bool (test_explain.py:{line})" in str(shown)
+    assert last.guard is None
+    assert last.eager == ""
+    assert {"passes", "plan", "compile"} <= set(last.seconds)
+    assert shown.recordings[0] == 2
+    assert again.segments[again.path[1]].runs > last.runs
+
+
+def test_every_value_of_a_plan_is_accounted_for(data):
+    jf = adarray.jit(adarray.value_and_grad(branching))
+    with adarray.use("serial"):
+        shown = jf.explain(*data)
+    s = shown.segments[shown.path[-1]]
+    sources = [k.source for k in shown.kernels if k.segment == shown.path[-1]]
+    assert sources
+    assert all("adk_" in source and "int64_t" in source for source in sources)
+    names = {v for k in shown.kernels for v in k.values}
+    assert any("exp" in k.title for k in shown.kernels)
+    computed = [v for v in s.after.values if v.kind in ("map", "reduce")]
+    assert len(names) >= len(computed)
+    # The gradient is written once, and x and y are read.
+    assert shown.cost.written >= data[0].nbytes
+    assert shown.cost.read >= 2 * data[0].nbytes
+    assert shown.cost.calls >= 3 * 500  # sin, cos and exp
+    labels = [node.label[0] for node in shown.picture(shown.path[-1]).nodes]
+    assert labels.count("exp") >= 1
+    # One result for the guard, or for the user, each.
+    assert [x for x in labels if x.startswith("result")] == ["result 0", "result 1"]
+
+
+def test_both_ways_are_in_the_tree(data):
+    jf = adarray.jit(branching)
+    x, y = data
+    with adarray.use("serial"):
+        up, down = jf.explain(x, y), jf.explain(-x, y)
+    assert up.path[0] == down.path[0]
+    assert up.path[1] != down.path[1]
+    text = str(down)
+    assert "if True: segment" in text
+    assert "if False: segment" in text
+    assert "call sort" in text
+    assert "call sort" not in str(up)
+
+
+def test_a_run_on_numpy_says_that_nothing_compiles(data):
+    jf = adarray.jit(branching)
+    with adarray.use("numpy"):
+        shown = jf.explain(*data)
+    assert shown.backend == "numpy"
+    assert shown.kernels == []
+    assert "the backend does not compile programs" in str(shown)
+    assert "program after the passes" in str(shown)
+
+
+def test_what_cannot_be_compiled_says_why(data):
+    state = []
+
+    def impure(x):
+        state.append(1)
+        return np.sum(x) * len(state)
+
+    jf = adarray.jit(impure)
+    with adarray.use("serial"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", adarray.jit.JitWarning)
+        shown = jf.explain(data[0])
+    assert shown.kernels == []
+    (note,) = shown.notes
+    assert note.startswith("stays eager for impure(float64[500]): it changes what it captured")
+    assert note in str(shown)
+
+
+def test_profiles_show_the_steps_of_compiled_functions(data):
+    jf = adarray.jit(adarray.value_and_grad(branching))
+    with adarray.use("serial"):
+        shown = jf.explain(*data)
+        with adarray.profile() as p:
+            for _ in range(4):
+                result = jf(*data)
+        np.testing.assert_array_equal(result[1], jf(*data)[1])
+    calls = {}
+    for row in p.rows():
+        calls[row.kind] = calls.get(row.kind, 0) + row.calls
+    assert calls == {"jit": 4, "kernel": 4 * len(shown.kernels)}
+    (whole,) = (r for r in p.rows() if r.kind == "jit")
+    assert whole.name == shown.signature
+    assert whole.own <= whole.total
+
+
+def test_profiles_show_the_stages_of_compiling(data):
+    jf = adarray.jit(adarray.value_and_grad(branching))
+    with adarray.use("serial"), adarray.profile() as p:
+        jf(*data)
+        jf(*data)
+    kinds = {row.kind for row in p.rows()}
+    assert {"trace", "passes", "plan", "compile"} <= kinds
+    passes = [row.name for row in p.rows() if row.kind == "passes"]
+    assert {"dead", "cse", "fold"} <= set(passes)
+    traces = [s for s in p.spans if s.kind == "trace"]
+    assert len(traces) == 2

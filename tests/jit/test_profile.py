@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -289,10 +290,11 @@ def test_steps_of_a_plan():
     _, plan = example()
     arrays = [np.linspace(0, 1, N), np.ones((N, M))]
     executable = Executable()
+    node = SimpleNamespace(plan=plan, executable=executable)
     with adarray.profile() as p:
         for _ in range(2):
             with span("jit", "f"):
-                results = run_timed(RECORDER.get(), plan, executable, arrays)
+                results = run_timed(RECORDER.get(), node, arrays)
     np.testing.assert_array_equal(results[2], np.sin(2 * arrays[0]))
     rows = {(r.kind, r.name): r for r in p.rows()}
     assert {key: r.calls for key, r in rows.items()} == {
@@ -315,8 +317,9 @@ def test_steps_of_a_plan():
 def test_steps_of_an_interpreted_program():
     program, _ = example()
     arrays = [np.linspace(0, 1, N), np.ones((N, M))]
+    node = SimpleNamespace(executable=None, after=program, compiled=((), Interpreted(program)))
     with adarray.profile() as p, span("jit", "f"):
-        results = run_timed(RECORDER.get(), None, Interpreted(program), arrays)
+        results = run_timed(RECORDER.get(), node, arrays)
     np.testing.assert_allclose(results[1], np.sum(np.sin(2 * arrays[0])))
     steps = [r for r in p.rows() if r.kind == "step"]
     assert {r.name: r.calls for r in steps} == {

@@ -154,7 +154,7 @@ def _loaded(e: Expr) -> bool:
 
 def at(buffer: Any, index: Any) -> Any:
     i = int(index)
-    if not 0 <= i < len(buffer):
+    if not isinstance(buffer, Signed) and not 0 <= i < len(buffer):
         raise IndexError(f"element {i} of {len(buffer)}")
     return buffer[i]
 
@@ -263,6 +263,8 @@ class Signed:
         return 1 << 60
 
     def __getitem__(self, i: int) -> Any:
+        if not 0 <= i - self.low < len(self.flat):
+            raise IndexError(f"element {i}")
         return self.flat[i - self.low]
 
 

@@ -29,7 +29,7 @@ from adarray.codegen.plan import Buffer, KernelStep, Operand, Plan
 from adarray.program import c_strides
 
 _unique = itertools.count(1)
-I, N = Var("int64", "i"), Var("int64", "n")
+INDEX, N = Var("int64", "i"), Var("int64", "n")
 
 
 def buffer(kind: str, size: int, index: int = -1, dtype: Any = np.float64) -> Buffer:
@@ -70,7 +70,7 @@ def scaled(dtype: str = "float64", factor: float | None = None) -> Kernel:
     """
     value = apply(
         "multiply",
-        apply("exp", Load(dtype, "a", I), dtype=dtype),
+        apply("exp", Load(dtype, "a", INDEX), dtype=dtype),
         Load(dtype, "s", integer(0)),
         dtype=dtype,
     )
@@ -78,7 +78,7 @@ def scaled(dtype: str = "float64", factor: float | None = None) -> Kernel:
         value = apply("multiply", value, Const(dtype, factor), dtype=dtype)
     body: tuple[Stmt, ...] = (
         Let("v", value),
-        Store("out", I, Var(dtype, "v")),
+        Store("out", INDEX, Var(dtype, "v")),
         Fold("sum", "add", Var(dtype, "v")),
     )
     return Kernel(
@@ -109,7 +109,7 @@ def scaled_plan(n: int, dtype: str = "float64", kernel: Kernel | None = None, wo
 
 def refusing() -> Kernel:
     """Return a kernel that copies `a` and fails with code 7 where an element is negative."""
-    negative = Apply("bool", "less", (Load("float64", "a", I), Const("float64", 0.0)))
+    negative = Apply("bool", "less", (Load("float64", "a", INDEX), Const("float64", 0.0)))
     return Kernel(
         (Param("a", "float64"), Param("out", "float64", "out")),
         ("n",),
@@ -119,7 +119,7 @@ def refusing() -> Kernel:
                 "i",
                 integer(0),
                 N,
-                (If(negative, (Fail(7),)), Store("out", I, Load("float64", "a", I))),
+                (If(negative, (Fail(7),)), Store("out", INDEX, Load("float64", "a", INDEX))),
                 "parallel",
             ),
         ),

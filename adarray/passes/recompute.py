@@ -1,0 +1,140 @@
+"""Recompute or read: which values of earlier groups a kernel computes again.
+
+Memory is dear and arithmetic is cheap: a value that costs a few operations is computed
+again from what the kernel reads anyway, rather than written by one kernel and read by
+another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adarray.passes.groups import Group
+from adarray.passes.uses import op_cost
+from adarray.program import Value
+
+# A value that costs at most so much is recomputed rather than read from memory.
+CHEAP = 8
+# The same, where one array that is read anyway gives it.
+LOCAL = 24
+# Arrays that it may be recomputed from.
+SOURCES = 2
+KINDS = frozenset({"map", "place", "join"})
+
+
+class Recompute:
+    """Decisions for the groups of a program, last group first.
+
+    Parameters
+    ----------
+    fusion : Fusion
+    requested : dict
+        Values that later groups read from memory, by ``id``; it grows.
+    """
+
+    def __init__(self, fusion: Any, requested: dict[int, Value]) -> None:
+        self.fusion = fusion
+        self.requested = requested
+        self.sources: dict[int, int] = {}
+        self.chosen: set[tuple[int, int]] = set()
+
+    def cloned(self, root: Value, group: Group) -> bool:
+        """Whether a value of an earlier group is recomputed in `group`."""
+        if (id(root), group.index) in self.chosen:
+            return True
+        if root.kind not in KINDS or id(root) in self.requested:
+            return False
+        owner = self.fusion.owner.get(id(root))
+        if owner is None or owner is group or owner.kind == "step":
+            return False
+        return self.fusion.uses.cost[id(root)] <= CHEAP and self._sources(root) <= SOURCES
+
+    def _sources(self, value: Value) -> int:
+        """Return from how many arrays a cheap value comes."""
+        found = self.sources.get(id(value))
+        if found is None:
+            uses = self.fusion.uses
+            seen: set[int] = set()
+            roots: set[int] = set()
+            stack = [value]
+            while stack:
+                v = stack.pop()
+                if id(v) in seen:
+                    continue
+                seen.add(id(v))
+                for use in uses.uses(v):
+                    if use.maps is None:
+                        roots.update((id(use.root), -1, -2))
+                    elif uses.cost[id(use.root)] and use.root.kind in KINDS:
+                        stack.append(use.root)
+                    elif not uses.is_inline(use.root):
+                        roots.add(id(use.root))
+            found = self.sources[id(value)] = len(roots)
+        return found
+
+    def choose(self, group: Group, read: list[Value], requested: dict[int, Value]) -> bool:
+        """Choose further values to recompute in `group`, given all that it would read.
+
+        Values that come cheaply from one other are recomputed from that, if it is read as
+        well, or if several come from it.
+        """
+        mine = [v for v in read if self._local(v, group)]
+        if not mine:
+            return False
+        have = {id(v) for v in read} | set(requested)
+        chains = {id(v): self._ancestors(v) for v in mine if id(v) not in requested}
+        count: dict[int, int] = {}
+        for v in mine:
+            count[id(v)] = count.get(id(v), 0) + 1
+            for a, _ in chains.get(id(v), ()):
+                count[id(a)] = count.get(id(a), 0) + 1
+        changed = False
+        for v in mine:
+            if id(v) in requested or count[id(v)] > 1:
+                continue  # others come from it
+            for a, way in chains[id(v)]:
+                if id(a) in have or count[id(a)] > 1:
+                    self.chosen.update((id(w), group.index) for w in way)
+                    changed = True
+                    break
+        return changed
+
+    def _local(self, value: Value, group: Group) -> bool:
+        owner = self.fusion.owner.get(id(value))
+        return owner is not None and owner is not group and owner.kind != "step"
+
+    def _ancestors(self, value: Value) -> list[tuple[Value, list[Value]]]:
+        """Return values of the same group from each of which alone `value` comes cheaply.
+
+        Nearest first, each with the values on the way. Other operands may be inputs and
+        constants of the program.
+        """
+        uses, owner = self.fusion.uses, self.fusion.owner
+        mine = owner[id(value)]
+        if mine.places is None:
+            mine.places = {id(m): k for k, m in enumerate(mine.members)}
+        found: list[tuple[Value, list[Value]]] = []
+        frontier = {mine.places[id(value)]: value}
+        way: list[Value] = []
+        cost = 0
+        while True:
+            v = frontier.pop(max(frontier))
+            cost += op_cost(v)
+            if v.kind not in KINDS or cost > LOCAL:
+                return found
+            way.append(v)
+            for use in uses.uses(v):
+                root = use.root
+                if use.maps is None:
+                    return found
+                if uses.is_inline(root):
+                    if uses.leaves[id(root)]:
+                        return found
+                elif root.kind != "input":
+                    if owner.get(id(root)) is not mine or id(root) in mine.totals:
+                        return found
+                    frontier[mine.places[id(root)]] = root
+            if not frontier:
+                return found
+            if len(frontier) == 1:
+                found.append((next(iter(frontier.values())), list(way)))

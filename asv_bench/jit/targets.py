@@ -1,0 +1,140 @@
+"""The targets of `jit`, and whether a report meets them: PASS or SHORT."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from asv_bench.jit.measure import OURS
+from asv_bench.jit.report import Row, compile_row, mean_ratio, rows
+from asv_bench.tables import table
+
+FASTER = {"tiny": 3.0, "product": 0.95, "elementwise": 1.0, "memory": 1.0}
+MEAN = 1.5
+BANDWIDTH = 0.6
+CALL_S = 10e-6
+COMPILE_S, LOAD_S = 2.0, 0.05
+RECORD_US = 100.0
+LINEAR = 1.5  # microseconds per operation of a long function / of a shorter one
+GRADIENT = 2.5
+DISTINCT = 100
+
+
+class Line(NamedTuple):
+    """One target.
+
+    Parameters
+    ----------
+    what : str
+    target : str
+    figure : float or None
+        What was measured; None if nothing was.
+    met : bool
+    """
+
+    what: str
+    target: str
+    figure: float | None
+    met: bool
+
+    @property
+    def verdict(self) -> str:
+        """PASS, SHORT, or that nothing was measured."""
+        return "PASS" if self.met else "SHORT" if self.figure is not None else "NOT MEASURED"
+
+
+def least(what: str, figure: float | None, limit: float) -> Line:
+    """Return a target that asks for at least `limit`."""
+    return Line(what, f"at least {limit:g}", figure, figure is not None and figure >= limit)
+
+
+def most(what: str, figure: float | None, limit: float) -> Line:
+    """Return a target that asks for at most `limit`."""
+    return Line(what, f"at most {limit:g}", figure, figure is not None and figure <= limit)
+
+
+def lines(report: dict[str, Any]) -> list[Line]:
+    """Return every target."""
+    made = rows(report)
+    return [*speed(made), *bandwidth(made), *calls(report), *compiling(report, made),
+            *recording(report), *gradients(made)]  # fmt: skip
+
+
+def speed(made: list[Row]) -> list[Line]:
+    """The best peer's time in units of ours."""
+    found = [
+        least(f"speed, {r['name']}: {r['peer']} / adarray jit", r["ratio"], FASTER[r["kind"]])
+        for r in made
+    ]
+    mean = least("speed: geometric mean of best peer / adarray jit", mean_ratio(made), MEAN)
+    return [*found, mean]
+
+
+def bandwidth(made: list[Row]) -> list[Line]:
+    """Of the machine's copies, for workloads that memory limits."""
+    return [
+        least(f"fraction of copy bandwidth, {r['name']}", r["bandwidth"], BANDWIDTH)
+        for r in made
+        if r["kind"] == "memory"
+    ]
+
+
+def calls(report: dict[str, Any]) -> list[Line]:
+    """The cost of a call, absolute and beside JAX."""
+    found = report["overhead"]
+    ours, jax = (found.get(n, {}).get("median") for n in (OURS, "jax"))
+    us = None if ours is None else 1e6 * ours
+    ratio = jax / ours if ours and jax else None
+    return [
+        most("call of a compiled function, two arrays of 4 numbers, us", us, 1e6 * CALL_S),
+        least("call of a compiled function: jax / adarray jit", ratio, 1.0),
+    ]
+
+
+def compiling(report: dict[str, Any], made: list[Row]) -> list[Line]:
+    """Seconds and kernels."""
+    long = report.get("long")
+    every = [*made]
+    if long:
+        every.append({"name": report["long name"], **compile_row(long, None)})
+    found = []
+    for r in every:
+        found += [
+            most(f"compile time, cold, {r['name']}, s", r["compile"], COMPILE_S),
+            most(f"loading from the disk cache, {r['name']}, s", r["load"], LOAD_S),
+            most(f"distinct kernels, {r['name']}", r["distinct"], DISTINCT),
+        ]
+    return found
+
+
+def recording(report: dict[str, Any]) -> list[Line]:
+    """Microseconds of tracing and passes per recorded operation, and their growth."""
+    found = report.get("recording", {})
+
+    def per_call(count: str) -> float | None:
+        stages = found.get(count)
+        if not stages:
+            return None
+        return float(sum(stages.get(s, 0.0) for s in ("trace", "passes", "plan")))
+
+    long, short = per_call("20000"), per_call("2000")
+    growth = long / short if long and short else None
+    return [
+        most("tracing and passes per operation, 2,000 operations, us", short, RECORD_US),
+        most("tracing and passes per operation, 20,000 operations, us", long, RECORD_US),
+        most("tracing and passes per operation, 20,000 / 2,000 operations", growth, LINEAR),
+    ]
+
+
+def gradients(made: list[Row]) -> list[Line]:
+    """Value and gradient in units of the value alone."""
+    return [most(f"gradient / value, {r['name']}", r["gradient/value"], GRADIENT) for r in made]
+
+
+def text(found: list[Line]) -> str:
+    """Return the targets as a table, and how many are met."""
+    cells = [
+        [x.what, x.target, "-" if x.figure is None else f"{x.figure:.3g}", x.verdict] for x in found
+    ]
+    met = sum(x.met for x in found)
+    head = ["what", "target", "figure", "verdict"]
+    return f"{table('Targets', head, cells)}\n\n{met} of {len(found)} met."

@@ -1,0 +1,46 @@
+"""Dead code."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from adarray.op import OPS
+from adarray.passes.builder import Builder
+from adarray.passes.dead import dead, is_pure
+from adarray.program import Slot
+
+
+def test_what_nothing_reads_goes_and_inputs_stay():
+    b = Builder()
+    x, y = b.input(0, (3,), "f8"), b.input(1, (3,), "f8")
+    b.map("sin", y)
+    b.reduce("add", b.map("exp", x), (0,))
+    z = b.map("cos", x)
+    after = dead(b.program([z, z]))
+    assert after.values == [x, y, z]
+    assert after.inputs == [x, y]
+    assert after.outputs == [z, z]
+
+
+def test_impure_calls_stay_in_order():
+    rng = np.random.default_rng(0)
+    b = Builder()
+    x = b.input(0, (3,), "f8")
+    doubled = b.map("add", x, x)
+    for function in (rng.permutation, np.sort, print):
+        params = {"function": function, "args": (Slot(0),), "kwargs": {}}
+        b.make("call", (doubled,), params, (3,), "f8")
+    after = dead(b.program([x]))
+    assert [v.kind for v in after.values] == ["input", "map", "call", "call"]
+    assert [v.params["function"] for v in after.values[2:]] == [rng.permutation, print]
+
+
+def test_which_functions_are_pure():
+    rng = np.random.default_rng(0)
+    pure = [np.sort, np.add, np.add.reduce, np.linalg.inv, np.fft.fft, operator.getitem]
+    assert all(map(is_pure, pure))
+    assert all(is_pure(op.evaluate) for op in OPS.values())
+    impure = [rng.normal, np.random.normal, np.add.at, print, lambda x: x]
+    assert not any(map(is_pure, impure))

@@ -1,0 +1,157 @@
+"""Constant folding, and what the builder folds by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from adarray.passes.builder import Builder, uniform
+from adarray.passes.fold import LIMIT, fold
+from adarray.passes.interpret import interpret
+from adarray.passes.verify import verify_program
+from adarray.program import Program, Value
+
+
+def raw(kind, args, shape, dtype="float64", **params):
+    return Value(kind, args, params, shape, dtype)
+
+
+def program(*values):
+    inputs = [v for v in values if v.kind == "input"]
+    return Program(inputs, values, [values[-1]])
+
+
+def folded(*values):
+    """Fold a program made by hand; check that it computes the same, and return its result."""
+    before = program(*values)
+    after = fold(before)
+    verify_program(after)
+    arrays = [np.ones(v.shape, v.dtype) for v in before.inputs]
+    (one,), (two,) = interpret(before, arrays), interpret(after, arrays)
+    np.testing.assert_array_equal(one, two)
+    assert np.asarray(one).dtype == np.asarray(two).dtype
+    return after.outputs[0]
+
+
+def const(number, dtype="float64"):
+    return raw("const", (), (), dtype, value=np.dtype(dtype).type(number))
+
+
+def array(x):
+    return raw("array", (), x.shape, x.dtype, value=x)
+
+
+def full(c, shape):
+    return raw("view", (c,), shape, c.dtype, offset=0, strides=(0,) * len(shape))
+
+
+def test_numbers():
+    a, b = const(2.0), const(3.0)
+    r = folded(a, b, raw("map", (a, b), (), name="power"))
+    assert (r.kind, r.params["value"]) == ("const", 8.0)
+
+
+def test_float32_stays():
+    a = const(0.1, "float32")
+    r = folded(a, raw("map", (a, a), (), "float32", name="add"))
+    assert r.params["value"] == np.float32(0.1) + np.float32(0.1)
+    assert r.params["value"].dtype == np.float32
+
+
+def test_uniform_arrays():
+    a, b = const(2.0), const(5.0)
+    u, w = full(a, (3, 1)), full(b, (4,))
+    r = folded(a, b, u, w, raw("map", (u, w), (3, 4), name="multiply"))
+    assert r.kind == "view"
+    assert uniform(r).params["value"] == 10.0
+
+
+@pytest.mark.parametrize(
+    ("combine", "number", "expected"),
+    [("add", 0.5, 6.0), ("multiply", 2.0, 2.0**12), ("maximum", -1.0, -1.0), ("minimum", 3.0, 3.0)],
+)
+def test_folds_of_equal_numbers(combine, number, expected):
+    c = const(number)
+    u = full(c, (3, 4))
+    r = folded(c, u, raw("reduce", (u,), (), combine=combine, axes=(0, 1)))
+    assert r.params["value"] == expected
+
+
+def test_small_arrays():
+    x = array(np.arange(6.0).reshape(2, 3))
+    s = raw("reduce", (x,), (2,), combine="add", axes=(1,))
+    t = raw("view", (x,), (3, 2), offset=0, strides=(1, 3))
+    d = raw("dot", (x, t), (2, 2))
+    r = folded(x, s, t, d, raw("map", (d, s), (2, 2), name="add"))
+    assert r.kind == "array"
+    np.testing.assert_array_equal(r.params["value"], [[8, 26], [17, 62]])
+
+
+def test_large_arrays_wait():
+    x = array(np.arange(LIMIT + 1.0))
+    assert folded(x, raw("map", (x,), x.shape, name="sin")).kind == "map"
+
+
+def test_results_that_are_uniform_hold_no_memory():
+    x = array(np.arange(5.0))
+    r = folded(x, raw("map", (x, x), (5,), name="subtract"))
+    assert uniform(r).params["value"] == 0
+
+
+def test_picks_and_boxes_of_equal_numbers():
+    c, i = const(7.0), array(np.array([3, 1]))
+    u = full(c, (5,))
+    v = full(c, (2,))
+    assert uniform(folded(c, i, u, raw("gather", (u, i), (2,), axes=(0,), position=0)))
+    p = raw("place", (u, v), (5,), starts=(1,), steps=(2,), add=False)
+    assert uniform(folded(c, u, v, p))
+    assert uniform(folded(c, u, v, raw("join", (u, v), (7,), axis=0)))
+    added = raw("place", (u, v), (5,), starts=(1,), steps=(2,), add=True)
+    assert folded(c, u, v, added).kind == "array"
+
+
+def test_signed_zeros_and_nan_are_different_constants():
+    b = Builder()
+    assert b.const(0.0, "f8") is not b.const(-0.0, "f8")
+    assert b.const(np.nan, "f8") is b.const(np.nan, "f8")
+    assert b.const(1, "f8") is not b.const(1, "f4")
+    assert uniform(b.array(np.array([0.0, -0.0]))) is None
+    assert (
+        uniform(b.array(np.full(3, -0.0))).params["value"].tobytes() == np.float64(-0.0).tobytes()
+    )
+
+
+def test_what_depends_on_inputs_stays():
+    x = raw("input", (), (3,), index=0, strides=(1,))
+    c = const(2.0)
+    assert folded(x, c, raw("map", (x, c), (3,), name="multiply")).kind == "map"
+
+
+def test_builder_reads_arrays_without_holding_them():
+    b = Builder()
+    x = b.array(np.arange(3, 30, 4))
+    (got,) = interpret(b.program([x]), [])
+    np.testing.assert_array_equal(got, np.arange(3, 30, 4))
+    assert all(v.kind != "array" for v in b.values)
+    held = np.array([1.0, 5.0, 2.0])
+    y = b.array(held)
+    held[0] = 9
+    assert y.params["value"][0] == 1.0
+
+
+def test_builder_folds_trivial_values():
+    b = Builder()
+    x = b.input(0, (3, 1, 4), "float64")
+    assert b.reduce("add", x, ()) is x
+    assert b.reduce("add", x, (1,)).kind == "view"
+    assert b.reduce("add", x, (0, 1)).args[0].shape == (3, 4)
+    assert b.transpose(b.transpose(x, (2, 0, 1)), (1, 2, 0)) is x
+    assert b.join([x], 0) is x
+    assert b.cast(x, "float64") is x
+    assert b.scan("add", x, 1) is x
+    assert b.place(x, b.full((3, 1, 4), 1, "f8"), (0, 0, 0), (1, 1, 1)).kind == "view"
+    empty = b.slice(x, 0, 1, 1)
+    assert uniform(empty) is not None
+    assert empty.shape == (0, 1, 4)
+    assert uniform(b.reduce("add", empty, (0,))).params["value"] == 0
+    assert uniform(b.dot(b.reshape(empty, (4, 0)), b.reshape(empty, (0, 4)))) is not None

@@ -1,0 +1,73 @@
+"""Programs of recorded functions, for the tests of passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray.jit.recorder import record
+from adarray.passes import optimise, verify_program
+from adarray.passes.canonicalise import canonicalise
+from adarray.passes.interpret import interpret
+from adarray.program import Program
+from adarray.recording import Call, Guard
+
+
+class Recorded(NamedTuple):
+    """A recorded run: its program, the arrays to run it with, and what the run gave."""
+
+    program: Program
+    arrays: list[Any]
+    leaves: list[Any]
+    calls: list[Call]
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of the program's values."""
+        return [v.kind for v in self.program.values]
+
+    def maps(self) -> list[str]:
+        """Return the scalar functions of the program's maps, in order."""
+        return [v.params["name"] for v in self.program.values if v.kind == "map"]
+
+    def functions(self) -> list[str]:
+        """Return the names of the functions that NumPy runs."""
+        calls = [v.params["function"] for v in self.program.values if v.kind == "call"]
+        return [getattr(f, "__name__", "") for f in calls]
+
+
+def recorded(f: Callable[..., Any], *args: Any, optimised: bool = True) -> Recorded:
+    """Record `f`; arrays that it makes or captures are constants of the program."""
+    found = record(f, list(args), lambda leaves: (tuple(leaves), {}), list(range(len(args))))
+    recording = found.recording
+    assert not any(isinstance(e, Guard) and e.kind == "call" for e in recording.events)
+    calls = [e for e in recording.events if isinstance(e, Call)]
+    constants = {symbol: value for symbol, _, value in recording.captures}
+    strides = {
+        s: tuple(k // x.itemsize for k in x.strides)
+        for s, x in zip(recording.inputs, args, strict=True)
+        if isinstance(x, np.ndarray)
+    }
+    program = canonicalise(
+        calls, recording.inputs, recording.outputs, strides=strides, constants=constants
+    )
+    verify_program(program)
+    if optimised:
+        program = optimise(program, check=True)
+    return Recorded(program, list(args), found.leaves, calls)
+
+
+def agrees(r: Recorded, rtol: float = 1e-12) -> None:
+    """Check that the program gives what the recorded run gave."""
+    results = interpret(r.program, [np.asarray(a) for a in r.arrays])
+    assert len(results) == len(r.leaves)
+    for got, expected in zip(results, r.leaves, strict=True):
+        expected = np.asarray(expected)
+        assert np.shape(got) == expected.shape
+        assert np.asarray(got).dtype == expected.dtype
+        if expected.dtype.kind in "fc":
+            tight = rtol if expected.dtype.itemsize >= 8 else 1e-5
+            np.testing.assert_allclose(got, expected, rtol=tight, atol=tight)
+        else:
+            np.testing.assert_array_equal(got, expected)
