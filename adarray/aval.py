@@ -63,9 +63,15 @@ class Symbolic:
     """Base of values that stand for arrays of later runs; see `adarray.jit`.
 
     One passes for its concrete value in isinstance checks, and is never written into.
+
+    Attributes
+    ----------
+    value : ndarray, NumPy scalar or Python number
+        The concrete value, in the run that is recorded.
     """
 
     __slots__ = ()
+    value: Any
 
 
 # Types of plain operands that need no second look. Classes of `Symbolic` are added.

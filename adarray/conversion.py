@@ -130,7 +130,8 @@ class Conversions(_State):
 
     def __index__(self) -> int:
         self._must_be_constant("index", "an index is an integer")
-        return operator.index(self._v if isinstance(self._v, Symbolic) else np.asarray(self._v)[()])
+        v: Any = self._v if isinstance(self._v, Symbolic) else np.asarray(self._v)[()]
+        return operator.index(v)
 
     def __bool__(self) -> bool:
         return bool(sync_if_view(self)._v)
@@ -162,7 +163,8 @@ class Conversions(_State):
     def data(self) -> memoryview:
         """The memory of the values, for reading only."""
         self._must_be_constant("data", "pass x.numpy().data")
-        return memoryview(np.asarray(self._v)).toreadonly()
+        values: Any = np.asarray(self._v)
+        return memoryview(values).toreadonly()
 
     @property
     def ctypes(self) -> Any:

@@ -172,6 +172,11 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
     if not isinstance(x._v, np.ndarray) or not (x._v.flags.writeable or _is_kept(root)):
         raise ValueError("assignment destination is read-only")
     if mode is not None and mode.symbolic:
+        if is_borrowed(root):  # a later run must write there too
+            raise leaves_graph(
+                f"in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
+                "write into an array made by a NumPy function inside of the jitted function",
+            )
         root._v, root._frozen = mode.engine.write(root._v, steps, index, v), True  # type: ignore[union-attr]
     else:
         _own_buffer(root)

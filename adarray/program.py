@@ -115,7 +115,7 @@ class Value:
     @property
     def nbytes(self) -> int:
         """Bytes that it takes in memory."""
-        return self.size * self.dtype.itemsize
+        return self.size * int(self.dtype.itemsize)
 
     def __repr__(self) -> str:
         what = self.params.get("name") or self.params.get("combine") or ""

@@ -397,7 +397,7 @@ def concrete(x: Any) -> Any:
     """Return `plain(x)` with symbolic values replaced by those of this run."""
     x = plain(x)
     if isinstance(x, Symbolic):
-        return x.value  # type: ignore[attr-defined]
+        return x.value
     if isinstance(x, (tuple, list)) and type(x) in (tuple, list):
         return type(x)(map(concrete, x))
     return {k: concrete(v) for k, v in x.items()} if type(x) is dict else x

@@ -42,6 +42,23 @@
 ADARRAY_PAIRS(double, f64)
 ADARRAY_PAIRS(float, f32)
 
+/* c ? a : b without a branch even before compilers look for such: they move calls into
+ * branches, where those cannot become vector calls. */
+#define ADARRAY_SELECT(T, U, s)                                                            \
+    ADARRAY_FN T adarray_select_##s(_Bool c, T a, T b)                                     \
+    {                                                                                      \
+        U x, y;                                                                            \
+        memcpy(&x, &a, sizeof x);                                                          \
+        memcpy(&y, &b, sizeof y);                                                          \
+        x = y ^ ((x ^ y) & (c ? (U)-1 : (U)0));                                            \
+        memcpy(&a, &x, sizeof x);                                                          \
+        return a;                                                                          \
+    }
+ADARRAY_SELECT(double, uint64_t, f64)
+ADARRAY_SELECT(float, uint32_t, f32)
+ADARRAY_SELECT(int32_t, uint32_t, i32)
+ADARRAY_SELECT(int64_t, uint64_t, i64)
+
 /* The last block of a padded loop: `m` elements come, the last one repeated, or go. Calls,
  * since compilers take long to unroll such loops in every kernel. */
 #define ADARRAY_PADDING(T, s)                                                              \
@@ -76,7 +93,38 @@ ADARRAY_PADDING(uint64_t, u64)
                 x[l] = COMBINED;                                                           \
             }                                                                              \
         return x[0];                                                                       \
+    }                                                                                      \
+    ADARRAY_MERGE(T, s, name, COMBINED)
+/* Set `n` elements. Combine the totals of threads, in their order, into `out`. */
+#define ADARRAY_FILL(T, s)                                                                 \
+    ADARRAY_CALL void adarray_fill_##s(T *to, int64_t n, T value)                          \
+    {                                                                                      \
+        for (int64_t i = 0; i < n; i++) to[i] = value;                                     \
     }
+ADARRAY_FILL(double, f64)
+ADARRAY_FILL(float, f32)
+ADARRAY_FILL(int8_t, i8)
+ADARRAY_FILL(int16_t, i16)
+ADARRAY_FILL(int32_t, i32)
+ADARRAY_FILL(int64_t, i64)
+ADARRAY_FILL(uint8_t, u8)
+ADARRAY_FILL(uint16_t, u16)
+ADARRAY_FILL(uint32_t, u32)
+ADARRAY_FILL(uint64_t, u64)
+#define ADARRAY_MERGE(T, s, name, COMBINED)                                                \
+    ADARRAY_CALL void adarray_##name##_merge_##s(T *out, const char *parts, int64_t n,     \
+                                                 int64_t per, int threads)                 \
+    {                                                                                      \
+        memcpy(out, parts, (size_t)n * sizeof(T));                                         \
+        for (int t = 1; t < threads; t++) {                                                \
+            const T *const x = (const T *)(parts + t * per);                               \
+            for (int64_t i = 0; i < n; i++) {                                              \
+                const T a = out[i], b = x[i];                                              \
+                out[i] = COMBINED;                                                         \
+            }                                                                              \
+        }                                                                                  \
+    }
+
 #define ADARRAY_ARITHMETIC_TREES(T, U, s)                                                  \
     ADARRAY_TREE(T, s, add, (T)((U)a + (U)b))                                              \
     ADARRAY_TREE(T, s, multiply, (T)((U)a * (U)b))

@@ -30,7 +30,12 @@ LEVELS = {
     "base": (),
     "avx2": ("-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mf16c"),
 }
-VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
+# Passes of gcc that move a call out of the loop that is to be vector code, into a branch
+# (sinking) or in front of one (partial redundancy elimination): the loop stays scalar then.
+LOOPS = ("-fno-tree-sink", "-fno-tree-pre")
+# In the place of -O3 for plans with much text: half the time to compile, up to twice the
+# time to run, though most kernels lose less than a tenth.
+QUICK = ("-O1", "-ftree-loop-vectorize", "-fvect-cost-model=dynamic", "-fstrict-aliasing")
 
 
 class Compiler(NamedTuple):
@@ -58,7 +63,7 @@ class Compiler(NamedTuple):
         parts = tuple(int(n) for n in number.split(".")[:2])
         return 2 if parts >= (2, 35) else 1 if parts >= (2, 22) else 0
 
-    def flags(self, level: str, limited: bool) -> list[str]:
+    def flags(self, level: str, limited: bool, quick: bool = False) -> list[str]:
         """Return the flags for a unit of kernels.
 
         Parameters
@@ -67,6 +72,8 @@ class Compiler(NamedTuple):
             Name of the level of vector instructions.
         limited : bool
             Whether the processor could do more.
+        quick : bool, optional
+            Whether compiling fast matters more than running fast.
         """
         if limited and X86:
             machine = list(LEVELS[level])
@@ -76,7 +83,10 @@ class Compiler(NamedTuple):
             machine = ["-mcpu=native"]
         if level == "avx512":
             machine.append("-mprefer-vector-width=512")
-        return [*FLAGS, "-w", "-fPIC", "-shared", "-fopenmp-simd", *machine]
+        speed = QUICK if quick else ("-O3",)
+        usual = [flag for flag in FLAGS if flag != "-O3"]
+        special = LOOPS if self.kind == "gcc" else ()
+        return [*usual, *speed, *special, "-w", "-fPIC", "-shared", "-fopenmp-simd", *machine]
 
 
 _lock = threading.Lock()

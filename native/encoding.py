@@ -201,7 +201,7 @@ class Encoder:
                 slot = self._slot(_INPUT, b.index)
             elif b.kind == "const":
                 slot = self._slot(_CONST, b.index)
-            elif b.kind == "temp":
+            elif b.kind == "temp" and b.offset >= 0:  # else nothing reads it
                 slot = self._slot(_ARENA, 0, b.offset)
             elif id(b) in direct:
                 slot = self._slot(_RESULT, direct[id(b)])

@@ -21,6 +21,7 @@ Rerun = Callable[[list[Any], int, int, Any], list[Any]]
 _ARRAY_API: Any = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
 _FLAGS = (("divide", 1), ("over", 2), ("under", 4), ("invalid", 8))
 _VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
+_LONG = 100_000  # characters of C from which on compiling fast matters more
 _makers: dict[Any, Any] = {}
 
 
@@ -188,6 +189,8 @@ def executable(
     table = kernels(library, precise)
     target = Target(_VECTOR_BYTES[table.level], table.compiler.libmvec, precise, threads)
     names, texts = _print(plan, target)
+    if sum(map(len, texts.values())) > _LONG:
+        table = kernels(library, precise, quick=True)
     loaded = table.load(texts)
     encoder = Encoder(library, threads, blas.ready(library.lib, library.ffi))
     encoder.encode(plan, names, loaded.functions)

@@ -93,9 +93,11 @@ class Kernels:
         The extension module that loads them.
     precise : bool
         Whether they call the C library's scalar functions only.
+    quick : bool
+        Whether compiling fast matters more than running fast.
     """
 
-    def __init__(self, library: Any, precise: bool) -> None:
+    def __init__(self, library: Any, precise: bool, quick: bool) -> None:
         self.compiler: Compiler = find()
         self.library = library
         self.precise = precise
@@ -103,7 +105,7 @@ class Kernels:
         level = lib.adarray_level()
         limited = level < lib.adarray_best_level()
         self.level: str = library.level_name(level)
-        self.flags = self.compiler.flags(self.level, limited)
+        self.flags = self.compiler.flags(self.level, limited, quick)
         self.head = (_PRECISE if precise else "") + _HEAD
         self._lock = threading.Lock()
         self._functions: dict[str, Functions] = {}
@@ -173,13 +175,15 @@ class Kernels:
     ) -> tuple[int, int]:
         """Compile and load what is missing; return how many another process made meanwhile."""
         try:
-            with cache.lock(min(keys.values())):
+            first = min(keys.values())
+            with cache.lock(first):
                 others = self._find(cache, keys)
                 missing = {n: t for n, t in texts.items() if n not in self._functions}
                 if missing:
                     with span("compile", f"{len(missing)} kernels"):
                         self._compile(cache, missing, keys)
-            cache.trim()
+            if first.startswith("0"):  # one time in 16: it looks at every file
+                cache.trim()
         except OSError as error:
             raise BackendError(
                 f"jit: kernels cannot be written to {cache.folder} ({error}); make room there, or "
@@ -214,7 +218,7 @@ _made: dict[tuple[Any, ...], Kernels] = {}
 _lock = threading.Lock()
 
 
-def kernels(library: Any, precise: bool) -> Kernels:
+def kernels(library: Any, precise: bool = False, quick: bool = False) -> Kernels:
     """Return the kernels of an extension module for the present compiler and level.
 
     Raises
@@ -222,8 +226,8 @@ def kernels(library: Any, precise: bool) -> Kernels:
     BackendError
         If there is no C compiler.
     """
-    key = (library, precise, find(), library.lib.adarray_level())
+    key = (library, precise, quick, find(), library.lib.adarray_level())
     with _lock:
         if key not in _made:
-            _made[key] = Kernels(library, precise)
+            _made[key] = Kernels(library, precise, quick)
         return _made[key]

@@ -8,7 +8,7 @@ import re
 from adarray.codegen import functions
 from adarray.codegen.cvalues import Operand, Scope, Values, fixed
 from adarray.codegen.cvector import VectorPrinter
-from adarray.codegen.functions import CTYPES, FLOATS, SIZES, STORED, SUFFIX
+from adarray.codegen.functions import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFFIX
 from adarray.codegen.loopir import (
     Apply,
     Assign,
@@ -210,7 +210,7 @@ class CPrinter(Values):
             self.memory[t.name] = c
             size = self.index(t.size)
             self.line(f"{kind} *restrict const {c} = ({kind} *)(scratch + o{self.places[id(t)]});")
-            self.line(f"for (int64_t i = 0; i < {size}; i++) {c}[i] = {neutral};")
+            self.line(f"adarray_fill_{MOVED[t.dtype]}({c}, {size}, {neutral});")
             return
         self.changing[t.name] = c
         if t.combine == "add" and t.dtype in FLOATS:
@@ -228,16 +228,10 @@ class CPrinter(Values):
 
     def _merge(self, t: Total, threads: str) -> None:
         """Print the combination of the threads' totals, in their order."""
-        kind, out = STORED[t.dtype], self.memory[t.out]
-        at = f"o{self.places[id(t)]}"
         size = "1" if t.size is None else self.index(t.size)
-        combined = self.combined(t.combine, t.dtype, f"{out}[i]", "x[i]")
-        self.line(f"memcpy({out}, scratch + {at}, (size_t){size} * sizeof({kind}));")
-        self.line(f"for (int t = 1; t < {threads}; t++) {{")
-        self.line(f"    const {kind} *const x = (const {kind} *)(scratch + t * per + {at});")
-        self.line("#pragma omp simd")
-        self.line(f"    for (int64_t i = 0; i < {size}; i++) {out}[i] = {combined};")
-        self.line("}")
+        place = f"scratch + o{self.places[id(t)]}"
+        call = functions.folder("merge", t.combine, t.dtype)
+        self.line(f"{call}({self.memory[t.out]}, {place}, {size}, per, {threads});")
 
     def combined(self, combine: str, dtype: str, left: str, right: str) -> str:
         """Return the text that combines two values in a fold."""
@@ -353,8 +347,9 @@ class CPrinter(Values):
     def _loop(self, s: For) -> None:
         start, stop = self.index(s.start), self.index(s.stop)
         self.written(s)
-        if s.kind == "vector":
-            VectorPrinter(self, s, self.scheduled.loops[id(s)]).print(start, stop)
+        form = self.scheduled.loops.get(id(s))
+        if form is not None and form.form != "serial":
+            VectorPrinter(self, s, form).print(start, stop)
         else:
             v = self.fresh("v")
             if s.kind == "parallel" and not self.after:

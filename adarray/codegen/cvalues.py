@@ -70,6 +70,7 @@ class Values:
         self.outside: Scope | None = None
         self.varying: set[str] = set()
         self.load: Callable[[Load], Operand] | None = None
+        self.calls = False  # whether vector functions are called in the loop
 
     # -- scopes ----------------------------------------------------------------------------
 
@@ -146,6 +147,10 @@ class Values:
         def made() -> str:
             texts = [a.text for a in args]
             exact = not functions.is_vector_call(e.name, e.dtype, self.libmvec)
+            if e.name == "where" and self.calls and varies:
+                chosen = functions.selected(texts, e.dtype)
+                if chosen is not None:
+                    return chosen
             if exact or (self.outside is not None and varies):
                 text = functions.text(e.name, texts, dtypes, e.dtype, self.dialect)
                 assert text is not None, e

@@ -8,7 +8,7 @@ from adarray.codegen import functions
 from adarray.codegen.affine import ONE, ZERO, at, slope
 from adarray.codegen.cvalues import Operand, Scope, fixed
 from adarray.codegen.functions import MOVED, STORED, SUFFIX
-from adarray.codegen.loopir import Expr, Fold, For, Let, Load, Store, Var
+from adarray.codegen.loopir import Const, Expr, Fold, For, Let, Load, Store, Var
 from adarray.codegen.schedule import VectorLoop, lane_folds
 
 if TYPE_CHECKING:
@@ -45,11 +45,13 @@ class VectorPrinter:
     def print(self, start: str, stop: str) -> None:
         """Print the loop from `start` to `stop`."""
         p = self.p
+        if self._fills(start, stop):
+            return
         low, high = p.fresh("i"), p.fresh("e")
         p.line(f"const int64_t {low} = {start}, {high} = {stop};")
         outside, inside = Scope(), Scope()
         p.scopes += [outside, inside]
-        p.outside, p.varying, p.load = outside, {self.var}, self._load
+        p.outside, p.varying, p.load, p.calls = outside, {self.var}, self._load, self.padded
         p.bind(self.loop.var, fixed(self.var))
         for s in self.loop.body:
             if isinstance(s, Let):
@@ -62,8 +64,21 @@ class VectorPrinter:
                 self._fold(s)
         p.scopes.pop()
         p.scopes.pop()
-        p.outside, p.varying, p.load = None, set(), None
+        p.outside, p.varying, p.load, p.calls = None, set(), None, False
         self._assemble(outside.lines, inside.lines, low, high)
+
+    def _fills(self, start: str, stop: str) -> bool:
+        """Print a call that sets a range of elements to one value, if that is the loop."""
+        p, body = self.p, self.loop.body
+        if len(body) != 1 or not isinstance(body[0], Store):
+            return False
+        store = body[0]
+        if not isinstance(store.value, Const) or store.index != Var("int64", self.loop.var):
+            return False
+        suffix, value = MOVED[p.dtypes[store.buffer]], p.value(store.value)
+        place = f"{p.memory[store.buffer]} + {start}"
+        p.line(f"adarray_fill_{suffix}({place}, {stop} - {start}, {value});")
+        return True
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -181,11 +196,14 @@ class VectorPrinter:
         p = self.p
         value, dtype = p.value(s.value), s.value.dtype
         a = p.fresh("a")
-        text = p.combined(s.combine, dtype, f"{a}[l]", value)
+        p.line(f"{a}[l] = {p.combined(s.combine, dtype, f'{a}[l]', value)};")
         if self.padded and s.combine in ("add", "multiply"):
-            p.line(f"const {functions.CTYPES[dtype]} {a}n = {text};")
-            text = f"l < m ? {a}n : {a}[l]"
-        p.line(f"{a}[l] = {text};")
+            # Lanes of padded passes get their accumulators back. A condition in the loop
+            # would do too, but compilers move calls into it.
+            size = self.form.block
+            self.swap.append(f"memcpy({a}k, {a}, sizeof {a});")
+            self.tail.append(f"adarray_unpad_{MOVED[dtype]}({a} + m, {a}k + m, 1, {size} - m);")
+            p.scopes[-2].lines.append(f"{STORED[dtype]} {a}k[{size}];")
         if s.index is None:
             place = p.changing[s.target]
         else:
@@ -208,7 +226,7 @@ class VectorPrinter:
             # A copy, or the accumulators could not stay in registers.
             lines.append(f"{STORED[dtype]} {a}c[{self.form.block}];")
             lines.append(f"for (int l = 0; l < {self.form.block}; l++) {a}c[l] = {a}[l];")
-            call = f"{functions.lanes(s.combine, dtype)}({a}c, {self.form.block})"
+            call = f"{functions.folder('lanes', s.combine, dtype)}({a}c, {self.form.block})"
             lines.append(f"const {functions.CTYPES[dtype]} {a}r = {call};")
         return lines
 

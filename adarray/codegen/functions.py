@@ -100,11 +100,14 @@ def neutral(combine: str, dtype: str) -> str:
     return number(_LIMITS[dtype][0 if low else 1], dtype)
 
 
-def lanes(combine: str, dtype: str) -> str:
-    """Return the name of the function that combines accumulators in memory."""
+def folder(kind: str, combine: str, dtype: str) -> str:
+    """Return the name of a function that combines what lies in memory.
+
+    `kind` is ``"lanes"``, the accumulators of a loop, or ``"merge"``, threads' totals.
+    """
     if dtype == "bool":
-        return f"adarray_{_OF_BOOLS[combine]}_lanes_bool"
-    return f"adarray_{combine}_lanes_{SUFFIX[dtype]}"
+        return f"adarray_{_OF_BOOLS[combine]}_{kind}_bool"
+    return f"adarray_{combine}_{kind}_{SUFFIX[dtype]}"
 
 
 def is_vector_call(name: str, dtype: str, libmvec: int) -> bool:
@@ -159,7 +162,8 @@ def _on_bools(name: str, args: list[str], dtypes: list[str]) -> str | None:
     if name in COMPARE:
         return _comparison(name, args, dtypes)
     if name == "where":
-        return f"{args[0]} ? {args[1]} : {args[2]}"
+        # No branch: see `selected`.
+        return f"({args[0]} & {args[1]}) | (!{args[0]} & {args[2]})"
     if name in ("logical_not", "invert"):
         return f"!{_truth(args[0], dtypes[0])}"
     if name in _BOOLS:
@@ -231,6 +235,13 @@ def text(
     if name in LOGICAL or name in COMPARE or name in PREDICATES or name == "logical_not":
         return None  # these give truth values
     return call_text(name, args, dtype, dialect)
+
+
+def selected(args: list[str], dtype: str) -> str | None:
+    """Return the text of ``where`` without a branch, into which calls could be moved."""
+    if dtype in ("float64", "float32", "int32", "int64"):
+        return f"adarray_select_{SUFFIX[dtype]}({', '.join(args)})"
+    return None
 
 
 def supports(name: str, dtypes: list[str], dtype: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from adarray.codegen.affine import ZERO, plus, slope, times
 from adarray.codegen.loopir import (
     Apply,
     Assign,
+    Const,
     Expr,
     Fold,
     For,
@@ -29,9 +30,13 @@ from adarray.codegen.loopir import (
 
 # Passes of a vector loop that a thread takes at a time, where the kernel has no loop around
 # it; whole vectors of every type.
-CHUNK = 4096
+CHUNK = 1024
 # Terms that lanes add up before the sums of lanes are added pairwise.
 LEAF = 1024
+# A loop of at most this many passes is printed once, with the last block padded.
+SHORT = 256
+# A loop of at most this many passes is no vector loop.
+FEW = 2
 # Passes computed together in a padded loop: one vector of float32, two of float64.
 BLOCK = 16
 # Vectors of accumulators, which hide the latency of a fold; functions in a body that is
@@ -67,10 +72,10 @@ class VectorLoop(NamedTuple):
 
     Parameters
     ----------
-    form : {"plain", "lanes", "padded"}
-        One loop, left to the compiler; or passes in blocks with one accumulator per pass of
-        a block, the rest one by one; or all passes in blocks, the last one padded, so that
-        every value is computed by vector functions.
+    form : {"serial", "plain", "lanes", "padded"}
+        No vectors, for a pass or two; or one loop, left to the compiler; or passes in blocks
+        with one accumulator per pass of a block, the rest one by one; or all passes in
+        blocks, the last one padded, so that every value is computed by vector functions.
     block : int
         Passes of a block.
     leaf : int
@@ -93,12 +98,40 @@ class Scheduled(NamedTuple):
 def schedule(kernel: Kernel, target: Target) -> Scheduled:
     """Decide how `kernel` runs on `target`."""
     kernel = shared(kernel)
+    lets = {s.name: s.value for s in statements(kernel.body) if isinstance(s, Let)}
     loops = {
-        id(s): _vector_loop(s, target)
+        id(s): _vector_loop(s, target, longest(s, lets))
         for s in statements(kernel.body)
         if isinstance(s, For) and s.kind == "vector"
     }
     return Scheduled(kernel, target, loops)
+
+
+def longest(loop: For, lets: Mapping[str, Expr]) -> int | None:
+    """Return how many passes `loop` has at most, None if that is not to be seen.
+
+    It is for constant bounds, and for those like ``start .. minimum(start + 64, n)``.
+    """
+    seen = 0
+
+    def value(e: Expr) -> Expr:
+        nonlocal seen
+        while isinstance(e, Var) and e.name in lets and seen < 64:
+            e, seen = lets[e.name], seen + 1
+        return e
+
+    start, stop = loop.start, value(loop.stop)
+    ends = stop.args if isinstance(stop, Apply) and stop.name == "minimum" else (stop,)
+    found = []
+    for end in map(value, ends):
+        if isinstance(end, Const) and isinstance(value(start), Const):
+            found.append(end.value - value(start).value)
+        elif isinstance(end, Apply) and end.name == "add":
+            for a, b in (end.args, end.args[::-1]):
+                by = value(b)
+                if (a == start or value(a) == value(start)) and isinstance(by, Const):
+                    found.append(by.value)
+    return min(found, default=None)
 
 
 def shared(kernel: Kernel) -> Kernel:
@@ -155,8 +188,10 @@ def lane_folds(loop: For) -> list[Fold]:
     ]
 
 
-def _vector_loop(loop: For, target: Target) -> VectorLoop:
-    """Choose the form of one vector loop."""
+def _vector_loop(loop: For, target: Target, passes: int | None) -> VectorLoop:
+    """Choose the form of a vector loop of at most `passes`."""
+    if passes is not None and passes <= FEW:
+        return VectorLoop("serial", 1, 0)
     applied = list(_applied(loop.body))
     libmvec = 0 if target.precise else target.libmvec
     inexact = any(functions.is_vector_call(a.name, a.dtype, libmvec) for a in applied)
@@ -164,7 +199,10 @@ def _vector_loop(loop: For, target: Target) -> VectorLoop:
     weight = sum(CALL if _is_call(a) else 1 for a in applied)
     size = min((functions.SIZES[f.value.dtype] for f in folds), default=8)
     leaf = LEAF if any(f.combine in ("add", "multiply") for f in folds) else 0
-    if inexact or (folds and weight > LIGHT):
+    if passes is not None and passes <= LEAF:
+        leaf = 0
+    short = passes is not None and passes <= SHORT
+    if inexact or (folds and (weight > LIGHT or short)):
         return VectorLoop("padded", BLOCK, leaf)
     if folds:
         return VectorLoop("lanes", ACCUMULATORS * target.vector_bytes // size, leaf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from time import perf_counter
@@ -13,12 +14,14 @@ import numpy as np
 from adarray.errors import BackendError
 from adarray.inplace import WRITE
 from adarray.jit.check import checked
+from adarray.jit.collector import collector_waits
 from adarray.jit.keys import replace_symbols
 from adarray.jit.options import Options
 from adarray.jit.tree import Node
 from adarray.op import Op
 from adarray.passes.interpret import Interpreted
 from adarray.recording import Call, Symbol
+from adarray.scope import package_of
 from adarray.spans import span
 
 Run = Callable[[list[Any]], list[Any]]
@@ -30,6 +33,15 @@ class JitWarning(RuntimeWarning):
 
 class FailError(Exception):
     """A compiled segment stopped; f must run eagerly, which raises NumPy's own error."""
+
+
+def say(text: str) -> None:
+    """Warn, at the line of the user's code that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and package_of(frame.f_globals.get("__name__")) == "adarray":
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, JitWarning, stacklevel=level)
 
 
 def checking() -> bool:
@@ -59,7 +71,8 @@ class Builder:
         key = (node.body, tuple(n - first for n in node.targets))
         made = tree.shared.get(key)
         if made is None:
-            made = tree.shared[key] = self._made(node)
+            with collector_waits():
+                made = tree.shared[key] = self._made(node)
         node.before, node.after, node.plan, node.executable, node.seconds, node.eager, run = made
         if checking():
             run = checked(node, run)
@@ -127,7 +140,7 @@ class Builder:
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            warnings.warn(text, JitWarning, stacklevel=2)
+            say(text)
 
 
 class Rerun:
@@ -146,7 +159,7 @@ class Rerun:
         """Return the results of the call, after NumPy has warned, raised or called."""
         if code:
             raise FailError(f"code {code}")
-        asked = np.geterr()
+        asked: dict[str, Any] = dict(np.geterr())
         bits = zip((1, 2, 4, 8), ("divide", "over", "under", "invalid"), strict=True)
         wants = {asked[name] for bit, name in bits if flags & bit}
         if wants <= {"ignore"} or (

@@ -371,8 +371,7 @@ def can_clone(obj: Any) -> bool:
     if cls is types.SimpleNamespace:
         return True
     return (
-        cls.__new__ is object.__new__
-        and cls.__getattribute__ is object.__getattribute__
+        all(getattr(cls, name) is getattr(object, name) for name in ("__new__", "__getattribute__"))
         and not hasattr(cls, "__del__")
         and not slots_of(cls)
         and isinstance(getattr(obj, "__dict__", None), dict)

@@ -36,9 +36,11 @@ class Content:
     """What an array held, for arrays that plain code may have read."""
 
     def __init__(self, array: Any) -> None:
-        self._copy = self._sums = None
+        self._copy: bytes | None = None
+        self._sums: bytes | None = None
+        self._objects: list[Any] | None = None
         if isinstance(array, np.ndarray) and array.dtype.hasobject:
-            self._copy = array.copy()
+            self._objects = list(array.flat)
         elif not isinstance(array, np.ndarray) or array.nbytes <= _COPIED:
             self._copy = array.tobytes() if isinstance(array, np.ndarray) else bytes(array)
         else:
@@ -48,8 +50,8 @@ class Content:
         """Whether an array holds the same bytes."""
         if self._sums is not None:
             return self._sums == sums_of(array)
-        if isinstance(array, np.ndarray) and array.dtype.hasobject:
-            return all(a is b for a, b in zip(self._copy.flat, array.flat, strict=True))  # type: ignore[attr-defined]
+        if self._objects is not None:
+            return all(a is b for a, b in zip(self._objects, array.flat, strict=True))
         return self._copy == (array.tobytes() if isinstance(array, np.ndarray) else bytes(array))
 
 
@@ -61,7 +63,7 @@ def sums_of(array: np.ndarray) -> bytes:
     whole = data.size // (8 * _CHUNK) * (8 * _CHUNK)
     table = data[:whole].view(np.uint64).reshape(-1, _CHUNK)
     rows, columns = np.add.reduce(table, axis=1), np.add.reduce(table, axis=0)
-    return rows.tobytes() + columns.tobytes() + data[whole:].tobytes()
+    return b"".join((rows.tobytes(), columns.tobytes(), data[whole:].tobytes()))
 
 
 def same_scalar(x: Any, y: Any) -> bool:

@@ -210,8 +210,8 @@ class Clones:
             elif found.kind in ("instance", "module") and hasattr(original, "__dict__"):
                 self._before.append((clone.__dict__, original.__dict__, dict(clone.__dict__)))
 
-        for space in globals_.values():
-            self._before.append((space, space.real, dict(space)))
+        for part in globals_.values():
+            self._before.append((part, part.real, {n: part[n] for n in part.keys()}))  # noqa: SIM118
 
     def hand_back(self) -> bool:
         """Give the user's objects what the run wrote into them; return whether it wrote."""

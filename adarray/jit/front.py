@@ -7,7 +7,6 @@ import functools
 import inspect
 import threading
 import types
-import warnings
 from collections.abc import Callable, Hashable
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -18,9 +17,10 @@ from adarray.array import ADArray
 from adarray.backend import _OUTER, load
 from adarray.errors import BackendError
 from adarray.jit import recorder
-from adarray.jit.build import Builder, JitWarning, checking
+from adarray.jit.build import Builder, checking, say
 from adarray.jit.captures import kind_of
 from adarray.jit.check import compare
+from adarray.jit.collector import collector_waits
 from adarray.jit.options import Options, checked
 from adarray.jit.run import MissError, Walk, finisher, prepare, single
 from adarray.jit.signature import (
@@ -104,6 +104,8 @@ class Entry:
         self.signature = text
         self.builder = builder
         self.eager = ""
+        # Whether it writes into arguments, and was given some that share memory.
+        self.aliased = False
         self.variants: list[Variant] = []
         self.lock = threading.RLock()
 
@@ -112,7 +114,7 @@ class Entry:
         if not self.eager:
             self.eager = reason
             self.variants = []
-            warnings.warn(f"jit: {self.signature} stays eager: {reason}", JitWarning, stacklevel=5)
+            say(f"jit: {self.signature} stays eager: {reason}")
 
     def find(self, statics: Any) -> tuple[Variant | None, list[Any]]:
         """Return the variant that what was captured fits now, and the captured inputs."""
@@ -149,6 +151,9 @@ class JitFunction:
     """
 
     def __init__(self, f: Callable[..., Any], options: Options) -> None:
+        # First of all: a transform of a jitted function has the attributes of one.
+        with contextlib.suppress(AttributeError, TypeError):
+            functools.update_wrapper(self, f)
         self._f = f
         self.options = options
         self._table: dict[Hashable, Entry] = {}
@@ -156,8 +161,6 @@ class JitFunction:
         self._lock = threading.RLock()
         self._recent: Recent | None = None
         self._numbers: set[str] = set()  # captured numbers that are inputs, for they change
-        with contextlib.suppress(AttributeError, TypeError):
-            functools.update_wrapper(self, f)
         self._eager = not_recorded(f)
 
     @property
@@ -212,7 +215,7 @@ class JitFunction:
         if bound.follows:
             return self._f(*args, **kwargs)
         entry = self._entry(args, kwargs, bound, mode)
-        if entry.eager:
+        if entry.eager or (entry.aliased and shares_memory(bound.values)):
             return self._f(*args, **kwargs)
         variant, found = entry.find(bound.statics)
         if variant is None or variant.tree.root is None:
@@ -229,11 +232,12 @@ class JitFunction:
                 leaf = walk.run()
         except MissError:
             return self._record(entry, variant, bound, (args, kwargs))
-        result = finisher(leaf, tuple(range(len(walk.values))))(walk.values)
+        result = finisher(leaf, range(len(walk.values)), walk.given)(walk.values)
         if checking() and all(i < len(bound.values) for i, _, _ in leaf.writes):
             compare(self._f, bound.leaves, bound.rebuild, result, entry.signature)
         for i, n, value in leaf.writes:
-            given[i][...] = walk.values[n] if n is not None else value
+            target = bound.targets[i] if i < len(bound.targets) else given[i]
+            target[...] = walk.values[n] if n is not None else value
         return mirrored(result, bound)
 
     def _entry(
@@ -241,7 +245,7 @@ class JitFunction:
     ) -> Entry:
         """Return what is known of the signature of a call."""
         fast = fast_key(args) if not kwargs else None
-        place = mode.engine if mode is not None else None
+        place: Any = mode.engine if mode is not None else None
         place = getattr(place, "wrapped", place) or not _OUTER.get()
         key = (fast if fast is not None else bound.key, place)
         entry = self._table.get(key)
@@ -274,7 +278,7 @@ class JitFunction:
         run = Run(state, bound)
         try:
             start = perf_counter()
-            with span("trace", entry.signature):
+            with span("trace", entry.signature), collector_waits():
                 run.record()
             run.seconds = perf_counter() - start
         except Exception as error:
@@ -282,14 +286,16 @@ class JitFunction:
             result = self._f(*args, **kwargs)  # where f itself is wrong, this raises
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
             return result
-        if run.recorded is None:
-            entry.give_up(run.reason)
+        if run.aliased:
+            entry.aliased = True
+            run.restore()
             return self._f(*args, **kwargs)
         result = run.commit()
         if run.reason:
             entry.give_up(run.reason)
             return result
-        self._insert(entry, variant, state, run, bound)
+        with collector_waits():
+            self._insert(entry, variant, state, run, bound)
         return result
 
     def _state(self, entry: Entry, variant: Variant | None, bound: Bound) -> State | None:
@@ -405,7 +411,9 @@ class Run:
     Attributes
     ----------
     recorded : Recorded or None
-        None if the run is of no use.
+    aliased : bool
+        Whether it wrote into an argument that shares memory with another one, which the
+        recording does not show.
     reason : str
         Why nothing can be compiled; "" if it can.
     plain_operands : list of ndarray
@@ -416,6 +424,7 @@ class Run:
         self._state = state
         self._bound = bound
         self.recorded: recorder.Recorded | None = None
+        self.aliased = False
         self.reason = ""
         self.seconds = 0.0
         self.plain_operands: list[np.ndarray] = []
@@ -455,9 +464,7 @@ class Run:
         self.recorded = recorded
         written = [i for i, _ in recorded.recording.writes]
         inputs = [*bound.values, *state.values]
-        if shares_memory(inputs, written):
-            self.recorded = None
-            self.reason = "it writes into an argument that shares memory with another one"
+        self.aliased = shares_memory(inputs, written)
         self.plain_operands = [array for _, array, _ in recorded.recording.captures]
 
     def restore(self) -> None:
@@ -469,9 +476,11 @@ class Run:
         """Write what the run wrote; return its result."""
         recorded = self.recorded
         assert recorded is not None
-        inputs = [*self._bound.values, *self._state.values]
+        targets = [*self._bound.targets, *(i.found.value for i in self._state.inputs)]
         for (i, _), value in zip(recorded.recording.writes, recorded.written, strict=True):
-            inputs[i][...] = value
+            targets[i][...] = value
+            if i >= len(self._bound.targets) and isinstance(targets[i], ADArray):
+                self.reason = "it writes into a captured ADArray; pass it as an argument"
         before = self._state.check(self._bound.statics)
         if self._clones.hand_back() or before is None:
             self.reason = (

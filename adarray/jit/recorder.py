@@ -128,8 +128,10 @@ class Recorder:
     def record(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Compute ``op(*values, **params)``, record it, and return the traced result."""
         values = tuple(self.capture(v) if isinstance(v, np.ndarray) else v for v in values)
-        if params and holds(params):
-            params = _settled(params, op.numpy is not operator.getitem)
+        if params:
+            params = _opened(params)
+            if holds(params):
+                params = _settled(params, op.numpy is not operator.getitem)
         if not any(type(v) is Traced for v in values) and not holds(params):
             return compute(op, values, params, self.inner)
         given = tuple(v.value if type(v) is Traced else v for v in values)
@@ -384,18 +386,23 @@ def _is_dynamic(op: Op | None, function: Any, values: Any, params: Any) -> bool:
     return known in _DYNAMIC
 
 
+_OURS = frozenset({"adarray", "numpy", "scipy", "adarray_native", "adarray_backends"})
+# Globals of modules that are not the user's, by identity, as they were met: a call is
+# recorded some 20 frames below the user's code.
+_met: dict[int, dict[str, Any]] = {}
+
+
 def _place() -> tuple[str, int] | None:
     """Return file and line of the innermost code that is the user's."""
     frame = sys._getframe(2)
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not (name.startswith(("adarray", "numpy", "scipy")) and name.partition(".")[0] in _OURS):
-            return frame.f_code.co_filename, frame.f_lineno
+        names = frame.f_globals
+        if id(names) not in _met:
+            if names.get("__name__", "").partition(".")[0] not in _OURS:
+                return frame.f_code.co_filename, frame.f_lineno
+            _met[id(names)] = names
         frame = frame.f_back  # type: ignore[assignment]
     return None
-
-
-_OURS = frozenset({"adarray", "numpy", "scipy", "adarray_native", "adarray_backends"})
 
 
 class Recorded(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,13 @@ def single(tree: Tree, build: Callable[[Node], None]) -> Callable[[list[Any]], A
     targets, run = prepare(root, build)
     leaf = root.leaf
     picked = _picker(root.sources, len(tree.strides))
+    if not {n for n, _ in leaf.outputs} <= {*targets, None}:
+        return None  # an argument is returned
     if tuple(n for n, _ in leaf.outputs) == targets and len(leaf.outputs) == 1:
         ((_, kind),) = leaf.outputs
         if leaf.rebuild([leaf]) is leaf:  # the result is one array or number
             return _one(run, picked, kind)
-    finish = finisher(leaf, targets)
+    finish = finisher(leaf, targets, 0)
     if picked is None:
         return lambda values: finish(run(values))
     return lambda values: finish(run(picked(values)))
@@ -70,8 +72,11 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def finisher(leaf: Leaf, numbers: tuple[int, ...]) -> Callable[[list[Any]], Any]:
-    """Return what makes the user's result of the values with `numbers`."""
+def finisher(leaf: Leaf, numbers: Sequence[int], inputs: int) -> Callable[[list[Any]], Any]:
+    """Return what makes the user's result of the values with `numbers`.
+
+    Values with numbers below `inputs` are the caller's own arrays, which are copied.
+    """
     at = {n: i for i, n in enumerate(numbers)}
     seen: set[int] = set()
     steps: list[tuple[int, Any]] = []
@@ -80,7 +85,7 @@ def finisher(leaf: Leaf, numbers: tuple[int, ...]) -> Callable[[list[Any]], Any]
             steps.append((-1, kind))
             continue
         convert = _CONVERT[kind]
-        if kind == "array" and number in seen:
+        if kind == "array" and (number in seen or number < inputs):
             convert = np.copy  # one value twice in a result: two arrays
         seen.add(number)
         steps.append((at[number], convert))
@@ -210,8 +215,8 @@ class Walk:
             missing = number + 1 - len(self.values)
             if missing > 0:
                 self.values.extend([None] * missing)
-            if isinstance(x, np.ndarray) and x.ndim and not x.flags.c_contiguous:
-                x = np.ascontiguousarray(x)
+            if isinstance(x, np.ndarray) and not (x.base is None and x.flags.c_contiguous):
+                x = np.array(x, order="C")
             self.values[number] = x
         return outcome_key("call", [(np.shape(x), np.result_type(x)) for x in several])
 

@@ -62,6 +62,8 @@ class Bound:
         All leaves of the arguments; ADArrays replaced by their values.
     traced : list of int
         Positions in `leaves` of those that are inputs.
+    targets : list
+        The arrays and ADArrays of the inputs, for the results of writes into them.
     rebuild : callable
         Returns ``(args, kwargs)`` for leaves.
     to_adarray : bool
@@ -70,13 +72,14 @@ class Bound:
         Whether an argument is traced: a derivative is taken, and f is called directly.
     """
 
-    __slots__ = ("follows", "key", "leaves", "rebuild", "to_adarray", "traced")
+    __slots__ = ("follows", "key", "leaves", "rebuild", "targets", "to_adarray", "traced")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], ints: Ints) -> None:
         self.to_adarray = False
         self.follows = False
         self.leaves: list[Any] = []
         self.traced: list[int] = []
+        self.targets: list[Any] = []
         if not kwargs and all(type(x) in _FLAT for x in args):
             leaves, structure = list(args), len(args)
             self.rebuild: Callable[[list[Any]], Any] = positional
@@ -88,6 +91,7 @@ class Bound:
 
     def _part(self, x: Any, structure: Hashable, i: int, ints: Ints) -> Hashable:
         """Take in one leaf; return its part of the key."""
+        given = x
         if isinstance(x, Handle):
             if traced(x):
                 self.follows = True
@@ -95,19 +99,21 @@ class Bound:
             self.to_adarray = True
         kind = type(x)
         if kind is np.ndarray:
-            self.traced.append(len(self.leaves))
-            self.leaves.append(x)
+            self._input(x, given)
             return array_key(x)
         if kind in NUMBERS or kind is np.random.Generator:
-            self.traced.append(len(self.leaves))
-            self.leaves.append(x)
-            return kind
+            self._input(x, given)
+            return kind.__name__
         if kind is int and ints.varies(structure, i, x):
-            self.traced.append(len(self.leaves))
-            self.leaves.append(x)
+            self._input(x, given)
             return "any int"
         self.leaves.append(x)
         return static_key(x)
+
+    def _input(self, x: Any, given: Any) -> None:
+        self.traced.append(len(self.leaves))
+        self.targets.append(given)
+        self.leaves.append(x)
 
     @property
     def values(self) -> list[Any]:
@@ -154,7 +160,7 @@ def static_key(x: Any) -> Hashable:
         return Identity(x)
     if kind in _BY_VALUE:
         return (kind, x)
-    if kind.__eq__ is object.__eq__:
+    if getattr(kind, "__eq__", None) is object.__eq__:
         return Identity(x)
     try:
         hash(x)
@@ -201,7 +207,7 @@ def fast_key(args: tuple[Any, ...]) -> Hashable:
         if kind is np.ndarray:
             parts.append(array_key(x))
         elif kind in NUMBERS:
-            parts.append(kind)
+            parts.append(kind.__name__)
         else:
             return None
     return tuple(parts)
@@ -254,9 +260,9 @@ def describe(key: Any, f: Any) -> str:
     return f"{name}({', '.join(parts)})"
 
 
-def shares_memory(values: list[Any], written: list[int]) -> bool:
-    """Whether an input that is written into may share memory with another one."""
-    for i in written:
+def shares_memory(values: list[Any], written: list[int] | None = None) -> bool:
+    """Whether an input that is written into (any, if not given) may share memory with another."""
+    for i in range(len(values)) if written is None else written:
         for k, x in enumerate(values):
             if (
                 k != i

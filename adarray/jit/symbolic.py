@@ -60,7 +60,8 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements."""
-        return self.symbol.dtype
+        dtype: np.dtype[Any] = self.symbol.dtype
+        return dtype
 
     @property
     def ndim(self) -> int:
@@ -78,7 +79,7 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return self.symbol.dtype.itemsize
+        return int(self.symbol.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
@@ -93,7 +94,8 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     @property
     def strides(self) -> tuple[int, ...]:
         """Strides of the concrete value, in bytes."""
-        return self.array.strides
+        strides: tuple[int, ...] = self.array.strides
+        return strides
 
     @property
     def base(self) -> Any:

@@ -6,6 +6,7 @@ child of its own; a path from the root to a leaf is one way through the function
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from adarray.jit.keys import (
+    Same,
     array_key,
     call_key,
     guard_key,
@@ -49,7 +51,7 @@ class Leaf:
             if isinstance(number, int):
                 self.outputs.append((number, "number" if x.weak else _kind(leaf)))
             else:  # a capture that is the same every time, or no array at all
-                self.outputs.append((None, leaf))
+                self.outputs.append((None, leaf.copy() if type(leaf) is np.ndarray else leaf))
         self.writes: list[tuple[int, int | None, Any]] = []
         for (i, s), value in zip(recorded.recording.writes, recorded.written, strict=True):
             number = numbers[id(s)]
@@ -121,7 +123,13 @@ class Node:
         self.plan: Any = None
         self.executable: Any = None
         self.seconds: dict[str, float] = {}
-        self.body = relative_key(part, path, self.sources, tree)
+
+    @functools.cached_property
+    def body(self) -> Hashable:
+        """What the segment computes, wherever it stands; equal ones share an executable."""
+        if self.parent is None and self.leaf is not None:
+            return Same(self)  # the only segment
+        return relative_key(self.calls, (self.first, self.stop), self.path, self.sources, self.tree)
 
     @property
     def events(self) -> list[Call | Guard]:
@@ -234,7 +242,9 @@ def _looked_at(guard: Guard | None, path: Path) -> list[int]:
     return [n for s in found if isinstance(n := path.numbers[id(s)], int)]
 
 
-def relative_key(part: Part, path: Path, sources: tuple[int, ...], tree: Tree) -> Hashable:
+def relative_key(
+    calls: list[Call], span: tuple[int, int], path: Path, sources: tuple[int, ...], tree: Tree
+) -> Hashable:
     """Return the key of a segment wherever it stands on its path, and on any path."""
     numbers: dict[int, Hashable] = {id(s): path.numbers[id(s)] for s in path.constants}
     given = []
@@ -242,9 +252,9 @@ def relative_key(part: Part, path: Path, sources: tuple[int, ...], tree: Tree) -
         s = path.symbols[n]
         numbers[id(s)] = -1 - i
         given.append((s.shape, s.dtype.str, s.weak, tree.strides_of(n)))
-    for n in range(part.first, part.stop):
-        numbers[id(path.symbols[n])] = n - part.first
-    return (tuple([call_key(c, numbers) for c in part.calls]), tuple(given))
+    for n in range(*span):
+        numbers[id(path.symbols[n])] = n - span[0]
+    return (tuple([call_key(c, numbers) for c in calls]), tuple(given))
 
 
 class Tree:

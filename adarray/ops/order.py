@@ -20,7 +20,8 @@ from adarray.protocol import plain
 def _inverse(order: Any, axis: int) -> Any:
     """Return the permutation that undoes `order` along an axis."""
     if isinstance(order, Symbolic):  # nothing can be written into it
-        return np.argsort(order, axis=axis)
+        symbolic: Any = order
+        return np.argsort(symbolic, axis=axis)
     back = np.empty_like(order)
     if order.ndim == 1:
         back[order] = np.arange(len(order))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aval import Symbolic
 from adarray.op import composite
 from adarray.ops import creation
 from adarray.protocol import plain, plain_array, traced
@@ -67,6 +68,8 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
     _check_casting(src, dst, casting)
     if where is True:
         dst[...] = creation.asanyarray(src)
+    elif isinstance(plain(where), Symbolic):  # no positions that `jit` could rely on
+        dst[...] = np.where(where, src, dst)
     else:
         _write(dst, src, lambda which, numbers: np.copyto(which, numbers, where=plain(where)))
 
@@ -85,7 +88,12 @@ def _place(arr: Any, mask: Any, vals: Any) -> None:
 
 @composite(np.putmask)
 def _putmask(a: Any, mask: Any, values: Any) -> None:
-    if _target("putmask", np.putmask, a, values, mask, values):
+    if not _target("putmask", np.putmask, a, values, mask, values):
+        return
+    if isinstance(plain(mask), Symbolic):
+        flat = creation.asanyarray(values).reshape(-1)
+        a[...] = np.where(mask, flat[np.arange(a.size) % flat.size].reshape(a.shape), a)
+    else:
         _write(a, values, lambda which, numbers: np.putmask(which, plain(mask), numbers))
 
 

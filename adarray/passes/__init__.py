@@ -9,6 +9,7 @@ from adarray.passes.cse import cse
 from adarray.passes.dead import dead
 from adarray.passes.fold import fold
 from adarray.passes.layout import layout
+from adarray.passes.products import products
 from adarray.passes.verify import ProgramError, verify_program
 from adarray.program import Program
 from adarray.spans import span
@@ -16,7 +17,7 @@ from adarray.spans import span
 Pass = Callable[[Program], Program]
 
 # Patterns are looked for among values that are equal if and only if they are identical.
-PASSES: tuple[Pass, ...] = (dead, fold, cse, layout, algebra, cse, dead)
+PASSES: tuple[Pass, ...] = (dead, fold, cse, layout, algebra, products, cse, dead)
 
 
 def optimise(program: Program, check: bool = False) -> Program:

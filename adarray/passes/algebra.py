@@ -102,31 +102,43 @@ def _multiply(b: Builder, args: tuple[Value, ...]) -> Value | None:
             return other
         if n == -1 and other.dtype.kind in "if":
             return b.map("negative", other)
-    if is_map(x, "negative") and is_map(y, "negative"):
-        return b.map("multiply", x.args[0], y.args[0])
     if x is y and is_map(x, "absolute"):
         return b.map("multiply", x.args[0], x.args[0])
-    for this, other in ((x, y), (y, x)):
-        n = number(other)
-        if n is not None and other.dtype.kind == "f" and is_map(this, "negative"):
-            return b.map("multiply", this.args[0], b.const(-n, other.dtype))
-    return None
+    return _signs_out(b, "multiply", x, y)
+
+
+def _signs_out(b: Builder, name: str, x: Value, y: Value) -> Value | None:
+    """Take the signs out of a product or quotient, for sums to take them up.
+
+    A negative operand that broadcasts stays, since there are fewer of its elements.
+    """
+    signs = [is_map(v, "negative") for v in (x, y)]
+    if not any(signs) or x.dtype.kind not in "fi":
+        return None
+    left, right = (v.args[0] if s else v for v, s in zip((x, y), signs, strict=True))
+    if all(signs):
+        return b.map(name, left, right)
+    n = number(right if signs[0] else left)
+    if n is not None and x.dtype.kind == "f":
+        c = b.const(-n, x.dtype)
+        return b.map(name, left, c) if signs[0] else b.map(name, c, right)
+    if (left if signs[0] else right).size < max(x.size, y.size):
+        return None
+    return b.map("negative", b.map(name, left, right))
 
 
 def _divide(b: Builder, args: tuple[Value, ...]) -> Value | None:
     x, y = args
     n = number(y)
     if n is None:
-        if is_map(x, "negative") and is_map(y, "negative"):
-            return b.map("divide", x.args[0], y.args[0])
-        return None
+        return _signs_out(b, "divide", x, y)
     if n == 1:
         return x
     if n == -1:
         return b.map("negative", x)
     if _power_of_two(n, y.dtype):
         return b.map("multiply", x, b.const(1 / n, y.dtype))
-    return None
+    return _signs_out(b, "divide", x, y)
 
 
 def _power_of_two(n: float, dtype: np.dtype) -> bool:
@@ -160,8 +172,12 @@ def _absolute(b: Builder, args: tuple[Value, ...]) -> Value | None:
 
 def _where(b: Builder, args: tuple[Value, ...]) -> Value | None:
     condition, x, y = args
-    if _never(condition, y):
-        return y
+    g = _masked(condition, y)
+    if g is not None and number(x) == 0:
+        if _vanishes(y, g, DEPTH):
+            return y
+        if _scales(y, g, DEPTH):
+            return b.map("where", b.map("equal", g, b.const(0, g.dtype)), x, y)
     if x is y:
         return x
     truth = number(condition)
@@ -174,21 +190,39 @@ def _where(b: Builder, args: tuple[Value, ...]) -> Value | None:
     return None
 
 
-def _never(condition: Value, ct: Value) -> bool:
-    """Whether a condition ``isnan(ct) & (g == 0)`` holds nowhere.
+def _masked(condition: Value, ct: Value) -> Value | None:
+    """Return g of a condition ``isnan(ct) & (g == 0)``, None if it is another one.
 
-    The walk of a gradient writes it where a branch was not taken: an infinite derivative
-    there must not turn zero into nan. Where `ct` is zero when `g` is, it does not.
+    The walk of a gradient writes zero where it holds, as below a branch that is not taken:
+    an infinite derivative there must not turn zero into nan. That goes where `ct` is zero
+    if g is. Where `ct` is a multiple of g, it is zero or nan if g is zero, so that one
+    comparison will do: zero is then written without its sign.
     """
     if not is_map(condition, "logical_and"):
-        return False
+        return None
     for nan, zero in (condition.args, condition.args[::-1]):
         if is_map(nan, "isnan") and nan.args[0] is ct and is_map(zero, "equal"):
             g, n = zero.args
             if number(g) == 0:
                 g, n = n, g
-            return number(n) == 0 and _vanishes(ct, g, DEPTH)
-    return False
+            return g if number(n) == 0 else None
+    return None
+
+
+def _scales(x: Value, g: Value, depth: int) -> bool:
+    """Whether elements of `x` are those of `g` times or divided by something."""
+    while depth and x is not g:
+        if x.kind != "map":
+            return False
+        name, args = x.params["name"], x.args
+        if name in ("divide", "negative", "cast"):
+            x = args[0]
+        elif name == "multiply":
+            x = args[0] if _scales(args[0], g, depth // 2) else args[1]
+        else:
+            return False
+        depth -= 1
+    return x is g
 
 
 def _vanishes(x: Value, g: Value, depth: int) -> bool:
@@ -212,6 +246,8 @@ def _vanishes(x: Value, g: Value, depth: int) -> bool:
         return _vanishes(args[0], g, depth - 1)
     if name in ("add", "subtract"):
         return all(_vanishes(a, g, depth // 2) for a in args)
+    if name == "where":
+        return all(number(a) == 0 or _vanishes(a, g, depth // 2) for a in args[1:])
     return False
 
 

@@ -6,7 +6,7 @@ the innermost, vector loop. Every pass is a sequence of nests (see `lower_stages
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adarray.codegen.loopir import (
     Apply,
@@ -68,10 +68,17 @@ class Lowering:
         Class of the outer loop, -1 if there is none.
     extents : list of int
         Of each class.
+    base : Lowering, optional
+        Another stage of the same kernel, whose names and buffers are shared.
     """
 
     def __init__(
-        self, order: list[Node], stored: dict[int, Memory], outer: int, extents: list[int]
+        self,
+        order: list[Node],
+        stored: dict[int, Any],
+        outer: int,
+        extents: list[int],
+        base: Lowering | None = None,
     ) -> None:
         self.order = order
         self.stored = stored
@@ -79,17 +86,17 @@ class Lowering:
         # "inout" where only a region of what is stored is written.
         self.access = "out"
         self.extents = extents
-        self.scope = Scope()
-        self.values = Values(self.scope)
-        self.totals: list[Total] = []
+        self.scope = Scope() if base is None else base.scope
+        self.values = Values(self.scope) if base is None else base.values
+        self.totals: list[Total] = [] if base is None else base.totals
         self.total_names: dict[int, str] = {}
         self.vars: dict[int, str] = {}
-        self.blocked = outer >= 0 and self._in_blocks()
+        self.blocked = base is None and outer >= 0 and self._in_blocks()
         self.stages = Stages(order, set(stored), outer, self.blocked)
         self.size = BLOCK
         self.low: Affine = NOTHING
         self.high: Expr = integer(0)
-        self.written: set[str] = set()
+        self.written: set[str] = set() if base is None else base.written
         self._todo: dict[int, dict[frozenset[int], list[Work]]] | None = None
         # Local memory of nodes whose nest is being written.
         self.pending: dict[int, tuple[str, tuple[int, ...]]] = {}
@@ -98,42 +105,43 @@ class Lowering:
 
     def run(self) -> Lowered:
         """Return the kernel."""
-        for node in self.order:
-            if id(node) in self.stored:
-                self.written.add(self.values.buffer(self.stored[id(node)]))
-            if node.total:
-                self._declare_total(node)
+        self.declare()
         if self.outer < 0:
             self.scope.open()
-            self._pass()
+            self.write_pass()
             self.scope.emit(*self.scope.close())
         elif self.blocked and self._flat():
             self._nest(frozenset({self.outer}), self._works()[0][frozenset({self.outer})])
         else:
             self._outer_loop()
-        return self._kernel(self.scope.close() if self.scope.here else self._top())
+        return self.kernel([self])
 
-    def _top(self) -> tuple[object, ...]:
-        return tuple(self.scope.levels[0].statements)
-
-    def _kernel(self, body: tuple[object, ...]) -> Lowered:
-        v = self.values
-        names = list(v.buffers.values())
-        buffers = tuple(
-            Param(n, v.dtypes[n], self.access if n in self.written else "in") for n in names
-        )
-        by_name = {m: value for m, value in zip(names, self._memory_values(), strict=True)}
-        ints = self.scope.ints
-        kernel = Kernel(buffers, tuple(ints.values()), tuple(self.totals), body)  # type: ignore[arg-type]
-        return Lowered(kernel, tuple(by_name[n] for n in names), tuple(k[1] for k in ints))
-
-    def _memory_values(self) -> list[Value]:
-        found = {id(m.value): m.value for m in self.stored.values()}
+    def declare(self) -> None:
+        """Declare buffers that are written, and totals."""
         for node in self.order:
-            for ref in node.args:
-                if ref.memory is not None:
-                    found[id(ref.memory.value)] = ref.memory.value
-        return [found[key] for key in self.values.buffers]
+            if id(node) in self.stored and isinstance(self.stored[id(node)], Memory):
+                self.written.add(self.values.buffer(self.stored[id(node)]))
+            if node.total:
+                self._declare_total(node)
+
+    def kernel(self, stages: list[Lowering]) -> Lowered:
+        """Return the kernel of what was written for all its stages."""
+        v = self.values
+        found: dict[int, Value] = {}
+        for stage in stages:
+            found |= {id(m.value): m.value for m in stage.stored.values() if isinstance(m, Memory)}
+            for node in stage.order:
+                for ref in node.args:
+                    if ref.memory is not None:
+                        found[id(ref.memory.value)] = ref.memory.value
+        buffers = tuple(
+            Param(n, v.dtypes[n], self.access if n in self.written else "in")
+            for n in v.buffers.values()
+        )
+        ints = self.scope.ints
+        body = tuple(self.scope.levels[0].statements)
+        kernel = Kernel(buffers, tuple(ints.values()), tuple(self.totals), body)
+        return Lowered(kernel, tuple(found[k] for k in v.buffers), tuple(k[1] for k in ints))
 
     def _declare_total(self, node: Node) -> None:
         name = self.total_names[id(node)] = f"s{len(self.totals)}"
@@ -215,7 +223,7 @@ class Lowering:
             name = scope.index_name("i", 0, max(0, self.extents[self.outer] - 1), 1)
             self.vars[self.outer] = name
             count = n
-        self._pass()
+        self.write_pass()
         body = scope.close()
         scope.emit(For(name, integer(0), count, body, "parallel"))
 
@@ -260,7 +268,7 @@ class Lowering:
         self._todo = works
         return works
 
-    def _pass(self) -> None:
+    def write_pass(self) -> None:
         """Write one pass of the outer loop."""
         works = self._works()
         for time in sorted(works):
@@ -316,6 +324,10 @@ class Lowering:
         """Write an element of a node to its memory."""
         memory = self.stored[id(node)]
         value, _ = self.values.value(node, index)
+        if not isinstance(memory, Memory):
+            where, _ = self.scope.index(memory.element(self.values, index))
+            self.scope.emit(Store(memory.name, where, value))
+            return
         at = combine(list(zip(memory.strides, index, strict=True)), memory.offset)
         where, _ = self.scope.index(at)
         self.scope.emit(Store(self.values.buffer(memory), where, value))
@@ -372,7 +384,7 @@ class Lowering:
             name, strides = self.pending.pop(key)
             scalar = node.kind == "fold" and not self.stages.results(node)
             self.values.done[key] = (name, None if scalar else strides)
-        elif key in self.stored and key in self.stages.kept:
+        elif isinstance(self.stored.get(key), Memory) and key in self.stages.kept:
             memory = self.stored[key]
             self.values.done[key] = (self.values.buffer(memory), memory.strides)
 

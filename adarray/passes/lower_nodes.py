@@ -9,6 +9,17 @@ from adarray.passes.uses import domain, folded, op_cost
 from adarray.program import Value, c_strides
 
 
+_NAMES: dict[str, str] = {}
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return NumPy's name of a dtype; it takes NumPy long to find."""
+    name = _NAMES.get(dtype.char)
+    if name is None:
+        name = _NAMES[dtype.char] = str(dtype.name)
+    return name
+
+
 class Memory:
     """An array in memory that a kernel reads or writes: a value that some step stores.
 
@@ -40,11 +51,17 @@ class Ref:
         An array, read at element `at`.
     """
 
-    __slots__ = ("at", "maps", "memory", "node")
+    __slots__ = ("at", "maps", "memory", "node", "use")
 
     def __init__(
-        self, node: Node | None, memory: Memory | None, maps: Maps | None, at: Map | None
+        self,
+        node: Node | None,
+        memory: Memory | None,
+        maps: Maps | None,
+        at: Map | None,
+        use: Use | None = None,
     ) -> None:
+        self.use = use
         self.node = node
         self.memory = memory
         self.maps = maps
@@ -64,16 +81,18 @@ class Node:
         Axes of the domain that are folded.
     cost : int
         Of computing one element from memory and folds.
+    ring : Ring or None
+        Where rows of it are found that an earlier stage of the kernel has computed.
     """
 
     __slots__ = (
-        "args", "classes", "cost", "counted", "dtype", "folded", "kind", "shape", "total", "value",
+        "args", "classes", "cost", "counted", "dtype", "folded", "kind", "ring", "shape", "total", "value",
     )  # fmt: skip
 
     def __init__(self, value: Value, classes: tuple[int, ...] | None) -> None:
         self.value = value
         self.kind = "fold" if value.kind in ("reduce", "dot") else value.kind
-        self.dtype: str = value.dtype.name
+        self.dtype = dtype_name(value.dtype)
         self.shape: Shape = domain(value)
         self.folded = folded(value)
         self.classes = classes
@@ -82,6 +101,7 @@ class Node:
         self.counted = -1
         self.args: list[Ref] = []
         self.cost = 0
+        self.ring: Any = None
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -111,12 +131,16 @@ class Nodes:
         ``cloned(root, group)``: whether a value of another group is recomputed in this one.
     """
 
-    def __init__(self, group: Any, fusion: Any, cloned: Any) -> None:
+    def __init__(
+        self, group: Any, fusion: Any, cloned: Any, rings: dict[int, Node] | None = None
+    ) -> None:
+        # Values of other stages whose last rows are at hand (see `lower_rings`).
+        self.rings = rings or {}
         self.group = group
         self.fusion = fusion
         self.cloned = cloned
-        self.by_id: dict[int, Node] = {}
-        self.order: list[Node] = []
+        self.by_id: dict[int, Node] = dict(self.rings)
+        self.order: list[Node] = list(self.rings.values())
         self.memories: dict[int, Memory] = {}
 
     def add(self, value: Value, as_copy: bool = False) -> Node:
@@ -164,13 +188,13 @@ class Nodes:
 
     def ref(self, use: Use) -> Ref:
         """Return what a use reads: a node that was made before, or memory."""
-        if self.is_node(use):
-            return Ref(self.by_id[id(use.root)], None, use.maps, None)
+        if id(use.root) in self.rings or self.is_node(use):
+            return Ref(self.by_id[id(use.root)], None, use.maps, None, use)
         memory = self.memory(use.root)
         if use.root.kind == "input" and use.maps is not None:
-            return Ref(None, memory, None, linear(use.maps, memory.strides))
+            return Ref(None, memory, None, linear(use.maps, memory.strides), use)
         terms = tuple((a, s) for a, s in enumerate(use.strides) if s)
-        return Ref(None, memory, None, Map(use.offset, terms))
+        return Ref(None, memory, None, Map(use.offset, terms), use)
 
     def memory(self, value: Value) -> Memory:
         """Return the memory of a value."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adarray.codegen.loopir import Apply, Const, Expr, Fail, Fold, If, Load, Local, Var, integer
-from adarray.passes.lower_nodes import Memory, Node, Ref
+from adarray.passes.lower_nodes import Memory, Node, Ref, dtype_name
 from adarray.passes.lower_scope import NOTHING, Affine, Scope, combine
 
 Index = tuple[Affine, ...]
@@ -33,6 +33,10 @@ class Values:
         self.origin: dict[str, Affine] = {}
         self.vector_depth = -1
         self.bad = ""
+        # Level of a pass over one row, inside which local memory is written and read.
+        self.row_depth = 1
+        # Where a stage stands among the rows, if the kernel has several (see `lower_rings`).
+        self.stage: Any = None
 
     def buffer(self, memory: Memory) -> str:
         """Return the name of the buffer that holds a memory."""
@@ -40,7 +44,7 @@ class Values:
         name = self.buffers.get(key)
         if name is None:
             name = self.buffers[key] = f"b{len(self.buffers)}"
-            self.dtypes[name] = memory.value.dtype.name
+            self.dtypes[name] = dtype_name(memory.value.dtype)
         return name
 
     # -- reading --------------------------------------------------------------------------
@@ -53,7 +57,7 @@ class Values:
         assert ref.memory is not None
         assert ref.at is not None
         at = combine([(c, index[a]) for a, c in ref.at.terms], ref.at.const)
-        return self.load(self.buffer(ref.memory), ref.memory.value.dtype.name, at, 0)
+        return self.load(self.buffer(ref.memory), dtype_name(ref.memory.value.dtype), at, 0)
 
     @staticmethod
     def seen(ref: Ref, index: Index) -> Index:
@@ -87,11 +91,16 @@ class Values:
     def _from_local(self, node: Node, place: tuple[str, Any], index: Index) -> Found:
         name, strides = place
         if strides is None:
-            return Var(node.dtype, name), min(1, self.scope.here)
+            return Var(node.dtype, name), min(self.row_depth, self.scope.here)
         parts = list(zip(strides, index, strict=True))
         if name in self.origin:
             parts.append((-1, self.origin[name]))
-        return self.load(name, node.dtype, combine(parts), min(1, self.scope.here))
+        least = min(self.row_depth, self.scope.here)
+        return self.load(name, node.dtype, combine(parts), least)
+
+    def _ring(self, node: Node, index: Index) -> Found:
+        at = node.ring.element(self, index)
+        return self.load(node.ring.name, node.dtype, at, min(self.row_depth, self.scope.here))
 
     # -- kinds ----------------------------------------------------------------------------
 
@@ -202,6 +211,10 @@ class Values:
             start = stop
         if len(borders) == 1:
             return self.read(borders[0][2], index)
+        if self.stage is not None:
+            same = self.stage.one_row([(ref, index) for _, _, ref in borders])
+            if same is not None:
+                return self.value(*same)
         one = self._one_source(borders, axis, index)
         if one is not None:
             return one
@@ -242,7 +255,7 @@ class Values:
         moved = combine([(c, index[a]) for a, c in first.at.terms])
         element = combine([(1, moved), (1, Affine(0, ((name, 1),)))])
         memory = first.memory
-        return self.load(self.buffer(memory), memory.value.dtype.name, element, 0)
+        return self.load(self.buffer(memory), dtype_name(memory.value.dtype), element, 0)
 
     def _gather(self, node: Node, index: Index) -> Found:
         shape = node.value.args[0].shape

@@ -28,9 +28,10 @@ from adarray.passes.domains import Access, linear
 from adarray.passes.fuse import Fusion
 from adarray.passes.groups import Group
 from adarray.passes.interpret import interpret
-from adarray.passes.lower import Lowered, Lowering, work_of
+from adarray.passes.lower import Lowered, work_of
 from adarray.passes.lower_collapse import collapse
 from adarray.passes.lower_nodes import Memory, Nodes
+from adarray.passes.lower_shared import SharedKernels
 from adarray.passes.recompute import Recompute
 from adarray.passes.uses import numeric
 from adarray.program import Program, Slot, Value, c_strides
@@ -61,6 +62,7 @@ class Planner:
         self.fusion = Fusion(program)
         self.requested: dict[int, Value] = {}
         self.nodes: dict[int, Nodes] = {}
+        self.shared_kernels = SharedKernels()
         self.recompute = Recompute(self.fusion, self.requested)
         self.buffers: dict[int, Buffer] = {}
         self.made: list[Buffer] = []
@@ -116,10 +118,7 @@ class Planner:
                 self._request(self._memory_of(a))
             return
         nodes = self._nodes(group, wanted)
-        more = self.recompute.choose(
-            group, [m.value for m in nodes.memories.values()], self.requested
-        )
-        if more:
+        if self.recompute.choose(group, nodes):
             nodes = self._nodes(group, wanted)
         self.nodes[group.index] = nodes
         for memory in nodes.memories.values():
@@ -223,7 +222,7 @@ class Planner:
         }
         extents = list(group.extents)
         outer = collapse(nodes.order, stored, group.find(group.outer), extents)
-        lowered = Lowering(nodes.order, stored, outer, extents).run()
+        lowered = self.shared_kernels.lower(nodes.order, stored, outer, extents)
         self._kernel(lowered, tuple(n.value for n in nodes.order), work_of(nodes.order))
 
     def _kernel(self, lowered: Lowered, values: tuple[Value, ...], work: float) -> None:

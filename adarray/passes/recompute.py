@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from adarray.passes.groups import Group
+from adarray.passes.lower_nodes import Nodes
 from adarray.passes.uses import op_cost
 from adarray.program import Value
 
@@ -72,55 +73,73 @@ class Recompute:
             found = self.sources[id(value)] = len(roots)
         return found
 
-    def choose(self, group: Group, read: list[Value], requested: dict[int, Value]) -> bool:
+    def choose(self, group: Group, nodes: Nodes) -> bool:
         """Choose further values to recompute in `group`, given all that it would read.
 
         Values that come cheaply from one other are recomputed from that, if it is read as
-        well, or if several come from it.
+        well, or if several come from it; so are those that come from inputs alone.
         """
+        read = [m.value for m in nodes.memories.values()]
         mine = [v for v in read if self._local(v, group)]
         if not mine:
             return False
-        have = {id(v) for v in read} | set(requested)
-        chains = {id(v): self._ancestors(v) for v in mine if id(v) not in requested}
+        looks = self._looks(nodes)
+        have = {id(v) for v in read} | set(self.requested)
+        chains = {
+            id(v): self._ancestors(v, LOCAL // looks.get(id(v), 1))
+            for v in mine
+            if id(v) not in self.requested
+        }
         count: dict[int, int] = {}
         for v in mine:
             count[id(v)] = count.get(id(v), 0) + 1
             for a, _ in chains.get(id(v), ()):
-                count[id(a)] = count.get(id(a), 0) + 1
+                if a is not None:
+                    count[id(a)] = count.get(id(a), 0) + 1
         changed = False
         for v in mine:
-            if id(v) in requested or count[id(v)] > 1:
+            if id(v) in self.requested or count[id(v)] > 1:
                 continue  # others come from it
             for a, way in chains[id(v)]:
-                if id(a) in have or count[id(a)] > 1:
+                if a is None or id(a) in have or count[id(a)] > 1:
                     self.chosen.update((id(w), group.index) for w in way)
                     changed = True
                     break
         return changed
 
+    @staticmethod
+    def _looks(nodes: Nodes) -> dict[int, int]:
+        """Return at how many places the nodes read each array per element."""
+        seen: dict[int, set[Any]] = {}
+        for node in nodes.order:
+            for ref in node.args:
+                if ref.memory is not None:
+                    seen.setdefault(id(ref.memory.value), set()).add(ref.at)
+        return {key: len(at) for key, at in seen.items()}
+
     def _local(self, value: Value, group: Group) -> bool:
         owner = self.fusion.owner.get(id(value))
         return owner is not None and owner is not group and owner.kind != "step"
 
-    def _ancestors(self, value: Value) -> list[tuple[Value, list[Value]]]:
+    def _ancestors(self, value: Value, limit: int) -> list[tuple[Value | None, list[Value]]]:
         """Return values of the same group from each of which alone `value` comes cheaply.
 
         Nearest first, each with the values on the way. Other operands may be inputs and
-        constants of the program.
+        constants of the program. The last one is None if a few inputs give the value.
         """
         uses, owner = self.fusion.uses, self.fusion.owner
         mine = owner[id(value)]
         if mine.places is None:
             mine.places = {id(m): k for k, m in enumerate(mine.members)}
-        found: list[tuple[Value, list[Value]]] = []
+        found: list[tuple[Value | None, list[Value]]] = []
+        inputs: set[int] = set()
         frontier = {mine.places[id(value)]: value}
         way: list[Value] = []
         cost = 0
         while True:
             v = frontier.pop(max(frontier))
             cost += op_cost(v)
-            if v.kind not in KINDS or cost > LOCAL:
+            if v.kind not in KINDS or cost > limit:
                 return found
             way.append(v)
             for use in uses.uses(v):
@@ -130,11 +149,15 @@ class Recompute:
                 if uses.is_inline(root):
                     if uses.leaves[id(root)]:
                         return found
-                elif root.kind != "input":
+                elif root.kind == "input":
+                    inputs.add(id(root))
+                else:
                     if owner.get(id(root)) is not mine or id(root) in mine.totals:
                         return found
                     frontier[mine.places[id(root)]] = root
             if not frontier:
+                if len(inputs) <= SOURCES:
+                    found.append((None, way))
                 return found
             if len(frontier) == 1:
                 found.append((next(iter(frontier.values())), list(way)))

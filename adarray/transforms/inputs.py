@@ -87,10 +87,15 @@ class Inputs:
 
     def _mirror(self, g: Any, node: Node, given: Any) -> Any:
         """Return a gradient as what was given: ADArray for ADArray or traced, else plain."""
+        recorded = isinstance(given, Handle) and isinstance(given._v, Symbolic)
         if g is None:
             g = np.zeros(node.aval.shape, node.aval.dtype)[()]
+            if recorded and node.aval.weak:
+                return g.item()
         if isinstance(g, Handle):
             sync_if_view(g)
+            if recorded and node.aval.weak and not alive(g, self.level, self.closed):
+                return g.item()  # as below: a Python number gets one
             if isinstance(given, Handle) or alive(g, self.level, self.closed):
                 return g
             if isinstance(g._v, Symbolic):

@@ -25,10 +25,7 @@ from asv_bench.peers import busiest, machine
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if a target of ``--acceptance`` is missed, else 0."""
     options = parse(argv)
-    if options.load:
-        found = json.loads(options.load.read_text())
-    else:
-        found = collect(options)
+    found = json.loads(options.load.read_text()) if options.load else collect(options)
     print(report.text(found))
     for path in options.output:
         path.write_text(json.dumps(found, indent=1) + "\n")

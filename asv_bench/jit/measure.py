@@ -54,7 +54,8 @@ def measure(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
         for name in options.workloads:
             compiling(report["workloads"][name], name, names, options, progress)
         report["long"] = {"gradients": {}, "values": {}}
-        compiling(report["long"], LONG.name, [*names], options, progress)
+        compilers = [n for n in names if n == OURS or n.startswith(("torch.compile", "jax"))]
+        compiling(report["long"], LONG.name, compilers, options, progress)
     return report
 
 

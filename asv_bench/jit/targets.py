@@ -60,7 +60,7 @@ def lines(report: dict[str, Any]) -> list[Line]:
 
 
 def speed(made: list[Row]) -> list[Line]:
-    """The best peer's time in units of ours."""
+    """Return the best peer's time in units of ours, and the mean of all."""
     found = [
         least(f"speed, {r['name']}: {r['peer']} / adarray jit", r["ratio"], FASTER[r["kind"]])
         for r in made
@@ -70,7 +70,7 @@ def speed(made: list[Row]) -> list[Line]:
 
 
 def bandwidth(made: list[Row]) -> list[Line]:
-    """Of the machine's copies, for workloads that memory limits."""
+    """Return the fraction of the copy bandwidth, for workloads that memory limits."""
     return [
         least(f"fraction of copy bandwidth, {r['name']}", r["bandwidth"], BANDWIDTH)
         for r in made
@@ -79,7 +79,7 @@ def bandwidth(made: list[Row]) -> list[Line]:
 
 
 def calls(report: dict[str, Any]) -> list[Line]:
-    """The cost of a call, absolute and beside JAX."""
+    """Return the cost of a call, absolute and beside JAX."""
     found = report["overhead"]
     ours, jax = (found.get(n, {}).get("median") for n in (OURS, "jax"))
     us = None if ours is None else 1e6 * ours
@@ -91,7 +91,7 @@ def calls(report: dict[str, Any]) -> list[Line]:
 
 
 def compiling(report: dict[str, Any], made: list[Row]) -> list[Line]:
-    """Seconds and kernels."""
+    """Return seconds and numbers of kernels."""
     long = report.get("long")
     every = [*made]
     if long:
@@ -107,7 +107,7 @@ def compiling(report: dict[str, Any], made: list[Row]) -> list[Line]:
 
 
 def recording(report: dict[str, Any]) -> list[Line]:
-    """Microseconds of tracing and passes per recorded operation, and their growth."""
+    """Return microseconds of tracing and passes per operation, and their growth."""
     found = report.get("recording", {})
 
     def per_call(count: str) -> float | None:
@@ -126,7 +126,7 @@ def recording(report: dict[str, Any]) -> list[Line]:
 
 
 def gradients(made: list[Row]) -> list[Line]:
-    """Value and gradient in units of the value alone."""
+    """Return value and gradient in units of the value alone."""
     return [most(f"gradient / value, {r['name']}", r["gradient/value"], GRADIENT) for r in made]
 
 

@@ -301,14 +301,14 @@ def test_loading_a_plan_of_100_kernels_is_quick(
     texts: dict[str, str] = {}
     for _ in range(100):
         texts |= _print(plans.scaled_plan(5, kernel=plans.unique()), Target())[1]
-    made = kernels.kernels(engine.library, False).load(texts)
+    made = kernels.kernels(engine.library).load(texts)
     assert made.compiled == 100
     _forget_memory(monkeypatch)
     best = 1.0
     for _ in range(5):
         _forget_memory(monkeypatch)
         begun = time.perf_counter()
-        found = kernels.kernels(engine.library, False).load(texts)
+        found = kernels.kernels(engine.library).load(texts)
         best = min(best, time.perf_counter() - begun)
         assert found.from_disk == 100
     assert best < 0.05
@@ -320,7 +320,7 @@ def test_a_failed_source_is_kept(folder: Path) -> None:
     engine = _engine()
     bad = {"adk_0": "int64_t adk_0(void) { return oh; }\n"}
     with pytest.raises(CompileError, match="did not compile") as caught:
-        kernels.kernels(engine.library, False).load(bad)
+        kernels.kernels(engine.library).load(bad)
     source = Path(caught.value.source)
     assert source.parent == folder / "failed"
     assert "return oh;" in source.read_text()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -30,6 +32,7 @@ from adarray.codegen.loopir import (
     integer,
 )
 from adarray.codegen.schedule import Target
+from adarray.codegen.verify import verify
 from adarray.errors import BackendError
 from adarray.op import OPS
 from adarray.runtime import current_mode
@@ -628,6 +631,94 @@ class TestText:
             e = add(e, x)
         text = cprinter.source(elementwise(lambda _: e, ["float64"], "float64"), Target())
         assert text.count(" + ") >= 5000
+
+    @pytest.mark.parametrize("passes", [1, 2, 3, 70])
+    def test_short_loops_give_the_same_bits(self, passes):
+        """Scalar code calls the vector versions of functions, too."""
+        f = "float64"
+        start = mul(J, integer(passes))
+        value = fn("exp", Load(f, "x", AT))
+        short = For("i", start, add(start, integer(passes)), (Store("y", AT, value),), "vector")
+        outer = For("j", integer(0), N, (short,), "parallel")
+        buffers = (Param("x", f), Param("y", f, "out"))
+        x = np.random.default_rng(14).normal(size=140 * passes)
+        y, whole = np.zeros_like(x), np.zeros_like(x)
+        Compiled(Kernel(buffers, ("n",), (), (outer,)))([x, y], (140,))
+        Compiled(elementwise(lambda a: fn("exp", a), [f], f))([x, whole], (x.size,))
+        np.testing.assert_array_equal(y, whole)
+
+
+OTHER = {"float64": "float32", "float32": "float64"}
+BODIES = {
+    "store": lambda x, y: (Store("y", AT, mul(fn("exp", x), x)),),
+    "fold": lambda x, y: (Fold("s", "add", fn("exp", x)),),
+    "both": lambda x, y: (Store("y", AT, fn("exp", x)), Fold("s", "add", mul(fn("exp", x), x))),
+    "where": lambda x, y: (
+        Store("y", AT, fn("where", compared(x), mul(fn("exp", x), x), Const(x.dtype, 1.0))),
+    ),
+    "where both": lambda x, y: (
+        Fold("s", "add", fn("where", compared(x), fn("exp", x), mul(fn("sin", x), x))),
+    ),
+    "compared": lambda x, y: (
+        Store("y", AT, fn("cast", compared(fn("exp", x)), dtype=x.dtype)),
+        Fold("s", "add", fn("cast", fn("logical_not", compared(fn("sin", x))), dtype=x.dtype)),
+    ),
+    "nested where": lambda x, y: (
+        Let("c", fn("logical_and", compared(x), compared(fn("exp", x)))),
+        Let("w", fn("where", Var("bool", "c"), fn("exp", mul(x, x)), fn("sin", x))),
+        Store("y", AT, fn("where", compared(Var(x.dtype, "w")), Var(x.dtype, "w"), fn("cos", x))),
+    ),
+    "extremes": lambda x, y: (
+        Store("y", AT, fn("maximum", fn("exp", x), Const(x.dtype, 1.0))),
+        Fold("s", "add", fn("minimum", fn("sin", x), fn("cos", x))),
+    ),
+    "position": lambda x, y: (
+        Let("hit", fn("equal", AT, Load("int64", "k", integer(0)), dtype="bool")),
+        Store("y", AT, fn("where", Var("bool", "hit"), fn("exp", x), x)),
+    ),
+    "two dtypes": lambda x, y: (
+        Let("w", fn("cast", fn("exp", x), dtype=OTHER[x.dtype])),
+        Store("y", AT, fn("cast", fn("sin", Var(OTHER[x.dtype], "w")), dtype=x.dtype)),
+    ),
+}  # fmt: skip
+
+
+def compared(x):
+    return fn("greater", x, Const(x.dtype, 0.5), dtype="bool")
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="there is no nm")
+@pytest.mark.skipif(compiler.find().libmvec < 2, reason="there are no vector functions")
+class TestVectors:
+    """Functions in vector loops are called in their vector versions alone."""
+
+    @pytest.mark.parametrize("dtype", ["float64", "float32"])
+    @pytest.mark.parametrize("name", BODIES)
+    def test_no_scalar_call_is_left(self, name, dtype, tmp_path):
+        body = BODIES[name](Load(dtype, "x", AT), None)
+        buffers = (
+            Param("x", dtype),
+            Param("y", dtype, "out"),
+            Param("z", dtype, "out"),
+            Param("k", "int64"),
+        )
+        total = Total("s", dtype, "add", "z")
+        kernel = verify(
+            Kernel(buffers, ("n",), (total,), (For("i", integer(0), N, body, "vector"),))
+        )
+        found = compiler.find()
+        source, target = tmp_path / "kernel.c", tmp_path / "kernel.so"
+        source.write_text('#include "kernel.h"\n' + cprinter.source(kernel, Target()))
+        for level in ("avx512", "avx2"):
+            compiler.compile_units(
+                found, found.flags(level, limited=level == "avx2"), [source], [target]
+            )
+            symbols = subprocess.run(
+                ["nm", "-D", "-u", str(target)], capture_output=True, text=True, check=True
+            )
+            called = {line.split()[-1].split("@")[0] for line in symbols.stdout.splitlines()}
+            assert any(s.startswith("_ZGV") for s in called)
+            assert not called & {f"{f}{e}" for f in ("exp", "sin", "cos") for e in ("", "f")}
 
 
 class TestEagerAgreement:

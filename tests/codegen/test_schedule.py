@@ -65,7 +65,34 @@ class TestForms:
     @pytest.mark.parametrize(("bytes_", "lanes"), [(64, 32), (32, 16), (16, 8)])
     def test_sums_have_lanes(self, bytes_, lanes):
         chosen = form(kernel(loop(Fold("s", "add", X)), totals=(TOTAL,)), vector_bytes=bytes_)
-        assert chosen == ("lanes", lanes, LEAF)
+        assert chosen == ("lanes", lanes, 0)  # chunks for threads are leaves already
+
+    @pytest.mark.parametrize(
+        ("stop", "expected"),
+        [
+            (N, ("lanes", 32, LEAF)),
+            (integer(900), ("lanes", 32, 0)),
+            (fn("minimum", plus(M, integer(64)), N, dtype="int64"), ("padded", 16, 0)),
+            (fn("minimum", N, plus(integer(64), M), dtype="int64"), ("padded", 16, 0)),
+            (Var("int64", "end"), ("padded", 16, 0)),
+            (plus(M, integer(5000)), ("lanes", 32, LEAF)),
+        ],
+    )
+    def test_short_loops_need_no_leaves(self, stop, expected):
+        start = M if stop not in (N, integer(900)) else integer(0)
+        inner = For("i", start, stop, (Fold("a", "add", X),), "vector")
+        body = (
+            Let("end", fn("minimum", plus(M, integer(64)), N, dtype="int64")),
+            Local("a", F),
+            inner,
+        )
+        assert form(kernel(*body)) == expected
+
+    @pytest.mark.parametrize(("start", "passes"), [(M, 1), (M, 2), (integer(7), 1)])
+    def test_a_pass_or_two_make_no_vectors(self, start, passes):
+        stop = plus(start, integer(passes))
+        k = kernel(Local("a", F), For("i", start, stop, (Fold("a", "add", X),), "vector"))
+        assert form(k).form == "serial"
 
     def test_extremes_need_no_leaves(self):
         top = Total("s", F, "maximum", "y")

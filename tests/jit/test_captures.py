@@ -7,6 +7,7 @@ import functools
 import gc
 import random
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -70,7 +71,7 @@ def compiled(f: Callable[..., Any], *args: Any) -> Any:
     return jf
 
 
-# -- globals ---------------------------------------------------------------------------------
+# -- globals -----------------------------------------------------------------------------
 
 
 def reads_weights(x: Any) -> Any:
@@ -122,7 +123,7 @@ def test_a_global_array_reshaped_in_place() -> None:
 def test_a_global_number_changes_and_becomes_an_input() -> None:
     global scale
     jf = compiled(calls_helper, X)
-    for scale in (3.0, 4.0, 5.0, 6.0, 7.0, 8.0):
+    for scale in (3.0, 4.0, 5.0, 6.0, 7.0, 8.0):  # noqa: B007  (a global)
         agree(jf, calls_helper, X)
     assert jf.cache_info().traces == 4
     scale = 2.0
@@ -136,7 +137,7 @@ def test_a_global_number_that_python_looks_at() -> None:
         return x if scale > 4.0 else -x
 
     jf = compiled(f, X)
-    for scale in (3.0, 5.0, 3.5, 6.0, 2.0, 9.0, 1.0):
+    for scale in (3.0, 5.0, 3.5, 6.0, 2.0, 9.0, 1.0):  # noqa: B007
         agree(jf, f, X)
 
 
@@ -158,7 +159,7 @@ def test_a_global_int_used_as_a_length() -> None:
         return x
 
     jf = compiled(f, X)
-    for count in (5, 2, 5, 7, 1, 9):
+    for count in (5, 2, 5, 7, 1, 9):  # noqa: B007
         agree(jf, f, X)
 
 
@@ -198,7 +199,7 @@ def test_what_a_helper_reads_is_seen() -> None:
     agree(jf, calls_helper, X)
 
 
-# -- closures and defaults -----------------------------------------------------------------------
+# -- closures and defaults ---------------------------------------------------------------
 
 
 def test_closure_cells() -> None:
@@ -212,7 +213,7 @@ def test_closure_cells() -> None:
     agree(jf, f, X)
     w = np.full(4, 3.0)
     agree(jf, f, X)
-    for k in (4.0, 5.0, 6.0, 7.0):
+    for k in (4.0, 5.0, 6.0, 7.0):  # noqa: B007  (in the closure)
         agree(jf, f, X)
     assert jf.cache_info().traces == 4
 
@@ -254,7 +255,7 @@ def test_partials() -> None:
     agree(jf, f, X)
 
 
-# -- containers ------------------------------------------------------------------------------------
+# -- containers --------------------------------------------------------------------------
 
 
 def test_dict_entries() -> None:
@@ -320,7 +321,7 @@ def test_a_function_found_in_a_table() -> None:
     agree(jf, f, X)
 
 
-# -- objects -----------------------------------------------------------------------------------------
+# -- objects -----------------------------------------------------------------------------
 
 
 class Model:
@@ -530,7 +531,7 @@ def test_a_callback_as_an_argument() -> None:
     agree(jf, f, np.sin, X)
 
 
-# -- plain code that reads captured arrays -----------------------------------------------------------
+# -- plain code that reads captured arrays -----------------------------------------------
 
 
 def test_plain_code_on_captured_arrays() -> None:
@@ -588,7 +589,7 @@ def test_big_arrays_behind_a_class_are_compared_whole() -> None:
         agree(jf, f, X)
 
 
-# -- what the function changes ------------------------------------------------------------------------
+# -- what the function changes -----------------------------------------------------------
 
 
 def test_a_counter_is_kept() -> None:
@@ -668,7 +669,7 @@ def test_writes_into_captured_arrays_compile() -> None:
     assert jf.cache_info().traces == 2
 
 
-# -- randomness ---------------------------------------------------------------------------------------
+# -- randomness --------------------------------------------------------------------------
 
 
 def test_a_captured_generator_stays_eager() -> None:
@@ -712,10 +713,13 @@ def test_what_keeps_changing_stays_eager() -> None:
         return x * len(mode)
 
     jf = adarray.jit(f)
-    with pytest.warns(JitWarning, match="keeps changing"):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         for i in range(12):
             mode = "a" * (i + 1)
             agree(jf, f, X)
+    assert [w.category for w in said] == [JitWarning]
+    assert "keeps changing" in str(said[0].message)
     agree(jf, f, X)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -277,9 +279,12 @@ def test_too_many_paths_stay_eager() -> None:
         return x * known.get(x[0], 2.0)
 
     jf = adarray.jit(f, max_paths=5)
-    with pytest.warns(JitWarning, match=r"more than 5 paths.*test_guards\.py"):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         for i in range(8):
             agree(jf, f, np.array([float(i), 1.0]))
+    assert [w.category for w in said] == [JitWarning]
+    assert re.search(r"more than 5 paths.*test_guards\.py", str(said[0].message))
     for i in range(8):
         agree(jf, f, np.array([float(i), 1.0]))
     assert jf.cache_info().eager == 1
@@ -357,8 +362,6 @@ def test_checks_find_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         jf(x)
     made = front.finisher
-    monkeypatch.setattr(
-        front, "finisher", lambda leaf, numbers: lambda v: made(leaf, numbers)(v) + 1e-6
-    )
+    monkeypatch.setattr(front, "finisher", lambda *given: lambda v: made(*given)(v) + 1e-6)
     with pytest.raises(CheckError, match="result 0"):
         jf(x)

@@ -66,7 +66,9 @@ FUNCTIONS = {
     "counts": lambda x, v: np.sum(x > 0, axis=1) + np.count_nonzero(x > 0),
     "masked sums": lambda x, v: np.sum(x, where=x > 0) + np.mean(x, axis=0, where=x > -9),
     "holes": lambda x, v: np.nansum(x) + np.nanmean(x, axis=0) + np.nanmax(x) + np.nanmin(x),
-    "norms": lambda x, v: np.linalg.norm(x) + np.linalg.norm(x, axis=1).sum() + np.linalg.norm(v, 1),
+    "norms": lambda x, v: (
+        np.linalg.norm(x) + np.linalg.norm(x, axis=1).sum() + np.linalg.norm(v, 1)
+    ),
     "log-sum-exp": lambda x, v: np.logaddexp.reduce(x, axis=1).sum() + np.logaddexp(x, v),
     "running": lambda x, v: np.cumsum(x, axis=1) + np.cumprod(v) + np.maximum.accumulate(x),
     "positions": lambda x, v: np.argmax(x, axis=1) + np.argmin(v) + x.argmax(),
@@ -87,9 +89,13 @@ FUNCTIONS = {
     "windows": lambda x, v: np.lib.stride_tricks.sliding_window_view(v, 3).sum(-1),
     "joins": lambda x, v: (np.concatenate([x, x * 2], 1), np.stack([v, v]), np.vstack([v, x])),
     "hstack": lambda x, v: np.hstack([v, v * 2]) + np.append(v, v),
-    "repeats": lambda x, v: (np.tile(v, (2, 2)), np.repeat(x, 2, axis=1), np.repeat(v, [0, 2, 1, 1, 0])),
+    "repeats": lambda x, v: (
+        (np.tile(v, (2, 2)), np.repeat(x, 2, axis=1), np.repeat(v, [0, 2, 1, 1, 0]))
+    ),
     "rolls": lambda x, v: np.roll(x, 1, 0) + np.roll(x, (1, -2), (0, 1)) + np.roll(x, 3),
-    "pads": lambda x, v: (np.pad(x, 1), np.pad(v, (1, 2), constant_values=3.0), np.pad(x, 2, "wrap")),
+    "pads": lambda x, v: (
+        (np.pad(x, 1), np.pad(v, (1, 2), constant_values=3.0), np.pad(x, 2, "wrap"))
+    ),
     "triangles": lambda x, v: np.tril(x) + np.triu(x, 1) + np.triu(v)[:4],
     "differences": lambda x, v: np.diff(x, axis=0).sum() + np.diff(v, 2),
     "slices": lambda x, v: x[1:3, ::2] + x[::-2, -3:] + x[1, 2] + x[..., 0][:2, None],
@@ -111,7 +117,9 @@ FUNCTIONS = {
     "writes on a diagonal": _write_through(lambda y: np.einsum("ii->i", y[:, :4])),
     "writes where": _masked,
     "adds at": _add_at,
-    "made arrays": lambda x, v: np.zeros_like(x) + np.ones((4, 5)) * v + np.arange(5) + np.full(5, 2),
+    "made arrays": lambda x, v: (
+        np.zeros_like(x) + np.ones((4, 5)) * v + np.arange(5) + np.full(5, 2)
+    ),
     "casts": lambda x, v: x.astype(np.float32).astype(np.int64) + (x > 0).astype(np.int32),
     "pieces": lambda x, v: np.array([v[0], v[1] * 2, 3.0]) + np.split(x, 2)[0][0, :3],
 }  # fmt: skip

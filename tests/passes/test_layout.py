@@ -167,9 +167,9 @@ def test_indices_out_of_range_are_still_found():
 
 def test_one_hot_columns_and_stacks():
     def f(x, i, j):
-        return np.sum(x[i, np.arange(8)] ** 2) + np.sum(x.reshape(2, 3, 8)[I, J, j])
+        return np.sum(x[i, np.arange(8)] ** 2) + np.sum(x.reshape(2, 3, 8)[one, two, j])
 
-    I, J = np.ix_(range(2), range(3))  # noqa: E741
+    one, two = np.ix_(range(2), range(3))
     args = X, RNG.integers(0, 6, 8), RNG.integers(0, 8, (2, 3))
     r = recorded(adarray.grad(f), *args)
     agrees(r)

@@ -22,6 +22,7 @@ class Recorded(NamedTuple):
     arrays: list[Any]
     leaves: list[Any]
     calls: list[Call]
+    translate: Callable[[], Program]
 
     def kinds(self) -> list[str]:
         """Return the kinds of the program's values."""
@@ -49,13 +50,17 @@ def recorded(f: Callable[..., Any], *args: Any, optimised: bool = True) -> Recor
         for s, x in zip(recording.inputs, args, strict=True)
         if isinstance(x, np.ndarray)
     }
-    program = canonicalise(
-        calls, recording.inputs, recording.outputs, strides=strides, constants=constants
-    )
+
+    def translate() -> Program:
+        return canonicalise(
+            calls, recording.inputs, recording.outputs, strides=strides, constants=constants
+        )
+
+    program = translate()
     verify_program(program)
     if optimised:
         program = optimise(program, check=True)
-    return Recorded(program, list(args), found.leaves, calls)
+    return Recorded(program, list(args), found.leaves, calls, translate)
 
 
 def agrees(r: Recorded, rtol: float = 1e-12) -> None:

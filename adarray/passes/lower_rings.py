@@ -1,0 +1,244 @@
+"""Several stencil steps in one kernel: every step's last rows stay in a ring of rows.
+
+Step after step of a stencil would read and write the whole array each time. Here a block
+of rows goes through several steps at once: pass after pass, each step computes one row,
+some rows behind the step that it reads, whose last rows are in the cache. Rows beside the
+block are computed again by the blocks that need them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from adarray.codegen.loopir import Apply, Expr, For, If, Local, Var, integer
+from adarray.passes.lower import Lowered, Lowering
+from adarray.passes.lower_nodes import Node, Ref
+from adarray.passes.lower_scope import Affine, Scope, combine
+from adarray.passes.lower_values import Index, Values
+
+# Rows of a block: an eighth of all, within these bounds.
+FEWEST, MOST = 32, 256
+
+
+class Ring:
+    """The last rows of a value.
+
+    Attributes
+    ----------
+    name : str
+        Local array.
+    axis : int
+        Which axis of the value counts rows.
+    rows : int
+        Rows that are kept, a power of two.
+    strides : tuple of int
+        Of the other axes, within a row.
+    width : int
+        Elements of a row.
+    """
+
+    __slots__ = ("axis", "name", "rows", "strides", "width")
+
+    def __init__(self, shape: tuple[int, ...], axis: int) -> None:
+        self.name = ""
+        self.axis = axis
+        self.rows = 0
+        strides, step = [0] * len(shape), 1
+        for a in reversed(range(len(shape))):
+            if a != axis:
+                strides[a] = step
+                step *= shape[a]
+        self.strides = tuple(strides)
+        self.width = step
+
+    def element(self, values: Values, index: Index) -> Affine:
+        """Return where an element lies in the ring, as the present stage sees it."""
+        parts = [(s, i) for s, i in zip(self.strides, index, strict=True) if s]
+        return combine([*parts, (1, values.stage.slot(self, index[self.axis]))])
+
+
+class Stage(NamedTuple):
+    """One step of the pipeline.
+
+    Parameters
+    ----------
+    lowering : Lowering
+    before, after : int
+        Rows that it computes beside those of the block.
+    lag : int
+        Passes by which it is behind the first stage.
+    own : bool
+        Whether it writes results, and so runs over the block's own rows alone.
+    """
+
+    lowering: Lowering
+    before: int
+    after: int
+    lag: int
+    own: bool
+
+
+class Position:
+    """Where the stage that is being written stands: the names of its row and pass."""
+
+    def __init__(self, scope: Scope, row: str, turn: str, count: int, periodic: bool) -> None:
+        self.scope = scope
+        self.row = row
+        self.turn = turn
+        self.count = count
+        self.periodic = periodic
+
+    def slot(self, ring: Ring, at: Affine) -> Affine:
+        """Return where row `at` of a ring begins."""
+        scope = self.scope
+        shift = combine([(1, at), (-1, Affine(0, ((self.row, 1),)))])
+        if not shift.terms:
+            shift = Affine(self.near(shift.const))
+            positive = 64 * ring.rows
+        else:
+            positive = -(-self.count // ring.rows + 64) * ring.rows
+        turn = combine([(1, shift), (1, Affine(0, ((self.turn, 1),)))], positive)
+        key = ("slot", ring.name, turn)
+        hit = scope.memo.get(key)
+        if hit is None:
+            expr, depth = scope.index(turn)
+            kept = Apply("int64", "remainder", (expr, integer(ring.rows)))
+            width = scope.number("width", ring.width, literal=False)
+            hit = scope.let(key, Apply("int64", "multiply", (kept, width)), depth)
+            name = hit[0].name  # type: ignore[attr-defined]
+            scope.depth[name] = depth
+            scope.range[name] = (0, (ring.rows - 1) * ring.width)
+            scope.levels[depth].names.append(name)
+        return Affine(0, ((hit[0].name, 1),))  # type: ignore[attr-defined]
+
+    def near(self, shift: int) -> int:
+        """Return a distance between rows; those of periodic arrays are taken round the end."""
+        if self.periodic and 2 * abs(shift) > self.count:
+            shift += -self.count if shift > 0 else self.count
+        return shift
+
+    def one_row(self, pieces: list[tuple[Ref, Index]]) -> tuple[Node, Index] | None:
+        """Return the one element that all pieces of a rotation are, if they are."""
+        found: tuple[Node, Index] | None = None
+        for ref, index in pieces:
+            if ref.node is None or not self.periodic:
+                return None
+            seen = tuple(self._normal(i) for i in Values.seen(ref, index))
+            if found is not None and (found[0] is not ref.node or found[1] != seen):
+                return None
+            found = (ref.node, seen)
+        return found
+
+    def _normal(self, at: Affine) -> Affine:
+        if at.terms == ((self.row, 1),):
+            return Affine(self.near(at.const), at.terms)
+        return at
+
+
+def write(
+    stages: list[Stage], rings: list[Ring], count: int, periodic: bool, base: Lowering
+) -> Lowered:
+    """Return the kernel of a pipeline over `count` rows."""
+    scope, values = base.scope, base.values
+    for stage in stages:
+        stage.lowering.declare()
+    rows = max(FEWEST, min(MOST, -(-count // 8)))
+    n = scope.number("rows", count, literal=False)
+    scope.open()
+    block = scope.index_name("block", 0, max(0, -(-count // rows) - 1), 1)
+    size = integer(rows)
+    first = scope.let("first", Apply("int64", "multiply", (Var("int64", block), size)), 1)[0]
+    end = Apply("int64", "minimum", (Apply("int64", "add", (first, size)), n))
+    mine = scope.let("mine", Apply("int64", "subtract", (end, first)), 1)[0]
+    for ring in rings:
+        ring.name = scope.fresh("ring")
+        width = scope.number("width", ring.width, literal=False)
+        scope.emit(
+            Local(ring.name, _dtype(stages, ring), Apply("int64", "multiply", (integer(ring.rows), width)))
+        )
+    lead = stages[0].before
+    scope.open()
+    step = scope.index_name("step", 0, rows + 64, scope.here)
+    for stage in stages:
+        _stage(stage, scope, values, (step, lead), (first, mine, n), count, periodic)
+    body = scope.close()
+    passes = max(lead + s.lag + s.after for s in stages)
+    stop = Apply("int64", "add", (mine, integer(passes)))
+    scope.emit(For(step, integer(0), stop, body, "serial"))
+    body = scope.close()
+    blocks = Apply(
+        "int64", "floor_divide", (Apply("int64", "add", (n, integer(rows - 1))), size)
+    )
+    scope.emit(For(block, integer(0), blocks, body, "parallel"))
+    return base.kernel([s.lowering for s in stages])
+
+
+def _dtype(stages: list[Stage], ring: Ring) -> str:
+    for stage in stages:
+        for node in stage.lowering.order:
+            if stage.lowering.stored.get(id(node)) is ring:
+                return node.dtype
+    raise AssertionError("a ring that no stage writes")
+
+
+def _stage(
+    stage: Stage,
+    scope: Scope,
+    values: Values,
+    at: tuple[str, int],
+    block: tuple[Expr, Expr, Expr],
+    count: int,
+    periodic: bool,
+) -> None:
+    """Write one stage of one pass: a row, if it is one that the block needs."""
+    step, lead = at
+    first, mine, n = block
+    depth = scope.here
+    behind = integer(lead + stage.lag)
+    turn = scope.let(
+        ("turn", id(stage.lowering)),
+        Apply("int64", "subtract", (Var("int64", step), behind)),
+        depth,
+    )[0]
+    zero = integer(0)
+    conditions: list[Expr] = [
+        Apply("bool", "greater_equal", (turn, integer(-stage.before))),
+        Apply("bool", "less", (turn, Apply("int64", "add", (mine, integer(stage.after))))),
+    ]
+    row = scope.let(("row", id(stage.lowering)), Apply("int64", "add", (first, turn)), depth)[0]
+    if not periodic:
+        conditions.append(Apply("bool", "greater_equal", (row, zero)))
+        conditions.append(Apply("bool", "less", (row, n)))
+    elif stage.before or stage.after:
+        below = Apply("int64", "where", (
+            Apply("bool", "less", (row, zero)), Apply("int64", "add", (row, n)), row
+        ))  # fmt: skip
+        low = scope.let(("low", id(stage.lowering)), below, depth)[0]
+        above = Apply("int64", "where", (
+            Apply("bool", "greater_equal", (low, n)), Apply("int64", "subtract", (low, n)), low
+        ))  # fmt: skip
+        row = scope.let(("wrapped", id(stage.lowering)), above, depth)[0]
+    condition = conditions[0]
+    for other in conditions[1:]:
+        condition = Apply("bool", "logical_and", (condition, other))
+    scope.open()
+    here = scope.here
+    names = []
+    for expr, low_, high in ((row, 0, count - 1), (turn, -64, MOST + 64)):
+        name = expr.name  # type: ignore[attr-defined]
+        # Known inside of the branch alone, so that nothing moves out of it.
+        scope.depth[name] = here
+        scope.range[name] = (low_, high)
+        scope.levels[here].names.append(name)
+        names.append(name)
+    values.stage = Position(scope, names[0], names[1], count, periodic)
+    values.row_depth = here
+    lowering = stage.lowering
+    lowering.vars[lowering.outer] = names[0]
+    lowering.write_pass()
+    values.stage = None
+    values.row_depth = 1
+    scope.emit(If(condition, scope.close()))
+
+
+__all__ = ["Affine", "Any", "Ring", "Stage", "write"]

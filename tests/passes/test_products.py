@@ -1,0 +1,168 @@
+"""Matrix products: order, stacks of rows, sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from recorded import agrees, recorded
+
+import adarray
+from adarray.passes import optimise, verify_program
+from adarray.passes.builder import Builder
+from adarray.passes.interpret import interpret
+
+RNG = np.random.default_rng(11)
+
+
+def optimised(make, *arrays):
+    """Optimise what `make` builds, check the values, and return the program."""
+    b = Builder()
+    inputs = [b.input(i, x.shape, x.dtype) for i, x in enumerate(arrays)]
+    made = make(b, *inputs)
+    before = b.program(made if isinstance(made, list) else [made])
+    verify_program(before)
+    after = optimise(before, check=True)
+    for one, two in zip(interpret(before, arrays), interpret(after, arrays), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-13)
+    return after
+
+
+def dots(program):
+    return [tuple(a.shape for a in v.args) for v in program.values if v.kind == "dot"]
+
+
+def matrix(*shape):
+    return RNG.normal(size=shape)
+
+
+def test_the_vector_is_multiplied_first():
+    after = optimised(
+        lambda b, x, y, v: b.dot(b.dot(x, y), v), matrix(9, 8), matrix(8, 7), matrix(7)
+    )
+    assert dots(after) == [((8, 7), (7,)), ((9, 8), (8,))]
+
+
+def test_the_narrow_side_is_multiplied_first():
+    after = optimised(
+        lambda b, x, y, z: b.dot(x, b.dot(y, z)), matrix(2, 9), matrix(9, 9), matrix(9, 9)
+    )
+    assert dots(after) == [((2, 9), (9, 9)), ((2, 9), (9, 9))]
+
+
+def test_square_products_keep_their_order():
+    args = matrix(6, 6), matrix(6, 6), matrix(6, 6)
+    after = optimised(lambda b, x, y, z: b.dot(x, b.dot(y, z)), *args)
+    assert after.outputs[0].args[1].kind == "dot"
+
+
+def test_a_product_that_is_needed_is_not_made_again():
+    def f(b, x, y, v):
+        xy = b.dot(x, y)
+        return [b.dot(xy, v), b.reduce("maximum", xy, (0, 1))]
+
+    after = optimised(f, matrix(9, 8), matrix(8, 7), matrix(7))
+    assert dots(after)[0] == ((9, 8), (8, 7))
+
+
+# -- rows --------------------------------------------------------------------------------------
+
+
+def _steps(b, x, w, order):
+    parts = [b.reshape(b.slice(x, 0, t, t + 1), x.shape[1:]) for t in range(x.shape[0])]
+    return [b.map("tanh", b.dot(parts[t], w)) for t in order]
+
+
+def test_rows_of_one_array_are_multiplied_at_once():
+    after = optimised(lambda b, x, w: _steps(b, x, w, range(6)), matrix(6, 3, 4), matrix(4, 5))
+    assert dots(after) == [((18, 4), (4, 5))]
+
+
+def test_in_any_order_and_with_gaps():
+    order = [7, 0, 2, 1, 3, 6]
+    after = optimised(lambda b, x, w: _steps(b, x, w, order), matrix(9, 3, 4), matrix(4, 5))
+    assert sorted(dots(after)) == [((3, 4), (4, 5))] * 2 + [((12, 4), (4, 5))]
+
+
+def test_few_rows_stay():
+    after = optimised(lambda b, x, w: _steps(b, x, w, range(3)), matrix(3, 2, 4), matrix(4, 5))
+    assert len(dots(after)) == 3
+
+
+def test_rows_of_a_slice():
+    def f(b, x, w):
+        return _steps(b, b.slice(x, 2, 1, 5), w, range(5))
+
+    after = optimised(f, matrix(5, 3, 6), matrix(4, 5))
+    assert dots(after) == [((15, 4), (4, 5))]
+
+
+# -- sums --------------------------------------------------------------------------------------
+
+
+def _sum_of_products(b, xs, ys, *others):
+    total = others[0] if others else None
+    for x, y in zip(xs, ys, strict=True):
+        term = b.dot(b.transpose(x, (1, 0)), y)
+        total = term if total is None else b.map("add", total, term)
+    return total
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_sums_of_products_are_one_product(others):
+    def f(b, *args):
+        return _sum_of_products(b, args[:5], args[5:10], *args[10:])
+
+    args = [matrix(3, 8) for _ in range(5)] + [matrix(3, 9) for _ in range(5)]
+    after = optimised(f, *args, *([matrix(8, 9)] * others))
+    assert dots(after) == [((8, 15), (15, 9))]
+    joined = [v for v in after.values if v.kind == "join"]
+    assert [v.shape for v in joined] == [(15, 8), (15, 9)]
+    assert all(a.kind == "input" for v in joined for a in v.args)
+
+
+def test_sums_of_sums():
+    def f(b, *args):
+        one = _sum_of_products(b, args[:2], args[2:4])
+        return b.map("add", _sum_of_products(b, args[4:6], args[6:8]), one)
+
+    args = [matrix(3, 8) for _ in range(2)] + [matrix(3, 9) for _ in range(2)]
+    after = optimised(f, *args, *(x * 2 for x in args))
+    assert dots(after) == [((8, 12), (12, 9))]
+
+
+def test_products_with_other_uses_stay():
+    def f(b, *args):
+        terms = [b.dot(b.transpose(x, (1, 0)), y) for x, y in zip(args[:4], args[4:], strict=True)]
+        total = terms[0]
+        for t in terms[1:]:
+            total = b.map("add", total, t)
+        return [total, b.reduce("maximum", terms[0], (0, 1))]
+
+    after = optimised(f, *[matrix(3, 8) for _ in range(4)], *[matrix(3, 9) for _ in range(4)])
+    assert len(dots(after)) == 4
+
+
+def test_deep_products_are_not_copied_together():
+    after = optimised(
+        lambda b, *args: _sum_of_products(b, args[:4], args[4:]), *[matrix(60, 4) for _ in range(8)]
+    )
+    assert len(dots(after)) == 4
+
+
+# -- recurrent networks ------------------------------------------------------------------------
+
+
+def test_a_recurrent_network():
+    """Of five products a step, those that wait for no other step are one each."""
+
+    def loss(w_in, w_hidden, x):
+        hidden = np.zeros((x.shape[1], w_in.shape[1]))
+        for t in range(len(x)):
+            hidden = np.tanh(x[t] @ w_in + hidden @ w_hidden)
+        return np.sum(hidden**2)
+
+    args = matrix(5, 6) / 3, matrix(6, 6) / 3, matrix(8, 3, 5)
+    r = recorded(adarray.value_and_grad(loss, argnums=(0, 1)), *args)
+    agrees(r, rtol=1e-11)
+    # All inputs at once, the states one by one forward and back, two sums for the gradients.
+    assert len(dots(r.program)) == 1 + 8 + 7 + 2
