@@ -1,8 +1,69 @@
-/* What kernels printed from loop IR use beside scalar functions. Comes after libmvec.h. */
+/* What kernels printed from loop IR use beside scalar functions. Comes after libmvec.h and
+ * adarray_math.h. */
 #ifndef ADARRAY_LOOPS_H
 #define ADARRAY_LOOPS_H
 
 #include "adarray_integer.h"
+
+/* Functions that have no vector version, one lane after the other: a loop that calls one
+ * becomes vector code all the same, and what else it calls comes from libmvec. The compiler
+ * makes the vector versions of these; the functions that they call are not inlined. */
+#define ADARRAY_BY_LANE(T, name, function)                                                 \
+    _Pragma("omp declare simd notinbranch")                                                \
+    ADARRAY_CALL T adarray_lanes_##name(T a, T b) { return (function)(a, b); }
+ADARRAY_BY_LANE(double, fmod, fmod)
+ADARRAY_BY_LANE(float, fmodf, fmodf)
+ADARRAY_BY_LANE(double, nextafter, nextafter)
+ADARRAY_BY_LANE(float, nextafterf, nextafterf)
+ADARRAY_BY_LANE(double, logaddexp_f64, adarray_logaddexp_f64)
+ADARRAY_BY_LANE(float, logaddexp_f32, adarray_logaddexp_f32)
+ADARRAY_BY_LANE(double, logaddexp2_f64, adarray_logaddexp2_f64)
+ADARRAY_BY_LANE(float, logaddexp2_f32, adarray_logaddexp2_f32)
+#define ADARRAY_LANES_N64(name) adarray_lanes_##name##_f64
+#define ADARRAY_LANES_N32(name) adarray_lanes_##name##_f32
+#define ADARRAY_LANES_M64(name) ADARRAY_LANES_##name##_f64
+#define ADARRAY_LANES_M32(name) ADARRAY_LANES_##name##_f32
+#define ADARRAY_LANES_fmod_f64 adarray_lanes_fmod
+#define ADARRAY_LANES_fmod_f32 adarray_lanes_fmodf
+#define ADARRAY_LANES_copysign_f64 copysign
+#define ADARRAY_LANES_copysign_f32 copysignf
+#define ADARRAY_LANES_floor_f64 floor
+#define ADARRAY_LANES_floor_f32 floorf
+ADARRAY_DIVISION(double, ADARRAY_LANES_N64, ADARRAY_LANES_M64)
+ADARRAY_DIVISION(float, ADARRAY_LANES_N32, ADARRAY_LANES_M32)
+#define ADARRAY_INTEGERS_BY_LANE(T, s)                                                     \
+    ADARRAY_BY_LANE(T, floor_divide_##s, adarray_floor_divide_##s)                         \
+    ADARRAY_BY_LANE(T, remainder_##s, adarray_remainder_##s)                               \
+    ADARRAY_BY_LANE(T, fmod_##s, adarray_fmod_##s)                                         \
+    ADARRAY_BY_LANE(T, power_##s, adarray_power_##s)
+ADARRAY_INTEGERS_BY_LANE(int8_t, i8)
+ADARRAY_INTEGERS_BY_LANE(int16_t, i16)
+ADARRAY_INTEGERS_BY_LANE(int32_t, i32)
+ADARRAY_INTEGERS_BY_LANE(int64_t, i64)
+ADARRAY_INTEGERS_BY_LANE(uint8_t, u8)
+ADARRAY_INTEGERS_BY_LANE(uint16_t, u16)
+ADARRAY_INTEGERS_BY_LANE(uint32_t, u32)
+ADARRAY_INTEGERS_BY_LANE(uint64_t, u64)
+
+/* Conversions of 64-bit integers, which only AVX-512 has for vectors. */
+#if defined(__AVX512DQ__) || !defined(__x86_64__)
+#define ADARRAY_CAST(T, name, S, converted)                                                \
+    ADARRAY_FN T adarray_cast_##name(S x) { return converted; }
+#else
+#define ADARRAY_CAST(T, name, S, converted)                                                \
+    _Pragma("omp declare simd notinbranch")                                                \
+    ADARRAY_CALL T adarray_cast_##name(S x) { return converted; }
+#endif
+ADARRAY_CAST(double, i64_f64, int64_t, (double)x)
+ADARRAY_CAST(float, i64_f32, int64_t, (float)x)
+ADARRAY_CAST(double, u64_f64, uint64_t, (double)x)
+ADARRAY_CAST(float, u64_f32, uint64_t, (float)x)
+ADARRAY_CAST(int64_t, f64_i64, double, (int64_t)x)
+ADARRAY_CAST(int64_t, f32_i64, float, (int64_t)x)
+ADARRAY_CAST(uint64_t, f64_u64, double, adarray_to_u64(x))
+ADARRAY_CAST(uint64_t, f32_u64, float, adarray_to_u64(x))
+ADARRAY_CAST(uint32_t, f64_u32, double, (uint32_t)(int64_t)x)
+ADARRAY_CAST(uint32_t, f32_u32, float, (uint32_t)(int64_t)x)
 
 /* Sums of many terms, pairwise: rounding errors grow with the logarithm of their number.
  * Terms are added one after the other in runs of 32; slot k of `level` holds the sum of 2^k
@@ -82,6 +143,49 @@ ADARRAY_PADDING(uint8_t, u8)
 ADARRAY_PADDING(uint16_t, u16)
 ADARRAY_PADDING(uint32_t, u32)
 ADARRAY_PADDING(uint64_t, u64)
+
+/* Copy what will not be read soon past the caches, which need not fetch it first then. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__SSE2__)
+#if defined(__AVX512F__)
+typedef float adarray_line __attribute__((vector_size(64), may_alias));
+#define ADARRAY_STORE(to, x) __builtin_ia32_movntps512((float *)(to), x)
+#elif defined(__AVX__)
+typedef float adarray_line __attribute__((vector_size(32), may_alias));
+#define ADARRAY_STORE(to, x) __builtin_ia32_movntps256((float *)(to), x)
+#else
+typedef float adarray_line __attribute__((vector_size(16), may_alias));
+#define ADARRAY_STORE(to, x) __builtin_ia32_movntps((float *)(to), x)
+#endif
+#define ADARRAY_STREAMS 1
+ADARRAY_FN void adarray_stream_end(void) { __builtin_ia32_sfence(); }
+#elif defined(__clang__)
+typedef float adarray_line __attribute__((vector_size(16), may_alias));
+#define ADARRAY_STORE(to, x) __builtin_nontemporal_store(x, to)
+#define ADARRAY_STREAMS 1
+ADARRAY_FN void adarray_stream_end(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#else
+#define ADARRAY_STREAMS 0
+ADARRAY_FN void adarray_stream_end(void) {}
+#endif
+ADARRAY_CALL void adarray_stream(void *to, const void *from, int64_t bytes)
+{
+    char *at = to;
+    const char *x = from;
+#if ADARRAY_STREAMS
+    const int64_t head = -(int64_t)(uintptr_t)to & 63;
+    if (bytes >= 256) {
+        memcpy(at, x, (size_t)head);
+        at += head, x += head, bytes -= head;
+        for (; bytes >= 64; at += 64, x += 64, bytes -= 64) {
+            adarray_line line[64 / sizeof(adarray_line)];
+            memcpy(line, x, 64);
+            for (int i = 0; i < 64 / (int)sizeof(adarray_line); i++)
+                ADARRAY_STORE((adarray_line *)at + i, line[i]);
+        }
+    }
+#endif
+    memcpy(at, x, (size_t)bytes);
+}
 
 /* Combine the accumulators of `n` lanes, a power of two, as a tree. */
 #define ADARRAY_TREE(T, s, name, COMBINED)                                                 \
@@ -193,6 +297,8 @@ ADARRAY_ONES(ADARRAY_ONE1, atan)
 ADARRAY_ONES(ADARRAY_ONE1, atanh)
 ADARRAY_ONES(ADARRAY_ONE1, cbrt)
 ADARRAY_ONES(ADARRAY_ONE1, cosh)
+ADARRAY_ONES(ADARRAY_ONE1, erf)
+ADARRAY_ONES(ADARRAY_ONE1, erfc)
 ADARRAY_ONES(ADARRAY_ONE1, exp2)
 ADARRAY_ONES(ADARRAY_ONE1, expm1)
 ADARRAY_ONES(ADARRAY_ONE1, log10)

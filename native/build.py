@@ -17,8 +17,8 @@ from adarray.codegen.eager import EXACT_LEAF, GROUP, LEAF, Kernel, all_kernels
 from native.flags import FLAGS
 
 HERE = Path(__file__).resolve().parent
-# Compiled into both modules when present, each with its declarations in a .cdef beside it.
-EXTRA_SOURCES = ["gemm.c", "pool.c", "jit.c", "executable.c"]
+# Compiled into both modules when present; what Python calls stands in a .cdef beside it.
+EXTRA_SOURCES = ["gemm.c", "gemm_block.c", "pool.c", "jit.c", "executable.c"]
 
 NUMBERS = {"float64": "NPY_DOUBLE", "float32": "NPY_FLOAT"}
 # One copy of every kernel for each level, chosen when the module is loaded. The last
@@ -216,9 +216,10 @@ def builder(name: str, flags: list[str], link: list[str]) -> FFI:
     for extra in EXTRA_SOURCES:
         path = HERE / extra
         if path.exists():
-            cdef += path.with_suffix(".cdef").read_text()
-            text += f'\n#include "{path.with_suffix(".h").name}"\n'
             sources.append(f"{HERE.name}/{extra}")
+            if (declarations := path.with_suffix(".cdef")).exists():
+                cdef += declarations.read_text()
+                text += f'\n#include "{path.with_suffix(".h").name}"\n'
     ffi.cdef(cdef)
     ffi.set_source(
         f"adarray_native.{name}",

@@ -143,18 +143,20 @@ class Executable:
 
 def _print(plan: Plan, target: Target) -> tuple[dict[int, str], dict[str, str]]:
     """Return the kernels' names by step, and their sources by name."""
-    printed: dict[int, str] = {}
+    known: dict[int, str] = {}
+    printed: dict[Any, str] = {}  # equal kernels of long plans are printed once
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
     for i, step in enumerate(plan.steps):
         if not isinstance(step, KernelStep):
             continue
-        name = printed.get(id(step.kernel))
+        kernel = step.kernel
+        name = known.get(id(kernel)) or printed.get(kernel)
         if name is None:
-            text = cprinter.source(step.kernel, target)
-            name = printed[id(step.kernel)] = cprinter.name(text)
+            text = cprinter.source(kernel, target)
+            name = printed[kernel] = cprinter.name(text)
             texts[name] = text
-        names[i] = name
+        names[i] = known[id(kernel)] = name
     return names, texts
 
 

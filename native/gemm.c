@@ -4,6 +4,8 @@
 #endif
 #include "arrays.h"
 #include "gemm.h"
+#include "product.h"
+#include "gemm_block.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,6 +18,8 @@
 #define MAX_TEAM 256      /* BLAS has buffers for more callers than that */
 #define DOT_BLOCK 32768   /* elements of one partial sum */
 #define DOT_BLOCKS 256
+
+int adarray_level(void); /* of the main source: 2 with AVX-512 */
 
 /* -- the library ----------------------------------------------------------------------- */
 
@@ -183,8 +187,48 @@ static int address(Matrix *x, int nd, int size)
 
 /* -- calls of BLAS ----------------------------------------------------------------------- */
 
+#if ADARRAY_PRODUCT
+/* Steps of a matrix from row to row and from column to column, in elements. */
+static intptr_t row_step(const Matrix *x) { return x->transposed ? 1 : x->ld; }
+static intptr_t column_step(const Matrix *x) { return x->transposed ? x->ld : 1; }
+
+/* Compute a tile by our own kernels; 0 if the processor has not what they need. */
+static int own_gemm(const Product *p, const char *a, const char *b, char *c, int m, int n)
+{
+    if (adarray_level() < 2) return 0;
+    void *room = take_room();
+    if (room == NULL) return 0;
+    if (p->size == 4) {
+        const Operands_f32 o = {
+            m, n, p->k, (const float *)a, row_step(&p->a), column_step(&p->a), (const float *)b,
+            row_step(&p->b), column_step(&p->b), (float *)c, p->n};
+        product_f32(&o, room);
+    } else {
+        const Operands_f64 o = {
+            m, n, p->k, (const double *)a, row_step(&p->a), column_step(&p->a), (const double *)b,
+            row_step(&p->b), column_step(&p->b), (double *)c, p->n};
+        product_f64(&o, room);
+    }
+    give_room(room);
+    return 1;
+}
+#else
+static int own_gemm(const Product *p, const char *a, const char *b, char *c, int m, int n)
+{
+    (void)p, (void)a, (void)b, (void)c, (void)m, (void)n;
+    return 0;
+}
+#endif
+
 static void gemm(const Product *p, const char *a, const char *b, char *c, int m, int n)
 {
+    if (own_gemm(p, a, b, c, m, n)) return;
+    const Block own = {
+        m, n, p->k, a, b, c,
+        p->a.transposed ? 1 : p->a.ld, p->a.transposed ? p->a.ld : 1,
+        p->b.transposed ? 1 : p->b.ld, p->b.transposed ? p->b.ld : 1, p->n,
+    };
+    if (adarray_gemm_block(&own, p->size)) return;
     const int ta = p->a.transposed ? TRANSPOSED : NORMAL, k = (int)p->k;
     const int tb = p->b.transposed ? TRANSPOSED : NORMAL, lda = (int)p->a.ld, ldb = (int)p->b.ld;
     if (p->size == 4)

@@ -12,6 +12,7 @@ from adarray.codegen.functions import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFF
 from adarray.codegen.loopir import (
     Apply,
     Assign,
+    Const,
     Expr,
     Fail,
     Fold,
@@ -105,15 +106,20 @@ def _indent(lines: list[str], by: int = 4) -> str:
 
 
 class CPrinter(Values):
-    """Prints one scheduled kernel: its thread's part, or with `after` what follows it."""
+    """Prints one scheduled kernel: a thread's part, or what follows the given `part`."""
 
-    def __init__(self, scheduled: Scheduled, after: bool = False) -> None:
+    def __init__(self, scheduled: Scheduled, part: CPrinter | None = None) -> None:
         target = scheduled.target
         dialect: Dialect = PRECISE if target.precise else C
         super().__init__(dialect, 0 if target.precise else target.libmvec)
         self.scheduled = scheduled
         self.kernel = scheduled.kernel
-        self.after = after
+        self.after = part is not None
+        if part is None:
+            self.statements = tuple(statements(self.kernel.body))
+            self.used = names_read(self.kernel, self.statements)
+        else:
+            self.statements, self.used = part.statements, part.used
         self.dtypes = {b.name: b.dtype for b in self.kernel.buffers}
         self.pairs: set[str] = set()
         self._name_parameters()
@@ -141,30 +147,29 @@ class CPrinter(Values):
             self.bind(n, fixed(f"n{i}"))
 
     def _integers(self, array: str) -> list[str]:
-        used = names_read(self.kernel)
         return [
             f"const int64_t n{i} = {array}[{i}];"
             for i, n in enumerate(self.kernel.ints)
-            if n in used
+            if n in self.used
         ]
 
     def _buffers(self, array: str) -> list[str]:
-        used, lines = names_read(self.kernel), []
+        lines = []
         for i, b in enumerate(self.kernel.buffers):
             kind = ("const " if b.access == "in" else "") + STORED[b.dtype]
-            if b.name in used:
+            if b.name in self.used:
                 lines.append(f"{kind} *restrict const b{i} = ({kind} *){array}[{i}];")
         return lines
 
     def _places(self) -> dict[int, int]:
         """Return the number of the place in scratch memory of totals and arrays, by ``id``."""
-        arrays = [s for s in statements(self.kernel.body) if isinstance(s, Local) and s.size]
+        arrays = [s for s in self.statements if isinstance(s, Local) and s.size]
         return {id(x): i for i, x in enumerate((*self.kernel.totals, *arrays))}
 
     def _offsets(self) -> list[str]:
         """Return lines that compute where the parts of scratch memory begin."""
         lines = []
-        found = (*self.kernel.totals, *statements(self.kernel.body))
+        found = (*self.kernel.totals, *self.statements)
         things = {id(x): x for x in found if isinstance(x, Total | Local) and id(x) in self.places}
         for key, i in self.places.items():
             x = things[key]
@@ -182,11 +187,13 @@ class CPrinter(Values):
         self.block(body)
         for t in self.kernel.totals:
             self._end_total(t)
+        if any(form.stream for form in self.scheduled.loops.values()):
+            self.line("adarray_stream_end();")
         return _PART.format(body=_indent(self.scopes[0].lines))
 
     def _entry(self, before: tuple[Stmt, ...], after: tuple[Stmt, ...], parallel: bool) -> str:
         """Return the function that runs the team, merges totals and runs what comes after."""
-        p = CPrinter(self.scheduled, after=True)
+        p = CPrinter(self.scheduled, self)
         run = _RUN if parallel else _ALONE
         for text in (*p._integers("n"), *p._buffers("p"), *p._offsets()):
             p.line(text)
@@ -370,11 +377,11 @@ def is_parallel(s: Stmt) -> bool:
     return isinstance(s, For) and s.kind == "parallel"
 
 
-def names_read(kernel: Kernel) -> set[str]:
+def names_read(kernel: Kernel, body: tuple[Stmt, ...]) -> set[str]:
     """Return the names of buffers and integers that a kernel's statements mention."""
     found: set[str] = {t.out for t in kernel.totals}
     stack: list[Expr] = [t.size for t in kernel.totals if t.size is not None]
-    for s in statements(kernel.body):
+    for s in body:
         stack += expressions(s)
         if isinstance(s, Store):
             found.add(s.buffer)
@@ -383,13 +390,14 @@ def names_read(kernel: Kernel) -> set[str]:
     seen: set[int] = set()
     while stack:
         e = stack.pop()
-        if id(e) in seen:
+        kind = type(e)
+        if kind is Const or id(e) in seen:
             continue
         seen.add(id(e))
-        if isinstance(e, Var):
-            found.add(e.name)
-        elif isinstance(e, Apply):
-            stack += e.args
+        if kind is Var:
+            found.add(e.name)  # type: ignore[attr-defined]
+        elif kind is Apply:
+            stack += e.args  # type: ignore[attr-defined]
         elif isinstance(e, Load):
             found.add(e.buffer)
             stack.append(e.index)

@@ -147,8 +147,8 @@ class Values:
         def made() -> str:
             texts = [a.text for a in args]
             exact = not functions.is_vector_call(e.name, e.dtype, self.libmvec)
-            if e.name == "where" and self.calls and varies:
-                chosen = functions.selected(texts, e.dtype)
+            if self.outside is not None and varies:
+                chosen = self._in_vectors(e, texts)
                 if chosen is not None:
                     return chosen
             if exact or (self.outside is not None and varies):
@@ -159,6 +159,14 @@ class Values:
             return f"adarray_one_{library}({', '.join(texts)})"
 
         return self.named(key, e.dtype, made, varies)
+
+    def _in_vectors(self, e: Apply, texts: list[str]) -> str | None:
+        """Return the text of a function that is printed otherwise in vector loops."""
+        if e.name == "where":
+            return functions.selected(texts, e.dtype) if self.calls else None
+        if e.name == "cast":
+            return functions.wide_cast(texts[0], e.args[0].dtype, e.dtype) if self.calls else None
+        return functions.by_lane(e.name, texts, e.dtype)
 
     def named(self, key: str, dtype: str, made: Callable[[], str], varies: bool = True) -> Operand:
         """Return the value known as `key`; if there is none, print a constant for it.

@@ -9,6 +9,7 @@ from adarray.codegen.affine import ONE, ZERO, at, slope
 from adarray.codegen.cvalues import Operand, Scope, fixed
 from adarray.codegen.functions import MOVED, STORED, SUFFIX
 from adarray.codegen.loopir import Const, Expr, Fold, For, Let, Load, Store, Var
+from adarray.codegen.prefetch import ROWS
 from adarray.codegen.schedule import VectorLoop, lane_folds
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class VectorPrinter:
         self.head: list[str] = []
         self.swap: list[str] = []
         self.tail: list[str] = []
+        self.flush: list[str] = []  # after each leaf
         self.pointers: dict[str, str] = {}
 
     def print(self, start: str, stop: str) -> None:
@@ -53,6 +55,7 @@ class VectorPrinter:
         p.scopes += [outside, inside]
         p.outside, p.varying, p.load, p.calls = outside, {self.var}, self._load, self.padded
         p.bind(self.loop.var, fixed(self.var))
+        self.first = p.fresh("i") if self.form.leaf else ""
         for s in self.loop.body:
             if isinstance(s, Let):
                 p.let(s)
@@ -62,6 +65,7 @@ class VectorPrinter:
                 self._lane(s)
             elif isinstance(s, Fold):
                 self._fold(s)
+        self._fetch()
         p.scopes.pop()
         p.scopes.pop()
         p.outside, p.varying, p.load, p.calls = None, set(), None, False
@@ -96,7 +100,7 @@ class VectorPrinter:
     def _read(self, dtype: str, buffer: str, index: Expr, step: Expr) -> Operand:
         """Read through a pointer, which the last block turns to its padded copy."""
         p = self.p
-        text, stride = self._place(index, step)
+        text, stride = self._place(index, step, self.first_of_block)
         key = f"{buffer}[{text}]@{p.versions.get(buffer, 0)}"
 
         def made() -> str:
@@ -105,13 +109,13 @@ class VectorPrinter:
 
         return p.named(key, dtype, made)
 
-    def _place(self, index: Expr, step: Expr) -> tuple[str, str]:
-        """Return the index of the first pass of a block, and the stride; empty if 1."""
+    def _place(self, index: Expr, step: Expr, place: str) -> tuple[str, str]:
+        """Return the index in the pass of C name `place`, and the stride; empty if 1."""
         p = self.p
         first = f"{self.var} first"
-        p.scopes[-1].named[first] = fixed(self.first_of_block)
-        place = at(index, self.loop.var, Var("int64", first), self.lets)
-        return p.index(place), "" if step == ONE else p.index(step)
+        p.scopes[-1].named[first] = fixed(place)
+        there = at(index, self.loop.var, Var("int64", first), self.lets)
+        return p.index(there), "" if step == ONE else p.index(step)
 
     @property
     def first_of_block(self) -> str:
@@ -159,15 +163,45 @@ class VectorPrinter:
         self.pointers[f"out {buffer}[{index}]"] = element
         return element
 
+    def _staged(self, s: Store) -> str:
+        """Return the text of the element of a pass in memory that is then streamed."""
+        p, kind = self.p, STORED[s.value.dtype]
+        w, room = p.fresh("w"), self.form.leaf + self.form.block
+        p.scopes[-2].lines.append(f"{kind} {w}[{room}] __attribute__((aligned(64)));")
+        index, _ = self._place(s.index, ONE, self.first)
+        place = f"{p.memory[s.buffer]} + {index}"
+        self.flush.append(f"adarray_stream({place}, {w}, ({{n}}) * (int64_t)sizeof *{w});")
+        if not self.padded:
+            return f"{w}[{self.var} - {self.first}]"
+        # Padded passes write beyond what is streamed.
+        q = p.fresh("q")
+        self.head.append(f"{kind} *const {q} = {w} + ({self.first_of_block} - {self.first});")
+        return f"{q}[l]"
+
+    def _fetch(self) -> None:
+        """Ask for what the loop's ``ahead`` reads, in every block."""
+        p = self.p
+        for load, step in self.form.ahead:
+            text, _ = self._place(load.index, ONE, self.first_of_block)
+            place = f"{p.memory[load.buffer]} + {text} + {ROWS} * {p.index(step)}"
+            size = self.form.block * functions.SIZES[load.dtype]
+            self.head += [
+                f"__builtin_prefetch((const char *)({place}) + {k}, 0, 2);"
+                for k in range(0, size, 64)
+            ]
+
     def _store(self, s: Store) -> None:
         p = self.p
         value = p.operand(s.value)
         step = slope(s.index, self.loop.var, self.lets)
-        if not self.padded or step is None or step == ZERO:
+        if self.form.stream and s.buffer in p.scheduled.streamed and step == ONE:
+            index = p.index(s.index)
+            p.line(f"{self._staged(s)} = {value.text};")
+        elif not self.padded or step is None or step == ZERO:
             index = p.index(s.index)
             p.line(f"{p.memory[s.buffer]}[{index}] = {value.text};")
         else:
-            index, stride = self._place(s.index, step)
+            index, stride = self._place(s.index, step, self.first_of_block)
             element = self._output(p.dtypes[s.buffer], s.buffer, index, stride)
             p.line(f"{element} = {value.text};")
         p.changed(s.buffer)
@@ -186,7 +220,7 @@ class VectorPrinter:
             p.line(f"{place} = {p.combined(s.combine, dtype, place, value)};")
         else:
             old = self._read(dtype, s.target, s.index, step).text
-            index, stride = self._place(s.index, step)
+            index, stride = self._place(s.index, step, self.first_of_block)
             element = self._output(dtype, s.target, index, stride)
             p.line(f"{element} = {p.combined(s.combine, dtype, old, value)};")
         p.changed(s.target)
@@ -250,7 +284,7 @@ class VectorPrinter:
     def _leaves(self, inside: list[str], low: str, high: str) -> list[str]:
         """Return the loop over leaves, whose sums are added pairwise."""
         p, leaf = self.p, self.form.leaf
-        first, last = p.fresh("i"), p.fresh("e")
+        first, last = self.first, p.fresh("e")
         before, after, end = [], [], []
         for s, a, place in self.lanes:
             suffix, pairwise = SUFFIX.get(s.value.dtype, ""), s.combine == "add"
@@ -271,6 +305,7 @@ class VectorPrinter:
                 end.append(self._deliver(s, place, f"adarray_pairs_sum_{suffix}(&{a}t)"))
         inner = [f"const int64_t {last} = {high} - {first} < {leaf} ? {high} : {first} + {leaf};"]
         inner += self._start() + self._passes(inside, first, last) + self._finish() + after
+        inner += [text.format(n=f"{last} - {first}") for text in self.flush]
         head = f"for (int64_t {first} = {low}; {first} < {high}; {first} += {leaf}) {{"
         return [*before, head, *_deeper(inner), "}", *end]
 
@@ -288,15 +323,15 @@ class VectorPrinter:
             return ["#pragma omp simd", head, *_deeper(inside), "}"]
         if self.padded:
             return self._blocks(inside, low, high)
-        i = self.p.fresh("i")
+        i = self.first_of_block
         body = [f"const int64_t {v} = {i} + l;", *inside]
+        block = ["#pragma omp simd", f"for (int l = 0; l < {size}; l++) {{", *_deeper(body), "}"]
+        if self.head:
+            block = ["{", *_deeper([*self.head, *block]), "}"]
         return [
             f"int64_t {i} = {low};",
             f"for (; {i} + {size} <= {high}; {i} += {size})",
-            "#pragma omp simd",
-            f"for (int l = 0; l < {size}; l++) {{",
-            *_deeper(body),
-            "}",
+            *block,
             f"for (int l = 0; {i} + l < {high}; l++) {{",
             *_deeper(body),
             "}",

@@ -48,7 +48,7 @@ _SAME = frozenset({"positive", "floor", "ceil", "trunc", "rint", "fix", "conjuga
 _FIRST = frozenset({"exp", "log", "sin", "cos", "power", "float_power"})
 _LATER = frozenset({
     "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "cosh",
-    "exp2", "expm1", "hypot", "log10", "log1p", "log2", "sinh", "tan", "tanh",
+    "erf", "erfc", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "sinh", "tan", "tanh",
 })  # fmt: skip
 LIBMVEC = (frozenset[str](), _FIRST, _FIRST | _LATER)
 # Functions in adarray_vector.h that call none of libmvec's: vectors and scalars agree.
@@ -235,6 +235,31 @@ def text(
     if name in LOGICAL or name in COMPARE or name in PREDICATES or name == "logical_not":
         return None  # these give truth values
     return call_text(name, args, dtype, dialect)
+
+
+# Functions without a vector version; adarray_loops.h has them for lanes.
+_BY_LANE = frozenset({
+    "fmod", "remainder", "floor_divide", "power", "nextafter", "logaddexp", "logaddexp2",
+})  # fmt: skip
+
+
+def wide_cast(text: str, source: str, dtype: str) -> str | None:
+    """Return a cast that only some processors have for vectors; None for others."""
+    wide = ("int64", "uint64")
+    to_float = source in wide and dtype in FLOATS
+    if to_float or (source in FLOATS and dtype in (*wide, "uint32")):
+        return f"adarray_cast_{SUFFIX[source]}_{SUFFIX[dtype]}({text})"
+    return None
+
+
+def by_lane(name: str, args: list[str], dtype: str) -> str | None:
+    """Return the text of a function that vector loops call lane by lane; None for others."""
+    if name not in _BY_LANE or dtype == "bool" or (name == "power" and dtype in FLOATS):
+        return None
+    end = SUFFIX[dtype]
+    if name in ("fmod", "nextafter") and dtype in FLOATS:
+        return f"adarray_lanes_{name}{C.library_suffix[dtype]}({', '.join(args)})"
+    return f"adarray_lanes_{name}_{end}({', '.join(args)})"
 
 
 def selected(args: list[str], dtype: str) -> str | None:

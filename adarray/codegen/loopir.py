@@ -153,12 +153,14 @@ Stmt = Let | Local | Assign | Store | Fold | For | If | Fail
 class Param:
     """A buffer: memory that no other parameter overlaps, unless both are only read.
 
-    `access` is ``"in"``, ``"out"`` (all elements are written) or ``"inout"``.
+    `access` is ``"in"``, ``"out"`` (all elements are written) or ``"inout"``. `stream` says
+    that what is written is not read soon and would not stay in a cache: it goes past them.
     """
 
     name: str
     dtype: str
     access: str = "in"
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +209,12 @@ def integer(value: int) -> Const:
 
 def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """Yield every statement of `body`, and those inside of them."""
-    for s in body:
+    stack = list(reversed(body))
+    while stack:
+        s = stack.pop()
         yield s
         if isinstance(s, For):
-            yield from statements(s.body)
+            stack += reversed(s.body)
         elif isinstance(s, If):
-            yield from statements(s.body)
-            yield from statements(s.orelse)
+            stack += reversed(s.orelse)
+            stack += reversed(s.body)

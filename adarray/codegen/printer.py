@@ -51,7 +51,7 @@ LIBRARY = {
     "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
     "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "fix": "trunc",
-    "nextafter": "nextafter",
+    "nextafter": "nextafter", "erf": "erf", "erfc": "erfc",
 }  # fmt: skip
 # Functions of native/adarray_math.h.
 HELPERS = frozenset({

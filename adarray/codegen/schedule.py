@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adarray.codegen import functions
-from adarray.codegen.affine import ZERO, plus, slope, times
+from adarray.codegen.affine import ONE, ZERO, plus, slope, times
 from adarray.codegen.loopir import (
     Apply,
     Assign,
@@ -27,18 +27,22 @@ from adarray.codegen.loopir import (
     integer,
     statements,
 )
+from adarray.codegen.prefetch import Ahead, ahead
 
 # Passes of a vector loop that a thread takes at a time, where the kernel has no loop around
 # it; whole vectors of every type.
 CHUNK = 1024
 # Terms that lanes add up before the sums of lanes are added pairwise.
 LEAF = 1024
+# Passes whose results are written together past the caches.
+STAGE = 512
 # A loop of at most this many passes is printed once, with the last block padded.
 SHORT = 256
 # A loop of at most this many passes is no vector loop.
 FEW = 2
-# Passes computed together in a padded loop: one vector of float32, two of float64.
-BLOCK = 16
+# Passes computed together in a padded loop: one of the widest vectors, of float32 where the
+# loop has any. Longer blocks gain nothing in long loops and lose in short ones.
+BLOCK = {4: 16, 8: 8}
 # Vectors of accumulators, which hide the latency of a fold; functions in a body that is
 # slower than that anyway.
 ACCUMULATORS, LIGHT = 4, 12
@@ -79,32 +83,66 @@ class VectorLoop(NamedTuple):
     block : int
         Passes of a block.
     leaf : int
-        Terms that lanes fold before they are combined; 0 for all of them.
+        Passes after which lanes are combined and what was written is streamed; 0 for all.
+    stream : bool
+        Whether the loop writes past the caches.
+    ahead : tuple of (Load, Expr)
+        What it fetches into the caches for later rows: see `adarray.codegen.prefetch`.
     """
 
     form: str
     block: int
     leaf: int
+    stream: bool = False
+    ahead: Ahead = ()
 
 
 class Scheduled(NamedTuple):
-    """A kernel and how its vector loops are printed, by ``id`` of the loop."""
+    """A kernel, how its vector loops are printed, by ``id``, and the buffers that stream."""
 
     kernel: Kernel
     target: Target
     loops: dict[int, VectorLoop]
+    streamed: frozenset[str]
 
 
 def schedule(kernel: Kernel, target: Target) -> Scheduled:
     """Decide how `kernel` runs on `target`."""
     kernel = shared(kernel)
     lets = {s.name: s.value for s in statements(kernel.body) if isinstance(s, Let)}
-    loops = {
-        id(s): _vector_loop(s, target, longest(s, lets))
-        for s in statements(kernel.body)
-        if isinstance(s, For) and s.kind == "vector"
-    }
-    return Scheduled(kernel, target, loops)
+    streamed = frozenset(b.name for b in kernel.buffers if b.stream) - _read(kernel)
+    loops = {}
+    fetched = ahead(kernel)
+    for s in statements(kernel.body):
+        if isinstance(s, For) and s.kind == "vector":
+            passes = longest(s, lets)
+            form = _vector_loop(s, target, passes)
+            if streams(s, streamed) and (passes is None or passes > SHORT):
+                form = form._replace(leaf=form.leaf or STAGE, stream=True)
+            if id(s) in fetched and form.form != "serial":
+                form = form._replace(ahead=fetched[id(s)])
+                if form.form == "plain":  # in blocks, each of which fetches some lines
+                    form = form._replace(
+                        form="lanes", block=ACCUMULATORS * target.vector_bytes // 8
+                    )
+            loops[id(s)] = form
+    return Scheduled(kernel, target, loops, streamed)
+
+
+def streams(loop: For, streamed: frozenset[str]) -> bool:
+    """Whether `loop` writes neighbouring elements of a streamed buffer."""
+    lets = {s.name: s.value for s in loop.body if isinstance(s, Let)}
+    return any(
+        isinstance(s, Store) and s.buffer in streamed and slope(s.index, loop.var, lets) == ONE
+        for s in loop.body
+    )
+
+
+def _read(kernel: Kernel) -> set[str]:
+    """Return the names of the buffers whose elements a kernel reads or folds into."""
+    found = {s.target for s in statements(kernel.body) if isinstance(s, Fold)}
+    found |= {t.out for t in kernel.totals}
+    return found | {e.buffer for e in _below(kernel.body) if isinstance(e, Load)}
 
 
 def longest(loop: For, lets: Mapping[str, Expr]) -> int | None:
@@ -124,12 +162,13 @@ def longest(loop: For, lets: Mapping[str, Expr]) -> int | None:
     ends = stop.args if isinstance(stop, Apply) and stop.name == "minimum" else (stop,)
     found = []
     for end in map(value, ends):
-        if isinstance(end, Const) and isinstance(value(start), Const):
-            found.append(end.value - value(start).value)
+        first = value(start)
+        if isinstance(end, Const) and isinstance(first, Const):
+            found.append(end.value - first.value)
         elif isinstance(end, Apply) and end.name == "add":
             for a, b in (end.args, end.args[::-1]):
                 by = value(b)
-                if (a == start or value(a) == value(start)) and isinstance(by, Const):
+                if (a == start or value(a) == first) and isinstance(by, Const):
                     found.append(by.value)
     return min(found, default=None)
 
@@ -203,7 +242,8 @@ def _vector_loop(loop: For, target: Target, passes: int | None) -> VectorLoop:
         leaf = 0
     short = passes is not None and passes <= SHORT
     if inexact or (folds and (weight > LIGHT or short)):
-        return VectorLoop("padded", BLOCK, leaf)
+        narrow = any(e.dtype == "float32" for e in _below(loop.body))
+        return VectorLoop("padded", BLOCK[4 if narrow else 8], leaf)
     if folds:
         return VectorLoop("lanes", ACCUMULATORS * target.vector_bytes // size, leaf)
     return VectorLoop("plain", 1, 0)
@@ -213,17 +253,22 @@ def _is_call(a: Apply) -> bool:
     return a.dtype in functions.FLOATS and a.name in functions.LIBMVEC[2]
 
 
-def _applied(body: Iterable[Stmt]) -> Iterable[Apply]:
+def _applied(body: tuple[Stmt, ...]) -> Iterable[Apply]:
     """Yield the functions that statements apply, each object once."""
+    return (e for e in _below(body) if isinstance(e, Apply))
+
+
+def _below(body: tuple[Stmt, ...]) -> Iterable[Expr]:
+    """Yield the expressions in statements, each object once."""
     seen: set[int] = set()
-    stack = [e for s in body for e in expressions(s)]
+    stack = [e for s in statements(body) for e in expressions(s)]
     while stack:
         e = stack.pop()
         if id(e) in seen:
             continue
         seen.add(id(e))
+        yield e
         if isinstance(e, Apply):
-            yield e
             stack += e.args
         elif isinstance(e, Load):
             stack.append(e.index)
@@ -231,12 +276,19 @@ def _applied(body: Iterable[Stmt]) -> Iterable[Apply]:
 
 def expressions(s: Stmt) -> list[Expr]:
     """Return the expressions of a statement, without those of statements inside."""
+    if isinstance(s, Let | Assign):
+        return [s.value]
+    if isinstance(s, Store):
+        return [s.index, s.value]
+    if isinstance(s, Fold):
+        return [s.value] if s.index is None else [s.index, s.value]
     if isinstance(s, For):
         return [s.start, s.stop]
     if isinstance(s, If):
         return [s.condition]
-    found = (getattr(s, field, None) for field in ("index", "value", "size", "init"))
-    return [e for e in found if isinstance(e, Expr)]
+    if isinstance(s, Local):
+        return [e for e in (s.size, s.init) if e is not None]
+    return []
 
 
 # -- names --------------------------------------------------------------------------------

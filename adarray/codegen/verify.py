@@ -90,6 +90,7 @@ class _Verifier:
         for b in k.buffers:
             self.need(b.dtype in DTYPES, b, f"dtype {b.dtype!r} is not known")
             self.need(b.access in ACCESS, b, f"access is one of {', '.join(ACCESS)}")
+            self.need(b.access == "out" or not b.stream, b, "what is streamed is only written")
         for t in k.totals:
             self.total(t)
         tops = [i for i, s in enumerate(k.body) if isinstance(s, For) and s.kind == "parallel"]

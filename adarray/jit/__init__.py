@@ -7,7 +7,8 @@ import sys
 import types
 
 from adarray.jit.build import JitWarning
-from adarray.jit.front import CacheInfo, JitFunction, jit
+from adarray.jit.entries import CacheInfo
+from adarray.jit.front import JitFunction, jit
 
 
 class _Callable(types.ModuleType):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -213,13 +214,39 @@ class Clones:
         for part in globals_.values():
             self._before.append((part, part.real, {n: part[n] for n in part.keys()}))  # noqa: SIM118
 
+    def _written(self) -> Iterator[tuple[Any, Any, dict[Any, Any], dict[Any, Any]]]:
+        """Yield clone, original, what the clone held before and what it holds, where it differs."""
+        for clone, original, before in self._before:
+            now = dict(clone) if hasattr(clone, "keys") else dict(enumerate(clone))
+            if now.keys() != before.keys() or any(now[k] is not before[k] for k in now):
+                yield clone, original, before, now
+
+    def wrote(self) -> bool:
+        """Whether the run wrote into an object, a global or a closure."""
+        cells = any(contents(own) is not value for own, _, value in self._cells)
+        return cells or any(True for _ in self._written())
+
+    def undo(self) -> None:
+        """Take back what the run wrote into the user's own objects; clones are dropped anyway."""
+        for clone, original, before, now in list(self._written()):
+            own = clone is original or getattr(clone, "real", None) is original
+            if not own or isinstance(clone, Space):
+                continue
+            if hasattr(clone, "keys"):
+                for key in now.keys() - before.keys():
+                    del original[key]
+                original.update(before)
+            else:
+                original.clear()
+                original.extend(before.values())
+        for own, cell, value in self._cells:
+            if own is cell and contents(own) is not value and value is not cell:
+                cell.cell_contents = value
+
     def hand_back(self) -> bool:
         """Give the user's objects what the run wrote into them; return whether it wrote."""
         wrote = False
-        for clone, original, before in self._before:
-            now = dict(clone) if hasattr(clone, "keys") else dict(enumerate(clone))
-            if now.keys() == before.keys() and all(now[k] is before[k] for k in now):
-                continue
+        for clone, original, before, now in list(self._written()):
             wrote = True
             if hasattr(clone, "keys"):
                 for key in before.keys() - now.keys():

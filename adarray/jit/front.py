@@ -9,18 +9,18 @@ import threading
 import types
 from collections.abc import Callable, Hashable
 from time import perf_counter
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from adarray.array import ADArray
 from adarray.backend import _OUTER, load
 from adarray.errors import BackendError
-from adarray.jit import recorder
-from adarray.jit.build import Builder, checking, say
+from adarray.jit.attempt import Run, aligned, mirrored
+from adarray.jit.build import Builder, checking
 from adarray.jit.captures import kind_of
 from adarray.jit.check import compare
 from adarray.jit.collector import collector_waits
+from adarray.jit.entries import CacheInfo, Entry, Recent, Variant
+from adarray.jit.nodes import Site, attach, can_be_node
 from adarray.jit.options import Options, checked
 from adarray.jit.run import MissError, Walk, finisher, prepare, single
 from adarray.jit.signature import (
@@ -31,113 +31,21 @@ from adarray.jit.signature import (
     element_strides,
     fast_key,
     matcher,
-    positional,
     shares_memory,
     unaligned,
     unfit,
 )
 from adarray.jit.state import State
-from adarray.jit.symbolic import UntraceableError
-from adarray.jit.tree import Node, Tree
-from adarray.recording import Symbol
+from adarray.jit.tree import Node
 from adarray.runtime import MODE, Mode
 from adarray.spans import span
 from adarray.trace import LEVEL
 from adarray.transforms.tree import flatten
 
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
 MAX_SIGNATURES = 256
 MAX_VARIANTS = 8
-
-
-class CacheInfo(NamedTuple):
-    """What a jitted function has recorded and compiled.
-
-    Parameters
-    ----------
-    signatures : int
-        Kinds of arguments that it met.
-    traces : int
-        Runs of the function that were recorded.
-    paths : int
-        Ways through the function.
-    compiled : int
-        Segments that are compiled.
-    eager : int
-        Signatures that are not compiled.
-    seconds : float
-        Time spent in passes and compiling.
-    """
-
-    signatures: int
-    traces: int
-    paths: int
-    compiled: int
-    eager: int
-    seconds: float
-
-
-class Variant:
-    """The compiled paths for one state of what the function captured."""
-
-    def __init__(self, state: State, strides: list[Any], max_paths: int) -> None:
-        self.state = state
-        self.check = state.check
-        self.tree = Tree(strides, max_paths)
-        # Set when there is one segment: inputs -> result.
-        self.fast: Callable[[list[Any]], Any] | None = None
-        self.written: list[int] = []  # inputs that some path writes into
-
-
-class Entry:
-    """What is known of one signature.
-
-    Attributes
-    ----------
-    signature : str
-    eager : str
-        Why it is not compiled; "" if it is.
-    variants : list of Variant
-        The last one that fitted stands first.
-    """
-
-    def __init__(self, text: str, builder: Builder) -> None:
-        self.signature = text
-        self.builder = builder
-        self.eager = ""
-        # Whether it writes into arguments, and was given some that share memory.
-        self.aliased = False
-        self.variants: list[Variant] = []
-        self.lock = threading.RLock()
-
-    def give_up(self, reason: str) -> None:
-        """Run this signature without jit from now on, and say why."""
-        if not self.eager:
-            self.eager = reason
-            self.variants = []
-            say(f"jit: {self.signature} stays eager: {reason}")
-
-    def find(self, statics: Any) -> tuple[Variant | None, list[Any]]:
-        """Return the variant that what was captured fits now, and the captured inputs."""
-        for variant in tuple(self.variants):
-            found = variant.check(statics)
-            if found is not None:
-                if variant is not self.variants[0]:
-                    with self.lock:
-                        self.variants.remove(variant)
-                        self.variants.insert(0, variant)
-                return variant, found
-        return None, []
-
-
-class Recent:
-    """The signature of the call before, which the next one has most often."""
-
-    __slots__ = ("entry", "fits", "place")
-
-    def __init__(self, place: Any, fits: Callable[[tuple[Any, ...]], bool], entry: Entry) -> None:
-        self.place = place
-        self.fits = fits
-        self.entry = entry
 
 
 class JitFunction:
@@ -179,8 +87,13 @@ class JitFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, compiled where that is possible."""
         mode = MODE.get()
-        if LEVEL.get() or (mode is not None and mode.symbolic):
-            return self._f(*args, **kwargs)  # a transform or another jit looks into it
+        if mode is not None and mode.symbolic:
+            return self._f(*args, **kwargs)  # another jit looks into it
+        if LEVEL.get():
+            bound = Bound(args, kwargs, self._ints)
+            if bound.follows:
+                return self._followed(bound, (args, kwargs), mode)
+            return self._f(*args, **kwargs)  # it may have captured what is traced
         if not kwargs:
             # While a profile is open, this is an engine that is in no table.
             place = (mode.engine if mode is not None else None) or not _OUTER.get()
@@ -213,32 +126,79 @@ class JitFunction:
         """Call it, other than with plain arrays along one compiled segment."""
         bound = Bound(args, kwargs, self._ints)
         if bound.follows:
+            return self._followed(bound, (args, kwargs), mode)
+        return self._outcome(bound, (args, kwargs), mode)[0]
+
+    def apart(self, *args: Any) -> Any:
+        """Call it with plain arrays although a transform is at work, which need not see it."""
+        bound = Bound(args, {}, self._ints)
+        if bound.follows:
+            return self._followed(bound, (args, {}), MODE.get())
+        return self._outcome(bound, (args, {}), MODE.get(), alone=False)[0]
+
+    def _followed(self, bound: Bound, given: Given, mode: Mode | None) -> Any:
+        """Call it where a derivative is taken: as one operation, if that is possible."""
+        args, kwargs = given
+        if not can_be_node(bound) or (mode is not None and not mode.record):
             return self._f(*args, **kwargs)
         entry = self._entry(args, kwargs, bound, mode)
-        if entry.eager or (entry.aliased and shares_memory(bound.values)):
+        if entry.weak:
             return self._f(*args, **kwargs)
+        captured: list[Any] = []
+        result, variant = self._outcome(bound, given, mode, alone=False, captured=captured)
+        if variant is None:
+            return result
+        if any(isinstance(x, (float, complex)) for x in flatten(result)[0]):
+            entry.weak = True
+            return self._f(*args, **kwargs)
+        followed = tuple(isinstance(x, ADArray) and x._node is not None for x in bound.targets)
+        site = variant.sites.get(followed)
+        if site is None:
+            site = variant.sites[followed] = Site(self, bound, variant.numbers, followed)
+        return attach(site, bound, captured, result)
+
+    def _outcome(
+        self,
+        bound: Bound,
+        given: Given,
+        mode: Mode | None,
+        alone: bool = True,
+        captured: list[Any] | None = None,
+    ) -> tuple[Any, Variant | None]:
+        """Return the result of a call, and the variant that gave it; None if f itself ran.
+
+        With ``alone=False`` the plain values of the arguments stand for what a derivative is
+        taken of: what the function changes besides its result must not get lost. `captured`
+        gets the captured inputs.
+        """
+        args, kwargs = given
+        entry = self._entry(args, kwargs, bound, mode)
+        if entry.eager or (entry.aliased and shares_memory(bound.values)):
+            return self._f(*args, **kwargs), None
         variant, found = entry.find(bound.statics)
+        if captured is not None:
+            captured[:] = found
         if variant is None or variant.tree.root is None:
-            return self._record(entry, variant, bound, (args, kwargs))
+            return self._record(entry, variant, bound, given, alone, captured)
         if variant.tree.eager:
             entry.give_up(variant.tree.eager)
-            return self._f(*args, **kwargs)
-        given = [*bound.values, *found]
-        if shares_memory(given, variant.written):
-            return self._f(*args, **kwargs)
-        walk = Walk(variant.tree, aligned(given), entry.builder.build)
+            return self._f(*args, **kwargs), None
+        inputs = [*bound.values, *found]
+        if shares_memory(inputs, variant.written) or (variant.written and not alone):
+            return self._f(*args, **kwargs), None
+        walk = Walk(variant.tree, aligned(inputs), entry.builder.build)
         try:
             with span("jit", entry.signature):
                 leaf = walk.run()
         except MissError:
-            return self._record(entry, variant, bound, (args, kwargs))
+            return self._record(entry, variant, bound, given, alone, captured)
         result = finisher(leaf, range(len(walk.values)), walk.given)(walk.values)
         if checking() and all(i < len(bound.values) for i, _, _ in leaf.writes):
             compare(self._f, bound.leaves, bound.rebuild, result, entry.signature)
         for i, n, value in leaf.writes:
-            target = bound.targets[i] if i < len(bound.targets) else given[i]
+            target = bound.targets[i] if i < len(bound.targets) else inputs[i]
             target[...] = walk.values[n] if n is not None else value
-        return mirrored(result, bound)
+        return mirrored(result, bound), variant
 
     def _entry(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: Bound, mode: Mode | None
@@ -268,13 +228,19 @@ class JitFunction:
     # -- recording -------------------------------------------------------------------------
 
     def _record(
-        self, entry: Entry, variant: Variant | None, bound: Bound, given: tuple[Any, Any]
-    ) -> Any:
-        """Run the function and record it; return its result."""
+        self,
+        entry: Entry,
+        variant: Variant | None,
+        bound: Bound,
+        given: Given,
+        alone: bool,
+        captured: list[Any] | None,
+    ) -> tuple[Any, Variant | None]:
+        """Run the function and record it; return as `_outcome` does."""
         args, kwargs = given
-        state = self._state(entry, variant, bound)
+        state = self._state(entry, variant, bound, alone)
         if state is None:
-            return self._f(*args, **kwargs)
+            return self._f(*args, **kwargs), None
         run = Run(state, bound)
         try:
             start = perf_counter()
@@ -285,28 +251,32 @@ class JitFunction:
             run.restore()
             result = self._f(*args, **kwargs)  # where f itself is wrong, this raises
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
-            return result
-        if run.aliased:
-            entry.aliased = True
+            return result, None
+        entry.aliased = entry.aliased or run.aliased
+        if run.aliased or (not alone and run.changes()):
             run.restore()
-            return self._f(*args, **kwargs)
+            return self._f(*args, **kwargs), None
         result = run.commit()
         if run.reason:
             entry.give_up(run.reason)
-            return result
+            return result, None
+        if captured is not None:
+            captured[:] = state.values
         with collector_waits():
-            self._insert(entry, variant, state, run, bound)
-        return result
+            variant = self._insert(entry, variant, state, run, bound)
+        return result, variant
 
-    def _state(self, entry: Entry, variant: Variant | None, bound: Bound) -> State | None:
+    def _state(
+        self, entry: Entry, variant: Variant | None, bound: Bound, alone: bool
+    ) -> State | None:
         """Return what is captured now; None if nothing can be recorded over it."""
-        state = State(self._target(), bound.statics, self._numbers)
+        state = State(self.target(), bound.statics, self._numbers)
         if not state.reason and variant is None and entry.variants:
             changed = state.changed_numbers(entry.variants[0].state)
             ints = {n for n in changed if isinstance(state.scalars[n], int)}
             if changed and (not ints or len(entry.variants) >= INT_VALUES):
                 self._numbers |= changed
-                state = State(self._target(), bound.statics, self._numbers)
+                state = State(self.target(), bound.statics, self._numbers)
             elif len(entry.variants) >= MAX_VARIANTS:
                 state.reason = (
                     "what it captured keeps changing"
@@ -314,11 +284,12 @@ class JitFunction:
                     + "; pass it as an argument"
                 )
         if state.reason:
-            entry.give_up(state.reason)
+            if alone:
+                entry.give_up(state.reason)
             return None
         return state
 
-    def _target(self) -> Any:
+    def target(self) -> Any:
         """Return the function, of an object with ``__call__`` that method."""
         f = self._f
         method = getattr(f, "__call__", None)  # noqa: B004  (its value is wanted)
@@ -326,23 +297,25 @@ class JitFunction:
 
     def _insert(
         self, entry: Entry, variant: Variant | None, state: State, run: Run, bound: Bound
-    ) -> None:
+    ) -> Variant:
         """Add a recording to the tree, and compile what is known well enough."""
         with entry.lock:
             if variant is None or variant not in entry.variants:
                 values = [*bound.values, *state.values]
                 strides = [element_strides(x) for x in aligned(values)]
                 variant = Variant(state, strides, self.options.max_paths)
+                variant.numbers = set(self._numbers)
                 entry.variants.insert(0, variant)
             elif len(variant.tree.strides) != len(bound.values) + len(state.values):
-                return  # another thread has promoted a captured number meanwhile
+                return variant  # another thread has made a captured number an input meanwhile
             assert run.recorded is not None
             variant.tree.insert(run.recorded)
             variant.tree.seconds += run.seconds
             if variant.tree.eager:
                 entry.give_up(variant.tree.eager)
-                return
-            state.hide(run.plain_operands)
+                return variant
+            variant.hidden |= state.readers(run.plain_operands)
+            state.hide(variant.hidden)
             variant.state, variant.check = state, state.check
             variant.written = sorted(
                 {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
@@ -355,6 +328,7 @@ class JitFunction:
             usable = usable and not any(map(unaligned, (*bound.values, *state.values)))
             variant.fast = single(variant.tree, build) if usable else None
         state.forget()
+        return variant
 
     # -- to look at ------------------------------------------------------------------------
 
@@ -403,115 +377,6 @@ class JitFunction:
             self._recent = None
             self._numbers.clear()
             self._ints = Ints()
-
-
-class Run:
-    """One recorded run of the function, and what it leaves to be done.
-
-    Attributes
-    ----------
-    recorded : Recorded or None
-    aliased : bool
-        Whether it wrote into an argument that shares memory with another one, which the
-        recording does not show.
-    reason : str
-        Why nothing can be compiled; "" if it can.
-    plain_operands : list of ndarray
-        Arrays that operations read and that are no inputs.
-    """
-
-    def __init__(self, state: State, bound: Bound) -> None:
-        self._state = state
-        self._bound = bound
-        self.recorded: recorder.Recorded | None = None
-        self.aliased = False
-        self.reason = ""
-        self.seconds = 0.0
-        self.plain_operands: list[np.ndarray] = []
-        self._generators = [
-            (x, x.bit_generator.state) for x in bound.values if isinstance(x, np.random.Generator)
-        ]
-        self._clones: Any = None
-
-    def record(self) -> None:
-        """Run the function on traced inputs."""
-        bound, state = self._bound, self._state
-        count = len(bound.leaves)
-        leaves = aligned([*bound.leaves, *state.values])
-        traced = [*bound.traced, *range(count, len(leaves))]
-        statics = [k for k in range(count) if k not in set(bound.traced)]
-        passed: list[Any] = []
-
-        def rebuild(given: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            self._clones = state.clone(given[count:])
-            f, *objects = self._clones.roots
-            own = given[:count]
-            for k, x in zip(statics, objects, strict=True):
-                own[k] = x
-            args, kwargs = bound.rebuild(own)
-            passed[:] = [own, args, kwargs]
-            return (f, args, kwargs), {}
-
-        recorded = recorder.record(_called, leaves, rebuild, traced)
-        own, args, kwargs = passed
-        if bound.rebuild is not positional:
-            now, _ = flatten((args, kwargs))
-            if len(now) != len(own) or any(a is not b for a, b in zip(now, own, strict=True)):
-                raise UntraceableError(
-                    "jit: the function changes a list, dict or object that is an argument; "
-                    "return a new one in its place"
-                )
-        self.recorded = recorded
-        written = [i for i, _ in recorded.recording.writes]
-        inputs = [*bound.values, *state.values]
-        self.aliased = shares_memory(inputs, written)
-        self.plain_operands = [array for _, array, _ in recorded.recording.captures]
-
-    def restore(self) -> None:
-        """Give random generators the state that they had before the run."""
-        for generator, state in self._generators:
-            generator.bit_generator.state = state
-
-    def commit(self) -> Any:
-        """Write what the run wrote; return its result."""
-        recorded = self.recorded
-        assert recorded is not None
-        targets = [*self._bound.targets, *(i.found.value for i in self._state.inputs)]
-        for (i, _), value in zip(recorded.recording.writes, recorded.written, strict=True):
-            targets[i][...] = value
-            if i >= len(self._bound.targets) and isinstance(targets[i], ADArray):
-                self.reason = "it writes into a captured ADArray; pass it as an argument"
-        before = self._state.check(self._bound.statics)
-        if self._clones.hand_back() or before is None:
-            self.reason = (
-                "it changes what it captured (a global, a closure or an attribute), which a "
-                "compiled call would not; return the new value, or pass an array to write into"
-            )
-        drawn = self._state.drawn()
-        if drawn:
-            self.reason = f"it draws from {drawn}; pass a np.random.Generator as an argument"
-        leaves = [
-            x.item() if type(s) is Symbol and s.weak and isinstance(x, np.generic) else x
-            for s, x in zip(recorded.recording.outputs, recorded.leaves, strict=True)
-        ]
-        return mirrored(recorded.rebuild(leaves), self._bound)
-
-
-def _called(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return f(*args, **kwargs)
-
-
-def aligned(values: list[Any]) -> list[Any]:
-    """Return inputs with copies of those arrays that cannot be addressed in elements."""
-    return [np.array(x) if unaligned(x) else x for x in values]
-
-
-def mirrored(result: Any, bound: Bound) -> Any:
-    """Return a result with ADArrays in it if there were some among the arguments."""
-    if not bound.to_adarray:
-        return result
-    leaves, rebuild = flatten(result)
-    return rebuild([ADArray(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in leaves])
 
 
 def not_recorded(f: Any) -> str:

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import struct
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -120,6 +120,40 @@ def call_key(call: Call, numbers: Numbers) -> Hashable:
     made = tuple((s.shape, s.dtype.str, s.weak) for s in call.results)
     what = Same(call.op) if call.op is not None else function_key(call.function, numbers)
     return (what, value_key(call.args, numbers), value_key(call.params, numbers), made)
+
+
+def same_value(x: Any, numbers: Numbers, y: Any, others: Numbers) -> bool:
+    """Whether two values of two recordings have equal keys, mostly without making them."""
+    kind = type(x)
+    if kind is not type(y):
+        return False
+    if kind is Symbol:
+        return numbers[id(x)] == others[id(y)]
+    if kind is int or kind is str or kind is bool or x is None:
+        return bool(x == y)
+    if kind is tuple or kind is list:
+        return len(x) == len(y) and all(map(_pairwise(numbers, others), x, y))
+    if kind is dict:
+        return list(x) == list(y) and all(map(_pairwise(numbers, others), x.values(), y.values()))
+    return bool(value_key(x, numbers) == value_key(y, others))
+
+
+def _pairwise(numbers: Numbers, others: Numbers) -> Callable[[Any, Any], bool]:
+    return lambda x, y: same_value(x, numbers, y, others)
+
+
+def same_call(a: Call, numbers: Numbers, b: Call, others: Numbers) -> bool:
+    """Whether two recorded calls have equal keys."""
+    if a.op is not b.op or len(a.results) != len(b.results):
+        return False
+    for s, t in zip(a.results, b.results, strict=True):
+        if s.shape != t.shape or s.dtype != t.dtype or s.weak != t.weak:
+            return False
+    if not same_value(a.args, numbers, b.args, others):
+        return False
+    if (a.params or b.params) and not same_value(a.params, numbers, b.params, others):
+        return False
+    return a.op is not None or function_key(a.function, numbers) == function_key(b.function, others)
 
 
 def guard_key(guard: Guard | None, numbers: Numbers) -> Hashable:

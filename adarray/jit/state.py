@@ -46,7 +46,8 @@ class State:
         rebind(None, space)
         rebind_function(f)
         self.reason = ""
-        self._before: list[tuple[str, Callable[[], Any], Any]] = []
+        # Of random generators: name, state now, state before, what sets it.
+        self._before: list[tuple[str, Callable[[], Any], Any, Callable[[Any], None]]] = []
         try:
             self._walk = Walk(f, statics)
         except TooMuchError as error:
@@ -65,7 +66,8 @@ class State:
                 self._watch(f"the random generator {found.name}", found.value)
         if "random" in self._walk.names:
             self._watch("the random state of NumPy", np.random.mtrand._rand)
-            self._before.append(("the random state of Python", random.getstate, random.getstate()))
+            name, now = "the random state of Python", random.getstate
+            self._before.append((name, now, now(), random.setstate))
         self._make()
 
     def _make(self) -> None:
@@ -81,7 +83,10 @@ class State:
         def state() -> bytes:
             return pickle.dumps(bits.state)
 
-        self._before.append((name, state, state()))
+        def restore(old: bytes) -> None:
+            bits.state = pickle.loads(old)
+
+        self._before.append((name, state, state(), restore))
 
     def clone(self, values: list[Any]) -> Clones:
         """Return a clone of the function, and of the static arguments, over other inputs."""
@@ -89,17 +94,26 @@ class State:
 
     def drawn(self) -> str:
         """Return the name of a captured random generator from which the run has drawn."""
-        return next((name for name, state, old in self._before if state() != old), "")
+        return next((name for name, state, old, _ in self._before if state() != old), "")
 
-    def hide(self, arrays: list[np.ndarray]) -> None:
-        """Compare the contents of captured arrays that code outside of the clones has read."""
-        found = [
-            i.found
+    def restore(self) -> None:
+        """Give captured random generators the state that they had before the run."""
+        for _, state, old, restore in self._before:
+            if state() != old:
+                restore(old)
+
+    def readers(self, arrays: list[np.ndarray]) -> set[str]:
+        """Return the names of the captured inputs that code outside of the clones has read."""
+        return {
+            i.found.name
             for i in self.inputs
             if isinstance(i.value, np.ndarray)
-            and not i.found.hidden
             and any(np.may_share_memory(i.value, a) for a in arrays)
-        ]
+        }
+
+    def hide(self, names: set[str]) -> None:
+        """Compare the contents of these captured inputs in every call."""
+        found = [i.found for i in self.inputs if i.found.name in names and not i.found.hidden]
         if found:
             for f in found:
                 f.hidden = True

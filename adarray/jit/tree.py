@@ -19,9 +19,11 @@ from adarray.jit.keys import (
     call_key,
     guard_key,
     outcome_key,
+    same_call,
     symbols_in,
     value_key,
 )
+from adarray.jit.recompute import recomputed
 from adarray.jit.recorder import Recorded
 from adarray.recording import Call, Guard, Symbol
 
@@ -103,15 +105,16 @@ class Node:
     ) -> None:
         self.tree = tree
         self.path = path
-        self.calls = part.calls
-        self.key = part.key
+        again = recomputed(part, path) if leaf is not None and parent is not None else []
+        self.calls = [*again, *part.calls]
+        self.part = part
         self.guard = part.guard
         self.first, self.stop = part.first, part.stop
         self.parent = parent
         self.leaf = leaf
         self.children: dict[Hashable, Node] = {}
         self.seen = 1
-        self.uses, order = _uses(part, path, leaf)
+        self.uses, order = _uses(part, path, leaf, again)
         self.sources = tuple(sorted(order) if parent is None else order)
         self.live: set[int] = set()
         self.targets: tuple[int, ...] = ()
@@ -143,9 +146,21 @@ class Node:
 
     def agrees(self, part: Part, leaf: Leaf | None) -> bool:
         """Whether a recording does here what this segment does."""
-        if self.key != part.key or (leaf is None) != (self.leaf is None):
+        if (leaf is None) != (self.leaf is None) or self.differing(part) >= 0:
+            return False
+        numbers, others = self.part.path.numbers, part.path.numbers
+        if guard_key(self.guard, numbers) != guard_key(part.guard, others):
             return False
         return leaf is None or self.leaf is None or leaf.key() == self.leaf.key()
+
+    def differing(self, part: Part) -> int:
+        """Return the number of the first call that is not the same in `part`; -1 if all are."""
+        own, other = self.part.calls, part.calls
+        numbers, others = self.part.path.numbers, part.path.numbers
+        for i, (a, b) in enumerate(zip(own, other, strict=False)):
+            if not same_call(a, numbers, b, others):
+                return i
+        return -1 if len(own) == len(other) else min(len(own), len(other))
 
     def wanted(self) -> tuple[int, ...]:
         """Return the numbers of the values that the segment must hand on."""
@@ -162,15 +177,14 @@ class Node:
 class Part:
     """One segment of a recording, before it finds its node."""
 
-    __slots__ = ("calls", "first", "guard", "key", "outcome", "stop")
+    __slots__ = ("calls", "first", "guard", "outcome", "path", "stop")
 
     def __init__(self, calls: list[Call], guard: Guard | None, path: Path, first: int) -> None:
         self.calls = calls
         self.guard = guard
         self.first = first
         self.stop = first + sum(len(c.results) for c in calls)
-        numbers = path.numbers
-        self.key = (tuple([call_key(c, numbers) for c in calls]), guard_key(guard, numbers))
+        self.path = path
         self.outcome = outcome_key(guard.kind, guard.outcome) if guard is not None else None
 
 
@@ -195,6 +209,9 @@ class Path:
         for symbol, _, value in recording.captures:
             self.constants[symbol] = value
             self.numbers[id(symbol)] = array_key(value)
+        self.given = len(self.symbols)
+        # What made a value, of calls with one result.
+        self.producers: dict[int, Call] = {}
         self.parts: list[Part] = []
         calls: list[Call] = []
         first = len(self.symbols)
@@ -212,19 +229,24 @@ class Path:
         self.leaf = Leaf(recorded, self.numbers)
 
     def _number(self, call: Call) -> None:
+        if len(call.results) == 1:
+            self.producers[len(self.symbols)] = call
         for symbol in call.results:
             self.numbers[id(symbol)] = len(self.symbols)
             self.symbols.append(symbol)
 
 
-def _uses(part: Part, path: Path, leaf: Leaf | None) -> tuple[set[int], list[int]]:
+def _uses(
+    part: Part, path: Path, leaf: Leaf | None, again: list[Call]
+) -> tuple[set[int], list[int]]:
     """Return what a segment needs from before it, and what of that its calls read, in order."""
     numbers, first = path.numbers, part.first
+    made = {id(s) for call in again for s in call.results}
     order: dict[int, None] = {}
-    for call in part.calls:
+    for call in (*again, *part.calls):
         for s in symbols_in(call.args) + symbols_in(call.params):
             n = numbers[id(s)]
-            if isinstance(n, int) and n < first:
+            if isinstance(n, int) and n < first and id(s) not in made:
                 order[n] = None
     uses = set(order)
     late = [*_looked_at(part.guard, path), *(leaf.numbers() if leaf is not None else ())]
@@ -252,6 +274,9 @@ def relative_key(
         s = path.symbols[n]
         numbers[id(s)] = -1 - i
         given.append((s.shape, s.dtype.str, s.weak, tree.strides_of(n)))
+    for call in calls:  # also those of earlier segments that run again here
+        for s in call.results:
+            numbers[id(s)] = ("again", len(numbers))
     for n in range(*span):
         numbers[id(path.symbols[n])] = n - span[0]
     return (tuple([call_key(c, numbers) for c in calls]), tuple(given))
@@ -388,11 +413,8 @@ def _at(event: Any) -> str:
 
 def _difference(node: Node, part: Part) -> str:
     """Return where a recording left a segment that it should have followed."""
-    for i, (old, new) in enumerate(zip(node.key[0], part.key[0], strict=False)):
-        if old != new:
-            return f", in {part.calls[i]!r}{_at(part.calls[i])}"
-    if len(node.calls) != len(part.calls):
-        longer = max(node.calls, part.calls, key=len)
-        call = longer[min(len(node.calls), len(part.calls))]
+    i = node.differing(part)
+    if i >= 0:
+        call = part.calls[i] if i < len(part.calls) else node.part.calls[i]
         return f", in {call!r}{_at(call)}"
     return f", at {part.guard!r}{_at(part.guard)}" if part.guard is not None else ", in the result"

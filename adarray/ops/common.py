@@ -75,7 +75,8 @@ def _may_repeat(index: Any) -> bool:
     for i in index if isinstance(index, tuple) else (index,):
         if isinstance(i, list):
             i = np.asarray(i)
-        if isinstance(i, np.ndarray) and i.dtype.kind in "iu":
+        # Arrays, ADArrays, and what `jit` records of them.
+        if getattr(i, "ndim", 0) and i.dtype.kind in "iu":
             return True
     return False
 

@@ -1,7 +1,8 @@
 """Algebraic simplification: only what keeps every bit, signed zeros and nan included.
 
 The exceptions are sums: a sum of equal terms becomes a product, sums of sums one sum,
-which rounds less often than what it stands for.
+which rounds less often than what it stands for; and softplus, logaddexp of a constant,
+which is written out so that loops over it become vector code.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from adarray.passes import views
+from adarray.passes.boxes import placed, through
 from adarray.passes.builder import BOOL, Builder, uniform
 from adarray.passes.lowering.elementwise import emit
 from adarray.passes.rebuild import rebuild, renewed, uses
 from adarray.passes.views import Shape, View
-from adarray.program import Program, Value, c_strides
+from adarray.program import Program, Value
 
 MapRule = Callable[[Builder, tuple[Value, ...]], Value | None]
-# Writes that are looked through to find what a view shows.
+# Operations that are looked through to find that something is zero.
 DEPTH = 16
 
 
@@ -34,9 +35,9 @@ def algebra(program: Program) -> Program:
         elif v.kind == "reduce":
             made = _reduce(b, v, args[0], count[id(v.args[0])] == 1)
         elif v.kind == "place":
-            made = _place(b, v, *args)
+            made = placed(b, v, *args)
         elif v.kind == "view":
-            made = _through(b, View(v.params["offset"], v.params["strides"], v.shape), args[0])
+            made = through(b, View(v.params["offset"], v.params["strides"], v.shape), args[0])
         return renewed(b, v, args) if made is None else made
 
     return rebuild(program, rule)
@@ -320,6 +321,23 @@ def _power(b: Builder, args: tuple[Value, ...]) -> Value | None:
     return emit(b, "power", (args[0], b.const(n, args[1].dtype)), literal=True)
 
 
+def _logaddexp(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    """Write the function out where one operand is a constant that is not negative.
+
+    Then both terms of the sum are positive, so that nothing cancels and the vector versions
+    of exp and log1p will do: the error stays below 3 units in the last place.
+    """
+    for this, other in (args, args[::-1]):
+        n = number(this)
+        if n is None or not 0 <= n < math.inf:
+            continue
+        c = b.const(n, other.dtype)
+        apart = other if n == 0 else b.map("subtract", other, c)
+        less = b.map("exp", b.map("negative", b.map("absolute", apart)))
+        return b.map("add", b.map("maximum", other, c), b.map("log1p", less))
+    return None
+
+
 def _cast(b: Builder, x: Value, v: Value) -> Value | None:
     """Drop the middle one of a chain of casts where it keeps every number."""
     if not is_map(x, "cast"):
@@ -352,6 +370,7 @@ RULES: dict[str, MapRule] = {
     "logical_not": _logical_not,
     "not_equal": _not_equal,
     "power": _power,
+    "logaddexp": _logaddexp,
 }
 
 
@@ -396,137 +415,3 @@ def _of_box(b: Builder, x: Value, axes: Shape) -> Value | None:
     if any(value.shape[i] != n for i, n in enumerate(base.shape) if i not in axes):
         return None
     return b.reduce("add", value, axes)
-
-
-# -- boxes -------------------------------------------------------------------------------------
-
-
-def _place(b: Builder, v: Value, base: Value, value: Value) -> Value | None:
-    p = v.params
-    starts, steps = p["starts"], p["steps"]
-    if not p["add"] and _covers(starts, steps, value, base):
-        return b.place(base.args[0], value, starts, steps)
-    if not p["add"] and _shows(value, base, box_view(starts, steps, value.shape, base.shape)):
-        return base  # what was read there
-    if p["add"]:
-        c = uniform(base)
-        if c is not None:
-            return b.place(base, b.map("add", c, value), starts, steps)
-        return None
-    if is_map(value, "add") and value.shape == v.args[1].shape:
-        shown = box_view(starts, steps, value.shape, base.shape)
-        for this, other in (value.args, value.args[::-1]):
-            if other.shape == value.shape and _shows(this, base, shown):
-                return b.place(base, other, starts, steps, add=True)
-    return None
-
-
-def _covers(starts: Shape, steps: Shape, value: Value, base: Value) -> bool:
-    """Whether a box writes over the one that `base` has just got."""
-    if base.kind != "place" or value.shape != base.args[1].shape:
-        return False
-    return (base.params["starts"], base.params["steps"]) == (starts, steps)
-
-
-def box_view(starts: Shape, steps: Shape, shape: Shape, of: Shape) -> View:
-    """Return a box of an array of shape `of` as a view."""
-    strides = c_strides(of)
-    offset = sum(a * s for a, s in zip(starts, strides, strict=True))
-    return views.normal(offset, tuple(d * s for d, s in zip(steps, strides, strict=True)), shape)
-
-
-def _shows(x: Value, base: Value, view: View) -> bool:
-    """Whether `x` is `view` of `base`, in any shape."""
-    if x.kind != "view" or x.args[0] is not base:
-        return False
-    mine = views.merged(x.params["strides"], x.shape)
-    return x.params["offset"] == view.offset and mine == views.merged(view.strides, view.shape)
-
-
-def _through(b: Builder, view: View, x: Value) -> Value | None:
-    """Return what a view of boxes or joined parts shows, if that is one of them alone."""
-    moved = False
-    for _ in range(DEPTH):
-        found = _part(view, x)
-        if found is None:
-            break
-        view, x = found
-        moved = True
-        while x.kind == "view":
-            inner = View(x.params["offset"], x.params["strides"], x.shape)
-            through = views.compose(view, inner)
-            if through is None:
-                return b.view(x, *view)
-            view, x = through, x.args[0]
-    return b.view(x, *view) if moved else None
-
-
-def _part(view: View, x: Value) -> tuple[View, Value] | None:
-    """Return the view of one operand of `x` that shows what `view` shows of `x`."""
-    if x.kind not in ("place", "join") or 0 in view.shape:
-        return None
-    box = views.region(view, x.shape)
-    if box is None:
-        return None
-    starts, steps, axes = box
-    lengths = [1] * x.ndim
-    for k, n in zip(axes, view.shape, strict=True):
-        if k >= 0:
-            lengths[k] = n
-    if x.kind == "join":
-        return _of_join(x, starts, steps, axes, lengths, view.shape)
-    return _of_place(x, view, starts, steps, axes, lengths)
-
-
-def _boxed(
-    starts: Shape, steps: Shape, axes: Shape,
-    shape: Shape, of: Value,
-) -> tuple[View, Value]:  # fmt: skip
-    """Return the view of `of` with axes along its axes."""
-    strides = c_strides(of.shape)
-    offset = sum(a * s for a, s in zip(starts, strides, strict=True))
-    made = tuple(0 if k < 0 else steps[k] * strides[k] for k in axes)
-    return views.normal(offset, made, shape), of
-
-
-def _of_join(
-    x: Value, starts: Shape, steps: Shape, axes: Shape,
-    lengths: list[int], shape: Shape,
-) -> tuple[View, Value] | None:  # fmt: skip
-    axis = x.params["axis"]
-    ends = (starts[axis], starts[axis] + steps[axis] * (lengths[axis] - 1))
-    at = 0
-    for part in x.args:
-        stop = at + part.shape[axis]
-        if min(ends) < stop:
-            if max(ends) >= stop:
-                return None
-            moved = tuple(s - at if k == axis else s for k, s in enumerate(starts))
-            return _boxed(moved, steps, axes, shape, part)
-        at = stop
-    return None
-
-
-def _of_place(
-    x: Value, view: View, starts: Shape, steps: Shape, axes: Shape,
-    lengths: list[int],
-) -> tuple[View, Value] | None:  # fmt: skip
-    base, value = x.args
-    p = x.params
-    inside = not p["add"]
-    moved, scaled = [], []
-    for k in range(x.ndim):
-        first, step, n = p["starts"][k], p["steps"][k], value.shape[k]
-        a, d, m = starts[k], steps[k], lengths[k]
-        low, high = min(a, a + d * (m - 1)), max(a, a + d * (m - 1))
-        if high < first or low > first + step * (n - 1):
-            return view, base  # beside the box
-        if step > 1 and (a - first) % step and (m == 1 or d % step == 0):
-            return view, base  # between its elements
-        i, rest = divmod(a - first, step)
-        j = i + (d // step) * (m - 1) if m > 1 else i
-        if rest or (m > 1 and d % step) or min(i, j) < 0 or max(i, j) >= n:
-            inside = False
-        moved.append(i)
-        scaled.append(d // step)
-    return _boxed(tuple(moved), tuple(scaled), axes, view.shape, value) if inside else None

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.passes import views
+from adarray.passes.interpret import function_of
 from adarray.passes.views import Shape, View
 from adarray.program import Program, Value, c_strides
 from adarray.scalar import COMPARISONS, LOGICAL, PREDICATES
@@ -43,6 +44,7 @@ class Builder:
         self.inputs: list[Value] = []
         self.origin: Any = None
         self._consts: dict[Any, Value] = {}
+        self._asked: dict[Any, Value] = {}
 
     def make(
         self, kind: str, args: tuple[Value, ...], params: dict[str, Any], shape: Shape, dtype: Any
@@ -67,13 +69,27 @@ class Builder:
 
     def const(self, number: Any, dtype: Any) -> Value:
         """Return the constant `number` in `dtype`, made once."""
-        dtype = np.dtype(dtype)
-        with np.errstate(all="ignore"):
-            scalar = np.asarray(number).astype(dtype)[()]
-        key = (dtype, scalar.tobytes())
-        if key not in self._consts:
-            self._consts[key] = self.make("const", (), {"value": scalar}, (), dtype)
-        return self._consts[key]
+        # Written out, numbers of equal value and different bits differ.
+        asked = (type(number), repr(number), dtype)
+        found = self._asked.get(asked)
+        if found is None:
+            dtype = np.dtype(dtype)
+            with np.errstate(all="ignore"):
+                scalar = np.asarray(number).astype(dtype)[()]
+            key = (dtype, scalar.tobytes())
+            found = self._consts.get(key)
+            if found is None:
+                found = self._consts[key] = self.make("const", (), {"value": scalar}, (), dtype)
+            self._asked[asked] = found
+        return found
+
+    def adopt(self, v: Value) -> Value:
+        """Return the constant that is equal to a constant of another program: itself at first."""
+        key = (v.dtype, v.params["value"].tobytes())
+        found = self._consts.setdefault(key, v)
+        if found is v:
+            self.values.append(v)
+        return found
 
     def full(self, shape: Shape, number: Any, dtype: Any) -> Value:
         """Return an array with `number` everywhere."""
@@ -112,7 +128,9 @@ class Builder:
             x = x.value
         if not isinstance(x, Value):
             if dtype is not None and not isinstance(x, np.ndarray):
-                return self.const(x, dtype) if np.ndim(x) == 0 else self.array(np.asarray(x, dtype))
+                if isinstance(x, (int, float, np.generic)):
+                    return self.const(x, dtype)
+                x = np.asarray(x, dtype)
             x = self.array(x)
         return x if dtype is None or x.dtype == dtype else self.cast(x, dtype)
 
@@ -341,7 +359,7 @@ def evaluate(name: str, dtype: Any, consts: Sequence[Value | None]) -> Any:
     with np.errstate(all="ignore"):
         if name == "cast":
             return np.asarray(numbers[0]).astype(dtype)[()]
-        return getattr(np, name)(*numbers)
+        return function_of(name)(*numbers)
 
 
 def _uniform(x: np.ndarray, first: Any) -> bool:

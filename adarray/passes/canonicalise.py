@@ -11,7 +11,7 @@ import numpy as np
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE, _region
 from adarray.op import FUNCTIONS as RECORD_OF
-from adarray.op import Op
+from adarray.op import Op, load_late
 from adarray.passes import lowering
 from adarray.passes.builder import BOOL, PRINTABLE, Builder, Weak
 from adarray.passes.lowering import Recorded
@@ -21,7 +21,7 @@ from adarray.passes.views import Shape
 from adarray.program import Program, Slot, Value
 from adarray.recording import Call, Symbol
 
-for _name in ("contraction", "creation", "indexing", "numerics", "shape"):
+for _name in ("contraction", "creation", "indexing", "numerics", "shape", "special"):
     importlib.import_module(f"adarray.passes.lowering.{_name}")
 
 _KINDS: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
@@ -142,6 +142,8 @@ class Canonicaliser:
     def bind(self, function: Any, operands: Any, params: Any) -> tuple[Op, Any, Any] | None:
         """Return the record of a function, with its operands and parameters."""
         op = RECORD_OF.get(function) if _hashable(function) else None
+        if op is None and _elsewhere(function) and load_late():
+            op = RECORD_OF.get(function)
         if op is None:
             return None
         try:
@@ -238,6 +240,11 @@ def written(base: Any, value: Any, steps: Any, index: Any) -> Any:
 def _fits(value: Value | None, symbol: Symbol) -> bool:
     """Whether a value is what was recorded."""
     return value is not None and value.shape == symbol.shape and value.dtype == symbol.dtype
+
+
+def _elsewhere(function: Any) -> bool:
+    """Whether a function is a ufunc of another library, whose rules may not be loaded yet."""
+    return isinstance(function, np.ufunc) and getattr(np, function.__name__, None) is not function
 
 
 def _hashable(function: Any) -> bool:

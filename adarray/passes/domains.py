@@ -132,9 +132,7 @@ def through(view: Value, operand: Access) -> Access | None:
 def spread(access: Access, shape: Shape, ndim: int) -> Use:
     """Return `access`, of an operand of `shape`, by indices of `ndim` axes it broadcasts to."""
     lead = ndim - len(shape)
-    moved = tuple(
-        Map(0, ((a + lead, 1),)) if n != 1 else ZERO for a, n in enumerate(shape)
-    )
+    moved = tuple(Map(0, ((a + lead, 1),)) if n != 1 else ZERO for a, n in enumerate(shape))
     maps = None if access.maps is None else substitute(access.maps, moved)
     strides = (0,) * lead + tuple(
         s if n != 1 else 0 for s, n in zip(access.strides, shape, strict=True)

@@ -13,7 +13,6 @@ from adarray.program import Program, Value
 
 # Results of more elements are left to run time: constants take memory.
 LIMIT = 4096
-_LEAVES = frozenset({"const", "array", "view"})
 _COMPUTED = frozenset({"map", "reduce", "gather", "scatter", "place", "join", "scan", "dot"})
 
 
@@ -24,7 +23,7 @@ def fold(program: Program) -> Program:
 
 def folded(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
     """Make one value again, computed if its operands are constant."""
-    if v.kind == "map" and not any([a.kind in _LEAVES for a in args]):
+    if v.kind == "map" and not _folds(args):
         return renewed(b, v, args)
     if v.kind == "array":
         return keep(b, v, args) if v.size > LIMIT else b.array(v.params["value"])
@@ -34,6 +33,17 @@ def folded(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
     if v.kind in _COMPUTED and v.size <= LIMIT and args and all(map(_constant, args)):
         return _computed(b, v, args)
     return again(b, v, args)
+
+
+def _folds(args: tuple[Value, ...]) -> bool:
+    """Whether there may be something to fold in a map: not so of numbers and run-time values."""
+    numbers = 0
+    for a in args:
+        if a.kind == "const":
+            numbers += 1
+        elif a.kind in ("array", "view"):
+            return True
+    return numbers == len(args)
 
 
 def _constant(x: Value) -> bool:

@@ -40,8 +40,8 @@ class Group:
     """
 
     __slots__ = (
-        "before", "classes", "dead", "depth", "extents", "hints", "index", "kind", "members", "outer",
-        "parents", "places", "shape", "streams", "totals",
+        "before", "classes", "dead", "depth", "extents", "hints", "index", "kind", "members",
+        "outer", "parents", "places", "shape", "streams", "totals",
     )  # fmt: skip
 
     def __init__(self, index: int, kind: str) -> None:

@@ -158,7 +158,8 @@ def _result(x: Any, taken: set[int]) -> Any:
 def _may_alias(v: Value) -> bool:
     """Whether the memory of `v` may be that of an operand."""
     if v.kind == "map":
-        return v.params["name"] != "cast" and not isinstance(_function(v.params["name"]), np.ufunc)
+        name = v.params["name"]
+        return name != "cast" and not isinstance(function_of(name), np.ufunc)
     return v.kind not in _FRESH
 
 
@@ -215,11 +216,12 @@ class _Lives:
 # -- one maker for each primitive ------------------------------------------------------------
 
 
-def _function(name: str) -> Callable[..., Any]:
+def function_of(name: str) -> Callable[..., Any]:
     """Return the function that computes a map."""
     found = getattr(np, name, None)
-    if found is None and name in OPS:
-        found = OPS[name].evaluate
+    if found is None:
+        op = OPS.get(name) or OPS.get(f"special.{name}")
+        found = op.evaluate if op is not None else None
     if found is None:
         raise ADArrayError(f"program: no function is known that computes the map {name!r}")
     return found  # type: ignore[no-any-return]
@@ -247,7 +249,7 @@ def _map(v: Value, step: Step) -> Run:
     name, operands, engine = v.params["name"], step.operands, step.engine
     if name == "cast":
         return _cast(v, operands)
-    f = _function(name)
+    f = function_of(name)
     op = FUNCTIONS.get(f) or OPS.get(name)
     if engine is not None and op is not None and op.pointwise and op.arity == len(operands):
         f = _on_engine(engine, op, f)

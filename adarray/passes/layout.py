@@ -35,7 +35,8 @@ def layout(program: Program) -> Program:
         elif v.kind == "view":
             made = _view(b, v, args[0], count)
         elif v.kind == "gather":
-            if args[0].kind == "map" and v.size * 2 <= args[0].size:
+            many = 2 if count[id(v.args[0])] == 1 else 16
+            if args[0].kind == "map" and v.size * many <= args[0].size:
                 made = _gathered(b, v, args[0], args[1:])
         elif v.kind == "scatter":
             made = _one_hot(b, v, args, checked)
@@ -52,7 +53,7 @@ def _map(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
     chosen = _chosen(b, v, args)
     if chosen is not None:
         return chosen
-    if not any([a.kind == "view" for a in args]):
+    if not any(a.kind == "view" for a in args):
         return None
     if any(a.kind == "view" and _spread(a) for a in args):
         narrow = tuple([_narrowed(b, a) for a in args])
@@ -85,12 +86,13 @@ def _chosen(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
     name = v.params["name"]
     if name == "where" and args[0] is choice:
         return None
-    condition, *both = _choices(b, choice, v.size) or ()
+    choices = _choices(b, choice, v.size)
+    assert choices is not None
     made = []
-    for x in both:
+    for x in choices[1:]:
         parts = tuple([x if a is choice else _narrowed(b, a) for a in args])
         made.append(b.apply(name, parts, v.dtype))
-    return b.broadcast(b.map("where", condition, *made), v.shape)
+    return b.broadcast(b.map("where", choices[0], *made), v.shape)
 
 
 def _choices(b: Builder, x: Value, size: int) -> tuple[Value, Value, Value] | None:
@@ -276,16 +278,17 @@ def _one_hot(
     args: tuple[Value, ...],
     checked: set[tuple[Shape, tuple[int, ...], Shape]],
 ) -> Value | None:
-    """Write one element a row by comparing column numbers, in line with other maps.
+    """Write one element a row of equal numbers by comparing column numbers.
 
+    That is a map, in line with others: the whole array need not be made for the writes.
     Of the indices all but one count the rows, so that no element is written twice. Whether
     the other one lies in range is checked by the gather of the same elements, of which
     this is the derivative; without one, by a gather of the column numbers.
     """
     base, value, *indices = args
     p = v.params
-    axes = p["axes"]
-    if len(axes) != base.ndim or v.size == 0 or indices[0].ndim != base.ndim - 1:
+    axes, c = p["axes"], uniform(base)
+    if c is None or len(axes) != base.ndim or indices[0].ndim != base.ndim - 1:
         return None
     free = [k for k, i in enumerate(indices) if not _counts(i)]
     if len(free) > 1:
@@ -311,10 +314,9 @@ def _one_hot(
     numbers = b.iota(tuple(n if a == column else 1 for a in range(base.ndim)), column)
     hit = b.map("equal", numbers, b.reshape(b.transpose(wrapped, to), wide))
     new = b.reshape(b.transpose(value, to), wide)
-    c = uniform(base)
     if p["add"]:
-        new = b.map("add", base if c is None else c, new)
-    return b.map("where", hit, new, base)
+        new = b.map("add", c, new)
+    return b.map("where", hit, new, c)
 
 
 def _counts(x: Value) -> bool:

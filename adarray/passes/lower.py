@@ -6,11 +6,11 @@ the innermost, vector loop. Every pass is a sequence of nests (see `lower_stages
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 from adarray.codegen.loopir import (
     Apply,
-    Const,
     Expr,
     Fail,
     Fold,
@@ -25,11 +25,12 @@ from adarray.codegen.loopir import (
     integer,
 )
 from adarray.passes.lower_breaks import borders
+from adarray.passes.lower_folds import Folds
 from adarray.passes.lower_nodes import Memory, Node
-from adarray.passes.lower_scope import NOTHING, Affine, Scope, combine, neutral
+from adarray.passes.lower_scope import NOTHING, Affine, Scope, combine
 from adarray.passes.lower_stages import Stages
 from adarray.passes.lower_values import Index, Values
-from adarray.program import Value, c_strides
+from adarray.program import Value
 
 # Rows of a block: without local arrays, and at most and at least with them.
 BLOCK, MOST, LEAST = 4096, 1024, 64
@@ -37,7 +38,8 @@ BLOCK, MOST, LEAST = 4096, 1024, 64
 SCRATCH = 96 * 1024
 # Rows shorter than that are not vector loops.
 SHORT = 24
-BLOCKS = 2
+# Elements that fill whole vectors of every type.
+ALIGNED = 16
 
 
 class Lowered(NamedTuple):
@@ -55,7 +57,7 @@ class Work(NamedTuple):
     node: Node
 
 
-class Lowering:
+class Lowering(Folds):
     """One kernel in the making.
 
     Parameters
@@ -70,6 +72,8 @@ class Lowering:
         Of each class.
     base : Lowering, optional
         Another stage of the same kernel, whose names and buffers are shared.
+    rows : bool
+        Whether rows are computed one by one, rather than in blocks if they are short.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Lowering:
         outer: int,
         extents: list[int],
         base: Lowering | None = None,
+        rows: bool = False,
     ) -> None:
         self.order = order
         self.stored = stored
@@ -91,7 +96,7 @@ class Lowering:
         self.totals: list[Total] = [] if base is None else base.totals
         self.total_names: dict[int, str] = {}
         self.vars: dict[int, str] = {}
-        self.blocked = base is None and outer >= 0 and self._in_blocks()
+        self.blocked = not rows and outer >= 0 and self._in_blocks()
         self.stages = Stages(order, set(stored), outer, self.blocked)
         self.size = BLOCK
         self.low: Affine = NOTHING
@@ -151,16 +156,6 @@ class Lowering:
             size = self._product([c for c in node.result if c >= 0])
         self.totals.append(Total(name, node.dtype, node.combine, out, size))
 
-    def extent(self, c: int) -> Expr:
-        """Return the extent of a class as an expression."""
-        return self.scope.number(f"n{c}_", self.extents[c], literal=False)
-
-    def _product(self, classes: list[int]) -> Expr:
-        expr = self.extent(classes[0])
-        for c in classes[1:]:
-            expr = Apply("int64", "multiply", (expr, self.extent(c)))
-        return expr
-
     # -- the outer loop -------------------------------------------------------------------
 
     def _in_blocks(self) -> bool:
@@ -204,7 +199,9 @@ class Lowering:
         scope.open()
         if self.blocked:
             self.size = self._block_size()
-            block = scope.index_name("block", 0, max(0, -(-self.extents[self.outer] // self.size) - 1), 1)
+            block = scope.index_name(
+                "block", 0, max(0, -(-self.extents[self.outer] // self.size) - 1), 1
+            )
             size = integer(self.size)
             first, _ = scope.let("low", Apply("int64", "multiply", (Var("int64", block), size)), 1)
             assert isinstance(first, Var)
@@ -213,7 +210,7 @@ class Lowering:
             self.low = Affine(0, ((first.name, 1),))
             end = Apply("int64", "minimum", (Apply("int64", "add", (first, size)), n))
             self.high = scope.let("high", end, 1)[0]
-            count = Apply(
+            count: Expr = Apply(
                 "int64",
                 "floor_divide",
                 (Apply("int64", "add", (n, integer(self.size - 1))), size),
@@ -232,7 +229,7 @@ class Lowering:
         width = 0
         for node in self.order:
             if node.kind == "fold" or id(node) in self.stages.kept:
-                if node.total or id(node) in self.stored and node.kind != "fold":
+                if node.total or (id(node) in self.stored and node.kind != "fold"):
                     continue
                 size = 8
                 for c in self.stages.results(node):
@@ -286,8 +283,11 @@ class Lowering:
                 self._store(node, self._result_index(node))
             else:
                 index = self._index(node)
-                value, _ = self.values.read(node.args[0], index) if len(node.args) == 1 else (
-                    self._term(node, index), 0)
+                value, _ = (
+                    self.values.read(node.args[0], index)
+                    if len(node.args) == 1
+                    else (self._term(node, index), 0)
+                )
                 if node.total:
                     self.scope.emit(Fold(self.total_names[id(node)], node.combine, value))
                 else:
@@ -296,29 +296,6 @@ class Lowering:
                     self.values.done[id(node)] = (name, None)
 
     # -- nests ----------------------------------------------------------------------------
-
-    def _index(self, node: Node) -> Index:
-        """Return the index of a node's domain in the loops that are open."""
-        assert node.classes is not None
-        return tuple(
-            Affine(0, ((self.vars[c], 1),)) if c >= 0 else NOTHING for c in node.classes
-        )
-
-    def _result_index(self, node: Node) -> Index:
-        return tuple(Affine(0, ((self.vars[c], 1),)) if c >= 0 else NOTHING for c in node.result)
-
-    def _term(self, node: Node, index: Index) -> Expr:
-        """Return what a fold folds."""
-        args = [self.values.read(r, index) for r in node.args]
-        if len(args) == 1:
-            found, depth = args[0]
-            if found.dtype != node.dtype:
-                key = ("cast", id(node), index)
-                return self.scope.let(key, Apply(node.dtype, "cast", (found,)), depth)[0]
-            return found
-        key = ("product", id(node), index)
-        product = Apply(node.dtype, "multiply", tuple(e for e, _ in args))
-        return self.scope.let(key, product, max(d for _, d in args))[0]
 
     def _store(self, node: Node, index: Index) -> None:
         """Write an element of a node to its memory."""
@@ -404,7 +381,7 @@ class Lowering:
             self.vars[vector] = scope.index_name("j", low, high - 1, scope.here)
             for w in works:
                 if w.what == "fold":
-                    self._fold(w.node, self._index(w.node), vector, partial)
+                    self._fold(w.node, self._index(w.node), partial)
                 else:
                     self._keep(w, self._result_index(w.node))
             name = self.vars.pop(vector)
@@ -446,21 +423,25 @@ class Lowering:
                 roots.append((w.node, self._result_index(w.node)))
                 continue
             index = self._index(w.node)
-            for ref in w.node.args:
-                if ref.node is not None:
-                    roots.append((ref.node, self.values.seen(ref, index)))
+            roots += [(ref.node, self.values.seen(ref, index)) for ref in w.node.args if ref.node]
         found = borders(roots, "vector", n, self.values)
         self.vars = names
         del self.scope.depth["vector"], self.scope.range["vector"]
         points = [0, *found, n]
-        return [(a, b) for a, b in zip(points, points[1:], strict=False) if a < b] or [(0, n)]
+        if found and found[0] % ALIGNED and n > 8 * ALIGNED:
+            # Vectors of the long part begin where those of a whole row would.
+            points = sorted({*points, found[0] + -found[0] % ALIGNED})
+        return [(a, b) for a, b in itertools.pairwise(points) if a < b] or [(0, n)]
 
     def _range(self, vector: int, low: int, high: int) -> tuple[Expr, Expr]:
         """Return where a part of the vector loop begins and ends."""
         whole = (low, high) == (0, self.extents[vector])
         start = integer(0) if low == 0 else self.scope.number("bound", low)
-        stop = self.extent(vector) if high == self.extents[vector] else self.scope.number(
-            "bound", high)
+        stop = (
+            self.extent(vector)
+            if high == self.extents[vector]
+            else self.scope.number("bound", high)
+        )
         if not (self.blocked and vector == self.outer and self.low.terms):
             return start, stop
         first = Var("int64", self.low.terms[0][0])
@@ -470,151 +451,3 @@ class Lowering:
             Apply("int64", "maximum", (first, start)),
             Apply("int64", "minimum", (self.high, stop)),
         )
-
-    # -- folds ----------------------------------------------------------------------------
-
-    def _folds_over(self, node: Node, c: int) -> bool:
-        assert node.classes is not None
-        return any(node.classes[a] == c for a in node.folded)
-
-    def _serial_folds(self, node: Node, vector: int) -> bool:
-        """Whether a fold runs over loops other than the vector loop, too."""
-        assert node.classes is not None
-        return any(node.classes[a] not in (-1, vector) for a in node.folded)
-
-    def _layout(self, node: Node) -> tuple[list[int], int]:
-        """Return strides of a local array of a node's result, and its number of elements.
-
-        Rows of a block lie side by side.
-        """
-        strides = [0] * len(node.kept)
-        step = 1
-        result = node.result
-        if self.blocked and self.outer in result:
-            strides[result.index(self.outer)] = 1
-            step = self.size
-        for k in reversed(range(len(result))):
-            c = result[k]
-            if c >= 0 and c != self.outer:
-                strides[k] = step
-                step *= self.extents[c]
-        return strides, step
-
-    def _array(self, node: Node) -> tuple[str, tuple[int, ...]]:
-        """Declare a local array for a node's result."""
-        strides, _ = self._layout(node)
-        name = self.scope.fresh("a")
-        classes = [c for c in node.result if c >= 0 and c != self.outer]
-        size: Expr = self._product(classes) if classes else integer(1)
-        if self.blocked and self.outer in node.result:
-            size = Apply("int64", "multiply", (size, integer(self.size))) if classes else integer(
-                self.size)
-            self.values.origin[name] = self.low
-        self.scope.emit(Local(name, node.dtype, size), depth=min(1, self.scope.here))
-        return name, tuple(strides)
-
-    def _declare_array(self, node: Node) -> None:
-        self.pending[id(node)] = self._array(node)
-
-    def _declare_fold(self, node: Node, vector: int) -> None:
-        """Declare what an inner fold folds into, with its neutral element."""
-        if not self.stages.results(node):
-            name = self.scope.fresh("r")
-            start = neutral(node.combine, node.dtype)
-            self.scope.emit(Local(name, node.dtype, None, start))
-            self.pending[id(node)] = (name, ())
-            return
-        name, strides = self.pending[id(node)] = self._array(node)
-        if self._folds_over(node, vector) and not self._serial_folds(node, vector):
-            return
-        self._clear(node, name)
-
-    def _clear(self, node: Node, name: str) -> None:
-        _, count = self._layout(node)
-        classes = [c for c in node.result if c >= 0 and c != self.outer]
-        size: Expr = self._product(classes) if classes else integer(1)
-        if self.blocked and self.outer in node.result:
-            size = Apply("int64", "multiply", (size, integer(self.size))) if classes else integer(
-                self.size)
-        var = self.scope.fresh("z")
-        zero = neutral(node.combine, node.dtype)
-        body = (Store(name, Var("int64", var), zero),)
-        self.scope.emit(For(var, integer(0), size, body, "vector"))
-
-    def _partial(self, node: Node) -> str:
-        """Declare a scalar for the fold of one vector loop; none if the fold is one itself."""
-        if not node.total and not self.stages.results(node):
-            return ""
-        if node.total and self._direct(node):
-            return ""
-        name = self.scope.fresh("p")
-        start = neutral(node.combine, node.dtype)
-        self.scope.emit(Local(name, node.dtype, None, start))
-        return name
-
-    def _direct(self, node: Node) -> bool:
-        """Whether a total is folded into without a scalar in between."""
-        return self.scope.here == 0
-
-    def _fold(self, node: Node, index: Index, vector: int, partial: dict[int, str]) -> None:
-        value = self._term(node, index)
-        if id(node) in partial:
-            self.scope.emit(Fold(partial[id(node)], node.combine, value))
-            return
-        target, where = self._target(node, tuple(index[a] for a in node.kept))
-        self.scope.emit(Fold(target, node.combine, value, where))
-
-    def _target(self, node: Node, own: Index) -> tuple[str, Expr | None]:
-        """Return what a fold folds into at an index of its result."""
-        if node.total:
-            name = self.total_names[id(node)]
-            if not any(c >= 0 for c in node.result):
-                return name, None
-            strides = c_strides(tuple(node.shape[a] for a in node.kept))
-            return name, self.scope.index(combine(list(zip(strides, own, strict=True))))[0]
-        name, strides = self.pending[id(node)]
-        if not self.stages.results(node):
-            return name, None
-        parts = list(zip(strides, own, strict=True))
-        if name in self.values.origin:
-            parts.append((-1, self.values.origin[name]))
-        return name, self.scope.index(combine(parts))[0]
-
-    def _merge(self, node: Node, partial: str) -> None:
-        """Fold the scalar of a vector loop into its target."""
-        own = self._result_index(node)
-        target, where = self._target(node, own)
-        value = Var(node.dtype, partial)
-        if node.total or self._cleared(node):
-            self.scope.emit(Fold(target, node.combine, value, where))
-        else:
-            assert where is not None
-            self.scope.emit(Store(target, where, value))
-
-    def _cleared(self, node: Node) -> bool:
-        assert node.classes is not None
-        folded = [node.classes[a] for a in node.folded if node.classes[a] >= 0]
-        return len(folded) > 1
-
-
-def work_of(order: list[Node]) -> float:
-    """Return about how many nanoseconds the nodes take on one thread."""
-    total = 0.0
-    for node in order:
-        if node.classes is None:
-            continue
-        size = 1
-        for n in node.shape:
-            size *= n
-        per = 2.5 if node.kind == "map" and node.cost >= 20 and _heavy(node) else 0.15
-        total += size * (per + 0.1 * sum(r.memory is not None for r in node.args))
-    return total
-
-
-def _heavy(node: Node) -> bool:
-    from adarray.passes.uses import HEAVY
-
-    return node.value.params.get("name") in HEAVY
-
-
-__all__ = ["Const", "Lowered", "Lowering", "work_of"]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 from adarray.passes.domains import Map, Maps
 from adarray.passes.lower_nodes import Memory, Node, Ref
 
 KINDS = frozenset({"map", "fold", "view", "const"})
 
 
-def collapse(
-    order: list[Node], stored: dict[int, Memory], outer: int, extents: list[int]
-) -> int:
+def collapse(order: list[Node], stored: dict[int, Memory], outer: int, extents: list[int]) -> int:
     """Merge classes in `order`, in place, as long as some can be; return the outer class."""
     if any(n.classes is not None and n.kind not in KINDS for n in order):
         return outer
@@ -26,7 +26,7 @@ def collapse(
         first, second = pair
         if all(_fits(n, first, second, extents, stored) for n in own):
             for n in own:
-                _merge(n, first, second, extents, stored)
+                _merge(n, first, second, stored)
             extents[first] *= extents[second]
             if outer == second:
                 outer = first
@@ -37,7 +37,7 @@ def _candidate(own: list[Node], tried: set[tuple[int, int]]) -> tuple[int, int] 
     for n in own:
         assert n.classes is not None
         classes = [c for c in n.classes if c >= 0]
-        for pair in zip(classes, classes[1:], strict=False):
+        for pair in itertools.pairwise(classes):
             if pair not in tried:
                 return pair
     return None
@@ -111,13 +111,11 @@ def _result_axes(n: Node, first: int, second: int) -> list[int]:
     return [result.index(c) for c in (first, second) if c in result]
 
 
-def _merge(
-    n: Node, first: int, second: int, extents: list[int], stored: dict[int, Memory]
-) -> None:
+def _merge(n: Node, first: int, second: int, stored: dict[int, Memory]) -> None:
     """Make the two classes one axis of a node: the second one gets length 1."""
     for r in n.args:
         if r.node is not None and r.node.classes is not None:
-            r.maps = _merged_maps(r, first, second)
+            r.maps = _merged_maps(r)
     a = _position(n, first, second)
     assert a is not None
     if a < 0:
@@ -143,7 +141,7 @@ def _merge(
     n.classes, n.shape = tuple(classes), tuple(shape)
 
 
-def _merged_maps(r: Ref, first: int, second: int) -> Maps:
+def _merged_maps(r: Ref) -> Maps:
     """Return the maps of a reading after its target's axes are merged."""
     assert r.maps is not None
     assert r.node is not None

@@ -8,7 +8,6 @@ from adarray.passes.domains import Map, Maps, Shape, Use, linear
 from adarray.passes.uses import domain, folded, op_cost
 from adarray.program import Value, c_strides
 
-
 _NAMES: dict[str, str] = {}
 
 
@@ -86,7 +85,8 @@ class Node:
     """
 
     __slots__ = (
-        "args", "classes", "cost", "counted", "dtype", "folded", "kind", "ring", "shape", "total", "value",
+        "args", "classes", "cost", "counted", "dtype", "folded", "kind", "ring", "shape", "total",
+        "value",
     )  # fmt: skip
 
     def __init__(self, value: Value, classes: tuple[int, ...] | None) -> None:
@@ -143,7 +143,7 @@ class Nodes:
         self.order: list[Node] = list(self.rings.values())
         self.memories: dict[int, Memory] = {}
 
-    def add(self, value: Value, as_copy: bool = False) -> Node:
+    def add(self, value: Value) -> Node:
         """Return the node of a value, and make those that it needs."""
         stack: list[tuple[Value, bool]] = [(value, False)]
         while stack:
@@ -153,9 +153,11 @@ class Nodes:
             uses = self.fusion.uses.uses(v)
             if not ready:
                 stack.append((v, True))
-                for use in uses:
-                    if self.is_node(use) and id(use.root) not in self.by_id:
-                        stack.append((use.root, False))
+                stack += [
+                    (u.root, False)
+                    for u in uses
+                    if id(u.root) not in self.by_id and self.is_node(u)
+                ]
                 continue
             self._make(v, uses)
         return self.by_id[id(value)]

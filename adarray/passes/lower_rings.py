@@ -8,16 +8,19 @@ block are computed again by the blocks that need them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from adarray.codegen.loopir import Apply, Expr, For, If, Local, Var, integer
 from adarray.passes.lower import Lowered, Lowering
 from adarray.passes.lower_nodes import Node, Ref
 from adarray.passes.lower_scope import Affine, Scope, combine
-from adarray.passes.lower_values import Index, Values
+from adarray.passes.lower_values import Index, Values, mapped
 
 # Rows of a block: an eighth of all, within these bounds.
 FEWEST, MOST = 32, 256
+# Elements between rows of a ring.
+PADDING = 24
 
 
 class Ring:
@@ -34,7 +37,7 @@ class Ring:
     strides : tuple of int
         Of the other axes, within a row.
     width : int
-        Elements of a row.
+        Elements from one row to the next.
     """
 
     __slots__ = ("axis", "name", "rows", "strides", "width")
@@ -49,7 +52,8 @@ class Ring:
                 strides[a] = step
                 step *= shape[a]
         self.strides = tuple(strides)
-        self.width = step
+        # Rows at multiples of 4096 bytes would fight for the same lines of the cache.
+        self.width = -(-step // 8) * 8 + PADDING
 
     def element(self, values: Values, index: Index) -> Affine:
         """Return where an element lies in the ring, as the present stage sees it."""
@@ -67,15 +71,15 @@ class Stage(NamedTuple):
         Rows that it computes beside those of the block.
     lag : int
         Passes by which it is behind the first stage.
-    own : bool
-        Whether it writes results, and so runs over the block's own rows alone.
+    rotates : bool
+        Whether it reads rows of rings round the end of the array.
     """
 
     lowering: Lowering
     before: int
     after: int
     lag: int
-    own: bool
+    rotates: bool
 
 
 class Position:
@@ -102,7 +106,7 @@ class Position:
         hit = scope.memo.get(key)
         if hit is None:
             expr, depth = scope.index(turn)
-            kept = Apply("int64", "remainder", (expr, integer(ring.rows)))
+            kept = Apply("int64", "bitwise_and", (expr, integer(ring.rows - 1)))
             width = scope.number("width", ring.width, literal=False)
             hit = scope.let(key, Apply("int64", "multiply", (kept, width)), depth)
             name = hit[0].name  # type: ignore[attr-defined]
@@ -117,22 +121,56 @@ class Position:
             shift += -self.count if shift > 0 else self.count
         return shift
 
-    def one_row(self, pieces: list[tuple[Ref, Index]]) -> tuple[Node, Index] | None:
-        """Return the one element that all pieces of a rotation are, if they are."""
-        found: tuple[Node, Index] | None = None
-        for ref, index in pieces:
-            if ref.node is None or not self.periodic:
-                return None
-            seen = tuple(self._normal(i) for i in Values.seen(ref, index))
-            if found is not None and (found[0] is not ref.node or found[1] != seen):
-                return None
-            found = (ref.node, seen)
-        return found
+    def one_row(self, node: Node, index: Index) -> tuple[Ref, Index] | None:
+        """Return the one reading that all pieces of a join are, if it is a rotation of rows."""
+        if not self.periodic:
+            return None
+        found = rotation(node, index, ((self.row, 1),), self.near)
+        return found if found is not None and found[0].node is not None else None
 
-    def _normal(self, at: Affine) -> Affine:
-        if at.terms == ((self.row, 1),):
-            return Affine(self.near(at.const), at.terms)
-        return at
+
+def rotation(
+    node: Node, index: Index, row: tuple[tuple[str, int], ...], near: Callable[[int], int]
+) -> tuple[Ref, Index] | None:
+    """Return the one reading that all pieces of a join of rows are, counted round the end.
+
+    Parameters
+    ----------
+    node : Node
+        The join.
+    index : tuple of Affine
+        Of the element that is read.
+    row : tuple
+        Terms of an index that counts rows.
+    near : callable
+        Gives a distance between rows, round the end where that is nearer.
+    """
+    axis = node.value.params["axis"]
+    at = index[axis]
+    if at.terms != row:
+        return None
+    pieces = []
+    start = 0
+    for a, ref in zip(node.value.args, node.args, strict=True):
+        if ref.use is None or ref.use.maps is None:
+            return None
+        if a.shape[axis]:
+            pieces.append((a.shape[axis], start, ref, mapped(ref.use.maps, index)))
+        start += a.shape[axis]
+    _, _, chosen, longest = max(pieces, key=lambda p: p[0])
+    rows = [k for k, i in enumerate(longest) if i.terms == row]
+    found: set[Index] = set()
+    for n, start, ref, seen in pieces:
+        if ref.use is None or chosen.use is None or ref.use.root is not chosen.use.root:
+            return None
+        normal = list(seen)
+        for k in rows:
+            const, terms = seen[k]
+            if n == 1 and not terms:
+                const, terms = const - start + at.const, row  # where the piece is read
+            normal[k] = Affine(near(const), terms) if terms == row else Affine(const, terms)
+        found.add(tuple(normal))
+    return (chosen, found.pop()) if len(found) == 1 else None
 
 
 def write(
@@ -154,7 +192,11 @@ def write(
         ring.name = scope.fresh("ring")
         width = scope.number("width", ring.width, literal=False)
         scope.emit(
-            Local(ring.name, _dtype(stages, ring), Apply("int64", "multiply", (integer(ring.rows), width)))
+            Local(
+                ring.name,
+                _dtype(stages, ring),
+                Apply("int64", "multiply", (integer(ring.rows), width)),
+            )
         )
     lead = stages[0].before
     scope.open()
@@ -166,9 +208,7 @@ def write(
     stop = Apply("int64", "add", (mine, integer(passes)))
     scope.emit(For(step, integer(0), stop, body, "serial"))
     body = scope.close()
-    blocks = Apply(
-        "int64", "floor_divide", (Apply("int64", "add", (n, integer(rows - 1))), size)
-    )
+    blocks = Apply("int64", "floor_divide", (Apply("int64", "add", (n, integer(rows - 1))), size))
     scope.emit(For(block, integer(0), blocks, body, "parallel"))
     return base.kernel([s.lowering for s in stages])
 
@@ -231,7 +271,7 @@ def _stage(
         scope.range[name] = (low_, high)
         scope.levels[here].names.append(name)
         names.append(name)
-    values.stage = Position(scope, names[0], names[1], count, periodic)
+    values.stage = Position(scope, names[0], names[1], count, stage.rotates)
     values.row_depth = here
     lowering = stage.lowering
     lowering.vars[lowering.outer] = names[0]
@@ -239,6 +279,3 @@ def _stage(
     values.stage = None
     values.row_depth = 1
     scope.emit(If(condition, scope.close()))
-
-
-__all__ = ["Affine", "Any", "Ring", "Stage", "write"]

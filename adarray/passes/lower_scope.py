@@ -168,7 +168,7 @@ def neutral(combine_: str, dtype: str) -> Const:
     import numpy as np
 
     if combine_ in ("add", "logical_or"):
-        value: object = dtype == "bool" and combine_ != "logical_or" and False or 0
+        value: object = 0
     elif combine_ in ("multiply", "logical_and"):
         value = 1
     elif dtype == "bool":

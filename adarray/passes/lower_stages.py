@@ -7,8 +7,8 @@ in the pass's scratch memory if computing it again would cost more.
 
 from __future__ import annotations
 
-from adarray.passes.lower_nodes import Node
 from adarray.passes.domains import aligned
+from adarray.passes.lower_nodes import Node
 
 # Values that cost less are computed again in every nest.
 KEEP = 7
@@ -57,10 +57,10 @@ class Stages:
         time = self.time[id(ref_node)]
         if ref_node.kind == "fold":
             return time + 1
-        if id(ref_node) in self.kept:
-            if node.classes is None or not exact or self.nest(node) != self.nest(ref_node):
-                return time + 1
-        return time
+        if id(ref_node) not in self.kept:
+            return time
+        here = node.classes is not None and exact and self.nest(node) == self.nest(ref_node)
+        return time if here else time + 1
 
     def _set_times(self) -> None:
         for node in self.order:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from adarray.codegen.loopir import (
     Apply,
     Const,
@@ -62,7 +64,7 @@ def write(nodes: Nodes, ref: Ref, shape: tuple[int, ...], memory: Memory, add: b
     node.args = [ref]
     if add:
         node.kind = "map"
-        like.params["name"] = "logical_or" if dtype == bool else "add"
+        like.params["name"] = "logical_or" if dtype == np.bool_ else "add"
         terms = tuple((a, s) for a, s in enumerate(memory.strides) if s)
         node.args = [Ref(None, Memory(memory.value), None, Map(memory.offset, terms)), ref]
     size = 1
@@ -157,7 +159,7 @@ def scatter(value: Value, nodes: Nodes) -> Lowered:
         at, _ = s.scope.index(combine(parts))
         if value.params["add"]:
             old = Load(value.dtype.name, s.target, at)
-            name = "logical_or" if value.dtype == bool else "add"
+            name = "logical_or" if value.dtype == np.bool_ else "add"
             found = Apply(value.dtype.name, name, (old, found))
         s.scope.emit(Store(s.target, at, found))
 

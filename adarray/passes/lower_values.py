@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from adarray.codegen.loopir import Apply, Const, Expr, Fail, Fold, If, Load, Local, Var, integer
+from adarray.passes.domains import Maps
 from adarray.passes.lower_nodes import Memory, Node, Ref, dtype_name
 from adarray.passes.lower_scope import NOTHING, Affine, Scope, combine
 
 Index = tuple[Affine, ...]
 Found = tuple[Expr, int]
+
+
+def mapped(maps: Maps, index: Index) -> Index:
+    """Return what `maps` make of an index."""
+    return tuple(combine([(c, index[a]) for a, c in m.terms], m.const) for m in maps)
 
 
 class Values:
@@ -63,7 +69,7 @@ class Values:
     def seen(ref: Ref, index: Index) -> Index:
         """Return the index at which a node is read by a reader at `index`."""
         assert ref.maps is not None
-        return tuple(combine([(c, index[a]) for a, c in m.terms], m.const) for m in ref.maps)
+        return mapped(ref.maps, index)
 
     def load(self, buffer: str, dtype: str, at: Affine, least: int) -> Found:
         """Return an element of a buffer or local array."""
@@ -113,7 +119,7 @@ class Values:
     def _view(self, node: Node, index: Index) -> Found:
         return self.read(node.args[0], index)
 
-    def _const(self, node: Node, index: Index) -> Found:
+    def _const(self, node: Node, _: Index) -> Found:
         value = node.value.params["value"]
         return Const(node.dtype, value.item() if hasattr(value, "item") else value), 0
 
@@ -123,7 +129,7 @@ class Values:
             return expr, depth
         return Apply(node.dtype, "cast", (expr,)), depth
 
-    def _fold(self, node: Node, index: Index) -> Found:
+    def _fold(self, node: Node, _: Index) -> Found:
         raise AssertionError(f"{node.value} is read before it is folded")
 
     def _place(self, node: Node, index: Index) -> Found:
@@ -165,7 +171,7 @@ class Values:
         if hit is not None:
             condition = hit[0]
         else:
-            tests = []
+            tests: list[Expr] = []
             if low < start:
                 tests.append(Apply("bool", "greater_equal", (expr, self._bound(start))))
             if high >= stop:
@@ -212,9 +218,9 @@ class Values:
         if len(borders) == 1:
             return self.read(borders[0][2], index)
         if self.stage is not None:
-            same = self.stage.one_row([(ref, index) for _, _, ref in borders])
+            same = self.stage.one_row(node, index)
             if same is not None:
-                return self.value(*same)
+                return self.value(same[0].node, same[1])
         one = self._one_source(borders, axis, index)
         if one is not None:
             return one
@@ -232,29 +238,34 @@ class Values:
         return expr, depth
 
     def _one_source(self, borders: list[Any], axis: int, index: Index) -> Found | None:
-        """Return the element of pieces that are regions of one array, by choosing its index."""
-        first = borders[0][2]
-        for _, _, ref in borders:
-            if ref.memory is None or first.memory is None or ref.at is None:
-                return None
-            if ref.memory.value is not first.memory.value or ref.at.terms != first.at.terms:
-                return None
+        """Return the element of pieces that are regions of one array, by choosing its row."""
+        memory = borders[0][2].memory
         at = index[axis]
-        position, depth = self.scope.index(at)
-        if depth == self.vector_depth:
+        depth = self.scope.depth_of(at)
+        if memory is None or depth == self.vector_depth:
             return None
-        expr: Expr | None = None
-        for _, stop, ref in reversed(borders):
-            offset = self.scope.number("at", ref.at.const)
-            below = Apply("bool", "less", (position, self._bound(stop)))
-            expr = offset if expr is None else Apply("int64", "where", (below, offset, expr))
-        assert expr is not None
-        consts = [ref.at.const for _, _, ref in borders]
-        key = ("chosen", at, tuple((stop, ref.at.const) for _, stop, ref in borders))
-        name = self._index_let(key, expr, depth, min(consts), max(consts))
-        moved = combine([(c, index[a]) for a, c in first.at.terms])
-        element = combine([(1, moved), (1, Affine(0, ((name, 1),)))])
-        memory = first.memory
+        rows: list[Affine] = []
+        rest: set[Affine] = set()
+        for _, _, ref in borders:
+            if ref.memory is None or ref.at is None or ref.memory.value is not memory.value:
+                return None
+            whole = combine([(c, index[a]) for a, c in ref.at.terms], ref.at.const)
+            fixed = tuple(t for t in whole.terms if self.scope.depth[t[0]] <= depth)
+            rows.append(Affine(whole.const, fixed))
+            rest.add(Affine(0, tuple(t for t in whole.terms if self.scope.depth[t[0]] > depth)))
+        if len(rest) > 1:
+            return None
+        key = ("chosen", id(memory.value), at, tuple(rows))
+        hit = self.scope.memo.get(key)
+        if hit is None:
+            position, _ = self.scope.index(at)
+            expr = self.scope.index(rows[-1])[0]
+            for (_, stop, _), row in list(zip(borders, rows, strict=True))[-2::-1]:
+                below = Apply("bool", "less", (position, self._bound(stop)))
+                expr = Apply("int64", "where", (below, self.scope.index(row)[0], expr))
+            hit = self.scope.let(key, expr, depth)
+        name = self._index_let(key, hit[0], depth, 0, memory.value.size)
+        element = combine([(1, rest.pop()), (1, Affine(0, ((name, 1),)))])
         return self.load(self.buffer(memory), dtype_name(memory.value.dtype), element, 0)
 
     def _gather(self, node: Node, index: Index) -> Found:
@@ -295,7 +306,9 @@ class Values:
         zero = integer(0)
         up = Apply("int64", "add", (raw, n))
         negative = Apply("bool", "less", (raw, zero))
-        wrapped, _ = scope.let(("wrap", raw, extent), Apply("int64", "where", (negative, up, raw)), depth)
+        wrapped, _ = scope.let(
+            ("wrap", raw, extent), Apply("int64", "where", (negative, up, raw)), depth
+        )
         wrong, _ = scope.let(
             ("wrong", raw, extent),
             Apply(

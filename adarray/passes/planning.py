@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from adarray.codegen.loopir import Kernel
 from adarray.codegen.plan import (
     Buffer,
@@ -28,12 +30,14 @@ from adarray.passes.domains import Access, linear
 from adarray.passes.fuse import Fusion
 from adarray.passes.groups import Group
 from adarray.passes.interpret import interpret
-from adarray.passes.lower import Lowered, work_of
+from adarray.passes.lower import Lowered
 from adarray.passes.lower_collapse import collapse
 from adarray.passes.lower_nodes import Memory, Nodes
 from adarray.passes.lower_shared import SharedKernels
 from adarray.passes.recompute import Recompute
+from adarray.passes.rings import Pipeline, find_chains
 from adarray.passes.uses import numeric
+from adarray.passes.work import work_of
 from adarray.program import Program, Slot, Value, c_strides
 
 
@@ -50,7 +54,29 @@ def plan(program: Program, memory_limit: int | None = None) -> Plan:
     -------
     Plan
     """
-    return Planner(program, memory_limit).run()
+    return Planner(_in_c_order(program), memory_limit).run()
+
+
+def _in_c_order(program: Program) -> Program:
+    """Return the program with results that are views, other than of whole rows, copied.
+
+    What reads the results, the next segment of a path for one, expects C order.
+    """
+    values, outputs = list(program.values), []
+    for v in program.outputs:
+        whole = v.kind != "view" or all(
+            n == 1 or s == t
+            for n, s, t in zip(v.shape, v.params["strides"], c_strides(v.shape), strict=True)
+        )
+        if not whole:
+            if numeric(v.dtype):
+                v = Value("map", (v,), {"name": "cast"}, v.shape, v.dtype, v.origin)
+            else:
+                call = {"function": np.ascontiguousarray, "args": (Slot(0),), "kwargs": {}}
+                v = Value("call", (v,), call, v.shape, v.dtype, v.origin)
+            values.append(v)
+        outputs.append(v)
+    return Program(program.inputs, values, outputs)
 
 
 class Planner:
@@ -63,12 +89,17 @@ class Planner:
         self.requested: dict[int, Value] = {}
         self.nodes: dict[int, Nodes] = {}
         self.shared_kernels = SharedKernels()
+        self.pipelines: dict[int, Pipeline] = {}
         self.recompute = Recompute(self.fusion, self.requested)
         self.buffers: dict[int, Buffer] = {}
         self.made: list[Buffer] = []
         self.consts: list[Any] = []
         self.steps: list[Step] = []
         self.last_use: dict[int, int] = {}
+        self.picked: dict[tuple[int, int], Value] | None = None
+        # Results of calls that nobody reads; kept, since values are known by their `id`.
+        self.unread: list[Value] = []
+        self.position: dict[int, int] = {}
 
     def run(self) -> Plan:
         """Return the plan."""
@@ -78,6 +109,7 @@ class Planner:
             self._settle(group)
         self._number_uses()
         self._make_buffers()
+        self._find_pipelines()
         for group in self.fusion.groups:
             if not group.dead:
                 self._write(group)
@@ -144,6 +176,7 @@ class Planner:
     def _number_uses(self) -> None:
         """Note the last group that reads each stored value."""
         for k, group in enumerate(self.fusion.groups):
+            self.position[group.index] = k
             if group.dead:
                 continue
             for v in self._reads(group):
@@ -206,7 +239,11 @@ class Planner:
     def _write(self, group: Group) -> None:
         """Add the steps of a group."""
         value = group.members[0]
-        if group.kind != "step":
+        if group.index in self.pipelines:
+            pipeline = self.pipelines[group.index]
+            if pipeline.chain.groups[-1] is group:
+                self._pipeline(pipeline)
+        elif group.kind != "step":
             self._fused(group)
         elif value.kind == "dot":
             self._dot(value)
@@ -224,6 +261,31 @@ class Planner:
         outer = collapse(nodes.order, stored, group.find(group.outer), extents)
         lowered = self.shared_kernels.lower(nodes.order, stored, outer, extents)
         self._kernel(lowered, tuple(n.value for n in nodes.order), work_of(nodes.order))
+
+    def _find_pipelines(self) -> None:
+        """Find chains of groups that run as pipelines."""
+        groups = [g for g in self.fusion.groups if not g.dead]
+        readers: dict[int, set[int]] = {}
+        for g in groups:
+            for v in self._reads(g):
+                readers.setdefault(id(v), set()).add(g.index)
+        results = {id(self._target(v)) for v in self.program.outputs}
+
+        def external(value: Value, chain: list[Group]) -> bool:
+            return id(value) in results or not readers.get(id(value), set()) <= {
+                g.index for g in chain
+            }
+
+        for chain in find_chains(groups, self.nodes, self.requested):
+            p = Pipeline(chain, self.fusion, self.recompute.cloned, self.requested, external)
+            if p.valid:
+                self.pipelines.update((g.index, p) for g in chain.groups)
+
+    def _pipeline(self, p: Pipeline) -> None:
+        lowered = self.shared_kernels.pipeline(p)
+        values = tuple(n.value for _, nodes, _ in p.parts for n in nodes.order if n.kind != "ring")
+        work = sum(work_of(nodes.order) for _, nodes, _ in p.parts)
+        self._kernel(lowered, values, work)
 
     def _kernel(self, lowered: Lowered, values: tuple[Value, ...], work: float) -> None:
         buffers = tuple(self.buffer(v) for v in lowered.buffers)
@@ -256,19 +318,19 @@ class Planner:
         """Return buffers for all results of a call with several."""
         if "results" not in value.params:
             return None
-        found = {
-            v.params["index"]: v
-            for v in self.fusion.values
-            if v.kind == "pick" and v.args[0] is value
-        }
+        if self.picked is None:
+            self.picked = {
+                (id(v.args[0]), v.params["index"]): v
+                for v in self.fusion.values
+                if v.kind == "pick"
+            }
         made = []
         for k, (shape, dtype) in enumerate(value.params["results"]):
-            if k in found:
-                made.append(self.buffer(found[k]))
-                continue
-            unused = Value("pick", (value,), {"index": k}, shape, dtype)
-            made.append(self.buffer(unused))
-            self.fusion.values.append(unused)
+            v = self.picked.get((id(value), k))
+            if v is None:
+                v = Value("pick", (value,), {"index": k}, shape, dtype)
+                self.unread.append(v)
+            made.append(self.buffer(v))
         return made
 
     def _single(self, group: Group, value: Value) -> None:
@@ -297,7 +359,7 @@ class Planner:
         access = self.fusion.uses.access(base)
         root = access.root
         buffer = self.buffers.get(id(root))
-        at = self.fusion.groups.index(group)
+        at = self.position[group.index]
         if (
             buffer is None
             or buffer.kind != "temp"
@@ -307,23 +369,12 @@ class Planner:
             or access.strides != c_strides(value.shape)
             or self.last_use.get(id(root), -1) > at
             or any(self.fusion.uses.access(a).root is root for a in value.args[1:])
-            or sum(b is buffer for b in self.buffers.values()) != self._shares(buffer)
         ):
             return False
-        target = self.buffers.get(id(value))
-        if target is not None:
+        if id(value) in self.buffers:
             return False
         self.buffers[id(value)] = buffer
-        self.shared[id(buffer)] = self._shares(buffer) + 1
         return True
-
-    @property
-    def shared(self) -> dict[int, int]:
-        """How many values a buffer holds, one after the other."""
-        return self.__dict__.setdefault("_shared", {})
-
-    def _shares(self, buffer: Buffer) -> int:
-        return self.shared.get(id(buffer), 1)
 
     def _piece(
         self, value: Value, nodes: Nodes, piece: Value, starts: Any, steps: Any, add: bool

@@ -31,7 +31,8 @@ def rebuild(program: Program, rule: Rule) -> Program:
 
 def same(v: Value, args: tuple[Value, ...]) -> bool:
     """Whether the operands of a value are those that it had."""
-    return all([a is c for a, c in zip(v.args, args, strict=True)])
+    # Values compare by identity.
+    return v.args == args
 
 
 def renewed(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
@@ -55,7 +56,7 @@ def again(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
     p = v.params
     kind = v.kind
     if kind == "const":
-        return b.const(p["value"], v.dtype)
+        return b.adopt(v)
     if kind == "map":
         return b.apply(p["name"], args, v.dtype)
     if kind == "view":

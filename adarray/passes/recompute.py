@@ -84,7 +84,7 @@ class Recompute:
         if not mine:
             return False
         looks = self._looks(nodes)
-        have = {id(v) for v in read} | set(self.requested)
+        have = {id(v) for v in read}
         chains = {
             id(v): self._ancestors(v, LOCAL // looks.get(id(v), 1))
             for v in mine
@@ -101,7 +101,7 @@ class Recompute:
             if id(v) in self.requested or count[id(v)] > 1:
                 continue  # others come from it
             for a, way in chains[id(v)]:
-                if a is None or id(a) in have or count[id(a)] > 1:
+                if a is None or id(a) in have or id(a) in self.requested or count[id(a)] > 1:
                     self.chosen.update((id(w), group.index) for w in way)
                     changed = True
                     break

@@ -7,8 +7,7 @@ for a reduction.
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import numpy as np
+from typing import Any
 
 from adarray.passes.domains import (
     Access,
@@ -197,8 +196,8 @@ class Uses:
         columns = value.ndim - 1
         leads = value.ndim - (a.ndim > 1) - (b.ndim > 1)
         made = []
-        for x, own in ((a, (rows, ndim - 1)), (b, (ndim - 1, columns))):
-            own = own if x.ndim > 1 else (ndim - 1,)
+        for x, matrix in ((a, (rows, ndim - 1)), (b, (ndim - 1, columns))):
+            own = matrix if x.ndim > 1 else (ndim - 1,)
             axes = (*range(leads - (x.ndim - len(own)), leads), *own)
             maps = tuple(
                 Map(0, ((k, 1),) if n != 1 else ()) for k, n in zip(axes, x.shape, strict=True)
@@ -218,7 +217,8 @@ class Uses:
         access = self.access(index)
         if access.root.kind != "iota" or access.maps is None:
             return -1
-        m = access.maps[access.root.params["axis"]]
+        axis: int = access.root.params["axis"]
+        m = access.maps[axis]
         if m.const or len(m.terms) != 1 or m.terms[0][1] != 1:
             return -1
         return m.terms[0][0]
@@ -295,6 +295,6 @@ def _compose(access: Access, maps: Maps, ndim: int) -> Use:
     return Use(access.root, composed, access.offset + step.const, strides)
 
 
-def numeric(dtype: np.dtype) -> bool:  # type: ignore[type-arg]
+def numeric(dtype: Any) -> bool:
     """Whether kernels compute with a dtype."""
     return dtype.char in NUMERIC

@@ -137,7 +137,7 @@ def broadcast_shape(shapes: list[Shape]) -> Shape:
             return first
         if not first:
             return second
-    elif all([s == first for s in shapes]):
+    elif all(s == first for s in shapes):
         return first
     ndim = max(map(len, shapes))
     made = [1] * ndim

@@ -20,7 +20,13 @@ STEADY_S = 0.5  # measuring time of the calls after them
 PRODUCT_SIZE = 2048
 
 # Compiled before anything is measured, so that the compiler itself is loaded.
-TRIVIAL = Workload("trivial", lambda np, x: np.sum(x * x), lambda rng: (rng.normal(size=8),))
+TRIVIAL = Workload(
+    "trivial",
+    lambda np, x: np.sum(x * x),
+    lambda rng: (rng.normal(size=8),),
+    torch=lambda torch, x: torch.sum(x * x),
+    scan=lambda jax, x: jax.numpy.sum(x * x),
+)
 
 
 def status(field: str) -> float:

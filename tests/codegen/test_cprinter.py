@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -125,7 +126,7 @@ INTEGERS = [f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)]
 
 
 def arity(name):
-    return getattr(np, name).nin
+    return 1 if name.startswith("erf") else getattr(np, name).nin
 
 
 def many(functions, inputs, dtype):
@@ -171,6 +172,17 @@ class TestFunctions:
     def test_mathematical_functions(self, dtype, precise):
         target = Target(libmvec=compiler.find().libmvec, precise=precise)
         check(FLOAT_CLOSE, [dtype, dtype], dtype, limit=4.5, target=target)
+
+    @pytest.mark.parametrize("name", ["erf", "erfc"])
+    def test_error_functions(self, name):
+        """NumPy does not have them; the C library's scalar ones are the standard."""
+        for dtype in ("float64", "float32"):
+            kernel = many([name], [dtype], dtype)
+            x = np.r_[np.linspace(-6, 6, 400), np.inf, -np.inf, np.nan, 0.0].astype(dtype)
+            y = np.zeros_like(x)
+            Compiled(kernel)([x, y], (x.size,))
+            expected = np.array([getattr(math, name)(v) for v in x.tolist()], dtype)
+            assert ulps(y, expected) <= 4
 
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     def test_truth_values_of_floats(self, dtype):
@@ -503,6 +515,46 @@ class TestMemory:
                 np.testing.assert_allclose(got[2], expected[2], rtol=3e-6)
 
 
+class TestStreaming:
+    """Writing past the caches changes no value and touches nothing else."""
+
+    @pytest.mark.parametrize("dtype", ["float64", "float32", "bool"])
+    @pytest.mark.parametrize("form", ["plain", "lanes", "padded", "leaf"])
+    def test_all_forms(self, form, dtype):
+        f = "float32" if dtype == "bool" else dtype
+        x = Load(f, "x", AT)
+        value = fn("exp", x) if form in ("padded", "leaf") else mul(x, x)
+        stored = compared(value) if dtype == "bool" else value
+        body = [Store("y", add(AT, var("o")), stored)]
+        if form in ("lanes", "leaf"):
+            body.append(Fold("s", "add", value))
+        loop = For("i", integer(0), N, tuple(body), "vector")
+        if form == "leaf":
+            loop = For("j", integer(0), integer(1), (loop,), "parallel")
+        buffers = (Param("x", f), Param("y", dtype, "out", stream=True), Param("z", f, "out"))
+        kernel = Kernel(buffers, ("n", "o"), (Total("s", f, "add", "z"),), (loop,))
+        compiled = Compiled(kernel)
+        assert "adarray_stream(" in compiled.source
+        rng = np.random.default_rng(15)
+        for n in (0, 5, 64, 700, 3001):
+            for offset in (0, 3, 16):
+                arrays = [rng.normal(size=n).astype(f), np.ones(n + 40, dtype), np.zeros(1, f)]
+                (_, expected), (_, got) = both(kernel, arrays, (n, offset), 2, None, compiled)
+                if dtype == "bool" or form in ("plain", "lanes"):
+                    np.testing.assert_array_equal(got[1], expected[1])
+                else:
+                    assert ulps(got[1], expected[1]) <= 4
+                np.testing.assert_allclose(got[2], expected[2], rtol=1e-5)
+
+    def test_what_is_read_again_is_not_streamed(self):
+        x, y = Load("float64", "x", AT), Load("float64", "y", AT)
+        body = (Store("y", AT, mul(x, x)), Store("z", AT, add(y, x)))
+        buffers = (Param("x", "float64"), *(Param(b, "float64", "out", True) for b in "yz"))
+        loop = For("i", integer(0), N, body, "vector")
+        compiled = Compiled(Kernel(buffers, ("n",), (), (loop,)))
+        assert compiled.source.count("adarray_stream(") == 1
+
+
 class TestStatements:
     def test_scalars_that_change(self):
         """A name bound to a scalar keeps the value that it had."""
@@ -675,6 +727,14 @@ BODIES = {
     "position": lambda x, y: (
         Let("hit", fn("equal", AT, Load("int64", "k", integer(0)), dtype="bool")),
         Store("y", AT, fn("where", Var("bool", "hit"), fn("exp", x), x)),
+    ),
+    "remainder": lambda x, y: (
+        Store("y", AT, fn("exp", fn("negative", fn("remainder", x, Const(x.dtype, 3.0))))),
+        Fold("s", "add", fn("nextafter", fn("sin", x), fn("fmod", x, fn("cos", x)))),
+    ),
+    "integers": lambda x, y: (
+        Let("n", fn("floor_divide", Load("int64", "k", AT), add(AT, integer(2)))),
+        Store("y", AT, mul(fn("exp", x), fn("cast", Var("int64", "n"), dtype=x.dtype))),
     ),
     "two dtypes": lambda x, y: (
         Let("w", fn("cast", fn("exp", x), dtype=OTHER[x.dtype])),

@@ -65,16 +65,16 @@ class TestForms:
     @pytest.mark.parametrize(("bytes_", "lanes"), [(64, 32), (32, 16), (16, 8)])
     def test_sums_have_lanes(self, bytes_, lanes):
         chosen = form(kernel(loop(Fold("s", "add", X)), totals=(TOTAL,)), vector_bytes=bytes_)
-        assert chosen == ("lanes", lanes, 0)  # chunks for threads are leaves already
+        assert chosen[:3] == ("lanes", lanes, 0)  # chunks for threads are leaves already
 
     @pytest.mark.parametrize(
         ("stop", "expected"),
         [
             (N, ("lanes", 32, LEAF)),
             (integer(900), ("lanes", 32, 0)),
-            (fn("minimum", plus(M, integer(64)), N, dtype="int64"), ("padded", 16, 0)),
-            (fn("minimum", N, plus(integer(64), M), dtype="int64"), ("padded", 16, 0)),
-            (Var("int64", "end"), ("padded", 16, 0)),
+            (fn("minimum", plus(M, integer(64)), N, dtype="int64"), ("padded", 8, 0)),
+            (fn("minimum", N, plus(integer(64), M), dtype="int64"), ("padded", 8, 0)),
+            (Var("int64", "end"), ("padded", 8, 0)),
             (plus(M, integer(5000)), ("lanes", 32, LEAF)),
         ],
     )
@@ -86,7 +86,7 @@ class TestForms:
             Local("a", F),
             inner,
         )
-        assert form(kernel(*body)) == expected
+        assert form(kernel(*body))[:3] == expected
 
     @pytest.mark.parametrize(("start", "passes"), [(M, 1), (M, 2), (integer(7), 1)])
     def test_a_pass_or_two_make_no_vectors(self, start, passes):

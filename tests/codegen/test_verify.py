@@ -80,6 +80,7 @@ BAD = {
     "two parameters have one name": kernel(ints=("n", "x")),
     "dtype 'complex128' is not known": kernel(buffers=(Param("x", "complex128"),)),
     "access is one of": kernel(buffers=(Param("x", F, "write"),)),
+    "what is streamed is only written": kernel(buffers=(Param("x", F, "inout", True),)),
     "there are two parallel loops": kernel(
         vector(Let("a", X), kind="parallel"), vector(Let("a", X), kind="parallel")
     ),

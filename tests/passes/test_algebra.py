@@ -173,6 +173,28 @@ def test_casts_that_hold_every_number():
     assert len(after.values) == 3
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("number", [0.0, 0.3, 7.0])
+def test_softplus_is_written_out(dtype, number):
+    x = np.concatenate([SPECIAL, np.linspace(-50, 50, 2001)])
+    with np.errstate(all="ignore"):
+        x = x.astype(dtype)
+        r = recorded(lambda x: (np.logaddexp(x, number), np.logaddexp(number, x)), x)
+        for got in interpret(r.program, [x]):
+            exact = np.logaddexp(x.astype(np.longdouble), number)
+            known = np.isfinite(exact)
+            np.testing.assert_array_equal(got[~known], exact[~known])
+            error = np.abs(got[known] - exact[known]) / np.spacing(got[known])
+            assert error.max() < 3
+    assert "logaddexp" not in r.maps()
+
+
+def test_other_sums_of_exponentials_stay():
+    r = recorded(lambda x: np.logaddexp(x, -1.0) + np.logaddexp(x, x[::-1]), M)
+    agrees(r)
+    assert r.maps().count("logaddexp") == 2
+
+
 # -- folds -------------------------------------------------------------------------------------
 
 M = np.arange(12.0).reshape(3, 4)

@@ -26,9 +26,9 @@ if str(ROOT) not in sys.path:
 
 with warnings.catch_warnings():  # the suite makes warnings errors, for itself
     from asv_bench import acceptance, engines, fleet, peers, tables, worker
-    from asv_bench.benchmarks import apps, common, memory, ops, trace, workloads
+    from asv_bench.benchmarks import apps, common, jit, memory, ops, trace, workloads
 
-MODULES = (apps, memory, ops, trace)
+MODULES = (apps, jit, memory, ops, trace)
 KINDS = ("time_", "timeraw_", "peakmem_", "track_")
 
 
@@ -97,7 +97,7 @@ def test_elementwise_benchmarks_come_from_the_registry() -> None:
 ON_NUMPY = [
     (cls, name)
     for cls, name in SUITE
-    if not name.startswith(("peakmem_", "timeraw_")) and cls is not apps.Gradient
+    if not name.startswith(("peakmem_", "timeraw_")) and cls not in (apps.Gradient, jit.JitGradient)
 ]
 
 
@@ -374,6 +374,7 @@ def test_script_writes_its_files(tmp_path: Path) -> None:
 
 def test_worker_modules_import_without_adarray() -> None:
     # Interpreters that hold the peers need not have adarray.
-    for module in ("worker", "engines", "benchmarks.workloads"):
+    modules = ("worker", "engines", "jit.once", "benchmarks.workloads", "benchmarks.jit_workloads")
+    for module in modules:
         source = inspect.getsource(importlib.import_module(f"asv_bench.{module}"))
         assert not re.search(r"^(import|from) adarray", source, re.M)

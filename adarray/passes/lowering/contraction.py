@@ -90,7 +90,7 @@ def _einsum(b: Builder, call: Recorded) -> Any:
 
 
 def einsum(b: Builder, terms: Sequence[str], operands: Sequence[Value], right: str) -> Value | None:
-    """Contract operands from left to right, pair by pair."""
+    """Contract operands pair by pair, in the order that NumPy finds."""
     sizes: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=True):
         for c, n in zip(term, x.shape, strict=True):
@@ -100,15 +100,30 @@ def einsum(b: Builder, terms: Sequence[str], operands: Sequence[Value], right: s
            for c, n in zip(t, x.shape, strict=True)):  # fmt: skip
         return None
     parts = [_diagonal(b, t, x) for t, x in zip(terms, operands, strict=True)]
-    term, x = parts[0]
-    for k in range(1, len(parts)):
-        wanted = set(right).union(*(t for t, _ in parts[k + 1 :]))
-        term, x = _pair(b, term, x, *parts[k], wanted)
-    term, x = _summed(b, term, x, set(right))
+    for step in _path(parts, right):
+        chosen = [parts[k] for k in step]
+        parts = [p for k, p in enumerate(parts) if k not in step]
+        wanted = set(right).union(*(t for t, _ in parts))
+        term, x = chosen[0]
+        for k in range(1, len(chosen)):
+            needed = wanted.union(*(t for t, _ in chosen[k + 1 :]))
+            term, x = _pair(b, term, x, *chosen[k], needed)
+        parts.append((term, x))
+    term, x = _summed(b, *parts[0], set(right))
     if sorted(term) != sorted(right):
         return None
     x = b.transpose(x, [term.index(c) for c in right])
     return b.broadcast(x, tuple(sizes[c] for c in right))
+
+
+def _path(parts: Sequence[tuple[str, Value]], right: str) -> list[tuple[int, ...]]:
+    """Return which operands to contract in each step."""
+    if len(parts) < 3:
+        return [tuple(range(len(parts)))]
+    text = ",".join(t for t, _ in parts) + "->" + right
+    shapes = [np.broadcast_to(0.0, x.shape) for _, x in parts]
+    path: list[tuple[int, ...]] = np.einsum_path(text, *shapes, optimize="greedy")[0][1:]
+    return path
 
 
 def _diagonal(b: Builder, term: str, x: Value) -> tuple[str, Value]:

@@ -1,0 +1,138 @@
+"""One recorded run of a function: clones in, recording out, and what it leaves to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.array import ADArray
+from adarray.jit import recorder
+from adarray.jit.signature import Bound, positional, shares_memory, unaligned
+from adarray.jit.state import State
+from adarray.jit.symbolic import UntraceableError
+from adarray.recording import Symbol
+from adarray.transforms.tree import flatten
+
+
+class Run:
+    """One recorded run of the function, and what it leaves to be done.
+
+    Attributes
+    ----------
+    recorded : Recorded or None
+    aliased : bool
+        Whether it wrote into an argument that shares memory with another one, which the
+        recording does not show.
+    reason : str
+        Why nothing can be compiled; "" if it can.
+    plain_operands : list of ndarray
+        Arrays that operations read and that are no inputs.
+    """
+
+    def __init__(self, state: State, bound: Bound) -> None:
+        self._state = state
+        self._bound = bound
+        self.recorded: recorder.Recorded | None = None
+        self.aliased = False
+        self.reason = ""
+        self.seconds = 0.0
+        self.plain_operands: list[np.ndarray] = []
+        self._generators = [
+            (x, x.bit_generator.state) for x in bound.values if isinstance(x, np.random.Generator)
+        ]
+        self._clones: Any = None
+
+    def record(self) -> None:
+        """Run the function on traced inputs."""
+        bound, state = self._bound, self._state
+        count = len(bound.leaves)
+        leaves = aligned([*bound.leaves, *state.values])
+        traced = [*bound.traced, *range(count, len(leaves))]
+        statics = [k for k in range(count) if k not in set(bound.traced)]
+        passed: list[Any] = []
+
+        def rebuild(given: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            self._clones = state.clone(given[count:])
+            f, *objects = self._clones.roots
+            own = given[:count]
+            for k, x in zip(statics, objects, strict=True):
+                own[k] = x
+            args, kwargs = bound.rebuild(own)
+            passed[:] = [own, args, kwargs]
+            return (f, args, kwargs), {}
+
+        recorded = recorder.record(_called, leaves, rebuild, traced)
+        own, args, kwargs = passed
+        if bound.rebuild is not positional:
+            now, _ = flatten((args, kwargs))
+            if len(now) != len(own) or any(a is not b for a, b in zip(now, own, strict=True)):
+                raise UntraceableError(
+                    "jit: the function changes a list, dict or object that is an argument; "
+                    "return a new one in its place"
+                )
+        self.recorded = recorded
+        written = [i for i, _ in recorded.recording.writes]
+        inputs = [*bound.values, *state.values]
+        self.aliased = shares_memory(inputs, written)
+        self.plain_operands = [array for _, array, _ in recorded.recording.captures]
+
+    def restore(self) -> None:
+        """Undo what the run did to random generators and captured objects."""
+        for generator, state in self._generators:
+            generator.bit_generator.state = state
+        self._state.restore()
+        if self._clones is not None:
+            self._clones.undo()
+
+    def changes(self) -> bool:
+        """Whether the run changed anything besides computing its result."""
+        assert self.recorded is not None
+        return bool(
+            self.recorded.recording.writes
+            or self._clones.wrote()
+            or self._state.check(self._bound.statics) is None
+            or self._state.drawn()
+        )
+
+    def commit(self) -> Any:
+        """Write what the run wrote; return its result."""
+        recorded = self.recorded
+        assert recorded is not None
+        targets = [*self._bound.targets, *(i.found.value for i in self._state.inputs)]
+        for (i, _), value in zip(recorded.recording.writes, recorded.written, strict=True):
+            targets[i][...] = value
+            if i >= len(self._bound.targets) and isinstance(targets[i], ADArray):
+                self.reason = "it writes into a captured ADArray; pass it as an argument"
+        before = self._state.check(self._bound.statics)
+        if self._clones.hand_back() or before is None:
+            self.reason = (
+                "it changes what it captured (a global, a closure or an attribute), which a "
+                "compiled call would not; return the new value, or pass an array to write into"
+            )
+        drawn = self._state.drawn()
+        if drawn:
+            self.reason = f"it draws from {drawn}; pass a np.random.Generator as an argument"
+        leaves = [
+            x.item() if type(s) is Symbol and s.weak and isinstance(x, np.generic) else x
+            for s, x in zip(recorded.recording.outputs, recorded.leaves, strict=True)
+        ]
+        return mirrored(recorded.rebuild(leaves), self._bound)
+
+
+def _called(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return f(*args, **kwargs)
+
+
+def aligned(values: list[Any]) -> list[Any]:
+    """Return inputs with copies of those arrays that cannot be addressed in elements."""
+    return [np.array(x) if unaligned(x) else x for x in values]
+
+
+def mirrored(result: Any, bound: Bound) -> Any:
+    """Return a result with ADArrays in it if there were some among the arguments."""
+    if not bound.to_adarray:
+        return result
+    leaves, rebuild = flatten(result)
+    return rebuild([ADArray(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in leaves])

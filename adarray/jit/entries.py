@@ -1,0 +1,109 @@
+"""What a jitted function knows of each signature."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from adarray.jit.build import Builder, say
+from adarray.jit.nodes import Site
+from adarray.jit.state import State
+from adarray.jit.tree import Tree
+
+
+class CacheInfo(NamedTuple):
+    """What a jitted function has recorded and compiled.
+
+    Parameters
+    ----------
+    signatures : int
+        Kinds of arguments that it met.
+    traces : int
+        Runs of the function that were recorded.
+    paths : int
+        Ways through the function.
+    compiled : int
+        Segments that are compiled.
+    eager : int
+        Signatures that are not compiled.
+    seconds : float
+        Time spent in passes and compiling.
+    """
+
+    signatures: int
+    traces: int
+    paths: int
+    compiled: int
+    eager: int
+    seconds: float
+
+
+class Variant:
+    """The compiled paths for one state of what the function captured."""
+
+    def __init__(self, state: State, strides: list[Any], max_paths: int) -> None:
+        self.state = state
+        self.check = state.check
+        self.tree = Tree(strides, max_paths)
+        # Set when there is one segment: inputs -> result.
+        self.fast: Callable[[list[Any]], Any] | None = None
+        self.written: list[int] = []  # inputs that some path writes into
+        # Captured numbers that are inputs, and pullbacks by what derivatives are taken of.
+        self.numbers: set[str] = set()
+        self.hidden: set[str] = set()  # captured arrays that plain code reads as well
+        self.sites: dict[tuple[bool, ...], Site] = {}
+
+
+class Entry:
+    """What is known of one signature.
+
+    Attributes
+    ----------
+    signature : str
+    eager : str
+        Why it is not compiled; "" if it is.
+    variants : list of Variant
+        The last one that fitted stands first.
+    """
+
+    def __init__(self, text: str, builder: Builder) -> None:
+        self.signature = text
+        self.builder = builder
+        self.eager = ""
+        # Whether it writes into arguments, and was given some that share memory.
+        self.aliased = False
+        # Whether a result is a Python number, whose type a node would not keep.
+        self.weak = False
+        self.variants: list[Variant] = []
+        self.lock = threading.RLock()
+
+    def give_up(self, reason: str) -> None:
+        """Run this signature without jit from now on, and say why."""
+        if not self.eager:
+            self.eager = reason
+            self.variants = []
+            say(f"jit: {self.signature} stays eager: {reason}")
+
+    def find(self, statics: Any) -> tuple[Variant | None, list[Any]]:
+        """Return the variant that what was captured fits now, and the captured inputs."""
+        for variant in tuple(self.variants):
+            found = variant.check(statics)
+            if found is not None:
+                if variant is not self.variants[0]:
+                    with self.lock:
+                        self.variants.remove(variant)
+                        self.variants.insert(0, variant)
+                return variant, found
+        return None, []
+
+
+class Recent:
+    """The signature of the call before, which the next one has most often."""
+
+    __slots__ = ("entry", "fits", "place")
+
+    def __init__(self, place: Any, fits: Callable[[tuple[Any, ...]], bool], entry: Entry) -> None:
+        self.place = place
+        self.fits = fits
+        self.entry = entry

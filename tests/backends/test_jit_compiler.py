@@ -1,0 +1,235 @@
+"""Finding and running the C compiler that makes kernels at run time."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plans
+import pytest
+
+from adarray.backend import load
+from adarray.errors import BackendError, CompileError
+
+compiler = pytest.importorskip("adarray_native.compiler")
+kernels = pytest.importorskip("adarray_native.kernels")
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test find compilers and make kernels as a new process would."""
+    monkeypatch.setattr(compiler, "_known", {})
+    monkeypatch.setattr(kernels, "_made", {})
+    monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def _engine() -> Any:
+    try:
+        return load("serial").engine()
+    except BackendError as error:
+        pytest.skip(str(error))
+
+
+def _script(path: Path, text: str) -> str:
+    """Make a program of some lines of shell; return its path."""
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o700)
+    return str(path)
+
+
+def _real() -> str:
+    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if found is None:
+        pytest.skip("no C compiler here")
+    return found
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = _engine()
+    monkeypatch.setenv("ADARRAY_CC", "/nonexistent/cc")
+    with pytest.raises(BackendError, match=r"ADARRAY_CC is '/nonexistent/cc'.*install gcc"):
+        engine.executable(plans.scaled_plan(5))
+
+
+def test_nothing_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("ADARRAY_CC", "CC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BackendError, match="no C compiler, none of"):
+        compiler.find()
+
+
+def test_the_order_of_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("cc", "gcc", "mine", "usual"):
+        _script(folder / name, f'echo "{name} 1.0 $1"')
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CC", "usual -flag")
+    monkeypatch.setenv("ADARRAY_CC", "mine")
+    assert compiler.find().version == "mine 1.0 --version"
+    monkeypatch.delenv("ADARRAY_CC")
+    assert compiler.find().command == (str(folder / "usual"), "-flag")
+    monkeypatch.setenv("CC", "absent")  # not named for us alone: try the next one
+    assert compiler.find().version == "cc 1.0 --version"
+    (folder / "cc").unlink()
+    _script(folder / "cc", "exit 1")
+    compiler._known.clear()
+    assert compiler.find().version == "gcc 1.0 --version"
+
+
+def test_kinds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for text, kind in (("Debian clang version 14", "clang"), ("cc (Debian 12.2.0)", "gcc")):
+        monkeypatch.setenv("ADARRAY_CC", _script(tmp_path / f"my-{kind}", f'echo "{text}"'))
+        assert compiler.find().kind == kind
+    for name in ("ADARRAY_CC", "CC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    there = importlib.machinery.ModuleSpec("ziglang", None)
+    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: there)
+    found = compiler.find()
+    assert found.kind == "zig"
+    assert found.command == (sys.executable, "-m", "ziglang", "cc")
+
+
+def test_a_compiler_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    engine = _engine()
+    script = (
+        'case "$1" in --version) echo "broken 1.0";; *) echo "x.c:1: error: no" >&2; exit 3;; esac'
+    )
+    monkeypatch.setenv("ADARRAY_CC", _script(tmp_path / "broken", script))
+    with pytest.raises(CompileError, match=r"broken 1.0 did not compile .*error: no") as caught:
+        engine.executable(plans.scaled_plan(5))
+    source = Path(caught.value.source)
+    assert "adk_" in source.read_text()
+    assert source.with_suffix(".log").read_text() == "x.c:1: error: no\n"
+
+
+def test_a_compiler_that_makes_nothing_of_use(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    engine = _engine()
+    script = 'case "$1" in --version) echo "odd 1.0";; *) while [ "$1" != -o ]; do shift; done; '
+    script += 'echo junk > "$2";; esac'
+    monkeypatch.setenv("ADARRAY_CC", _script(tmp_path / "odd", script))
+    with pytest.raises(BackendError, match="cannot be loaded"):
+        engine.executable(plans.scaled_plan(5))
+
+
+def test_a_compiler_that_takes_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiler, "PATIENCE", 0.2)
+    slow = compiler.Compiler((_script(tmp_path / "slow", "exec sleep 60"),), "slow 1.0", "gcc")
+    source = tmp_path / "unit.c"
+    source.write_text("")
+    with pytest.raises(CompileError, match=r"slow 1.0 did not compile .*: it took over"):
+        compiler.compile_units(slow, [], [source], [tmp_path / "unit.so"])
+
+
+def test_a_compiler_that_is_gone(tmp_path: Path) -> None:
+    gone = compiler.Compiler((str(tmp_path / "gone"),), "gone 1.0", "gcc")
+    source = tmp_path / "unit.c"
+    source.write_text("")
+    with pytest.raises(CompileError, match="No such file"):
+        compiler.compile_units(gone, [], [source], [tmp_path / "unit.so"])
+
+
+def test_flags() -> None:
+    gcc = compiler.Compiler(("gcc",), "gcc 12", "gcc")
+    clang = compiler.Compiler(("clang",), "clang 14", "clang")
+    for made in (gcc, clang):
+        flags = made.flags("avx512", False)
+        assert "-ffp-contract=off" in flags
+        assert "-O3" in flags
+        assert not any("fast-math" in flag for flag in flags)
+        assert "-O3" not in made.flags("avx512", False, quick=True)
+    assert "-fno-tree-sink" in gcc.flags("base", True)
+    assert "-fno-tree-sink" not in clang.flags("base", True)
+    if compiler.X86:
+        assert "-march=native" in gcc.flags("avx2", False)
+        assert "-march=native" not in gcc.flags("avx2", True)
+        assert "-mavx2" in gcc.flags("avx2", True)
+    assert clang.libmvec == 0
+
+
+def test_units_are_of_one_size() -> None:
+    texts = {f"k{i}": "x" * (1000 * (i + 1)) for i in range(20)}
+    units = compiler.split(texts, 2)
+    assert sorted(name for unit in units for name in unit) == sorted(texts)
+    sizes = [sum(len(texts[name]) for name in unit) for unit in units]
+    assert max(sizes) - min(sizes) <= 2000
+    assert compiler.split({"k": "x"}, 4) == [["k"]]
+    assert len(compiler.split({"a": "x", "b": "x"}, 4)) == 1  # too short to share
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_lower_levels_compute_the_same(level: int) -> None:
+    engine = _engine()
+    lib = engine.library.lib
+    best = lib.adarray_level()
+    if level > best:
+        pytest.skip("this processor has no such level")
+    x = np.linspace(-5, 5, 1001)
+    run = engine.executable(plans.scaled_plan(x.size))
+    try:
+        lib.adarray_limit_level(level)
+        limited = engine.executable(plans.scaled_plan(x.size))
+    finally:
+        lib.adarray_limit_level(best)
+    np.testing.assert_allclose(limited([x, 2.0])[0], run([x, 2.0])[0], rtol=4e-16)
+
+
+def test_precise_kernels_call_the_c_library() -> None:
+    engine = _engine()
+    x = np.linspace(-5, 5, 1001)
+    (y, _) = engine.executable(plans.scaled_plan(x.size), precise=True)([x, 1.0])
+    exact = np.exp(x.astype(np.longdouble))
+    assert np.abs((y - exact) / np.spacing(exact.astype(float))).max() <= 0.55
+
+
+def test_kernels_use_vector_functions(tmp_path: Path) -> None:
+    """Nothing keeps gcc from calling libmvec, whatever passes a new version brings."""
+    found = compiler.find()
+    if found.libmvec < 1:
+        pytest.skip("no libmvec here")
+    engine = _engine()
+    engine.executable(plans.scaled_plan(5, kernel=plans.unique()))
+    (unit,) = (tmp_path / "cache").glob("*.so")
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("no nm here")
+    told = subprocess.run([nm, "-D", unit], capture_output=True, text=True, check=True).stdout
+    assert "_ZGV" in told
+
+
+def test_many_kernels_compile_side_by_side() -> None:
+    engine = _engine()
+    from adarray_native.executor import _print
+
+    from adarray.codegen.schedule import Target
+
+    texts: dict[str, str] = {}
+    for _ in range(30):
+        texts |= _print(plans.scaled_plan(5, kernel=plans.unique()), Target())[1]
+    loaded = kernels.kernels(engine.library, quick=True).load(texts)
+    assert loaded.compiled == 30
+    assert set(loaded.functions) == set(texts)
+
+
+def test_zig(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ziglang")
+    engine = _engine()
+    for name in ("ADARRAY_CC", "CC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(compiler, "NAMES", ())
+    assert compiler.find().kind == "zig"
+    x = np.linspace(-5, 5, 1001)
+    (y, total) = engine.executable(plans.scaled_plan(x.size))([x, 1.0])
+    np.testing.assert_allclose(y, np.exp(x), rtol=4e-16)
+    np.testing.assert_allclose(total, np.exp(x).sum(), rtol=1e-14)
