@@ -76,11 +76,30 @@ def table_lines(table: Table) -> list[str]:
     return lines
 
 
-def as_text(section: Section, depth: int = 0) -> str:
-    """Return a section as text, each level two spaces further in."""
+def shortened(part: Table | Code, limit: int | None) -> tuple[Table | Code, str]:
+    """Return the first `limit` lines or rows of a part, and what says how many are missing."""
+    if isinstance(part, Table):
+        missing = 0 if limit is None else len(part.rows) - limit
+        shown: Table | Code = part if missing <= 0 else part._replace(rows=part.rows[:limit])
+    else:
+        lines = part.text.splitlines()
+        missing = 0 if limit is None else len(lines) - limit
+        shown = part if missing <= 0 else Code("\n".join(lines[:limit]))
+    return shown, f"... and {missing} more" if missing > 0 else ""
+
+
+def as_text(section: Section, limit: int | None = None) -> str:
+    """Return a section as text, each level two spaces further in.
+
+    Parameters
+    ----------
+    section : Section
+    limit : int, optional
+        Lines of a table or a listing at most.
+    """
     lines: list[str] = []
     # With a stack of its own: a tree of many guards is deep.
-    stack: list[tuple[Section, int]] = [(section, depth)]
+    stack: list[tuple[Section, int]] = [(section, 0)]
     while stack:
         s, level = stack.pop()
         pad = "  " * level
@@ -88,6 +107,9 @@ def as_text(section: Section, depth: int = 0) -> str:
             lines.append("")
         lines.append(pad + s.title)
         for part in s.parts:
+            more = ""
+            if isinstance(part, Table | Code):
+                part, more = shortened(part, limit)
             if isinstance(part, Table):
                 shown = table_lines(part)
             elif isinstance(part, Drawing):
@@ -95,19 +117,24 @@ def as_text(section: Section, depth: int = 0) -> str:
             else:
                 shown = (part.text if isinstance(part, Code) else part).splitlines()
             lines += [f"{pad}  {line}".rstrip() for line in shown]
+            if more:
+                lines.append(f"{pad}  {more}")
         stack += [(inner, level + 1) for inner in reversed(s.inside)]
     return "\n".join(lines)
 
 
-def as_html(section: Section) -> str:
-    """Return a section as HTML that stands alone in a notebook's cell."""
-    return f'<div class="adarray-report">{"".join(_html(section, 3))}</div>'
+def as_html(section: Section, limit: int | None = None) -> str:
+    """Return a section as HTML that stands alone in a notebook's cell; `limit` as above."""
+    return f'<div class="adarray-report">{"".join(_html(section, 3, limit))}</div>'
 
 
-def _html(s: Section, level: int) -> list[str]:
+def _html(s: Section, level: int, limit: int | None) -> list[str]:
     head = escape(s.title)
     out = [f"<details><summary>{head}</summary>" if s.folded else f"<h{level}>{head}</h{level}>"]
     for part in s.parts:
+        more = ""
+        if isinstance(part, Table | Code):
+            part, more = shortened(part, limit)
         if isinstance(part, Table):
             out += table_html(part)
         elif isinstance(part, Code):
@@ -116,8 +143,10 @@ def _html(s: Section, level: int) -> list[str]:
             out.append(f'<div style="overflow-x:auto">{part.svg}</div>')
         else:
             out.append(f"<p>{escape(part)}</p>")
+        if more:
+            out.append(f"<p>{more}</p>")
     for inner in s.inside:  # as deep as a report is nested: a few levels
-        out += _html(inner, min(level + 1, 6))
+        out += _html(inner, min(level + 1, 6), limit)
     if s.folded:
         out.append("</details>")
     return out

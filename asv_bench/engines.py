@@ -151,6 +151,20 @@ class JitEngine(ADArrayEngine):
         f = self.adarray.jit(small_function)
         return lambda: f(x, y)
 
+    def confirm(self) -> None:
+        """Raise unless the function that was prepared last runs compiled.
+
+        Raises
+        ------
+        RuntimeError
+            If it, or part of it, runs step by step: its time would say nothing.
+        """
+        if self.adarray.current_backend() == "numpy":
+            return  # which has no compiler
+        facts = self.facts()
+        if not 0 < facts["segments"] == facts["compiled"]:
+            raise RuntimeError("jit: not compiled: {compiled} of {segments} parts".format(**facts))
+
     def facts(self) -> dict[str, Any]:
         """Return what was compiled for the function that was prepared last."""
         nodes = self.function.path(*self.arrays)

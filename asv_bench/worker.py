@@ -82,6 +82,8 @@ class Worker:
             prepared = (self.engine.gradient if kind == "jit" else self.engine.value)(workload)
             for _ in range(UNTIL_COMPILED):
                 result = prepared.call()
+            if hasattr(self.engine, "confirm"):
+                self.engine.confirm()
             digest = digest_of(*prepared.result(result))
             calls = [prepared.call]
         elif kind == "overhead":

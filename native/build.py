@@ -18,7 +18,7 @@ from native.flags import FLAGS
 
 HERE = Path(__file__).resolve().parent
 # Compiled into both modules when present; what Python calls stands in a .cdef beside it.
-EXTRA_SOURCES = ["gemm.c", "gemm_block.c", "pool.c", "jit.c", "executable.c"]
+EXTRA_SOURCES = ["gemm.c", "pool.c", "jit.c", "executable.c"]
 
 NUMBERS = {"float64": "NPY_DOUBLE", "float32": "NPY_FLOAT"}
 # One copy of every kernel for each level, chosen when the module is loaded. The last

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from adarray_native import blas
 from adarray_native.encoding import Encoder
-from adarray_native.kernels import Loaded, kernels
+from adarray_native.kernels import Kernels, Loaded, kernels
 
 from adarray.codegen import cprinter
 from adarray.codegen.plan import KernelStep, Plan
@@ -22,7 +22,9 @@ _ARRAY_API: Any = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-def
 _FLAGS = (("divide", 1), ("over", 2), ("under", 4), ("invalid", 8))
 _VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
 _LONG = 100_000  # characters of C from which on compiling fast matters more
+_KEPT = 20_000  # kernels whose text is remembered
 _makers: dict[Any, Any] = {}
+_printed: dict[tuple[Any, Target], str] = {}
 
 
 def _maker(library: Any) -> Any:
@@ -143,21 +145,51 @@ class Executable:
 
 def _print(plan: Plan, target: Target) -> tuple[dict[int, str], dict[str, str]]:
     """Return the kernels' names by step, and their sources by name."""
-    known: dict[int, str] = {}
-    printed: dict[Any, str] = {}  # equal kernels of long plans are printed once
+    known: dict[int, str] = {}  # most steps of a long plan share a few kernel objects
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
     for i, step in enumerate(plan.steps):
         if not isinstance(step, KernelStep):
             continue
         kernel = step.kernel
-        name = known.get(id(kernel)) or printed.get(kernel)
+        name = known.get(id(kernel))
         if name is None:
-            text = cprinter.source(kernel, target)
-            name = printed[kernel] = cprinter.name(text)
+            text = _printed.get((kernel, target))
+            if text is None:
+                if len(_printed) >= _KEPT:
+                    _printed.clear()
+                text = _printed[kernel, target] = cprinter.source(kernel, target)
+            name = known[id(kernel)] = cprinter.name(text)
             texts[name] = text
-        names[i] = known[id(kernel)] = name
+        names[i] = name
     return names, texts
+
+
+def _table(library: Any, precise: bool, texts: Iterable[str]) -> Kernels:
+    return kernels(library, precise, quick=sum(map(len, texts)) > _LONG)
+
+
+def _target(library: Any, threads: int, precise: bool) -> Target:
+    table = kernels(library, precise)
+    # The text does not depend on the number of threads.
+    return Target(_VECTOR_BYTES[table.level], table.compiler.libmvec, precise, threads)
+
+
+def prepare(library: Any, threads: int, plans: Iterable[Plan], precise: bool = False) -> None:
+    """Compile the kernels of several plans together, which takes less time than one by one.
+
+    Raises
+    ------
+    BackendError, CompileError
+        As `executable`.
+    """
+    target = _target(library, threads, precise)
+    texts: dict[str, str] = {}
+    for plan in plans:
+        own = _print(plan, target)[1]
+        if sum(map(len, own.values())) <= _LONG:  # a long one has flags of its own
+            texts |= own
+    kernels(library, precise).load(texts)
 
 
 def executable(
@@ -188,12 +220,8 @@ def executable(
         If a kernel does not compile.
     """
     make = _maker(library)
-    table = kernels(library, precise)
-    target = Target(_VECTOR_BYTES[table.level], table.compiler.libmvec, precise, threads)
-    names, texts = _print(plan, target)
-    if sum(map(len, texts.values())) > _LONG:
-        table = kernels(library, precise, quick=True)
-    loaded = table.load(texts)
+    names, texts = _print(plan, _target(library, threads, precise))
+    loaded = _table(library, precise, texts.values()).load(texts)
     encoder = Encoder(library, threads, blas.ready(library.lib, library.ffi))
     encoder.encode(plan, names, loaded.functions)
     run, timed = make(

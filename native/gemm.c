@@ -5,7 +5,6 @@
 #include "arrays.h"
 #include "gemm.h"
 #include "product.h"
-#include "gemm_block.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -223,12 +222,6 @@ static int own_gemm(const Product *p, const char *a, const char *b, char *c, int
 static void gemm(const Product *p, const char *a, const char *b, char *c, int m, int n)
 {
     if (own_gemm(p, a, b, c, m, n)) return;
-    const Block own = {
-        m, n, p->k, a, b, c,
-        p->a.transposed ? 1 : p->a.ld, p->a.transposed ? p->a.ld : 1,
-        p->b.transposed ? 1 : p->b.ld, p->b.transposed ? p->b.ld : 1, p->n,
-    };
-    if (adarray_gemm_block(&own, p->size)) return;
     const int ta = p->a.transposed ? TRANSPOSED : NORMAL, k = (int)p->k;
     const int tb = p->b.transposed ? TRANSPOSED : NORMAL, lda = (int)p->a.ld, ldb = (int)p->b.ld;
     if (p->size == 4)

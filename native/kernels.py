@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
+import re
 import threading
 import time
 from collections.abc import Iterable
@@ -77,10 +78,14 @@ def machine() -> str:
 
 @functools.cache
 def headers() -> bytes:
-    """Return a hash of the headers that kernels include."""
+    """Return a hash of the headers that kernels include, directly or through others."""
     made = hashlib.blake2b(digest_size=16)
-    for path in sorted(HERE.glob("*.h")):
-        made.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    found = ["kernel.h"]
+    for name in found:
+        text = (HERE / name).read_bytes()
+        made.update(name.encode() + b"\0" + text + b"\0")
+        included = re.findall(rb'^\s*#\s*include\s*"([^"]+)"', text, re.MULTILINE)
+        found += [new for new in map(bytes.decode, included) if new not in found]
     return made.digest()
 
 

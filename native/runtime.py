@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -214,6 +214,12 @@ class CPUEngine:
         from adarray_native.executor import executable  # only jit needs it
 
         return executable(self.library, self.threads, plan, precise, rerun)
+
+    def prepare(self, plans: Iterable[Plan], precise: bool = False) -> None:
+        """Compile the kernels of several plans together, before `executable` asks for them."""
+        from adarray_native.executor import prepare
+
+        prepare(self.library, self.threads, plans, precise)
 
     # -- memory ----------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 import pytest
@@ -10,6 +11,20 @@ import pytest
 import adarray
 from adarray.errors import BackendError
 from adarray.testing._ops import use_all_sizes
+
+# Runs the suite's functions under `adarray.jit` too (see tests/support/under_jit.py).
+UNDER_JIT = bool(os.environ.get("ADARRAY_JIT"))
+if UNDER_JIT:
+    import under_jit
+
+    under_jit.install()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many functions were compiled, and why others were not."""
+    if UNDER_JIT:
+        for line in under_jit.summary():
+            terminalreporter.write_line(line)
 
 
 @functools.cache

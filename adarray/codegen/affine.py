@@ -53,22 +53,42 @@ def slope(expr: Expr, var: str, lets: Mapping[str, Expr]) -> Slope:
     >>> slope(plus(n, times(i, integer(2))), "i", {}).value
     2
     """
-    if isinstance(expr, Const):
+    # By hand, each expression and name once: chains may be long, and names shared.
+    done: dict[int, Slope] = {}
+    stack = [(expr, False)]
+    while stack:
+        e, ready = stack.pop()
+        if id(e) in done:
+            continue
+        below = _below(e, var, lets)
+        if below and not ready:
+            stack.append((e, True))
+            stack += [(b, False) for b in below]
+        else:
+            done[id(e)] = _one(e, var, [done[id(b)] for b in below])
+    return done[id(expr)]
+
+
+def _below(e: Expr, var: str, lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
+    """Return the expressions on which the slope of `e` depends."""
+    if isinstance(e, Apply):
+        return e.args
+    if isinstance(e, Load):
+        return (e.index,)
+    if isinstance(e, Var) and e.name != var and e.name in lets:
+        return (lets[e.name],)
+    return ()
+
+
+def _one(e: Expr, var: str, below: list[Slope]) -> Slope:
+    """Return the slope of `e` from those of the expressions below it."""
+    if isinstance(e, Var):
+        return ONE if e.name == var else below[0] if below else ZERO
+    if all(s == ZERO for s in below):
         return ZERO
-    if isinstance(expr, Var):
-        if expr.name == var:
-            return ONE
-        return slope(lets[expr.name], var, lets) if expr.name in lets else ZERO
-    if isinstance(expr, Load):
-        return ZERO if slope(expr.index, var, lets) == ZERO else None
-    if not isinstance(expr, Apply):
+    if not isinstance(e, Apply) or e.dtype != "int64" or any(s is None for s in below):
         return None
-    slopes = [slope(a, var, lets) for a in expr.args]
-    if all(s == ZERO for s in slopes):
-        return ZERO
-    if any(s is None for s in slopes) or expr.dtype != "int64":
-        return None
-    return _combined(expr, [s for s in slopes if s is not None])
+    return _combined(e, [s for s in below if s is not None])
 
 
 def _combined(expr: Apply, slopes: list[Expr]) -> Slope:

@@ -30,6 +30,7 @@ from adarray.codegen.loopir import (
 )
 from adarray.codegen.printer import C, Dialect
 from adarray.codegen.schedule import Scheduled, Target, expressions, schedule
+from adarray.codegen.verify import checking, verify
 
 # A dialect without functions of our own in place of the library's.
 PRECISE = C._replace(instead={})
@@ -90,7 +91,11 @@ def source(kernel: Kernel, target: Target) -> str:
         ``int64_t adk_<hash>_scratch(n)``, which says how many bytes of scratch memory each
         thread needs. Scratch memory is aligned to 64 bytes, also that of each thread.
     """
-    return CPrinter(schedule(kernel, target)).text()
+    if not checking():
+        return CPrinter(schedule(kernel, target)).text()
+    scheduled = schedule(verify(kernel), target)
+    verify(scheduled.kernel)
+    return CPrinter(scheduled).text()
 
 
 def name(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adarray.codegen.affine import ONE, ZERO, at, slope
+from adarray.codegen.functions import LIBMVEC
 from adarray.codegen.loopir import (
     Apply,
     Expr,
@@ -27,6 +28,8 @@ from adarray.codegen.loopir import (
 ROWS = 2
 # Buffers that one loop fetches at most.
 MOST = 2
+# What a call of a mathematical function counts among arithmetic ones.
+CALL = 10
 Ahead = tuple[tuple[Load, Expr], ...]
 
 
@@ -84,4 +87,5 @@ def _loads(loop: For) -> Iterator[Load]:
 
 def _weight(loop: For) -> int:
     """Return how much a pass computes; what waits for arithmetic can fetch meanwhile."""
-    return sum(isinstance(e, Apply) for e in _expressions(loop))
+    applied = [e.name for e in _expressions(loop) if isinstance(e, Apply)]
+    return len(applied) + CALL * sum(name in LIBMVEC[2] for name in applied)

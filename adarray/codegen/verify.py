@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from adarray.codegen import functions
@@ -35,6 +36,11 @@ ACCESS = ("in", "out", "inout")
 
 class VerifyError(AssertionError):
     """A kernel breaks the rules of loop IR: a mistake inside of adarray."""
+
+
+def checking() -> bool:
+    """Whether the environment variable ``ADARRAY_CHECK`` asks for checks between stages."""
+    return os.environ.get("ADARRAY_CHECK", "0") not in ("", "0")
 
 
 def verify(kernel: Kernel) -> Kernel:

@@ -49,6 +49,34 @@ def checking() -> bool:
     return os.environ.get("ADARRAY_CHECK", "0") not in ("", "0")
 
 
+def _no_run(_arrays: list[Any]) -> list[Any]:
+    raise AssertionError("a segment is compiled before it runs")
+
+
+class Draft:
+    """A segment between its stages: programs, plan, executable, and what runs it."""
+
+    def __init__(self) -> None:
+        self.before: Any = None
+        self.after: Any = None
+        self.plan: Any = None
+        self.executable: Any = None
+        self.run: Run = _no_run
+        self.seconds: dict[str, float] = {}
+        self.eager = ""
+
+    def set(self, executable: Any, seconds: float) -> None:
+        """Take in what was compiled."""
+        self.executable = executable
+        self.run = getattr(executable, "run", executable)
+        self.seconds["compile"] = seconds
+
+
+def _shared_key(node: Node) -> Any:
+    """Return what equal segments have in common, wherever they stand."""
+    return (node.body, tuple(n - node.first for n in node.targets))
+
+
 class Builder:
     """Makes the executables of a jitted function for one engine.
 
@@ -64,21 +92,26 @@ class Builder:
         self.options = options
         self._said: set[str] = set()
 
-    def build(self, node: Node) -> None:
-        """Set ``node.compiled`` and what `explain` shows of it."""
-        tree = node.tree
-        first = node.first
-        key = (node.body, tuple(n - first for n in node.targets))
-        made = tree.shared.get(key)
-        if made is None:
-            with collector_waits():
-                made = tree.shared[key] = self._made(node)
-        node.before, node.after, node.plan, node.executable, node.seconds, node.eager, run = made
-        if checking():
-            run = checked(node, run)
-        node.compiled = (node.targets, run)
+    def build(self, nodes: list[Node]) -> None:
+        """Set ``node.compiled`` and what `explain` shows of it; compile all kernels at once."""
+        drafts: dict[Any, Draft] = {}
+        with collector_waits():
+            for node in nodes:
+                key = _shared_key(node)
+                if key not in node.tree.shared and key not in drafts:
+                    drafts[key] = self._draft(node)
+            self._compile([d for d in drafts.values() if d.plan is not None])
+        for node in nodes:
+            key = _shared_key(node)
+            if key in drafts:
+                node.tree.shared[key] = drafts[key]
+            draft = node.tree.shared[key]
+            node.before, node.after, node.plan = draft.before, draft.after, draft.plan
+            node.executable, node.seconds, node.eager = draft.executable, draft.seconds, draft.eager
+            node.compiled = (node.targets, checked(node, draft.run) if checking() else draft.run)
 
-    def _made(self, node: Node) -> tuple[Any, ...]:
+    def _draft(self, node: Node) -> Draft:
+        """Return the plan of a segment, or what runs it without one."""
         symbols = node.path.symbols
         inputs = [symbols[n] for n in node.sources]
         outputs = [symbols[n] for n in node.targets]
@@ -86,56 +119,77 @@ class Builder:
             symbols[n]: s for n in node.sources if (s := node.tree.strides_of(n)) is not None
         }
         constants = node.path.constants
-        seconds: dict[str, float] = {}
+        draft = Draft()
         start = perf_counter()
-        before = after = plan = executable = None
-        eager = ""
         try:
             from adarray.passes import optimise
             from adarray.passes.canonicalise import canonicalise
 
             with span("passes", "jit"):
-                before = canonicalise(
+                draft.before = canonicalise(
                     node.calls, inputs, outputs, strides=strides, constants=constants
                 )
-                after = optimise(before, check=checking())
+                draft.after = optimise(draft.before, check=checking())
         except Exception as error:  # what the passes cannot do still has to run
             if checking():
                 raise
-            eager = f"the passes failed: {type(error).__name__}: {error}"
-            self._say(f"jit: {eager}; its operations run one by one")
-            run: Run = Replayed(node.calls, inputs, outputs, constants)
-            return None, None, None, None, seconds, eager, run
-        seconds["passes"] = perf_counter() - start
-        if self.engine is not None and hasattr(self.engine, "executable"):
+            draft.before = draft.after = None
+            draft.eager = f"the passes failed: {type(error).__name__}: {error}"
+            self._say(f"jit: {draft.eager}; its operations run one by one")
+            draft.run = Replayed(node.calls, inputs, outputs, constants)
+            return draft
+        draft.seconds["passes"] = perf_counter() - start
+        if self.engine is None or not hasattr(self.engine, "executable"):
+            draft.eager = "the backend does not compile programs"
+            draft.run = Ordered(Interpreted(draft.after, self.engine))
+            return draft
+        start = perf_counter()
+        try:
+            from adarray.passes.planning import plan
+
+            with span("plan", "jit"):
+                draft.plan = plan(draft.after, memory_limit=self.options.memory_limit)
+        except Exception as error:
+            self._failed(draft, f"planning failed: {type(error).__name__}: {error}")
+        draft.seconds["plan"] = perf_counter() - start
+        return draft
+
+    def _compile(self, drafts: list[Draft]) -> None:
+        """Compile plans, all in one run of the compiler where that works."""
+        together = getattr(self.engine, "executables", None)
+        precise = self.options.precise
+        if together is not None and len(drafts) > 1:
+            start = perf_counter()
             try:
-                plan, executable, run = self._compiled(after, seconds)
-                return before, after, plan, executable, seconds, "", run
+                with span("compile", "jit"):
+                    plans, reruns = [d.plan for d in drafts], [Rerun(d.after) for d in drafts]
+                    made = together(plans, precise=precise, reruns=reruns)
+            except Exception:  # which of them it was shows one by one
+                made = None
+            if made is not None:
+                for draft, executable in zip(drafts, made, strict=True):
+                    draft.set(executable, (perf_counter() - start) / len(drafts))
+                return
+        for draft in drafts:
+            start = perf_counter()
+            try:
+                with span("compile", "jit"):
+                    rerun = Rerun(draft.after)
+                    made = self.engine.executable(draft.plan, precise=precise, rerun=rerun)
+                draft.set(made, perf_counter() - start)
             except BackendError as error:  # no compiler, or source that it refused
-                eager = str(error)
+                self._failed(draft, str(error), error)
             except Exception as error:
-                if checking():
-                    raise
-                eager = f"planning failed: {type(error).__name__}: {error}"
-            self._say(f"jit: {eager}; the optimised program runs step by step")
-        else:
-            eager = "the backend does not compile programs"
-        run = Ordered(Interpreted(after, self.engine))
-        return before, after, plan, executable, seconds, eager, run
+                self._failed(draft, f"compiling failed: {type(error).__name__}: {error}", error)
 
-    def _compiled(self, program: Any, seconds: dict[str, float]) -> tuple[Any, Any, Run]:
-        from adarray.passes.planning import plan as make_plan
-
-        start = perf_counter()
-        with span("plan", "jit"):
-            plan = make_plan(program, memory_limit=self.options.memory_limit)
-        seconds["plan"] = perf_counter() - start
-        start = perf_counter()
-        with span("compile", "jit"):
-            rerun = Rerun(program)
-            executable = self.engine.executable(plan, precise=self.options.precise, rerun=rerun)
-        seconds["compile"] = perf_counter() - start
-        return plan, executable, getattr(executable, "run", executable)
+    def _failed(self, draft: Draft, why: str, error: Exception | None = None) -> None:
+        """Let a program run step by step, and say why."""
+        if checking() and not isinstance(error, BackendError):
+            raise
+        draft.eager = why
+        draft.plan = None
+        draft.run = Ordered(Interpreted(draft.after, self.engine))
+        self._say(f"jit: {why}; the optimised program runs step by step")
 
     def _say(self, text: str) -> None:
         if text not in self._said:

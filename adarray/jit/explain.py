@@ -104,8 +104,15 @@ class Explanation:
         segments = [segment_section(n, self.segments[n], names, pictures) for n in self.path]
         return Section(f"{self.name} under jit", inside=(self._summary(), self._tree(), *segments))
 
+    def text(self, limit: int | None = None) -> str:
+        """Return the report as text, of each table and listing at most `limit` lines.
+
+        What `print` shows leaves out what comes after 600.
+        """
+        return as_text(self.section(), limit)
+
     def __str__(self) -> str:
-        return as_text(self.section())
+        return self.text(LINES)
 
     def __repr__(self) -> str:
         return (
@@ -114,7 +121,7 @@ class Explanation:
         )
 
     def _repr_html_(self) -> str:
-        return as_html(self.section(pictures=True))
+        return as_html(self.section(pictures=True), LINES)
 
     def picture(self, segment: int | None = None) -> Picture:
         """Return the picture of one segment's graph: the last one's of the path by default."""
@@ -192,6 +199,8 @@ def _functions(c: Cost) -> str:
     return f"{count_text(c.calls)} of them functions such as exp"
 
 
+# Lines of a table or a listing that are shown.
+LINES = 600
 # So many calls until a path is compiled: two recordings that agree, and one compiled run.
 CALLS = 3
 

@@ -15,14 +15,14 @@ from adarray.array import ADArray
 from adarray.backend import _OUTER, load
 from adarray.errors import BackendError
 from adarray.jit.attempt import Run, aligned, mirrored
-from adarray.jit.build import Builder, checking
+from adarray.jit.build import Builder, JitWarning, checking
 from adarray.jit.captures import kind_of
 from adarray.jit.check import compare
 from adarray.jit.collector import collector_waits
 from adarray.jit.entries import CacheInfo, Entry, Recent, Variant
 from adarray.jit.nodes import Site, attach, can_be_node
 from adarray.jit.options import Options, checked
-from adarray.jit.run import MissError, Walk, finisher, prepare, single
+from adarray.jit.run import MissError, Walk, runner
 from adarray.jit.signature import (
     INT_VALUES,
     Bound,
@@ -110,6 +110,8 @@ class JitFunction:
                     if found is not None:
                         try:
                             return fast([*args, *found])
+                        except MissError:
+                            pass  # another path
                         except Exception:  # eager code raises its own
                             return self._f(*args)
         return self._call(args, kwargs, mode)
@@ -192,7 +194,7 @@ class JitFunction:
                 leaf = walk.run()
         except MissError:
             return self._record(entry, variant, bound, given, alone, captured)
-        result = finisher(leaf, range(len(walk.values)), walk.given)(walk.values)
+        result = leaf.finish(walk.values, walk.given)
         if checking() and all(i < len(bound.values) for i, _, _ in leaf.writes):
             compare(self._f, bound.leaves, bound.rebuild, result, entry.signature)
         for i, n, value in leaf.writes:
@@ -262,15 +264,28 @@ class JitFunction:
             return result, None
         if captured is not None:
             captured[:] = state.values
-        with collector_waits():
-            variant = self._insert(entry, variant, state, run, bound)
+        try:
+            with collector_waits():
+                variant = self._insert(entry, variant, state, run, bound)
+        except JitWarning:  # where warnings are errors
+            raise
+        except Exception as error:
+            if checking():
+                raise
+            entry.give_up(f"it cannot be compiled: {type(error).__name__}: {error}")
+            return result, None
         return result, variant
 
     def _state(
         self, entry: Entry, variant: Variant | None, bound: Bound, alone: bool
     ) -> State | None:
         """Return what is captured now; None if nothing can be recorded over it."""
-        state = State(self.target(), bound.statics, self._numbers)
+        try:
+            state = State(self.target(), bound.statics, self._numbers)
+        except Exception as error:  # objects that cannot be looked at
+            if alone:
+                entry.give_up(f"what it captured cannot be read: {type(error).__name__}: {error}")
+            return None
         if not state.reason and variant is None and entry.variants:
             changed = state.changed_numbers(entry.variants[0].state)
             ints = {n for n in changed if isinstance(state.scalars[n], int)}
@@ -321,12 +336,12 @@ class JitFunction:
                 {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
             )
             build = entry.builder.build
-            for node in variant.tree.nodes():
-                if node.ready:
-                    prepare(node, build)
+            waiting = [n for n in variant.tree.nodes() if n.ready and n.compiled is None]
+            with variant.tree.lock:
+                build(waiting)
             usable = not checking() and not bound.to_adarray
             usable = usable and not any(map(unaligned, (*bound.values, *state.values)))
-            variant.fast = single(variant.tree, build) if usable else None
+            variant.fast = runner(variant.tree, build) if usable else None
         state.forget()
         return variant
 
@@ -422,7 +437,8 @@ def jit(
         Bytes that intermediate values may take; what does not fit is computed again where
         that is possible.
     max_paths : int
-        How many ways through `f` are compiled for one signature.
+        How many ways through `f` are compiled for one signature. Numbers of rounds of a
+        loop, after which `f` goes on in the same way, count once.
     donate : int or tuple of int
         Positions of arguments whose memory a call may use for its results. Their values
         are lost.

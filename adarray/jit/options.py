@@ -19,7 +19,8 @@ class Options(NamedTuple):
         Bytes that temporary values of a compiled segment may take; what does not fit is
         computed again where that is possible.
     max_paths : int
-        Number of ways through the function, per signature, that are compiled.
+        Number of ways through the function, per signature, that are compiled. Rounds of a
+        loop after which the function goes on in the same way count once.
     donate : tuple of int
         Positional arguments whose memory a call may use up.
     """

@@ -65,7 +65,7 @@ def _size(path: Path, number: int) -> int:
 
 def _what(call: Call, path: Path) -> Hashable:
     key: Any = call_key(call, path.numbers)
-    return key[:3]
+    return (*key[:3],)
 
 
 class _Search:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,81 +20,94 @@ class MissError(Exception):
     """A call left the paths that are compiled. Nothing was committed; f runs again."""
 
 
-def single(tree: Tree, build: Callable[[Node], None]) -> Callable[[list[Any]], Any] | None:
-    """Return what runs a tree of one segment: inputs -> result; None for other trees.
-
-    The segment must be compiled, and must write into none of its inputs.
-    """
+def runner(tree: Tree, build: Build) -> Callable[[list[Any]], Any] | None:
+    """Return what runs a tree: inputs -> result; None if a path writes into its inputs."""
     root = tree.root
-    if root is None or root.leaf is None or root.leaf.writes or not root.ready or not root.calls:
+    ends = [n.leaf for n in tree.nodes() if n.leaf is not None]
+    if root is None or not root.ready or any(leaf.writes for leaf in ends):
         return None
+    if root.leaf is not None and root.calls:
+        return _single(root, build)
+    given = len(tree.strides)
+
+    def run(values: list[Any]) -> Any:
+        walk = Walk(tree, values, build)
+        return walk.run().finish(walk.values, given)
+
+    return run
+
+
+def _single(root: Node, build: Build) -> Callable[[list[Any]], Any] | None:
+    """Return what runs a tree of one segment; None if that returns an argument."""
     targets, run = prepare(root, build)
     leaf = root.leaf
-    picked = _picker(root.sources, len(tree.strides))
+    assert leaf is not None
     if not {n for n, _ in leaf.outputs} <= {*targets, None}:
-        return None  # an argument is returned
-    if tuple(n for n, _ in leaf.outputs) == targets and len(leaf.outputs) == 1:
-        ((_, kind),) = leaf.outputs
-        if leaf.rebuild([leaf]) is leaf:  # the result is one array or number
-            return _one(run, picked, kind)
-    finish = finisher(leaf, targets, 0)
-    if picked is None:
-        return lambda values: finish(run(values))
-    return lambda values: finish(run(picked(values)))
-
-
-def _picker(sources: tuple[int, ...], count: int) -> Callable[[list[Any]], list[Any]] | None:
-    """Return what picks the values at `sources`; None if those are all, in order."""
-    if sources == tuple(range(count)):
         return None
-    return lambda values: [values[i] for i in sources]
+    finish = finisher(leaf, {n: i for i, n in enumerate(targets)}, 0)
+    sources = root.sources
+    if sources == tuple(range(len(root.tree.strides))):
+        return lambda values: finish(run(values))
+    return lambda values: finish(run([values[i] for i in sources]))
 
 
-def _one(
-    run: Callable[[list[Any]], list[Any]], picked: Any, kind: str
-) -> Callable[[list[Any]], Any]:
-    """Return what runs a segment with one result."""
-    if kind == "array":
-        if picked is None:
-            return lambda values: run(values)[0]
-        return lambda values: run(picked(values))[0]
-    convert = _CONVERT[kind]
-    if picked is None:
-        return lambda values: convert(run(values)[0])
-    return lambda values: convert(run(picked(values))[0])
+class _Mark:
+    """Stands for a leaf while the structure of a result is looked at."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
-_CONVERT: dict[str, Callable[[Any], Any]] = {
-    "array": lambda x: x,
-    "cell": np.array,
-    "scalar": lambda x: x[()],
-    "number": lambda x: x.item() if hasattr(x, "item") else x,
-}
-
-
-def finisher(leaf: Leaf, numbers: Sequence[int], inputs: int) -> Callable[[list[Any]], Any]:
-    """Return what makes the user's result of the values with `numbers`.
+def finisher(leaf: Leaf, at: Mapping[int, int] | range, inputs: int) -> Callable[[list[Any]], Any]:
+    """Return what makes the user's result of values; value `n` is number ``at[n]`` of them.
 
     Values with numbers below `inputs` are the caller's own arrays, which are copied.
     """
-    at = {n: i for i, n in enumerate(numbers)}
+    space: dict[str, Any] = {"copy": np.copy, "array": np.array, "plain": _plain}
     seen: set[int] = set()
-    steps: list[tuple[int, Any]] = []
-    for number, kind in leaf.outputs:
+    marks: list[Any] = []
+    for i, (number, kind) in enumerate(leaf.outputs):
         if number is None:
-            steps.append((-1, kind))
+            space[f"c{i}"] = kind
+            marks.append(_Mark(f"plain(c{i})"))
             continue
-        convert = _CONVERT[kind]
+        text = f"v[{at[number]}]"
         if kind == "array" and (number in seen or number < inputs):
-            convert = np.copy  # one value twice in a result: two arrays
+            text = f"copy({text})"  # one value twice in a result: two arrays
+        elif kind != "array":
+            text = _CONVERT[kind].format(text)
         seen.add(number)
-        steps.append((at[number], convert))
-    rebuild = leaf.rebuild
+        marks.append(_Mark(text))
+    structure = _text_of(leaf.rebuild(marks))
+    if structure is None:
+        space["rebuild"] = leaf.rebuild
+        structure = f"rebuild([{', '.join(m.text for m in marks)}])"
+    space["number"] = _number
+    exec(f"def finish(v): return {structure}", space)  # our own text
+    made: Callable[[list[Any]], Any] = space["finish"]
+    return made
 
-    def finish(values: list[Any]) -> Any:
-        return rebuild([_plain(how) if i < 0 else how(values[i]) for i, how in steps])
 
-    return finish
+_CONVERT = {"cell": "array({})", "scalar": "{}[()]", "number": "number({})"}
+
+
+def _number(x: Any) -> Any:
+    return x.item() if hasattr(x, "item") else x
+
+
+def _text_of(x: Any) -> str | None:
+    """Return the text that makes a nest of tuples and lists; None for other structures."""
+    if type(x) is _Mark:
+        return x.text
+    if x is None:
+        return "None"
+    if type(x) is not tuple and type(x) is not list:
+        return None
+    parts = [_text_of(i) for i in x]
+    if any(p is None for p in parts):
+        return None
+    inner = "".join(f"{p}, " for p in parts)
+    return f"({inner})" if type(x) is tuple else f"[{inner}]"
 
 
 def _plain(x: Any) -> Any:
@@ -102,13 +115,16 @@ def _plain(x: Any) -> Any:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-def prepare(node: Node, build: Callable[[Node], None]) -> tuple[tuple[int, ...], Any]:
+Build = Callable[[list[Node]], None]
+
+
+def prepare(node: Node, build: Build) -> tuple[tuple[int, ...], Any]:
     """Compile a segment that is not compiled yet; return its targets and what computes them."""
     compiled = node.compiled
     if compiled is None:
         with node.tree.lock:
             if node.compiled is None:
-                build(node)
+                build([node])
             compiled = node.compiled
     assert compiled is not None
     return compiled
@@ -125,7 +141,7 @@ class Walk:
         The segments that ran.
     """
 
-    def __init__(self, tree: Tree, values: list[Any], build: Callable[[Node], None]) -> None:
+    def __init__(self, tree: Tree, values: list[Any], build: Build) -> None:
         self.tree = tree
         self.given = len(values)
         self.values = values

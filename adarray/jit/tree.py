@@ -30,6 +30,10 @@ from adarray.recording import Call, Guard, Symbol
 Strides = tuple[int, ...] | None
 
 
+# Paths, for each different end of a path, that a tree may have.
+MANY = 64
+
+
 class Leaf:
     """How a path ends: what it returns, and what it writes into its inputs.
 
@@ -43,10 +47,11 @@ class Leaf:
         Puts the leaves into the structure of the result.
     """
 
-    __slots__ = ("outputs", "rebuild", "writes")
+    __slots__ = ("_finish", "outputs", "rebuild", "writes")
 
     def __init__(self, recorded: Recorded, numbers: dict[int, Hashable]) -> None:
         self.rebuild = recorded.rebuild
+        self._finish: Callable[[list[Any]], Any] | None = None
         self.outputs: list[tuple[Any, Any]] = []
         for x, leaf in zip(recorded.recording.outputs, recorded.leaves, strict=True):
             number = numbers[id(x)] if type(x) is Symbol else None
@@ -59,6 +64,14 @@ class Leaf:
             number = numbers[id(s)]
             known = isinstance(number, int)
             self.writes.append((i, number, None) if known else (i, None, value))  # type: ignore[arg-type]
+
+    def finish(self, values: list[Any], inputs: int) -> Any:
+        """Return the result, of the values by number; see `adarray.jit.run.finisher`."""
+        if self._finish is None:
+            from adarray.jit.run import finisher  # which imports this module
+
+            self._finish = finisher(self, range(len(values)), inputs)
+        return self._finish(values)
 
     def key(self) -> Hashable:
         """Return what two recordings of one path agree on."""
@@ -304,6 +317,8 @@ class Tree:
         self.root: Node | None = None
         self.eager = ""
         self.paths = 0
+        # What paths end with: a loop that ends after more rounds ends as it did before.
+        self.ends: set[Hashable] = set()
         self.recordings = 0
         self.seconds = 0.0  # that recording took
         self.replaced = 0
@@ -325,15 +340,25 @@ class Tree:
             branch = self._walk(path)
             if branch is not None and branch.leaf is not None:
                 self.paths += 1
-                if self.paths > self.max_paths:
-                    guard = _last_guard(branch)
-                    self.eager = (
-                        f"it took more than {self.max_paths} paths; the last one split where "
-                        f"Python looked at a value{_at(guard)}. Use np.where in place of the "
-                        "branch, or pass a larger max_paths"
-                    )
+                self.ends.add(branch.body)
+                self._bound(branch)
             if branch is not None:
                 _spread(branch)
+
+    def _bound(self, branch: Node) -> None:
+        """Set `eager` if a path is one too many, or a look came out in too many ways."""
+        node, ways = branch.parent, len(self.ends)
+        guard = node.guard if node is not None else None
+        while node is not None:
+            if len(node.children) > ways:
+                guard, ways = node.guard, len(node.children)
+            node = node.parent
+        if ways > self.max_paths or self.paths > MANY * self.max_paths:
+            self.eager = (
+                f"it took more than {self.max_paths} paths; the last one split where "
+                f"Python looked at a value{_at(guard)}. Use np.where in place of the "
+                "branch, or pass a larger max_paths"
+            )
 
     def _walk(self, path: Path) -> Node | None:
         """Follow a recording from the root, adding nodes; return the last one."""
@@ -399,11 +424,6 @@ def _count_leaves(node: Node) -> int:
     for n in found:
         found.extend(n.children.values())
     return sum(n.leaf is not None for n in found)
-
-
-def _last_guard(node: Node) -> Guard | None:
-    above = node.parent
-    return above.guard if above is not None else None
 
 
 def _at(event: Any) -> str:

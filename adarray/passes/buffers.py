@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from adarray.codegen.plan import Buffer, CallStep, DotStep, Operand, Step
 
@@ -18,35 +18,51 @@ def touched(step: Step) -> Iterable[Buffer]:
     return step.buffers
 
 
-def place_buffers(steps: Sequence[Step], buffers: list[Buffer], outputs: Sequence[Operand]) -> int:
+def place_buffers(
+    steps: Sequence[Step],
+    buffers: Sequence[Buffer],
+    outputs: Sequence[Operand],
+    inside: Mapping[int, tuple[Buffer, int]],
+) -> int:
     """Give every temporary a place in the arena; return the arena's bytes.
 
     A temporary lives from the first step that touches it to the last one; buffers whose
     lives do not meet may share memory. Free stretches are taken by best fit.
+
+    Parameters
+    ----------
+    steps, buffers, outputs
+        Of the plan.
+    inside : mapping
+        By ``id`` of a buffer that is a stretch of another one: that one, and where in it
+        the stretch begins, in bytes.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    by_id = {id(b): b for b in buffers}
     for k, step in enumerate(steps):
         for b in touched(step):
-            first.setdefault(id(b), k)
-            last[id(b)] = k
+            key = id(inside[id(b)][0] if id(b) in inside else b)
+            first.setdefault(key, k)
+            last[key] = k
     for o in outputs:
         if id(o.buffer) in first:
             last[id(o.buffer)] = len(steps)
     born: dict[int, list[Buffer]] = {}
     dying: dict[int, list[Buffer]] = {}
-    for key, k in first.items():
-        b = by_id[key]
-        if b.kind == "temp":
-            born.setdefault(k, []).append(b)
-            dying.setdefault(last[key], []).append(b)
+    for b in buffers:
+        if b.kind == "temp" and id(b) in first:
+            born.setdefault(first[id(b)], []).append(b)
+            dying.setdefault(last[id(b)], []).append(b)
     arena = Arena()
     for k in range(len(steps)):
         for b in sorted(born.get(k, ()), key=lambda b: -b.size):
             b.offset = arena.take(_bytes(b))
         for b in dying.get(k, ()):
             arena.release(b.offset, _bytes(b))
+    for b in buffers:
+        if id(b) in inside:
+            whole, start = inside[id(b)]
+            b.offset = whole.offset + start
     return arena.size
 
 

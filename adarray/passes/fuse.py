@@ -12,7 +12,7 @@ from typing import Any
 
 from adarray.passes.domains import Use, elements
 from adarray.passes.groups import TOTAL, Group, Join
-from adarray.passes.uses import PIECES, Uses, domain, folded, sweeps
+from adarray.passes.uses import PIECES, Uses, domain, folded, numeric, sweeps
 from adarray.program import Program, Value, c_strides
 
 # Values up to so many elements are computed together whatever their axes are.
@@ -23,6 +23,13 @@ MANY = 512
 
 class Fusion:
     """Groups of a program.
+
+    Parameters
+    ----------
+    program : Program
+    late : frozenset of int
+        Values, by ``id``, that found groups of their own, so that they are not computed
+        before they are needed.
 
     Attributes
     ----------
@@ -35,8 +42,9 @@ class Fusion:
         Why two values are in different groups, by their ``id``.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, late: frozenset[int] = frozenset()) -> None:
         self.program = program
+        self.late = late
         self.uses = Uses()
         self.groups: list[Group] = []
         self.owner: dict[int, Group] = {}
@@ -104,12 +112,13 @@ class Fusion:
         """Give a value a step of its own; its operands must lie in memory."""
         self.uses.cost[id(value)] = 0
         group = self._new("step")
+        group.library = value.kind in ("dot", "call", "pick") or not computable(value)
         group.members.append(value)
         group.classes[id(value)] = ()
         group.totals.add(id(value))
         for a in value.args:
             access = self.uses.access(a)
-            if value.kind in ("dot", "call", "pick") and self.uses.is_inline(access.root):
+            if group.library and self.uses.is_inline(access.root):
                 self.store(a)
                 self._precede(group, self.owner[id(a)])
                 continue
@@ -177,9 +186,12 @@ class Fusion:
 
     def _fuse(self, value: Value) -> None:
         """Let a value join a group, or found one."""
+        if not computable(value):
+            self._step(value)
+            return
         uses = self.uses.uses(value)
         small = elements(domain(value)) <= SMALL
-        for group in self._candidates(value, uses):
+        for group in self._candidates(value, uses) if id(value) not in self.late else ():
             if group.kind == "small" and not small:
                 continue
             before = self._foreign(group, uses)
@@ -234,6 +246,11 @@ def live(program: Program) -> list[Value]:
         if id(v) in needed:
             needed.update(id(a) for a in v.args)
     return [v for v in program.values if id(v) in needed]
+
+
+def computable(value: Value) -> bool:
+    """Whether kernels can compute a value: they know real numbers and truth values."""
+    return numeric(value.dtype) and all(numeric(a.dtype) for a in value.args)
 
 
 def is_step(value: Value, uses: Uses) -> bool:
@@ -295,15 +312,17 @@ def _ordered(groups: list[Group]) -> list[Group]:
     """Return groups in an order in which they can run, the first ones first."""
     done = 0
     made: list[Group] = []
-    waiting = list(groups)
-    while waiting:
-        later = []
-        for g in waiting:
-            if g.before & ~done:
-                later.append(g)
+    for group in groups:
+        stack = [group]
+        while stack:
+            g = stack[-1]
+            missing = g.before & ~done
+            if done >> g.index & 1:
+                stack.pop()
+            elif missing:
+                stack.append(groups[(missing & -missing).bit_length() - 1])
             else:
                 made.append(g)
                 done |= 1 << g.index
-        assert len(later) < len(waiting)
-        waiting = later
+                stack.pop()
     return made

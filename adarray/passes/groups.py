@@ -35,13 +35,15 @@ class Group:
         By ``id`` of a member: the class of each axis of its domain; -1 for those of length 1.
     totals : set of int
         Members that are folded over the outer axis, by ``id``.
+    library : bool
+        Whether a step is no kernel, and reads its operands from memory.
     before : int
         Bit mask of the groups that must run earlier.
     """
 
     __slots__ = (
-        "before", "classes", "dead", "depth", "extents", "hints", "index", "kind", "members",
-        "outer", "parents", "places", "shape", "streams", "totals",
+        "before", "classes", "dead", "depth", "extents", "hints", "index", "kind", "library",
+        "members",        "outer", "parents", "places", "shape", "streams", "totals",
     )  # fmt: skip
 
     def __init__(self, index: int, kind: str) -> None:
@@ -59,6 +61,7 @@ class Group:
         self.shape: tuple[int, ...] = ()
         self.before = 0
         self.dead = False
+        self.library = False
         self.places: dict[int, int] | None = None
 
     def new_class(self, extent: int) -> int:

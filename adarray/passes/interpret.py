@@ -224,7 +224,7 @@ def function_of(name: str) -> Callable[..., Any]:
         found = op.evaluate if op is not None else None
     if found is None:
         raise ADArrayError(f"program: no function is known that computes the map {name!r}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _conform(x: Any, dtype: np.dtype[Any]) -> Any:

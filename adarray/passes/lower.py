@@ -428,9 +428,9 @@ class Lowering(Folds):
         self.vars = names
         del self.scope.depth["vector"], self.scope.range["vector"]
         points = [0, *found, n]
-        if found and found[0] % ALIGNED and n > 8 * ALIGNED:
+        if found and found[0] % ALIGNED and points[2] - found[0] > 4 * ALIGNED:
             # Vectors of the long part begin where those of a whole row would.
-            points = sorted({*points, found[0] + -found[0] % ALIGNED})
+            points.insert(2, found[0] + -found[0] % ALIGNED)
         return [(a, b) for a, b in itertools.pairwise(points) if a < b] or [(0, n)]
 
     def _range(self, vector: int, low: int, high: int) -> tuple[Expr, Expr]:

@@ -8,6 +8,7 @@ groups are lowered, and buffers get their places.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,10 +36,15 @@ from adarray.passes.lower_collapse import collapse
 from adarray.passes.lower_nodes import Memory, Nodes
 from adarray.passes.lower_shared import SharedKernels
 from adarray.passes.recompute import Recompute
+from adarray.passes.remat import within
 from adarray.passes.rings import Pipeline, find_chains
+from adarray.passes.stretches import stretches
 from adarray.passes.uses import numeric
 from adarray.passes.work import work_of
 from adarray.program import Program, Slot, Value, c_strides
+
+# Bytes of a result that is written past the caches.
+STREAM = 32 << 20
 
 
 def plan(program: Program, memory_limit: int | None = None) -> Plan:
@@ -54,7 +60,10 @@ def plan(program: Program, memory_limit: int | None = None) -> Plan:
     -------
     Plan
     """
-    return Planner(_in_c_order(program), memory_limit).run()
+    program = _in_c_order(program)
+    if memory_limit is None:
+        return Planner(program).run()
+    return within(program, memory_limit, Planner)
 
 
 def _in_c_order(program: Program) -> Program:
@@ -80,12 +89,18 @@ def _in_c_order(program: Program) -> Program:
 
 
 class Planner:
-    """A plan in the making."""
+    """A plan in the making.
 
-    def __init__(self, program: Program, memory_limit: int | None = None) -> None:
+    Parameters
+    ----------
+    program : Program
+    late : frozenset of int
+        Values, by ``id``, that are computed no earlier than they stand in the program.
+    """
+
+    def __init__(self, program: Program, late: frozenset[int] = frozenset()) -> None:
         self.program = program
-        self.memory_limit = memory_limit
-        self.fusion = Fusion(program)
+        self.fusion = Fusion(program, late)
         self.requested: dict[int, Value] = {}
         self.nodes: dict[int, Nodes] = {}
         self.shared_kernels = SharedKernels()
@@ -96,10 +111,14 @@ class Planner:
         self.consts: list[Any] = []
         self.steps: list[Step] = []
         self.last_use: dict[int, int] = {}
+        self.read: set[int] = set()
         self.picked: dict[tuple[int, int], Value] | None = None
         # Results of calls that nobody reads; kept, since values are known by their `id`.
         self.unread: list[Value] = []
         self.position: dict[int, int] = {}
+        # Buffers that are stretches of others, and which those are.
+        self.inside: dict[int, tuple[Buffer, int]] = {}
+        self.divided: set[int] = set()
 
     def run(self) -> Plan:
         """Return the plan."""
@@ -110,11 +129,12 @@ class Planner:
         self._number_uses()
         self._make_buffers()
         self._find_pipelines()
+        self._find_stretches()
         for group in self.fusion.groups:
             if not group.dead:
                 self._write(group)
         outputs = tuple(self._output(v) for v in self.program.outputs)
-        arena = place_buffers(self.steps, self.made, outputs)
+        arena = place_buffers(self.steps, self.made, outputs, self.inside)
         return Plan(
             tuple(self.steps),
             tuple(self.made),
@@ -123,6 +143,13 @@ class Planner:
             arena,
             tuple(self._notes()),
         )
+
+    def stored_values(self) -> Iterable[tuple[int, Value]]:
+        """Yield the values in buffers, with the ``id`` of the buffer."""
+        for value in self.requested.values():
+            buffer = self.buffers.get(id(value))
+            if buffer is not None:
+                yield id(buffer), value
 
     # -- what is stored -------------------------------------------------------------------
 
@@ -145,7 +172,7 @@ class Planner:
         group.dead = not wanted
         if group.dead:
             return
-        if group.kind == "step" and value.kind in ("dot", "call", "pick"):
+        if group.library:
             for a in value.args:
                 self._request(self._memory_of(a))
             return
@@ -181,6 +208,7 @@ class Planner:
                 continue
             for v in self._reads(group):
                 self.last_use[id(v)] = k
+                self.read.add(id(v))
         for value in self.program.outputs:
             self.last_use[id(self._target(value))] = len(self.fusion.groups)
 
@@ -197,6 +225,23 @@ class Planner:
             target = self._target(v)
             if id(target) not in self.buffers and target.kind != "array":
                 self._buffer(target, Buffer("output", target.dtype, target.size, j))
+
+    def _find_stretches(self) -> None:
+        """Let values lie inside of the joins that they are for."""
+        for group in self.fusion.groups:
+            join = group.members[0]
+            if group.dead or group.kind != "step" or join.kind != "join" or group.library:
+                continue
+            if id(join) in self.buffers:
+                continue
+            found = list(stretches(join, self.fusion, self.buffers))
+            if not found:
+                continue
+            whole = self.buffer(join)
+            self.divided.add(id(whole))
+            for value, start in found:
+                part = self.buffer(value)
+                self.inside[id(part)] = (whole, start)
 
     def _buffer(self, value: Value, buffer: Buffer) -> Buffer:
         self.buffers[id(value)] = buffer
@@ -289,8 +334,24 @@ class Planner:
 
     def _kernel(self, lowered: Lowered, values: tuple[Value, ...], work: float) -> None:
         buffers = tuple(self.buffer(v) for v in lowered.buffers)
-        kernel: Kernel = lowered.kernel
+        kernel = self._streaming(lowered.kernel, lowered.buffers, buffers)
         self.steps.append(KernelStep(kernel, buffers, lowered.ints, values, work))
+
+    def _streaming(
+        self, kernel: Kernel, values: tuple[Value, ...], buffers: tuple[Buffer, ...]
+    ) -> Kernel:
+        """Let large results that no later step reads be written past the caches."""
+        stream = [
+            b.kind == "output" and v.nbytes >= STREAM and id(v) not in self.read
+            for v, b in zip(values, buffers, strict=True)
+        ]
+        if not any(stream):
+            return kernel
+        params = tuple(
+            replace(p, stream=s and p.access == "out")
+            for p, s in zip(kernel.buffers, stream, strict=True)
+        )
+        return replace(kernel, buffers=params)
 
     def _dot(self, value: Value) -> None:
         a, b = value.args
@@ -335,10 +396,10 @@ class Planner:
 
     def _single(self, group: Group, value: Value) -> None:
         """Add the kernels of a value that fuses with nothing."""
-        nodes = self.nodes[group.index]
-        if not all(numeric(v.dtype) for v in (value, *value.args)):
+        if group.library:
             self._interpreted(value)
             return
+        nodes = self.nodes[group.index]
         if value.kind == "scan":
             self._kernel(lower_steps.scan(value, nodes), (value,), 1.5 * value.size)
             return
@@ -363,6 +424,8 @@ class Planner:
         if (
             buffer is None
             or buffer.kind != "temp"
+            or id(buffer) in self.inside
+            or id(buffer) in self.divided
             or self.fusion.uses.is_inline(root)
             or root.size != value.size
             or access.offset
@@ -390,10 +453,19 @@ class Planner:
     def _join(self, value: Value, nodes: Nodes) -> None:
         axis, at = value.params["axis"], 0
         steps = (1,) * value.ndim
+        whole = self.buffer(value)
         for a in value.args:
             starts = tuple(at if k == axis else 0 for k in range(value.ndim))
-            self._piece(value, nodes, a, starts, steps, False)
+            root = self.fusion.uses.access(a).root
+            there = self.inside.get(id(self.buffers.get(id(root))))
+            if there is None or there != (whole, at * self._row(value, axis)):
+                self._piece(value, nodes, a, starts, steps, False)
             at += a.shape[axis]
+
+    @staticmethod
+    def _row(value: Value, axis: int) -> int:
+        """Return the bytes from one index to the next along an axis."""
+        return c_strides(value.shape)[axis] * int(value.dtype.itemsize)
 
     def _interpreted(self, value: Value) -> None:
         """Let NumPy compute a value that kernels cannot."""

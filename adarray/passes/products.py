@@ -1,7 +1,10 @@
-"""Matrix products: fewer operations, and few large products in place of many small ones.
+"""Matrix products: fewer operations, and one large product in place of many small ones.
 
-All three rewritings change the order in which terms are added. The error bound of a product
-of matrices, elementwise a small multiple of ``|A| |B| |C|``, holds in either order.
+A chain in another order adds its terms in another order. The error bound of a product of
+matrices, elementwise a small multiple of ``|A| |B| |C|``, holds in either.
+
+Sums of products, as gradients of recurrent networks hold them, are one product of the joined
+factors, which their makers write next to each other.
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from adarray.program import Program, Value
 
 # Products are reordered if that saves at least this factor of the operations.
 SAVING = 2
-# Products that are joined at least, and bytes of the joined operands at most.
+# Rows of one array are multiplied at once if there are this many products of them.
 FEW = 4
+# Bytes of joined factors at most.
 LARGE = 1 << 26
 
 
 def products(program: Program) -> Program:
-    """Return the program with its matrix products reordered and joined."""
+    """Return the program with its matrix products reordered, those of neighbouring rows as one."""
     if sum(v.kind == "dot" for v in program.values) < 2:
         return program
     count = uses(program)
@@ -159,31 +163,28 @@ class Sum(NamedTuple):
 def _sums(program: Program, count: dict[int, int]) -> dict[int, Sum]:
     """Return, by its last addition, each sum with several products that nothing else reads."""
     terms: dict[int, Sum] = {}
-    roots: dict[int, Value] = {}
     for v in program.values:
         if v.kind != "map" or v.params["name"] != "add" or v.ndim != 2 or v.dtype.kind != "f":
             continue
         if any(a.shape != v.shape for a in v.args):
             continue
-        mine = None
+        mine: Sum | None = None
         for a in sorted(v.args, key=lambda a: id(a) not in terms):
             inner = terms.pop(id(a), None) if count[id(a)] == 1 else None
-            if inner is not None:
-                roots.pop(id(a), None)
-                if mine is None:
-                    mine = inner  # the longer one goes on, so that all takes linear time
-                else:
-                    mine.dots.extend(inner.dots)
-                    mine.others.extend(inner.others)
+            if inner is not None and mine is None:
+                mine = inner  # the longer one goes on, so that all takes linear time
                 continue
-            if mine is None:
-                mine = Sum([], [])
-            single = a.kind == "dot" and count[id(a)] == 1 and all(x.ndim == 2 for x in a.args)
-            (mine.dots if single else mine.others).append(a)
+            mine = Sum([], []) if mine is None else mine
+            if inner is not None:
+                mine.dots.extend(inner.dots)
+                mine.others.extend(inner.others)
+            elif a.kind == "dot" and count[id(a)] == 1 and all(x.ndim == 2 for x in a.args):
+                mine.dots.append(a)
+            else:
+                mine.others.append(a)
         assert mine is not None
         terms[id(v)] = mine
-        roots[id(v)] = v
-    return {i: terms[i] for i in roots if _worth_joining(terms[i])}
+    return {i: t for i, t in terms.items() if _worth_joining(t)}
 
 
 def _worth_joining(terms: Sum) -> bool:
@@ -201,18 +202,34 @@ def _sum(b: Builder, terms: Sum, new: dict[int, Value]) -> Value | None:
     pairs = [new[id(v)] for v in terms.dots]
     if any(v.kind != "dot" for v in pairs):
         return None
-    left = _joined(b, [v.args[0] for v in pairs], 1)
-    total = b.dot(left, _joined(b, [v.args[1] for v in pairs], 0))
+    place = {id(v): i for i, v in enumerate(b.values)}
+    # In the order in which the left factors lie in memory, or were made.
+    pairs.sort(key=lambda v: _where(v.args[0], place))
+    total = b.dot(_joined(b, [v.args[0] for v in pairs], 1),
+                  _joined(b, [v.args[1] for v in pairs], 0))  # fmt: skip
     for x in terms.others:
         total = b.map("add", total, new.get(id(x), x))  # inputs are not rebuilt
     return total
 
 
+def _where(x: Value, place: dict[int, int]) -> tuple[int, int]:
+    offset = 0
+    while x.kind == "view":
+        offset, x = x.params["offset"], x.args[0]
+    return place[id(x)], offset
+
+
 def _joined(b: Builder, parts: list[Value], axis: int) -> Value:
-    """Join matrices; transposed ones as they lie in memory."""
-    turned = [p.kind == "view" and p.params["strides"] == (1, p.shape[0]) for p in parts]
-    whole = [p.kind == "view" and p.params["offset"] == 0 and p.args[0].size == p.size
-             for p in parts]  # fmt: skip
-    if all(turned) and all(whole):
-        return b.transpose(b.join([b.transpose(p, (1, 0)) for p in parts], 1 - axis), (1, 0))
+    """Join matrices; transposed ones as they lie in memory, neighbours not at all."""
+    if all(p.kind == "view" and p.params["strides"][0] == 1 for p in parts):
+        turned = [b.transpose(p, (1, 0)) for p in parts]
+        return b.transpose(_joined(b, turned, 1 - axis), (1, 0))
+    first = parts[0]
+    if axis == 0 and all(p.kind == "view" and p.args[0] is first.args[0] for p in parts):
+        strides = first.params["strides"]
+        ends = [first.params["offset"], *map(_end, parts)]
+        if all(p.params["strides"] == strides and p.params["offset"] == end
+               for p, end in zip(parts, ends, strict=False)):  # fmt: skip
+            shape = (sum(p.shape[0] for p in parts), first.shape[1])
+            return b.view(first.args[0], first.params["offset"], strides, shape)
     return b.join(parts, axis)

@@ -95,7 +95,7 @@ class Inputs:
         if isinstance(g, Handle):
             sync_if_view(g)
             if recorded and node.aval.weak and not alive(g, self.level, self.closed):
-                return g.item()  # as below: a Python number gets one
+                return g._v.item()  # as below: a Python number gets one
             if isinstance(given, Handle) or alive(g, self.level, self.closed):
                 return g
             if isinstance(g._v, Symbolic):

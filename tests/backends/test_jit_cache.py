@@ -70,6 +70,15 @@ def test_kernels_are_compiled_once(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert _works(third)
 
 
+def test_kernels_of_several_plans_are_compiled_together(folder: Path) -> None:
+    engine = _engine()
+    made = [plans.scaled_plan(5, kernel=plans.unique()) for _ in range(3)]
+    engine.prepare(made)
+    assert [engine.executable(p).in_memory for p in made] == [1, 1, 1]
+    assert len(list(folder.glob("*.so"))) == 1
+    engine.prepare([])
+
+
 def test_what_kernels_depend_on_is_in_the_key(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

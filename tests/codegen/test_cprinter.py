@@ -733,8 +733,8 @@ BODIES = {
         Fold("s", "add", fn("nextafter", fn("sin", x), fn("fmod", x, fn("cos", x)))),
     ),
     "integers": lambda x, y: (
-        Let("n", fn("floor_divide", Load("int64", "k", AT), add(AT, integer(2)))),
-        Store("y", AT, mul(fn("exp", x), fn("cast", Var("int64", "n"), dtype=x.dtype))),
+        Let("q", fn("floor_divide", Load("int64", "k", AT), add(AT, integer(2)))),
+        Store("y", AT, mul(fn("exp", x), fn("cast", Var("int64", "q"), dtype=x.dtype))),
     ),
     "two dtypes": lambda x, y: (
         Let("w", fn("cast", fn("exp", x), dtype=OTHER[x.dtype])),

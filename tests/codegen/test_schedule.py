@@ -191,6 +191,17 @@ class TestAffine:
         lets = {"twice": plus(K, K)}
         assert slope(index, "i", lets) == expected
 
+    def test_long_chains_of_shared_names(self):
+        lets, last = {}, K
+        for i in range(3000):
+            lets[f"a{i}"] = plus(last, last, "subtract") if i % 2 else plus(last, K)
+            last = Var("int64", f"a{i}")
+        assert slope(last, "i", lets) == integer(0)
+        deep = X
+        for _ in range(3000):
+            deep = fn("add", deep, deep)
+        assert slope(fn("cast", deep, dtype="int64"), "i", {}) is None
+
     def test_the_index_at_a_place(self):
         lets = {"twice": plus(K, K), "free": N}
         index = plus(

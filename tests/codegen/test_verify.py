@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from adarray.codegen.cprinter import source
 from adarray.codegen.loopir import (
     Apply,
     Assign,
@@ -24,6 +25,7 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
+from adarray.codegen.schedule import Target
 from adarray.codegen.verify import VerifyError, verify
 
 F = "float64"
@@ -147,3 +149,11 @@ def test_after_the_parallel_loop_its_names_are_gone():
     after = Store("y", integer(0), Load(F, "t", integer(0)))
     with pytest.raises(VerifyError, match="no memory 't'"):
         verify(kernel(before, vector(Let("a", X), kind="parallel"), after))
+
+
+def test_printing_checks_on_request(monkeypatch):
+    broken = BAD["'x' is only read"]
+    monkeypatch.setenv("ADARRAY_CHECK", "1")
+    with pytest.raises(VerifyError, match="only read"):
+        source(broken, Target())
+    assert "adk_" in source(GOOD["map"], Target())

@@ -280,6 +280,19 @@ def test_reports():
     assert "<p>words &amp; more</p>" in made
 
 
+def test_long_listings_are_cut():
+    table = Table(("a",), tuple((str(i),) for i in range(10)))
+    section = Section("top", (table, Code("x\ny\nz")))
+    assert as_text(section, 3).splitlines() == [
+        "top", "  a", "  -", "  0", "  1", "  2", "  ... and 7 more", "  x", "  y", "  z",
+    ]  # fmt: skip
+    assert as_text(section, 2).splitlines()[-3:] == ["  x", "  y", "  ... and 1 more"]
+    assert as_text(section).count("more") == 0
+    made = as_html(section, 2)
+    assert "<p>... and 8 more</p>" in made
+    assert "<pre>x\ny</pre><p>... and 1 more</p>" in made
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

@@ -89,6 +89,23 @@ def test_loops_until_convergence() -> None:
     assert jf.cache_info().eager == 0
 
 
+def test_numbers_of_rounds_are_no_new_paths() -> None:
+    def f(x: Any, limit: float) -> Any:
+        rounds = 0
+        while np.sum(x) < limit:
+            x = x + 1.0
+            rounds += 1
+        return x * 2.0, rounds
+
+    jf = adarray.jit(f, max_paths=3)
+    x = np.zeros(4)
+    for n in (*range(40), *range(40)):
+        agree(jf, f, x, 4.0 * n)
+    info = jf.cache_info()
+    assert (info.eager, info.paths) == (0, 40)
+    assert info.traces <= 42
+
+
 def test_bodies_of_loops_are_compiled_once() -> None:
     jf = adarray.jit(newton)
     x = np.full(3, 1e8)
@@ -353,15 +370,15 @@ def test_generators_as_arguments() -> None:
 
 
 def test_checks_find_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    from adarray.jit import front
     from adarray.jit.check import CheckError
+    from adarray.jit.tree import Leaf
 
     monkeypatch.setenv("ADARRAY_CHECK", "1")
     jf = adarray.jit(lambda x: np.sin(x) * 2.0)
     x = np.ones(3)
     for _ in range(3):
         jf(x)
-    made = front.finisher
-    monkeypatch.setattr(front, "finisher", lambda *given: lambda v: made(*given)(v) + 1e-6)
+    made = Leaf.finish
+    monkeypatch.setattr(Leaf, "finish", lambda *given: made(*given) + 1e-6)
     with pytest.raises(CheckError, match="result 0"):
         jf(x)

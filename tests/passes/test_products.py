@@ -1,9 +1,8 @@
-"""Matrix products: order, stacks of rows, sums."""
+"""Matrix products: order, and rows of one array."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from recorded import agrees, recorded
 
 import adarray
@@ -96,64 +95,11 @@ def test_rows_of_a_slice():
     assert dots(after) == [((15, 4), (4, 5))]
 
 
-# -- sums --------------------------------------------------------------------------------------
-
-
-def _sum_of_products(b, xs, ys, *others):
-    total = others[0] if others else None
-    for x, y in zip(xs, ys, strict=True):
-        term = b.dot(b.transpose(x, (1, 0)), y)
-        total = term if total is None else b.map("add", total, term)
-    return total
-
-
-@pytest.mark.parametrize("others", [0, 1])
-def test_sums_of_products_are_one_product(others):
-    def f(b, *args):
-        return _sum_of_products(b, args[:5], args[5:10], *args[10:])
-
-    args = [matrix(3, 8) for _ in range(5)] + [matrix(3, 9) for _ in range(5)]
-    after = optimised(f, *args, *([matrix(8, 9)] * others))
-    assert dots(after) == [((8, 15), (15, 9))]
-    joined = [v for v in after.values if v.kind == "join"]
-    assert [v.shape for v in joined] == [(15, 8), (15, 9)]
-    assert all(a.kind == "input" for v in joined for a in v.args)
-
-
-def test_sums_of_sums():
-    def f(b, *args):
-        one = _sum_of_products(b, args[:2], args[2:4])
-        return b.map("add", _sum_of_products(b, args[4:6], args[6:8]), one)
-
-    args = [matrix(3, 8) for _ in range(2)] + [matrix(3, 9) for _ in range(2)]
-    after = optimised(f, *args, *(x * 2 for x in args))
-    assert dots(after) == [((8, 12), (12, 9))]
-
-
-def test_products_with_other_uses_stay():
-    def f(b, *args):
-        terms = [b.dot(b.transpose(x, (1, 0)), y) for x, y in zip(args[:4], args[4:], strict=True)]
-        total = terms[0]
-        for t in terms[1:]:
-            total = b.map("add", total, t)
-        return [total, b.reduce("maximum", terms[0], (0, 1))]
-
-    after = optimised(f, *[matrix(3, 8) for _ in range(4)], *[matrix(3, 9) for _ in range(4)])
-    assert len(dots(after)) == 4
-
-
-def test_deep_products_are_not_copied_together():
-    after = optimised(
-        lambda b, *args: _sum_of_products(b, args[:4], args[4:]), *[matrix(60, 4) for _ in range(8)]
-    )
-    assert len(dots(after)) == 4
-
-
 # -- recurrent networks ------------------------------------------------------------------------
 
 
 def test_a_recurrent_network():
-    """Of five products a step, those that wait for no other step are one each."""
+    """The products of all inputs wait for no step, and are one."""
 
     def loss(w_in, w_hidden, x):
         hidden = np.zeros((x.shape[1], w_in.shape[1]))
@@ -164,5 +110,5 @@ def test_a_recurrent_network():
     args = matrix(5, 6) / 3, matrix(6, 6) / 3, matrix(8, 3, 5)
     r = recorded(adarray.value_and_grad(loss, argnums=(0, 1)), *args)
     agrees(r, rtol=1e-11)
-    # All inputs at once, the states one by one forward and back, two sums for the gradients.
-    assert len(dots(r.program)) == 1 + 8 + 7 + 2
+    # All inputs at once; the states one by one, forward and back; two gradients a step.
+    assert len(dots(r.program)) == 1 + 8 + 7 + 2 * 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from adarray.codegen.loopir import (
 from adarray.codegen.schedule import Target
 from adarray.codegen.verify import verify
 
+VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
 NEUTRAL = {"add": 0, "multiply": 1, "logical_and": True, "logical_or": False}
 
 
@@ -138,8 +140,9 @@ class Compiled:
 
     def __init__(self, kernel, target=None):
         found = compiler.find()
+        level = os.environ.get("ADARRAY_SIMD", "avx512")
         if target is None:
-            target = Target(libmvec=found.libmvec)
+            target = Target(VECTOR_BYTES[level], found.libmvec)
         self.kernel = verify(kernel)
         self.source = cprinter.source(kernel, target)
         name = cprinter.name(self.source)
@@ -152,7 +155,7 @@ class Compiled:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "kernel.c"
             path.write_text(f'{precise}#include "kernel.h"\n{self.source}')
-            flags = found.flags("avx512", limited=False)
+            flags = found.flags(level, limited=level != "avx512")
             compiler.compile_units(found, flags, [path], [path.with_suffix(".so")])
             self.library = self.ffi.dlopen(str(path.with_suffix(".so")))
         self.run = getattr(self.library, name)

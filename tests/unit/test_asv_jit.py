@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import itertools
 import json
 import shutil
@@ -202,9 +204,21 @@ def test_peaks_are_those_of_first_and_of_steady_calls() -> None:
     assert found["facts"] == {}
 
 
+def apart(test: Any) -> Any:
+    """Run a test in a context of its own: engines choose their backend for good."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        contextvars.copy_context().run(test, *args, **kwargs)
+
+    return run
+
+
+@apart
 def test_engine_tells_what_it_compiled() -> None:
     engine = engines.make("jit-serial" if "serial" in adarray.backends() else "jit-numpy", 1)
     prepared = engine.gradient(SMALL["chain"].workload)
+    assert adarray.current_backend() != "numpy" or "serial" not in adarray.backends()
     values = [float(prepared.result(prepared.call())[0]) for _ in range(3)]
     assert values == pytest.approx([values[0]] * 3, rel=1e-12)
     facts = engine.facts()
@@ -213,6 +227,21 @@ def test_engine_tells_what_it_compiled() -> None:
     found = once.record_rate(engine, 40)
     assert 40 <= found["calls"] <= 44
     assert found["trace"] >= 0
+
+
+@apart
+def test_a_workload_that_is_not_compiled_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    if "serial" not in adarray.backends():
+        pytest.skip("needs the serial backend")
+    engine = engines.make("jit-serial", 1)
+    prepared = engine.gradient(SMALL["chain"].workload)
+    for _ in range(3):
+        prepared.call()
+    engine.confirm()
+    facts = engine.facts()
+    monkeypatch.setattr(engine, "facts", lambda: facts | {"compiled": 0})
+    with pytest.raises(RuntimeError, match="not compiled: 0 of 1 parts"):
+        engine.confirm()
 
 
 # -- the report ---------------------------------------------------------------------------
@@ -371,7 +400,7 @@ def test_script_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 # -- the suite ----------------------------------------------------------------------------
 
 
-def test_compile_benchmarks_run_in_a_fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_benchmarks_are_statements_with_a_setup() -> None:
     bench = suite.JitCompile()
     for method in (bench.timeraw_cold, bench.timeraw_from_disk):
         statement, setup = method("numpy", "chain 1e3")
@@ -380,3 +409,7 @@ def test_compile_benchmarks_run_in_a_fresh_process(monkeypatch: pytest.MonkeyPat
         assert "EVERY['chain 1e3']" in setup
     assert "ADARRAY_CACHE_DIR" in bench.timeraw_cold("numpy", "chain 1e3")[1]
     assert "fork" in bench.timeraw_from_disk("numpy", "chain 1e3")[1]
+
+
+def test_engines_in_these_tests_leave_the_backend_alone() -> None:
+    assert adarray.current_backend() == "numpy"

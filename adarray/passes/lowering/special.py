@@ -44,9 +44,11 @@ def _ndtr(b: Builder, call: Recorded) -> Any:
     given = _floats(b, call)
     if given is None:
         return None
-    x = given[0]
+    # In double: a rounded argument would cost float32 most digits of a small tail.
+    x = b.cast(given[0], np.float64)
     z = b.map("multiply", x, b.const(-math.sqrt(0.5), x.dtype))
-    return b.map("multiply", b.const(0.5, x.dtype), b.map("erfc", z))
+    tail = b.map("multiply", b.const(0.5, x.dtype), b.map("erfc", z))
+    return b.cast(tail, call.result.dtype)
 
 
 @record("special.expit")

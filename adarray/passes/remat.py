@@ -1,0 +1,174 @@
+"""Rematerialise or store: keeping the memory of temporaries within a limit.
+
+Where the arena would be larger than the limit, values that are alive at its fullest moment
+and cheap to compute again are not kept: they are computed a second time, for those that read
+them after that moment. One after the other is tried, the largest for its cost first; what
+helps stays.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from adarray.codegen.plan import Buffer, Plan
+from adarray.passes.buffers import touched
+from adarray.passes.uses import op_cost
+from adarray.program import Program, Value
+
+# Plans that are made before the search ends.
+ATTEMPTS = 64
+KINDS = frozenset({"map", "place", "join"})
+
+
+def within(program: Program, limit: int, attempt: Callable[[Program, frozenset[int]], Any]) -> Plan:
+    """Return a plan whose temporaries take at most `limit` bytes, or as few as can be.
+
+    Parameters
+    ----------
+    program : Program
+    limit : int
+        Bytes.
+    attempt : callable
+        ``attempt(program, late)`` returns a planner, not run yet, that computes the values
+        `late`, known by their ``id``, no earlier than they stand in the program.
+    """
+    chosen: dict[int, int] = {}
+    planner = attempt(program, frozenset())
+    best: Plan = planner.run()
+    origin: dict[int, Value] = {id(v): v for v in program.values}
+    place = {id(v): k for k, v in enumerate(program.values)}
+    tried: set[int] = set()
+    for _ in range(ATTEMPTS):
+        if best.arena <= limit:
+            return best
+        found = _candidate(best, planner, origin, place, tried)
+        if found is None:
+            break
+        value, split = found
+        tried.add(id(value))
+        again = chosen | {id(value): split}
+        changed, late, origins = duplicated(program, again)
+        other = attempt(changed, late)
+        plan = other.run()
+        if plan.arena < best.arena:
+            chosen, best, planner, origin = again, plan, other, origins
+    if best.arena > limit:
+        warnings.warn(
+            f"jit: memory_limit: temporaries need {best.arena} bytes, got a limit of {limit}; "
+            "raise the limit, or split the function",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return best
+
+
+def duplicated(
+    program: Program, again: dict[int, int]
+) -> tuple[Program, frozenset[int], dict[int, Value]]:
+    """Return a program that computes some values twice.
+
+    Parameters
+    ----------
+    program : Program
+    again : dict
+        By ``id`` of a value: the place in the program from which its readers read another
+        one, computed there.
+
+    Returns
+    -------
+    Program
+    frozenset of int
+        The second ones, by ``id``.
+    dict
+        By ``id`` of a value of the new program that is computed once or first: the value of
+        `program` that it is.
+    """
+    now: dict[int, Value] = {}
+    waiting: dict[int, int] = {}
+    late: set[int] = set()
+    origin: dict[int, Value] = {}
+    values: list[Value] = []
+
+    def current(v: Value, k: int) -> Value:
+        """Return what a reader at place `k` reads for a value."""
+        if id(v) in waiting and k > waiting[id(v)]:
+            del waiting[id(v)]
+            stack = _copy(v, tuple(current(a, k) for a in v.args))
+            late.add(id(stack))
+            values.append(stack)
+            now[id(v)] = stack
+        return now[id(v)]
+
+    for k, v in enumerate(program.values):
+        args = tuple(current(a, k) for a in v.args)
+        same = all(a is b for a, b in zip(args, v.args, strict=True))
+        made = v if same else _copy(v, args)
+        values.append(made)
+        now[id(v)] = made
+        origin[id(made)] = v
+        if id(v) in again:
+            waiting[id(v)] = again[id(v)]
+    outputs = [now[id(v)] for v in program.outputs]
+    return Program(program.inputs, values, outputs), frozenset(late), origin
+
+
+def _copy(v: Value, args: tuple[Value, ...]) -> Value:
+    return Value(v.kind, args, v.params, v.shape, v.dtype, v.origin)
+
+
+def _candidate(
+    plan: Plan, planner: Any, origin: dict[int, Value], place: dict[int, int], tried: set[int]
+) -> tuple[Value, int] | None:
+    """Return a value that is alive when memory is fullest, and from where to compute it again."""
+    alive, step, fresh = _fullest(plan)
+    computed = [place[id(origin[id(v)])] for v in step if id(v) in origin]
+    if not computed:
+        return None
+    split = max(computed)
+    found: tuple[Value, int] | None = None
+    gain = 0.0
+    for key, stored in planner.stored_values():
+        value = origin.get(id(stored))
+        if key not in alive or value is None or id(value) in tried or value.kind not in KINDS:
+            continue
+        if value.nbytes / op_cost(value) > gain:
+            # What is made at that moment need not be made before it is read.
+            found = value, place[id(value)] if key in fresh else split
+            gain = value.nbytes / op_cost(value)
+    return found
+
+
+def _fullest(plan: Plan) -> tuple[set[int], tuple[Value, ...], set[int]]:
+    """Return the temporaries, by ``id``, that could be away when most bytes are in use.
+
+    With them the values of the step at that moment, and those of the temporaries that this
+    step makes.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    buffers: dict[int, Buffer] = {}
+    for k, step in enumerate(plan.steps):
+        for b in touched(step):
+            if b.kind == "temp":
+                buffers[id(b)] = b
+                first.setdefault(id(b), k)
+                last[id(b)] = k
+    use = [0] * (len(plan.steps) + 1)
+    for key, b in buffers.items():
+        size = b.size * int(b.dtype.itemsize)
+        use[first[key]] += size
+        use[last[key] + 1] -= size
+    now = peak = at = 0
+    for k, change in enumerate(use):
+        now += change
+        if now > peak:
+            peak, at = now, k
+    if not plan.steps:
+        return set(), (), set()
+    # A value that is read at that moment has to be there.
+    here = {id(b) for b in touched(plan.steps[at])}
+    fresh = {key for key in buffers if first[key] == at < last[key]}
+    idle = {key for key in buffers if first[key] < at < last[key] and key not in here}
+    return fresh | idle, plan.steps[at].values, fresh

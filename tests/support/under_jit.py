@@ -1,0 +1,160 @@
+"""The test-suite's functions under jit: what ``ADARRAY_JIT=numpy`` adds to the tests.
+
+The value is the backend that runs what was recorded.
+
+`adarray.grad`, `value_and_grad`, `jacobian` and `hessian` return functions that compute as
+always, and once for each function of the tests also under `adarray.jit`: three times, so that
+it records, records again and runs what was compiled. `check_grads` does the same with the
+values, the cotangents and the tangents of the function that it checks. The results must agree.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import adarray
+from adarray import testing
+from adarray.jit import JitWarning
+from adarray.runtime import MODE
+from adarray.testing import _grads
+from adarray.trace import LEVEL, Handle
+from adarray.transforms.tree import flatten
+
+BACKEND = os.environ.get("ADARRAY_JIT", "")
+COUNTS: Counter[str] = Counter()
+REASONS: Counter[str] = Counter()
+CALLS = 3
+
+
+def install() -> None:
+    """Replace the transforms, and the check that most tests use."""
+    for name in ("grad", "value_and_grad", "jacobian", "hessian"):
+        setattr(adarray, name, _transform(getattr(adarray, name)))
+    original = testing.check_grads
+
+    @functools.wraps(original)
+    def check_grads(f: Any, args: Any, *rest: Any, **options: Any) -> None:
+        original(f, args, *rest, **options)
+        _check_parts(f, tuple(args), options.get("argnums"))
+
+    testing.check_grads = _grads.check_grads = check_grads  # type: ignore[assignment]
+
+
+def _transform(transform: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(transform)
+    def made(f: Any, *options: Any, **named: Any) -> Any:
+        eager = transform(f, *options, **named)
+        checked = False
+
+        @functools.wraps(eager)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal checked
+            if checked or _inside() or not _plain((args, kwargs)):
+                return eager(*args, **kwargs)
+            checked = True
+            kept = _copied((args, kwargs))
+            expected = eager(*args, **kwargs)
+            compare(f"{transform.__name__} of {_name(f)}", eager, kept, expected)
+            return expected
+
+        return call
+
+    return made
+
+
+def _inside() -> bool:
+    """Whether a transform or a jit runs around the call."""
+    mode = MODE.get()
+    return bool(LEVEL.get()) or (mode is not None and mode.symbolic)
+
+
+def _plain(tree: Any) -> bool:
+    """Whether arguments are arrays and numbers, which can be passed again."""
+    return not any(
+        isinstance(x, (Handle, np.random.Generator, np.random.RandomState)) or callable(x)
+        for x in flatten(tree)[0]
+    )
+
+
+def _copied(tree: Any) -> Any:
+    leaves, rebuild = flatten(tree)
+    return rebuild([x.copy("K") if isinstance(x, np.ndarray) else x for x in leaves])
+
+
+def _name(f: Any) -> str:
+    return getattr(f, "__qualname__", type(f).__name__)
+
+
+def compare(name: str, function: Callable[..., Any], given: Any, expected: Any) -> None:
+    """Call a function under jit, and compare what it returns with `expected`.
+
+    Parameters
+    ----------
+    name : str
+    function : callable
+    given : tuple
+        ``(args, kwargs)``.
+    expected : object
+        What the eager call returned.
+    """
+    jitted = adarray.jit(function)
+    leaves = flatten(expected)[0]
+    for k in range(CALLS):
+        args, kwargs = _copied(given)
+        with adarray.use(BACKEND), warnings.catch_warnings():
+            warnings.simplefilter("ignore", JitWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)
+            got = flatten(jitted(*args, **kwargs))[0]
+        assert len(got) == len(leaves), f"jit, {name}, call {k}: other results than eager"
+        for g, e in zip(got, leaves, strict=True):
+            _same(g, e, f"jit, {name}, call {k}")
+    eager = {e.eager for e in jitted.entries if e.eager}
+    COUNTS["eager" if eager else "compiled"] += 1
+    REASONS.update(eager)
+
+
+def _same(g: Any, e: Any, title: str) -> None:
+    if not isinstance(e, (np.ndarray, np.generic, float, complex, int)):
+        return
+    g, e = np.asarray(g), np.asarray(e)
+    assert g.dtype == e.dtype, f"{title}: got {g.dtype}, expected {e.dtype}"
+    assert g.shape == e.shape, f"{title}: got shape {g.shape}, expected {e.shape}"
+    if e.dtype.kind not in "fc":
+        np.testing.assert_array_equal(g, e, err_msg=title)
+        return
+    finite = np.abs(e[np.isfinite(e)])
+    size = float(np.max(finite, initial=0.0))
+    tolerance = 2e4 * float(np.finfo(e.dtype).eps)
+    np.testing.assert_allclose(g, e, rtol=tolerance, atol=tolerance * size, err_msg=title)
+
+
+def _check_parts(f: Any, args: tuple[Any, ...], argnums: Any) -> None:
+    """Compare value, cotangents and tangents of what `check_grads` checked."""
+    if _inside() or not _plain(args):
+        return
+    picked = (argnums,) if isinstance(argnums, int) else argnums
+    fun, xs, _ = _grads.flat_function(f, args, picked)
+    rng = np.random.default_rng(0)
+    ts = tuple(np.asarray(_grads.random_like(rng, x), _grads.dtype_of(x)) for x in xs)
+    ys = adarray.vjp(fun, *xs)[0]
+    gs = tuple(np.asarray(_grads.random_like(rng, y), _grads.dtype_of(y)) for y in ys)
+
+    def parts(*xs: Any) -> Any:
+        values, pullback = adarray.vjp(fun, *xs)
+        return values, pullback(gs), adarray.jvp(fun, xs, ts)[1]
+
+    compare(f"check_grads of {_name(f)}", parts, (tuple(xs), {}), parts(*xs))
+
+
+def summary() -> list[str]:
+    """Return what to print when the tests have run."""
+    lines = [f"under jit: {COUNTS['compiled']} functions compiled, {COUNTS['eager']} stayed eager"]
+    lines += [f"  {n:4d} {reason[:150]}" for reason, n in REASONS.most_common(20)]
+    return lines
