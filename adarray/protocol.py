@@ -21,6 +21,7 @@ from adarray.inplace import assign, setitem, sync_if_view
 from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late
 from adarray.rebind import INTO_PLAIN, rebind_plain
 from adarray.refusals import leaves_graph
+from adarray.runtime import MODE
 from adarray.trace import Handle
 
 # Bodies of the methods of ufuncs for traced operands, ``body(ufunc, *inputs, **kwargs)``,
@@ -382,6 +383,14 @@ def plain(x: Any) -> Any:
     if isinstance(x, dict):
         return {k: plain(v) for k, v in x.items()}
     return x
+
+
+def on_plain(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function that does not dispatch on plain values; `jit` records the call."""
+    mode = MODE.get()
+    if mode is not None and mode.symbolic and (followed(args) or followed(kwargs)):
+        return mode.engine.function(function, plain(args), plain(kwargs))  # type: ignore[union-attr]
+    return function(*plain(args), **plain(kwargs))
 
 
 def plain_array(x: Any, dtype: Any = None) -> Any:

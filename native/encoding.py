@@ -22,7 +22,7 @@ _ALIGNMENT = 64
 
 # Nanoseconds of one thread's work that are worth a thread; and from which on a run lets
 # other Python threads go on, which takes 1 to 500 microseconds to end.
-SHARE = 12_000.0
+SHARE = 20_000.0
 RELEASE = 30_000.0
 # What products do in a nanosecond on one thread, for those two decisions.
 PRODUCT_RATE = 20.0
@@ -95,7 +95,7 @@ def _caller(step: CallStep) -> Callable[[list[Any]], list[Any]]:
     call = next((v for v in step.values if v.kind == "call"), None)
     several = call is not None and "results" in call.params
     if call is None:
-        forms = [((b.size,), b.dtype) for b in step.results]
+        forms: list[tuple[tuple[int, ...], Any]] = [((b.size,), b.dtype) for b in step.results]
     elif several:
         forms = [(tuple(shape), np.dtype(d)) for shape, d in call.params["results"]]
     else:
@@ -329,7 +329,7 @@ class Encoder:
         if self._refused(product):
             self._call_words(steps, i, _product_caller(dtype), (step.a, step.b), (step.out.buffer,))
             return
-        places = []
+        places: list[int] = []
         for x in (product.a, product.b, step.out):
             places += (self._numbers[id(x.buffer)], x.offset * x.buffer.dtype.itemsize)
         self._emit(steps, _PRODUCT, i, *places, *product.words())

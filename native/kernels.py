@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import platform
 import re
 import threading
@@ -121,6 +122,10 @@ class Kernels:
         """Return the name in the cache of the kernel with this source."""
         return disk.digest(self._salt + text.encode())
 
+    def unlock(self) -> None:
+        """Forget who was compiling, in a forked child."""
+        self._lock = threading.Lock()
+
     def load(self, texts: dict[str, str]) -> Loaded:
         """Return the functions of kernels, given by name and source.
 
@@ -236,3 +241,15 @@ def kernels(library: Any, precise: bool = False, quick: bool = False) -> Kernels
         if key not in _made:
             _made[key] = Kernels(library, precise, quick)
         return _made[key]
+
+
+def _unlock() -> None:
+    """Give a forked child new locks: a thread that it has not got may hold the old ones."""
+    global _lock
+    _lock = threading.Lock()
+    for made in _made.values():
+        made.unlock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)

@@ -230,8 +230,12 @@ class VectorPrinter:
         p = self.p
         value, dtype = p.value(s.value), s.value.dtype
         a = p.fresh("a")
-        p.line(f"{a}[l] = {p.combined(s.combine, dtype, f'{a}[l]', value)};")
-        if self.padded and s.combine in ("add", "multiply"):
+        if dtype == "bool":
+            sign = "&" if self._kind(s)[1] == "minimum" else "|"
+            p.line(f"{a}[l] = {a}[l] {sign} ({value} ? 1 : 0);")
+        else:
+            p.line(f"{a}[l] = {p.combined(s.combine, dtype, f'{a}[l]', value)};")
+        if self.padded and s.combine in ("add", "multiply") and dtype != "bool":
             # Lanes of padded passes get their accumulators back. A condition in the loop
             # would do too, but compilers move calls into it.
             size = self.form.block
@@ -243,6 +247,17 @@ class VectorPrinter:
         else:
             place = f"{p.memory[s.target]}[{p.index(s.index)}]"
         self.lanes.append((s, a, place))
+
+    def _kind(self, s: Fold) -> tuple[str, str]:
+        """Return dtype and function of the accumulators of a fold.
+
+        Truth values are 0 and 1 as wide as numbers: narrow ones would keep loops scalar.
+        """
+        if s.value.dtype != "bool":
+            return s.value.dtype, s.combine
+        least = s.combine in ("logical_and", "multiply", "minimum")
+        wide = "int64" if self.padded and self.form.block == 8 else "int32"
+        return wide, "minimum" if least else "maximum"
 
     def _start(self) -> list[str]:
         """Return lines that set the accumulators."""
@@ -256,12 +271,13 @@ class VectorPrinter:
         """Return lines that combine the accumulators, as a tree, into ``a..r``."""
         lines = []
         for s, a, _ in self.lanes:
-            dtype = s.value.dtype
+            dtype, combine = self._kind(s)
             # A copy, or the accumulators could not stay in registers.
             lines.append(f"{STORED[dtype]} {a}c[{self.form.block}];")
             lines.append(f"for (int l = 0; l < {self.form.block}; l++) {a}c[l] = {a}[l];")
-            call = f"{functions.folder('lanes', s.combine, dtype)}({a}c, {self.form.block})"
-            lines.append(f"const {functions.CTYPES[dtype]} {a}r = {call};")
+            call = f"{functions.folder('lanes', combine, dtype)}({a}c, {self.form.block})"
+            test = " != 0" if s.value.dtype == "bool" else ""
+            lines.append(f"const {functions.CTYPES[s.value.dtype]} {a}r = {call}{test};")
         return lines
 
     # -- the text --------------------------------------------------------------------------
@@ -271,7 +287,7 @@ class VectorPrinter:
         p.line(f"if ({low} < {high}) {{")
         lines = list(outside)
         for s, a, _ in self.lanes:
-            lines.append(f"{STORED[s.value.dtype]} {a}[{form.block}];")
+            lines.append(f"{STORED[self._kind(s)[0]]} {a}[{form.block}];")
         if form.leaf:
             lines += self._leaves(inside, low, high)
         else:

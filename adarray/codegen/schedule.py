@@ -236,7 +236,8 @@ def _vector_loop(loop: For, target: Target, passes: int | None) -> VectorLoop:
     inexact = any(functions.is_vector_call(a.name, a.dtype, libmvec) for a in applied)
     folds = lane_folds(loop)
     weight = sum(CALL if _is_call(a) else 1 for a in applied)
-    size = min((functions.SIZES[f.value.dtype] for f in folds), default=8)
+    # Accumulators of truth values are int32.
+    size = min((functions.SIZES[f.value.dtype.replace("bool", "int32")] for f in folds), default=8)
     leaf = LEAF if any(f.combine in ("add", "multiply") for f in folds) else 0
     if passes is not None and passes <= LEAF:
         leaf = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -156,27 +157,21 @@ class Builder:
 
     def _compile(self, drafts: list[Draft]) -> None:
         """Compile plans, all in one run of the compiler where that works."""
-        together = getattr(self.engine, "executables", None)
+        prepare = getattr(self.engine, "prepare", None)
         precise = self.options.precise
-        if together is not None and len(drafts) > 1:
+        shared = 0.0
+        if prepare is not None and len(drafts) > 1:
             start = perf_counter()
-            try:
-                with span("compile", "jit"):
-                    plans, reruns = [d.plan for d in drafts], [Rerun(d.after) for d in drafts]
-                    made = together(plans, precise=precise, reruns=reruns)
-            except Exception:  # which of them it was shows one by one
-                made = None
-            if made is not None:
-                for draft, executable in zip(drafts, made, strict=True):
-                    draft.set(executable, (perf_counter() - start) / len(drafts))
-                return
+            with span("compile", "jit"), contextlib.suppress(Exception):  # seen below, one by one
+                prepare([d.plan for d in drafts], precise)
+            shared = (perf_counter() - start) / len(drafts)
         for draft in drafts:
             start = perf_counter()
             try:
                 with span("compile", "jit"):
                     rerun = Rerun(draft.after)
                     made = self.engine.executable(draft.plan, precise=precise, rerun=rerun)
-                draft.set(made, perf_counter() - start)
+                draft.set(made, perf_counter() - start + shared)
             except BackendError as error:  # no compiler, or source that it refused
                 self._failed(draft, str(error), error)
             except Exception as error:

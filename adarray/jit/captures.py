@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -41,8 +42,8 @@ class Edge:
     Attributes
     ----------
     how : str
-        ``item``, ``global``, ``cell``, ``default``, ``keyword``, ``attribute``, ``slot``,
-        ``class``, ``module``, ``method``, ``part``.
+        ``item``, ``global``, ``import``, ``cell``, ``default``, ``keyword``, ``attribute``,
+        ``slot``, ``class``, ``module``, ``method``, ``part``.
     key : any
         Name, index or cell.
     child : Found
@@ -176,6 +177,8 @@ class Walk:
         for key in sorted(names):
             if key in space:
                 yield "global", key, space[key], key, True
+            elif kind_of(sys.modules.get(key)) == "module":  # imported inside of the function
+                yield "import", key, sys.modules[key], key, False
         for key, value in f.__dict__.items():
             if key in self.names:
                 yield "attribute", key, value, f"{name}.{key}", False
@@ -328,7 +331,7 @@ def kind_of(x: Any) -> str:
         return "opaque" if is_library(x.__module__) else "class"
     if cls is types.ModuleType:
         return "opaque" if is_library(x.__name__) else "module"
-    if cls.__name__ == "JitFunction" and cls.__module__ == "adarray.jit.front":
+    if getattr(cls, "adarray_jitted", False) is True:
         return "jitted"
     if cls is types.SimpleNamespace or not is_library(cls.__module__):
         return "instance"

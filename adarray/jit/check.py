@@ -38,19 +38,24 @@ def close(got: Any, expected: Any) -> bool:
         return not odd.any() and bool(np.all(np.abs(np.where(finite, a - b, 0)) <= bound))
 
 
+def copies(leaves: list[Any]) -> list[Any]:
+    """Return arguments with copies of what a call may change."""
+    changing = (np.ndarray, np.random.Generator)
+    return [copy.deepcopy(x) if isinstance(x, changing) else x for x in leaves]
+
+
 def compare(
     f: Callable[..., Any], leaves: list[Any], rebuild: Callable[[list[Any]], Any], result: Any,
     name: str,
 ) -> None:  # fmt: skip
-    """Run `f` on copies of the arguments and compare with `result`.
+    """Run `f` on `leaves`, which are copies of the arguments, and compare with `result`.
 
     Raises
     ------
     CheckError
         If they differ.
     """
-    copied = (np.ndarray, np.random.Generator)
-    args, kwargs = rebuild([copy.deepcopy(x) if isinstance(x, copied) else x for x in leaves])
+    args, kwargs = rebuild(leaves)
     expected, _ = flatten(f(*args, **kwargs))
     got, _ = flatten(result)
     if len(got) != len(expected):

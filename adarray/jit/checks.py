@@ -7,6 +7,7 @@ no input has changed.
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -134,6 +135,8 @@ class Maker:
             return f"{self._constant(key)}.cell_contents"
         if how == "global":
             return f"{self._constant(found.value.__globals__)}[{key!r}]"
+        if how == "import":
+            return f"{self._constant(sys.modules)}[{key!r}]"
         if how == "default":
             return f"{parent}.__defaults__[{key}]"
         if how == "keyword":

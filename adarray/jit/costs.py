@@ -38,8 +38,9 @@ SIMPLE = frozenset({
     "reciprocal", "maximum", "minimum", "fmax", "fmin", "sign", "floor", "ceil", "trunc", "rint",
     "fix", "deg2rad", "rad2deg", "degrees", "radians",
 })  # fmt: skip
-# A loop whose bounds' effect differs from pass to pass is counted at so many of them at most.
-SAMPLES = 32
+# A loop whose bounds' effect differs from pass to pass is counted at so many of them at most,
+# and loops like that inside of it at fewer.
+SAMPLES, LEAST = 32, 4
 
 
 class Cost(NamedTuple):
@@ -78,18 +79,33 @@ class Cost(NamedTuple):
 def cost(step: Step) -> Cost:
     """Return what a step costs."""
     if isinstance(step, KernelStep):
-        return _kernel(step)
+        return Cost(*_memory(step), *_arithmetic(step))
     if isinstance(step, DotStep):
         return _dot(step)
     read = sum({id(o.buffer): _span(o) for o in step.operands}.values())
     return Cost(read, sum(map(nbytes, step.results)))
 
 
+def costs(plan: Plan) -> list[Cost]:
+    """Return what each step of a plan costs; equal steps are counted once."""
+    arithmetic: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
+    out = []
+    for step in plan.steps:
+        if isinstance(step, KernelStep):
+            key = (id(step.kernel), step.ints)
+            if key not in arithmetic:
+                arithmetic[key] = _arithmetic(step)
+            out.append(Cost(*_memory(step), *arithmetic[key]))
+        else:
+            out.append(cost(step))
+    return out
+
+
 def total(plan: Plan) -> Cost:
     """Return what all steps of a plan cost together."""
     out = Cost()
-    for step in plan.steps:
-        out = out.plus(cost(step))
+    for c in costs(plan):
+        out = out.plus(c)
     return out
 
 
@@ -119,32 +135,36 @@ def _dot(step: DotStep) -> Cost:
     )
 
 
-def _kernel(step: KernelStep) -> Cost:
-    kernel: Kernel = step.kernel
+def _memory(step: KernelStep) -> tuple[int, int]:
+    """Return the bytes of the buffers that a kernel reads, and of those that it writes."""
     read = written = 0
     seen: set[tuple[int, str]] = set()
-    for param, buffer in zip(kernel.buffers, step.buffers, strict=True):
+    for param, buffer in zip(step.kernel.buffers, step.buffers, strict=True):
         for way in ("in", "out"):
             if way in param.access and (id(buffer), way) not in seen:
                 seen.add((id(buffer), way))
                 read += nbytes(buffer) if way == "in" else 0
                 written += nbytes(buffer) if way == "out" else 0
-    env: dict[str, int] = dict(zip(kernel.ints, step.ints, strict=True))
-    flops, calls = _count(kernel.body, env)
-    return Cost(read, written, flops, calls)
+    return read, written
+
+
+def _arithmetic(step: KernelStep) -> tuple[float, float]:
+    """Return a kernel's arithmetic operations, and how many are functions of the library."""
+    kernel: Kernel = step.kernel
+    return _count(kernel.body, dict(zip(kernel.ints, step.ints, strict=True)), SAMPLES)
 
 
 # -- counting loops ------------------------------------------------------------------------
 
 
-def _count(body: tuple[Stmt, ...], env: dict[str, int]) -> tuple[float, float]:
+def _count(body: tuple[Stmt, ...], env: dict[str, int], samples: int) -> tuple[float, float]:
     """Return the operations and calls of statements, the loops' passes multiplied out."""
     flops = calls = 0.0
     for s in body:
         if isinstance(s, For):
-            f, c = _loop(s, env)
+            f, c = _loop(s, env, samples)
         elif isinstance(s, If):
-            f, c = _branch(s, env)
+            f, c = _branch(s, env, samples)
         else:
             f, c = _simple(s)
             if isinstance(s, Let) and s.value.dtype == "int64":
@@ -156,28 +176,29 @@ def _count(body: tuple[Stmt, ...], env: dict[str, int]) -> tuple[float, float]:
     return flops, calls
 
 
-def _loop(s: For, env: dict[str, int]) -> tuple[float, float]:
+def _loop(s: For, env: dict[str, int], samples: int) -> tuple[float, float]:
     start, stop = _value(s.start, env), _value(s.stop, env)
     if start is None or stop is None or stop <= start:
         return 0.0, 0.0
     if not _depends(s.body, s.var):
-        f, c = _count(s.body, env)
+        f, c = _count(s.body, env, samples)
         return f * (stop - start), c * (stop - start)
     # Evenly among the passes, with the first and the last, which may be shorter.
     n = stop - start
-    at = sorted({start + round(i * (n - 1) / (SAMPLES - 1)) for i in range(SAMPLES)})
+    at = sorted({start + round(i * (n - 1) / (samples - 1)) for i in range(samples)})
+    fewer = max(LEAST, samples // 4)
     flops = calls = 0.0
     for i in at:
-        f, c = _count(s.body, {**env, s.var: i})
+        f, c = _count(s.body, {**env, s.var: i}, fewer)
         flops += f
         calls += c
     return flops * n / len(at), calls * n / len(at)
 
 
-def _branch(s: If, env: dict[str, int]) -> tuple[float, float]:
+def _branch(s: If, env: dict[str, int], samples: int) -> tuple[float, float]:
     """Count the branch that is taken; where the data decides, the longer one."""
     holds = _value(s.condition, env)
-    a, b = _count(s.body, env), _count(s.orelse, env)
+    a, b = _count(s.body, env, samples), _count(s.orelse, env, samples)
     if holds is None:
         return max(a, b)
     return a if holds else b

@@ -13,6 +13,8 @@ GAP = 18.0  # between boxes of a layer
 DROP = 34.0  # between layers
 THREAD = 6.0  # width that an edge takes where it passes a layer
 SWEEPS = 8
+# Edges across more layers than that are drawn straight on, or they would fill the picture.
+LONG = 40
 
 
 class Layout(NamedTuple):
@@ -54,12 +56,13 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
     bends: dict[tuple[int, int], list[int]] = {}
     for a, b in edges:
         chain = []
-        for at in range(layer[a] + 1, layer[b]):
+        for at in range(layer[a] + 1, layer[b] if layer[b] - layer[a] <= LONG else 0):
             chain.append(len(widths))
             widths.append(THREAD)
             layer.append(at)
         bends[a, b] = chain
-        links += zip([a, *chain], [*chain, b], strict=True)
+        if layer[b] - layer[a] <= LONG:
+            links += zip([a, *chain], [*chain, b], strict=True)
     above: list[list[int]] = [[] for _ in widths]
     below: list[list[int]] = [[] for _ in widths]
     for a, b in links:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from adarray.jit.build import Builder, say
+from adarray.jit.checks import Content
 from adarray.jit.nodes import Site
 from adarray.jit.state import State
 from adarray.jit.tree import Tree
@@ -51,8 +52,28 @@ class Variant:
         self.written: list[int] = []  # inputs that some path writes into
         # Captured numbers that are inputs, and pullbacks by what derivatives are taken of.
         self.numbers: set[str] = set()
+        # Arrays that operations read and no path was found to, and their contents.
+        self.operands: list[Any] = []
+        self.contents: list[tuple[Any, Content]] = []
         self.hidden: set[str] = set()  # captured arrays that plain code reads as well
         self.sites: dict[tuple[bool, ...], Site] = {}
+
+    def take(self, state: State, operands: list[Any]) -> None:
+        """Take in the state of a new recording, and the plain arrays that its operations read."""
+        self.hidden |= state.readers(operands)
+        state.hide(self.hidden)
+        for x in operands:
+            # An array that is there in every run was not made by the run.
+            if any(x is y for y in self.operands) and all(x is not y for y, _ in self.contents):
+                self.contents.append((x, Content(x)))
+        self.operands += operands
+        self.state, self.check = state, state.check
+        if self.contents:
+            self.check = self._check_contents
+
+    def _check_contents(self, statics: Any) -> list[Any] | None:
+        same = all(content.same(x) for x, content in self.contents)
+        return self.state.check(statics) if same else None
 
 
 class Entry:

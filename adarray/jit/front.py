@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 import threading
 import types
 from collections.abc import Callable, Hashable
@@ -17,7 +18,7 @@ from adarray.errors import BackendError
 from adarray.jit.attempt import Run, aligned, mirrored
 from adarray.jit.build import Builder, JitWarning, checking
 from adarray.jit.captures import kind_of
-from adarray.jit.check import compare
+from adarray.jit.check import compare, copies
 from adarray.jit.collector import collector_waits
 from adarray.jit.entries import CacheInfo, Entry, Recent, Variant
 from adarray.jit.nodes import Site, attach, can_be_node
@@ -58,6 +59,8 @@ class JitFunction:
     options : Options
     """
 
+    adarray_jitted = True  # see adarray.jit.captures.kind_of
+
     def __init__(self, f: Callable[..., Any], options: Options) -> None:
         # First of all: a transform of a jitted function has the attributes of one.
         with contextlib.suppress(AttributeError, TypeError):
@@ -78,6 +81,14 @@ class JitFunction:
 
     def __get__(self, obj: Any, cls: type | None = None) -> Any:
         return self if obj is None else types.MethodType(self, obj)
+
+    def __reduce__(self) -> Any:
+        # A decorated function is pickled by its name, as plain functions are.
+        name = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (JitFunction, (self._f, self.options))
 
     def __repr__(self) -> str:
         return f"<jit of {self._f!r}>"
@@ -189,14 +200,17 @@ class JitFunction:
         if shares_memory(inputs, variant.written) or (variant.written and not alone):
             return self._f(*args, **kwargs), None
         walk = Walk(variant.tree, aligned(inputs), entry.builder.build)
+        before = copies(bound.leaves) if checking() else []
         try:
             with span("jit", entry.signature):
                 leaf = walk.run()
-        except MissError:
+        except MissError as miss:
+            if miss.__cause__ is not None:  # eager code raises its own, and may catch it
+                return self._f(*args, **kwargs), None
             return self._record(entry, variant, bound, given, alone, captured)
         result = leaf.finish(walk.values, walk.given)
         if checking() and all(i < len(bound.values) for i, _, _ in leaf.writes):
-            compare(self._f, bound.leaves, bound.rebuild, result, entry.signature)
+            compare(self._f, before, bound.rebuild, result, entry.signature)
         for i, n, value in leaf.writes:
             target = bound.targets[i] if i < len(bound.targets) else inputs[i]
             target[...] = walk.values[n] if n is not None else value
@@ -329,9 +343,7 @@ class JitFunction:
             if variant.tree.eager:
                 entry.give_up(variant.tree.eager)
                 return variant
-            variant.hidden |= state.readers(run.plain_operands)
-            state.hide(variant.hidden)
-            variant.state, variant.check = state, state.check
+            variant.take(state, run.plain_operands)
             variant.written = sorted(
                 {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
             )

@@ -15,7 +15,7 @@ from adarray.jit.drawing import Layout, layered
 from adarray.jit.steps import origin_text, step_kind, step_titles, value_title
 from adarray.program import Program, Value
 
-# With more values than that, each step is one node.
+# With more values than that, each step is one node; of more steps the first ones are shown.
 MOST = 250
 CHARACTER, LINE, PADDING = 6.7, 14.0, 7.0  # of the text in SVG
 FILLS = {
@@ -225,7 +225,7 @@ class _Maker:
         """Make a node for each step, and for each input."""
         for v in self.program.inputs:
             self.of[id(v)] = self.add(Node(_label(v), "input", -1, origin_text(v)), [])
-        for i, step in enumerate(plan.steps):
+        for i, step in enumerate(plan.steps[:MOST]):
             inner = {id(v) for v in step.values}
             reads = {self._source(a) for v in step.values for a in v.args if id(a) not in inner}
             titles = _counted(step)
@@ -233,6 +233,12 @@ class _Maker:
             made = self.add(node, sorted(reads - {-1}))
             for v in step.values:
                 self.of.setdefault(id(v), made)
+        rest = plan.steps[MOST:]
+        if rest:
+            last = made
+            made = self.add(Node((f"and {len(rest)} more steps",), "step", -1, ""), [last])
+            for step in rest:
+                self.of.update((id(v), made) for v in step.values if id(v) not in self.of)
 
     def _source(self, v: Value) -> int:
         """Return the node that makes a value, seen through what no step computes."""

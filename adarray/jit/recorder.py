@@ -17,9 +17,10 @@ from adarray.dispatch import compute, replay
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE, sync_if_view
 from adarray.intercepting import intercepted
-from adarray.recording import Call, Guard, Recording, Symbol, as_number
-from adarray.jit.symbolic import Traced, UntraceableError, concrete, holds, symbolic
+from adarray.jit.generators import TracedGenerator
+from adarray.jit.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
 from adarray.op import FUNCTIONS, OPS, Op
+from adarray.recording import Call, Guard, Recording, Symbol, as_number
 from adarray.runtime import MODE, Mode
 from adarray.trace import Extras, Handle
 from adarray.transforms.tree import flatten
@@ -43,43 +44,6 @@ _DYNAMIC = frozenset(
         np.delete, np.histogram, np.histogram_bin_edges, np.linalg.lstsq,
     }
 )  # fmt: skip
-
-
-def draw(generator: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a method of a random generator: what a recorded draw runs."""
-    return getattr(generator, method)(*args, **kwargs)
-
-
-class TracedGenerator:
-    """A `numpy.random.Generator` argument whose draws are recorded."""
-
-    def __init__(self, generator: np.random.Generator, symbol: Symbol, recorder: Recorder) -> None:
-        self._generator = generator
-        self._symbol = symbol
-        self._recorder = recorder
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return np.random.Generator
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._generator, name)
-        if name.startswith("_") or not callable(found) or name in ("spawn",):
-            raise UntraceableError(f"jit: {name} of a random generator cannot be recorded")
-
-        def method(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = _opened(args), _opened(kwargs)
-            r = found(*concrete(args), **concrete(kwargs))
-            if r is None:
-                raise UntraceableError(
-                    f"jit: rng.{name} changes its argument in place; use rng.permutation"
-                )
-            traced = self._recorder.host(
-                draw, (self._symbol, name, symbolic(args), symbolic(kwargs)), r
-            )
-            return self._recorder.handles(traced)
-
-        return method
 
 
 class Recorder:
@@ -129,7 +93,7 @@ class Recorder:
         """Compute ``op(*values, **params)``, record it, and return the traced result."""
         values = tuple(self.capture(v) if isinstance(v, np.ndarray) else v for v in values)
         if params:
-            params = _opened(params)
+            params = opened(params)
             if holds(params):
                 params = _settled(params, op.numpy is not operator.getitem)
         if not any(type(v) is Traced for v in values) and not holds(params):
@@ -281,10 +245,7 @@ class Recorder:
             return self.handle(x)
         return type(x)(map(self.handles, x)) if isinstance(x, (tuple, list)) else x
 
-    @staticmethod
-    def opened(x: Any) -> Any:
-        """Return ADArrays as the values in them."""
-        return _opened(x)
+    opened = staticmethod(opened)
 
     def number(self, x: Traced) -> Handle:
         """Return a 0-d value as a traced Python number."""
@@ -297,7 +258,7 @@ class Recorder:
         """Return `old` with `value` written at ``index`` of the view that `steps` lead to."""
         old = self.capture(old)
         value = self.capture(value) if isinstance(value, np.ndarray) else value
-        index, steps = _settled(_opened(index), False), _opened(steps)
+        index, steps = _settled(opened(index), False), opened(steps)
         fresh = old.value.copy("K") if hasattr(old.value, "copy") else np.array(old.value)
         target = replay(np.asarray(fresh), concrete(steps))
         target[concrete(index)] = concrete(value)
@@ -340,20 +301,6 @@ def _settled(x: Any, everywhere: bool) -> Any:
         return {k: _settled(v, everywhere) for k, v in x.items()}
     if kind is slice:
         return slice(*[_settled(i, True) for i in (x.start, x.stop, x.step)])
-    return x
-
-
-def _opened(x: Any) -> Any:
-    """Return `x` with the ADArrays in it replaced by their values."""
-    if isinstance(x, Handle):
-        return sync_if_view(x)._v
-    kind = type(x)
-    if kind is tuple or kind is list:
-        return kind(map(_opened, x))
-    if kind is dict:
-        return {k: _opened(v) for k, v in x.items()}
-    if kind is slice:
-        return slice(_opened(x.start), _opened(x.stop), _opened(x.step))
     return x
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from adarray.jit.build import run_call
 from adarray.jit.check import CheckError
+from adarray.jit.generators import draw
 from adarray.jit.keys import outcome_key
-from adarray.jit.recorder import draw
 from adarray.jit.tree import Leaf, Node, Tree
 from adarray.recording import Call, Symbol
 from adarray.spans import RECORDER

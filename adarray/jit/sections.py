@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.codegen.plan import Buffer, KernelStep, Plan
-from adarray.jit.costs import Cost, cost, nbytes, peak
+from adarray.jit.costs import Cost, costs, nbytes, peak
 from adarray.jit.picture import picture
 from adarray.jit.steps import (
     at,
@@ -170,9 +170,9 @@ def kernels(number: int, s: Segment) -> list[KernelInfo]:
     return [
         KernelInfo(
             number, i, step_title(step), tuple(names.get(id(v), "?") for v in step.values),
-            cost(step), _source(s.executable, i),
+            c, _source(s.executable, i),
         )
-        for i, step in enumerate(s.plan.steps)
+        for i, (step, c) in enumerate(zip(s.plan.steps, costs(s.plan), strict=True))
         if isinstance(step, KernelStep)
     ]  # fmt: skip
 
@@ -210,8 +210,7 @@ def _steps(s: Segment) -> Section:
     assert s.after is not None
     names = value_names(s.after)
     rows = []
-    for i, step in enumerate(s.plan.steps):
-        c = cost(step)
+    for i, (step, c) in enumerate(zip(s.plan.steps, costs(s.plan), strict=True)):
         members = " ".join(names.get(id(v), "?") for v in step.values if v.kind != "const")
         rows.append((
             str(i), step_kind(step), step_title(step), members, size_text(c.read),

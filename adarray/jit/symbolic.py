@@ -18,9 +18,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.aval import PLAIN, Symbolic
 from adarray.errors import ADArrayError
+from adarray.inplace import sync_if_view
 from adarray.recording import Symbol
 from adarray.trace import Handle
-
 
 _STORE = dis.opmap["STORE_SUBSCR"]
 
@@ -245,3 +245,17 @@ def holds(x: Any) -> bool:
     if kind is dict:
         return any(map(holds, x.values()))
     return False
+
+
+def opened(x: Any) -> Any:
+    """Return `x` with the ADArrays in it replaced by their values."""
+    if isinstance(x, Handle):
+        return sync_if_view(x)._v
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind(map(opened, x))
+    if kind is dict:
+        return {k: opened(v) for k, v in x.items()}
+    if kind is slice:
+        return slice(opened(x.start), opened(x.stop), opened(x.step))
+    return x

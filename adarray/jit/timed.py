@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adarray.jit.costs import cost
+from adarray.codegen.plan import Plan
+from adarray.jit.costs import costs
 from adarray.jit.steps import step_kind, step_title, value_title
 from adarray.program import Value
 from adarray.spans import Recorder
@@ -29,7 +30,7 @@ def run_timed(recorder: Recorder, node: Any, arrays: list[Any]) -> Any:
     """
     if node.executable is not None:
         results, stamps = node.executable.timed(arrays)
-        steps = recorder.cached(node.plan, lambda: [_about(step) for step in node.plan.steps])
+        steps = recorder.cached(node.plan, lambda: _about(node.plan))
         for i, (kind, title, moved, work) in enumerate(steps):
             recorder.add(kind, title, int(stamps[i]), int(stamps[i + 1]), moved, work)
         return results
@@ -37,10 +38,12 @@ def run_timed(recorder: Recorder, node: Any, arrays: list[Any]) -> Any:
     return run(arrays, _watcher(recorder)) if node.after is not None else run(arrays)
 
 
-def _about(step: Any) -> tuple[str, str, int, float]:
-    """Return kind, name, bytes and operations of a step."""
-    counted = cost(step)
-    return step_kind(step), step_title(step), counted.moved, counted.flops
+def _about(plan: Plan) -> list[tuple[str, str, int, float]]:
+    """Return kind, name, bytes and operations of each step."""
+    return [
+        (step_kind(step), step_title(step), c.moved, c.flops)
+        for step, c in zip(plan.steps, costs(plan), strict=True)
+    ]
 
 
 def _watcher(recorder: Recorder) -> Callable[[Value, int, int], None]:

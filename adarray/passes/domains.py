@@ -132,6 +132,10 @@ def through(view: Value, operand: Access) -> Access | None:
 def spread(access: Access, shape: Shape, ndim: int) -> Use:
     """Return `access`, of an operand of `shape`, by indices of `ndim` axes it broadcasts to."""
     lead = ndim - len(shape)
+    if not shape:
+        return Use(access.root, access.maps, access.offset, (0,) * ndim)
+    if not lead and 1 not in shape:
+        return Use(access.root, access.maps, access.offset, access.strides)
     moved = tuple(Map(0, ((a + lead, 1),)) if n != 1 else ZERO for a, n in enumerate(shape))
     maps = None if access.maps is None else substitute(access.maps, moved)
     strides = (0,) * lead + tuple(

@@ -234,7 +234,11 @@ class Planner:
                 continue
             if id(join) in self.buffers:
                 continue
-            found = list(stretches(join, self.fusion, self.buffers))
+            found = [
+                (value, start)
+                for value, start in stretches(join, self.fusion, self.buffers)
+                if id(value) in self.requested  # others are recomputed by who reads them
+            ]
             if not found:
                 continue
             whole = self.buffer(join)

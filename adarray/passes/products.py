@@ -3,8 +3,8 @@
 A chain in another order adds its terms in another order. The error bound of a product of
 matrices, elementwise a small multiple of ``|A| |B| |C|``, holds in either.
 
-Sums of products, as gradients of recurrent networks hold them, are one product of the joined
-factors, which their makers write next to each other.
+Sums of small products, as gradients of recurrent networks hold them, are one product of the
+joined factors, which their makers write next to each other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from adarray.program import Program, Value
 SAVING = 2
 # Rows of one array are multiplied at once if there are this many products of them.
 FEW = 4
-# Bytes of joined factors at most.
+# Multiplications of a product that is joined with others, and bytes of joined factors, at most:
+# the larger ones run faster while their factors are in the cache.
+SMALL = 1 << 17
 LARGE = 1 << 26
 
 
@@ -33,16 +35,18 @@ def products(program: Program) -> Program:
     sums = _sums(program, count)
     stacked: dict[int, Value] = {}
     new: dict[int, Value] = {}
+    order: dict[int, int] = {}
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         made = None
         if id(v) in stacks:
             made = _part(b, stacks[id(v)], v, args, stacked)
         elif id(v) in sums:
-            made = _sum(b, sums[id(v)], new)
+            made = _sum(b, sums[id(v)], new, order)
         elif v.kind == "dot":
             made = _reordered(b, v, args, count)
         new[id(v)] = made = renewed(b, v, args) if made is None else made
+        order.setdefault(id(made), len(order))
         return made
 
     return rebuild(program, rule)
@@ -192,19 +196,21 @@ def _worth_joining(terms: Sum) -> bool:
     if len(terms.dots) < FEW:
         return False
     m, n = terms.dots[0].shape
-    depth = sum(v.args[0].shape[1] for v in terms.dots)
+    depths = [v.args[0].shape[1] for v in terms.dots]
+    if max(depths) * m * n > SMALL:
+        return False
     size = terms.dots[0].dtype.itemsize
-    return depth * (m + n) <= 4 * m * n * len(terms.dots) and depth * (m + n) * size <= LARGE
+    spread = sum(depths) * (m + n)
+    return spread <= 4 * m * n * len(depths) and spread * size <= LARGE
 
 
-def _sum(b: Builder, terms: Sum, new: dict[int, Value]) -> Value | None:
+def _sum(b: Builder, terms: Sum, new: dict[int, Value], order: dict[int, int]) -> Value | None:
     """Return a sum of products as one product of joined factors."""
     pairs = [new[id(v)] for v in terms.dots]
     if any(v.kind != "dot" for v in pairs):
         return None
-    place = {id(v): i for i, v in enumerate(b.values)}
     # In the order in which the left factors lie in memory, or were made.
-    pairs.sort(key=lambda v: _where(v.args[0], place))
+    pairs.sort(key=lambda v: _where(v.args[0], order))
     total = b.dot(_joined(b, [v.args[0] for v in pairs], 1),
                   _joined(b, [v.args[1] for v in pairs], 0))  # fmt: skip
     for x in terms.others:
@@ -212,11 +218,12 @@ def _sum(b: Builder, terms: Sum, new: dict[int, Value]) -> Value | None:
     return total
 
 
-def _where(x: Value, place: dict[int, int]) -> tuple[int, int]:
+def _where(x: Value, order: dict[int, int]) -> tuple[int, int]:
+    """Return when the array was made that `x` is a view of, and where in it `x` begins."""
     offset = 0
     while x.kind == "view":
         offset, x = x.params["offset"], x.args[0]
-    return place[id(x)], offset
+    return order.get(id(x), -1), offset
 
 
 def _joined(b: Builder, parts: list[Value], axis: int) -> Value:

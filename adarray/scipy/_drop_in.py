@@ -19,7 +19,7 @@ from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError, UnsupportedFunctionError
 from adarray.op import Op, Opaque, register, same_argument
 from adarray.ops.creation import asarray
-from adarray.protocol import check_params, finish, plain, traced
+from adarray.protocol import check_params, finish, on_plain, plain, traced
 from adarray.scipy import RECORDS
 from adarray.trace import Handle
 
@@ -93,7 +93,7 @@ def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], A
             if not (holds(args) or holds(kwargs)):
                 return function(*args, **kwargs)
             if not (traced(args) or traced(kwargs)):
-                return wrapped(function(*plain(args), **plain(kwargs)), name)
+                return wrapped(on_plain(function, args, kwargs), name)
             bound = signature.bind(*args, **kwargs).arguments
             rest = select(name, signature, honoured, bound)
             if star is not None:
@@ -186,7 +186,7 @@ def guarded(function: Callable[..., Any], where: str, why: str = "") -> Callable
                 "with functions that have one, or pass adarray.value_of(x) if no gradient "
                 "should flow through it"
             )
-        return wrapped(function(*plain(args), **plain(kwargs)), name)
+        return wrapped(on_plain(function, args, kwargs), name)
 
     return either
 
@@ -198,7 +198,7 @@ def constant(function: Callable[..., Any]) -> Callable[..., Any]:
     def either(*args: Any, **kwargs: Any) -> Any:
         if not (holds(args) or holds(kwargs)):
             return function(*args, **kwargs)
-        return wrapped(function(*plain(args), **plain(kwargs)), function.__name__)
+        return wrapped(on_plain(function, args, kwargs), function.__name__)
 
     REPLACEMENTS[function] = either
     CONSTANTS.add(function)

@@ -13,7 +13,7 @@ import scipy.special
 from adarray.dispatch import run
 from adarray.errors import DTypeError, NotDifferentiableError
 from adarray.ops.common import keep, s
-from adarray.protocol import finish, plain, traced
+from adarray.protocol import finish, on_plain, plain, traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, instead_of, operation
 from adarray.scipy._elementwise import sp
 from adarray.scipy._special_rules_bessel import spherical
@@ -245,7 +245,7 @@ def multi(body: Callable[..., Any]) -> Callable[..., Any]:
         if not (holds(args) or holds(kwargs)):
             return function(*args, **kwargs)
         if not (traced(args) or traced(kwargs)):
-            return finish(function(*plain(args), **plain(kwargs)), None, name)
+            return finish(on_plain(function, args, kwargs), None, name)
         return finish(body(*args, **kwargs), None, name)
 
     either.__doc__ = function.__doc__

@@ -215,10 +215,10 @@ def test_many_kernels_compile_side_by_side() -> None:
     from adarray.codegen.schedule import Target
 
     texts: dict[str, str] = {}
-    for _ in range(30):
+    for _ in range(8):
         texts |= _print(plans.scaled_plan(5, kernel=plans.unique()), Target())[1]
     loaded = kernels.kernels(engine.library, quick=True).load(texts)
-    assert loaded.compiled == 30
+    assert loaded.compiled == 8
     assert set(loaded.functions) == set(texts)
 
 

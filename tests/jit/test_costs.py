@@ -1,5 +1,7 @@
 """What steps cost: bytes from buffers, operations from the loops' trip counts."""
 
+import time
+
 import numpy as np
 import pytest
 from planned import M, N, example
@@ -18,7 +20,7 @@ from adarray.codegen.loopir import (
     integer,
 )
 from adarray.codegen.plan import Buffer, KernelStep
-from adarray.jit.costs import Cost, cost, peak, total
+from adarray.jit.costs import Cost, cost, costs, peak, total
 
 AT, INNER = (Var("int64", name) for name in "ij")
 ONE = Apply("float64", "exp", (Load("float64", "a", AT),))
@@ -111,3 +113,26 @@ def test_buffers_that_are_read_and_written_count_twice_and_shared_ones_once():
     a = made.buffers[0]
     kernel = Kernel((Param("a", "float64"), Param("c", "float64")), (), (), ())
     assert cost(made._replace(kernel=kernel, buffers=(a, a))).read == 64
+
+
+def test_deep_loops_with_moving_bounds_are_counted_fast():
+    # for i < n: for j < i: for k < j: for l < k
+    names = ["i", "j", "k", "l"]
+    body = (Store("b", Var("int64", "l"), ONE),)
+    for inner, outer in zip(names[::-1], [*names[2::-1], "n"], strict=True):
+        body = (For(inner, integer(0), Var("int64", outer), body),)
+    start = time.process_time()
+    made = cost(step(body, ("n",), (400,)))
+    assert time.process_time() - start < 2
+    assert made.flops == pytest.approx(400**4 / 24, rel=0.25)
+
+
+def test_equal_steps_of_a_plan_are_counted_once():
+    _, plan = example()
+    long = plan._replace(steps=plan.steps * 2000)
+    start = time.process_time()
+    counted = costs(long)
+    assert time.process_time() - start < 2
+    assert counted[:4] == [cost(s) for s in plan.steps]
+    assert counted[4:8] == counted[:4]
+    assert total(long).flops == 2000 * total(plan).flops

@@ -6,8 +6,10 @@ import copy
 import functools
 import inspect
 import math
+import pickle
 import subprocess
 import sys
+import types
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -337,11 +339,22 @@ def test_side_effects_happen_in_recorded_calls_only() -> None:
     assert len(lines) >= 2
 
 
-def test_copies_of_the_function_are_their_own() -> None:
-    jf = adarray.jit(f)
-    jf(X)
-    with pytest.raises(TypeError):
-        copy.deepcopy(jf)(1, 2, 3)
+@adarray.jit
+def decorated(x: Any) -> Any:
+    return x * 3.0
+
+
+def test_pickles_and_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("module_of_the_user")
+    monkeypatch.setitem(sys.modules, "module_of_the_user", module)
+    monkeypatch.setattr(decorated, "__module__", "module_of_the_user", raising=False)
+    module.decorated = decorated  # type: ignore[attr-defined]
+    decorated(X)
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    assert copy.copy(decorated) is decorated
+    again = pickle.loads(pickle.dumps(adarray.jit(np.tanh, max_paths=3)))
+    assert again.options.max_paths == 3
+    np.testing.assert_allclose(again(X), np.tanh(X))
 
 
 def test_importing_adarray_does_not_import_jit() -> None:

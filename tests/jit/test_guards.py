@@ -382,3 +382,11 @@ def test_checks_find_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leaf, "finish", lambda *given: made(*given) + 1e-6)
     with pytest.raises(CheckError, match="result 0"):
         jf(x)
+
+
+def test_checked_calls_draw_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADARRAY_CHECK", "1")
+    jf = adarray.jit(lambda rng, x: x + rng.normal(size=3))
+    rng, twin = np.random.default_rng(1), np.random.default_rng(1)
+    for _ in range(5):
+        np.testing.assert_allclose(jf(rng, np.ones(3)), 1.0 + twin.normal(size=3))

@@ -184,3 +184,24 @@ def test_layers_keep_boxes_apart_and_edges_going_down(data):
     for a, b in edges:
         ys = [made.centers[a][1], *(y for _, y in made.routes[a, b]), made.centers[b][1]]
         assert np.all(np.diff(ys) > 0)
+
+
+def test_of_thousands_of_steps_the_first_are_drawn():
+    shown = picture(*chain(3000, 1000))
+    labels = [n.label[0] for n in shown.nodes]
+    assert labels[:3] == ["input 0", "step 0: kernel", "step 1: kernel"]
+    assert labels[-2:] == ["and 750 more steps", "result 0"]
+    assert shown.edges[-1] == (len(labels) - 2, len(labels) - 1)
+    root = ET.fromstring(shown.svg(graphviz=False))
+    assert len(boxes(root, "node")) == len(labels)
+
+
+def test_edges_across_many_layers_take_no_room():
+    program, _ = chain(100)
+    both = Value("map", (program.values[0], program.values[-1]), {"name": "add"}, (8,), "float64")
+    values = [*program.values, both]
+    made = layered([(50.0, 20.0)] * 102, [(i, i + 1) for i in range(101)] + [(0, 101)])
+    assert made.width == 50.0
+    assert made.routes[0, 101] == []
+    root = ET.fromstring(picture(Program(values[:1], values, [both])).svg(graphviz=False))
+    assert apart(boxes(root, "node"))

@@ -9,9 +9,10 @@ import pytest
 
 import adarray
 from adarray.inplace import WRITE
-from adarray.jit.recorder import Recorded, draw, record
-from adarray.recording import Call, Guard, Symbol, as_number
+from adarray.jit.generators import draw
+from adarray.jit.recorder import Recorded, record
 from adarray.jit.symbolic import UntraceableError
+from adarray.recording import Call, Guard, Symbol, as_number
 
 
 def run(f, *args) -> Recorded:

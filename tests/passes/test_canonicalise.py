@@ -137,7 +137,7 @@ def test_values_and_dtypes(name, dtype, optimised):
 
 SMOOTH = [
     "operators", "exponentials", "choices", "clip", "sums", "moments", "extrema", "norms",
-    "log-sum-exp", "running", "matrix products", "stacks", "contractions", "tensordot", "einsum",
+    "log-sum-exp", "matrix products", "stacks", "contractions", "tensordot", "einsum",
     "shapes", "fortran", "axes", "looks", "windows", "joins", "repeats", "rolls", "pads",
     "triangles", "slices", "fancy", "pairs", "apart", "takes", "writes", "writes rows",
     "writes through a transpose", "writes pairs through a view", "writes where", "adds at",
@@ -152,8 +152,6 @@ def _total(results):
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradients(name):
     """The backward pass is a part of the recording; it too becomes primitives."""
-    if name == "running":
-        pytest.skip("np.maximum.accumulate is made of many calls of NumPy when differentiated")
     f = adarray.value_and_grad(lambda x, v: _total(FUNCTIONS[name](x, v)), argnums=(0, 1))
     r = recorded(f, X, V)
     agrees(r, rtol=1e-10)
@@ -342,3 +340,23 @@ def test_gradients_of_functions_of_scipy():
     r = recorded(adarray.value_and_grad(f), X)
     agrees(r)
     assert r.functions() == []
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_places_among_few_sorted_numbers(side):
+    edges = np.array([-1.0, 0.0, 0.0, 2.0, np.nan])
+    x = np.concatenate([edges, [-3.0, 0.5, 7.0, -np.inf, np.inf]])
+    r = recorded(lambda x: np.searchsorted(edges, x, side), x)
+    agrees(r)
+    assert r.functions() == []
+
+
+def test_sums_by_bin():
+    w, at, y = Symbol((5,), "float32"), Symbol((5,), "int64"), Symbol((3,), "float32")
+    call = Call(OPS["sums_by_bin"], None, (w,), {"places": at, "n": 3}, (y,))
+    program = canonicalise([call], [w, at], [y])
+    assert all(v.kind != "call" for v in program.values)
+    args = [np.arange(1, 6, dtype="f4"), np.array([0, 2, 3, 0, 2])]
+    (got,) = interpret(program, args)
+    np.testing.assert_array_equal(got, OPS["sums_by_bin"].evaluate(args[0], args[1], 3))
+    assert got.dtype == np.float32

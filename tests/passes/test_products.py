@@ -1,8 +1,9 @@
-"""Matrix products: order, and rows of one array."""
+"""Matrix products: order, rows of one array, sums."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from recorded import agrees, recorded
 
 import adarray
@@ -95,11 +96,79 @@ def test_rows_of_a_slice():
     assert dots(after) == [((15, 4), (4, 5))]
 
 
+# -- sums --------------------------------------------------------------------------------------
+
+
+def _sum_of_products(b, xs, ys, *others):
+    total = others[0] if others else None
+    for x, y in zip(xs, ys, strict=True):
+        term = b.dot(b.transpose(x, (1, 0)), y)
+        total = term if total is None else b.map("add", total, term)
+    return total
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_sums_of_products_are_one_product(others):
+    def f(b, *args):
+        return _sum_of_products(b, args[:5], args[5:10], *args[10:])
+
+    args = [matrix(3, 8) for _ in range(5)] + [matrix(3, 9) for _ in range(5)]
+    after = optimised(f, *args, *([matrix(8, 9)] * others))
+    assert dots(after) == [((8, 15), (15, 9))]
+    joined = [v for v in after.values if v.kind == "join"]
+    assert [v.shape for v in joined] == [(15, 8), (15, 9)]
+    assert all(a.kind == "input" for v in joined for a in v.args)
+
+
+def test_sums_of_sums():
+    def f(b, *args):
+        one = _sum_of_products(b, args[:2], args[2:4])
+        return b.map("add", _sum_of_products(b, args[4:6], args[6:8]), one)
+
+    args = [matrix(3, 8) for _ in range(2)] + [matrix(3, 9) for _ in range(2)]
+    after = optimised(f, *args, *(x * 2 for x in args))
+    assert dots(after) == [((8, 12), (12, 9))]
+
+
+def test_neighbouring_factors_need_no_join():
+    def f(b, x, y):
+        def rows(v, t):
+            return b.reshape(b.slice(v, 0, t, t + 1), v.shape[1:])
+
+        order = [4, 3, 2, 1, 0]  # as the way back goes
+        return _sum_of_products(b, [rows(x, t) for t in order], [rows(y, t) for t in order])
+
+    after = optimised(f, matrix(5, 3, 8), matrix(5, 3, 9))
+    assert dots(after) == [((8, 15), (15, 9))]
+    assert all(v.kind != "join" for v in after.values)
+
+
+def test_products_with_other_uses_stay():
+    def f(b, *args):
+        terms = [b.dot(b.transpose(x, (1, 0)), y) for x, y in zip(args[:4], args[4:], strict=True)]
+        total = terms[0]
+        for t in terms[1:]:
+            total = b.map("add", total, t)
+        return [total, b.reduce("maximum", terms[0], (0, 1))]
+
+    after = optimised(f, *[matrix(3, 8) for _ in range(4)], *[matrix(3, 9) for _ in range(4)])
+    assert len(dots(after)) == 4
+
+
+@pytest.mark.parametrize("shape", [(60, 4), (40, 90)])
+def test_deep_and_large_products_stay(shape):
+    after = optimised(
+        lambda b, *args: _sum_of_products(b, args[:4], args[4:]),
+        *[matrix(*shape) for _ in range(8)],
+    )
+    assert len(dots(after)) == 4
+
+
 # -- recurrent networks ------------------------------------------------------------------------
 
 
 def test_a_recurrent_network():
-    """The products of all inputs wait for no step, and are one."""
+    """Of five products a step, those that wait for no other step are one each."""
 
     def loss(w_in, w_hidden, x):
         hidden = np.zeros((x.shape[1], w_in.shape[1]))
@@ -110,5 +179,5 @@ def test_a_recurrent_network():
     args = matrix(5, 6) / 3, matrix(6, 6) / 3, matrix(8, 3, 5)
     r = recorded(adarray.value_and_grad(loss, argnums=(0, 1)), *args)
     agrees(r, rtol=1e-11)
-    # All inputs at once; the states one by one, forward and back; two gradients a step.
-    assert len(dots(r.program)) == 1 + 8 + 7 + 2 * 8
+    # All inputs at once, the states one by one forward and back, two sums for the gradients.
+    assert len(dots(r.program)) == 1 + 8 + 7 + 2

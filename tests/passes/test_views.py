@@ -58,7 +58,7 @@ def looks(draw, x):
 
 
 @given(st.data(), SHAPES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_views_of_views(data, shape):
     """A composed view shows what the outer one shows of the inner one; if it fits, it composes."""
     base = np.arange(int(np.prod(shape))).reshape(shape)
@@ -76,7 +76,7 @@ def test_views_of_views(data, shape):
 
 
 @given(st.data(), SHAPES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_boxes(data, shape):
     base = np.arange(int(np.prod(shape))).reshape(shape)
     seen = data.draw(looks(base))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from noise import ULP, noise
 from programs import RandomProgram, as_tuple
 
@@ -17,12 +19,20 @@ from adarray.jit import JitWarning
 from adarray.testing._compare import ulp_errors
 from adarray.testing._ops import use_all_sizes
 
+# Compilers take their time: without ADARRAY_LONG some tests run on some backends only.
+LONG = bool(os.environ.get("ADARRAY_LONG"))
 # Noisy runs that a bound is taken from, and how much further than they a result may be: the
 # largest of a few draws is somewhat below what is possible.
 RUNS, SAFETY = 6, 4.0
 # Seeds of the arguments of the calls of a jitted function: each path is recorded twice before
 # it is compiled; the values after that are new, or take other branches.
 SEEDS = (0, 1, 0, 1, 2, 0, 1)
+
+
+def skip_unless_long(wanted: bool) -> None:
+    """Skip a test in short runs, but for the backends that are wanted there."""
+    if not (wanted or LONG):
+        pytest.skip("set ADARRAY_LONG to run it on this backend")
 
 
 def eager_values(f: Callable[..., Any], args: list[Any]) -> tuple[Any, ...]:

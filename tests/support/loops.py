@@ -155,7 +155,7 @@ class Compiled:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "kernel.c"
             path.write_text(f'{precise}#include "kernel.h"\n{self.source}')
-            flags = found.flags(level, limited=level != "avx512")
+            flags = found.flags(level, limited=level != "avx512", quick=True)
             compiler.compile_units(found, flags, [path], [path.with_suffix(".so")])
             self.library = self.ffi.dlopen(str(path.with_suffix(".so")))
         self.run = getattr(self.library, name)

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from adarray.ad.reverse import general_rule
 from adarray.op import Contraction, Gather, Layout, Op, Reduction, Scan
 from adarray.runtime import MODE, Mode, current_mode
+from adarray.trace import Handle
 
 # Elementwise functions of different libraries may be this far apart, in units of the last
 # place; and so may folds and products, in those of the sum of magnitudes.
@@ -72,6 +74,17 @@ class NoisyEngine:
         size = None
         if isinstance(op.lower, (Reduction, Contraction, Scan)):
             size = _evaluate(op, tuple(map(_magnitude, values)), params)
+        return self._moved(out, size)
+
+    def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+        """Compute a rule of an operation that is not pointwise."""
+        out = general_rule(node, operand, g, saved)
+        op = node.op
+        if isinstance(op.lower, _EXACT) or op.name in CHOICES or isinstance(g, Handle):
+            return out
+        size = None
+        if isinstance(op.lower, Contraction):  # products of magnitudes, summed
+            size = general_rule(node, operand, _magnitude(g), tuple(map(_magnitude, saved)))
         return self._moved(out, size)
 
     def _moved(self, out: Any, size: Any = None) -> Any:
