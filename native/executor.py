@@ -235,4 +235,6 @@ def executable(
     made.arena_bytes = encoder.memory
     made.peak_bytes = encoder.memory + encoder.result_bytes
     made.threads = tuple(encoder.step_threads)
+    # The runs that were recorded took the memory of every intermediate; this needs less.
+    library.lib.adarray_pool_trim()
     return made

@@ -208,6 +208,14 @@ void adarray_pool_limit(size_t bytes)
     atomic_store(&limit, bytes);
 }
 
+void adarray_pool_trim(void)
+{
+    if (!atomic_flag_test_and_set(&busy)) {
+        flush();
+        atomic_flag_clear(&busy);
+    }
+}
+
 size_t adarray_pool_cached(void)
 {
     return cached;
@@ -253,6 +261,8 @@ void adarray_pool_limit(size_t bytes)
 {
     (void)bytes;
 }
+
+void adarray_pool_trim(void) {}
 
 size_t adarray_pool_cached(void)
 {

@@ -16,6 +16,9 @@ void adarray_pool_leave(uintptr_t api, uintptr_t before);
 /* Cache at most so many bytes; 0 switches the cache off. */
 void adarray_pool_limit(size_t bytes);
 
+/* Free what is cached. */
+void adarray_pool_trim(void);
+
 /* Return the number of bytes that are cached now. */
 size_t adarray_pool_cached(void);
 

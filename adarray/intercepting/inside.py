@@ -17,7 +17,7 @@ import numpy as np
 
 from adarray.ops import creation
 from adarray.ops.borrow import borrowed
-from adarray.protocol import followed, plain
+from adarray.protocol import concrete, followed, plain
 from adarray.runtime import MODE
 from adarray.trace import Extras, Handle
 
@@ -201,7 +201,9 @@ class Inside:
 
     def attribute(self, name: str, value: Any) -> Any:
         """Return the attribute `name` of a ufunc, whose value is `value`."""
-        if name in ("reduce", "accumulate", "reduceat", "outer", "at"):
+        if name == "at":
+            return Inside(value)  # a tuple is an index there, not an array
+        if name in ("reduce", "accumulate", "reduceat", "outer"):
             return Inside(value, joined)
         return value
 
@@ -263,7 +265,7 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
     """Return the call ``np.float64(x)`` for an `x` that may be traced."""
 
     def convert(*args: Any, **kwargs: Any) -> Any:
-        r = cls(*plain(args), **plain(kwargs))
+        r = cls(*concrete(args), **concrete(kwargs))
         if len(args) != 1 or not followed(args):
             return adopt(r)
         made = np.reshape(creation.asarray(args[0], dtype=cls), np.shape(r))

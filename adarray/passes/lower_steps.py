@@ -23,7 +23,7 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.passes.domains import Map, Use, identity, spread
+from adarray.passes.domains import Map, Use, spread
 from adarray.passes.lower import Lowered, Lowering
 from adarray.passes.lower_nodes import Memory, Node, Nodes, Ref
 from adarray.passes.lower_scope import NOTHING, Affine, Scope, combine, neutral
@@ -152,7 +152,7 @@ def scatter(value: Value, nodes: Nodes) -> Lowered:
         where = tuple(by_axis[a] for a in range(position, position + width))
         parts = []
         for axis, ref in zip(axes, refs, strict=True):
-            parts.append((strides[axis], s.values._wrapped(ref, where, value.shape[axis])))
+            parts.append((strides[axis], s.values.wrapped(ref, where, value.shape[axis])))
         for axis, a in zip(kept, rest, strict=True):
             parts.append((strides[axis], by_axis[a]))
         found, _ = s.values.read(new, tuple(by_axis[a] for a in range(piece.ndim)))
@@ -245,6 +245,3 @@ def _line(s: Serial, value: Value, term: Any, index: tuple[Affine, ...]) -> None
     body = s.scope.close()
     stop = s.scope.number("n", n, literal=False)
     s.scope.emit(For(name, integer(0), stop, body, "serial"))
-
-
-__all__ = ["identity", "own_use", "reference", "region", "scan", "scatter", "write"]

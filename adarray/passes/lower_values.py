@@ -275,7 +275,7 @@ class Values:
         used = self._used_axes(node.args[0])
         for k, ref in enumerate(node.args[1:]):
             if len(index) + k in used:
-                extended.append(self._wrapped(ref, index, shape[axes[k]]))
+                extended.append(self.wrapped(ref, index, shape[axes[k]]))
             else:
                 extended.append(NOTHING)
         return self.read(node.args[0], tuple(extended))
@@ -285,7 +285,7 @@ class Values:
         maps = (ref.at,) if ref.at is not None else ref.maps or ()
         return {a for m in maps for a, _ in m.terms}
 
-    def _wrapped(self, ref: Ref, index: Index, extent: int) -> Affine:
+    def wrapped(self, ref: Ref, index: Index, extent: int) -> Affine:
         """Return an index that is read from an array, wrapped and checked, as a name."""
         raw, depth = self.read(ref, index)
         key = ("wrapped", raw, extent)
@@ -345,7 +345,7 @@ class Values:
         for k, ref in enumerate(indices):
             if k == counted:
                 continue
-            wrapped = self._wrapped(ref, inner, value.shape[axes[k]])
+            wrapped = self.wrapped(ref, inner, value.shape[axes[k]])
             wanted, d1 = self.scope.index(wrapped)
             here, d2 = self.scope.index(index[axes[k]])
             conditions.append(Apply("bool", "equal", (wanted, here)))

@@ -79,7 +79,7 @@ def one(fleet: Fleet, name: str, names: list[str], options: argparse.Namespace) 
     able = [n for n in names if suits(n, EVERY[name].workload)]
     gradients = fleet.race("jit", name, able)
     row = {"gradients": figures(gradients)}
-    fleet.rounds, rounds = max(3, options.rounds // 2), fleet.rounds
+    fleet.rounds, rounds = (options.rounds + 1) // 2, fleet.rounds
     able = [n for n in able if n in (OURS, *options.peers) and not gradients[n].error]
     row["values"] = figures(fleet.race("jit value", name, able))
     fleet.rounds = rounds

@@ -266,3 +266,19 @@ def test_errors_pass_through_and_the_mode_is_restored():
 def test_text_shows_values_without_a_guard():
     r = run(lambda x: (f"{x} {x[0]:.1f} {x!r}", x)[1], np.array([1.5, 2.0]))
     assert not guards(r)
+
+
+def test_accumulation_at_a_tuple_of_indices():
+    def f(y, v, rows, columns):
+        y = y.copy()
+        np.add.at(y, (rows, columns), v)
+        return y
+
+    args = np.zeros((3, 3)), np.ones(4), np.array([0, 1, 1, 2]), np.array([0, 2, 2, 1])
+    np.testing.assert_array_equal(run(f, *args).leaves[0], f(*args))
+
+
+def test_numpy_scalars_of_traced_values():
+    r = run(lambda x: x * np.float32(x[0]), np.array([0.5, 3.0]))
+    assert not guards(r)
+    np.testing.assert_array_equal(r.leaves[0], [0.25, 1.5])

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import adarray
 from adarray.errors import ADArrayError
-from adarray.passes.interpret import Interpreted, interpret, look
+from adarray.passes.interpret import Interpreted, interpret
+from adarray.passes.looks import look
 from adarray.program import Program, Slot, Value, c_strides
 from adarray.runtime import current_mode
 

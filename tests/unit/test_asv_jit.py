@@ -179,6 +179,15 @@ def test_ceilings_are_measured() -> None:
     assert limits.functions["float32"]["exp"] > limits.functions["float64"]["exp"]
 
 
+def test_small_gradients_are_compared_by_their_own_size() -> None:
+    reference = [1e6, 2.0, 1e-9]
+    assert fleet._agree([1e6 + 1, 2.0001, 1e-4], reference) == reference
+    with pytest.raises(fleet.Failed, match=r"computed 2\.1"):
+        fleet._agree([1e6, 2.1, 0.0], reference)
+    with pytest.raises(fleet.Failed, match=r"computed 0\.1"):
+        fleet._agree([1e6, 2.0, 0.1], reference)
+
+
 # -- once per process ---------------------------------------------------------------------
 
 
