@@ -28,7 +28,7 @@ from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_
 
 if _typing.TYPE_CHECKING:
     from adarray.intercepting import intercept, wrap
-    from adarray.jit import jit
+    from adarray.jitting import JitWarning, jit
     from adarray.profiling import profile
 
 
@@ -36,10 +36,12 @@ def __getattr__(name: str) -> object:
     """Import what takes time to import when it is first asked for."""
     import importlib
 
-    if name in ("testing", "numpy", "jit"):
+    if name in ("testing", "numpy"):
         return importlib.import_module(f"adarray.{name}")
     if name in ("intercept", "wrap"):
         return getattr(importlib.import_module("adarray.intercepting"), name)
+    if name in ("jit", "JitWarning"):
+        return getattr(importlib.import_module("adarray.jitting"), name)
     if name == "profile":
         return importlib.import_module("adarray.profiling").profile
     raise AttributeError(f"module 'adarray' has no attribute {name!r}")
@@ -51,6 +53,7 @@ __all__ = [
     "BackendError",
     "CompileError",
     "DTypeError",
+    "JitWarning",
     "NotDifferentiableError",
     "ShapeError",
     "TraceError",

@@ -12,7 +12,7 @@ import pytest
 from captured import X, agree, compiled
 
 import adarray
-from adarray.jit import JitWarning
+from adarray.jitting import JitWarning
 
 # What the functions below read, and what the tests change.
 weights = np.arange(4.0)

@@ -20,7 +20,7 @@ from adarray.codegen.loopir import (
     integer,
 )
 from adarray.codegen.plan import Buffer, KernelStep
-from adarray.jit.costs import Cost, cost, costs, peak, total
+from adarray.jitting.costs import Cost, cost, costs, peak, total
 
 AT, INNER = (Var("int64", name) for name in "ij")
 ONE = Apply("float64", "exp", (Load("float64", "a", AT),))

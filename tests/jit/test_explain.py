@@ -9,9 +9,9 @@ import pytest
 from planned import Executable, M, N, events, example
 
 import adarray
-from adarray.jit.costs import total
-from adarray.jit.explain import Explanation
-from adarray.jit.sections import Segment, recorded
+from adarray.jitting.costs import total
+from adarray.jitting.explain import Explanation
+from adarray.jitting.sections import Segment, recorded
 from adarray.recording import Call, Guard, Symbol
 from adarray.report import (
     Code,
@@ -411,7 +411,7 @@ def test_what_cannot_be_compiled_says_why(data):
 
     jf = adarray.jit(impure)
     with adarray.use("serial"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", adarray.jit.JitWarning)
+        warnings.simplefilter("ignore", adarray.JitWarning)
         shown = jf.explain(data[0])
     assert shown.kernels == []
     (note,) = shown.notes

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jit import JitFunction, JitWarning
+from adarray.jitting import JitFunction, JitWarning
 
 X = np.linspace(0.1, 2.0, 6)
 
@@ -60,8 +60,7 @@ def test_the_decorator_with_options() -> None:
     ("options", "error"),
     [({"precise": 1}, TypeError), ({"memory_limit": "1 GB"}, TypeError),
      ({"memory_limit": 0}, ValueError), ({"max_paths": 0}, ValueError),
-     ({"max_paths": True}, TypeError), ({"donate": ("x",)}, TypeError),
-     ({"donate": -1}, TypeError)],
+     ({"max_paths": True}, TypeError)],
 )  # fmt: skip
 def test_wrong_options(options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match=f"jit: {next(iter(options))} is"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jit import JitWarning
+from adarray.jitting import JitWarning
 
 RNG = np.random.default_rng(0)
 
@@ -370,8 +370,8 @@ def test_generators_as_arguments() -> None:
 
 
 def test_checks_find_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    from adarray.jit.check import CheckError
-    from adarray.jit.tree import Leaf
+    from adarray.jitting.check import CheckError
+    from adarray.jitting.tree import Leaf
 
     monkeypatch.setenv("ADARRAY_CHECK", "1")
     jf = adarray.jit(lambda x: np.sin(x) * 2.0)

@@ -11,8 +11,8 @@ from planned import example
 
 from adarray.codegen.loopir import Kernel
 from adarray.codegen.plan import KernelStep, Plan
-from adarray.jit.drawing import layered
-from adarray.jit.picture import picture
+from adarray.jitting.drawing import layered
+from adarray.jitting.picture import picture
 from adarray.program import Program, Value
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,8 +11,8 @@ import pytest
 from planned import Executable, M, N, example
 
 import adarray
-from adarray.jit.costs import cost
-from adarray.jit.timed import run_timed
+from adarray.jitting.costs import cost
+from adarray.jitting.timed import run_timed
 from adarray.passes.interpret import Interpreted
 from adarray.profiling import ProfilingEngine, own_times
 from adarray.runtime import MODE, WRAP

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jit import JitWarning
+from adarray.jitting import JitWarning
 from adarray.testing._ops import use_all_sizes
 
 X = np.linspace(0.5, 2.0, 6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jit import tree
+from adarray.jitting import tree
 
 N = 500
 

@@ -9,9 +9,9 @@ import pytest
 
 import adarray
 from adarray.inplace import WRITE
-from adarray.jit.generators import draw
-from adarray.jit.recorder import Recorded, record
-from adarray.jit.symbolic import UntraceableError
+from adarray.jitting.generators import draw
+from adarray.jitting.recorder import Recorded, record
+from adarray.jitting.symbolic import UntraceableError
 from adarray.recording import Call, Guard, Symbol, as_number
 
 

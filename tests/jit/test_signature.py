@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jit import JitWarning
-from adarray.jit.signature import Bound, Ints, element_strides, fast_key, matcher, shares_memory
+from adarray.jitting import JitWarning
+from adarray.jitting.signature import Bound, Ints, element_strides, fast_key, matcher, shares_memory
 
 Point = namedtuple("Point", "x y")
 

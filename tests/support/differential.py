@@ -15,7 +15,7 @@ from noise import ULP, noise
 from programs import RandomProgram, as_tuple
 
 import adarray
-from adarray.jit import JitWarning
+from adarray.jitting import JitWarning
 from adarray.testing._compare import ulp_errors
 from adarray.testing._ops import use_all_sizes
 

@@ -21,7 +21,7 @@ import numpy as np
 
 import adarray
 from adarray import testing
-from adarray.jit import JitWarning
+from adarray.jitting import JitWarning
 from adarray.runtime import MODE
 from adarray.testing import _grads
 from adarray.trace import LEVEL, Handle

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from adarray.jit.build import Builder, say
-from adarray.jit.checks import Content
-from adarray.jit.nodes import Site
-from adarray.jit.state import State
-from adarray.jit.tree import Tree
+from adarray.jitting.build import Builder, say
+from adarray.jitting.checks import Content
+from adarray.jitting.nodes import Site
+from adarray.jitting.state import State
+from adarray.jitting.tree import Tree
 
 
 class CacheInfo(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from adarray.codegen.plan import Plan
-from adarray.jit.costs import costs
-from adarray.jit.steps import step_kind, step_title, value_title
+from adarray.jitting.costs import costs
+from adarray.jitting.steps import step_kind, step_title, value_title
 from adarray.program import Value
 from adarray.spans import Recorder
 
@@ -18,7 +18,7 @@ def run_timed(recorder: Recorder, node: Any, arrays: list[Any]) -> Any:
     Parameters
     ----------
     recorder : Recorder
-    node : adarray.jit.tree.Node
+    node : adarray.jitting.tree.Node
         The segment. Its executable has a method ``timed(arrays) -> (results, stamps)``;
         one without is interpreted, or replays what was recorded.
     arrays : list of ndarray

@@ -17,8 +17,8 @@ from adarray.dispatch import compute, replay
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE, sync_if_view
 from adarray.intercepting import intercepted
-from adarray.jit.generators import TracedGenerator
-from adarray.jit.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
+from adarray.jitting.generators import TracedGenerator
+from adarray.jitting.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
 from adarray.op import FUNCTIONS, OPS, Op
 from adarray.recording import Call, Guard, Recording, Symbol, as_number
 from adarray.runtime import MODE, Mode

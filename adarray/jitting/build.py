@@ -14,11 +14,11 @@ import numpy as np
 
 from adarray.errors import BackendError
 from adarray.inplace import WRITE
-from adarray.jit.check import checked
-from adarray.jit.collector import collector_waits
-from adarray.jit.keys import replace_symbols
-from adarray.jit.options import Options
-from adarray.jit.tree import Node
+from adarray.jitting.check import checked
+from adarray.jitting.collector import collector_waits
+from adarray.jitting.keys import replace_symbols
+from adarray.jitting.options import Options
+from adarray.jitting.tree import Node
 from adarray.op import Op
 from adarray.passes.interpret import Interpreted
 from adarray.recording import Call, Symbol

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from adarray.codegen.plan import Plan, Step
-from adarray.jit.drawing import Layout, layered
-from adarray.jit.steps import origin_text, step_kind, step_titles, value_title
+from adarray.jitting.drawing import Layout, layered
+from adarray.jitting.steps import origin_text, step_kind, step_titles, value_title
 from adarray.program import Program, Value
 
 # With more values than that, each step is one node; of more steps the first ones are shown.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.jit.costs import Cost, peak, total
-from adarray.jit.picture import Picture, picture
-from adarray.jit.sections import Names, Segment, kernels, outcome_text, plural, segment_section
-from adarray.jit.steps import at
+from adarray.jitting.costs import Cost, peak, total
+from adarray.jitting.picture import Picture, picture
+from adarray.jitting.sections import Names, Segment, kernels, outcome_text, plural, segment_section
+from adarray.jitting.steps import at
 from adarray.recording import Call
 from adarray.report import (
     Code,
@@ -27,8 +27,8 @@ from adarray.report import (
 )
 
 if TYPE_CHECKING:
-    from adarray.jit.front import JitFunction
-    from adarray.jit.tree import Node
+    from adarray.jitting.front import JitFunction
+    from adarray.jitting.tree import Node
 
 
 class Explanation:

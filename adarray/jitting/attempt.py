@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray
-from adarray.jit import recorder
-from adarray.jit.signature import Bound, positional, shares_memory, unaligned
-from adarray.jit.state import State
-from adarray.jit.symbolic import UntraceableError
+from adarray.jitting import recorder
+from adarray.jitting.signature import Bound, positional, shares_memory, unaligned
+from adarray.jitting.state import State
+from adarray.jitting.symbolic import UntraceableError
 from adarray.recording import Symbol
 from adarray.transforms.tree import flatten
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from adarray.inplace import sync_if_view
 from adarray.intercepting.rebinding import globals_of, rebind, rebind_function
-from adarray.jit.captures import TooMuchError, Walk
-from adarray.jit.checks import Maker, same_scalar
-from adarray.jit.clones import Clones
+from adarray.jitting.captures import TooMuchError, Walk
+from adarray.jitting.checks import Maker, same_scalar
+from adarray.jitting.clones import Clones
 from adarray.protocol import traced
 
 

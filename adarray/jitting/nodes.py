@@ -18,8 +18,8 @@ from adarray.dispatch import pick
 from adarray.errors import TraceError
 from adarray.graph import Node, merge_spans
 from adarray.guard import keep_plain
-from adarray.jit.signature import Bound
-from adarray.jit.state import State
+from adarray.jitting.signature import Bound
+from adarray.jitting.state import State
 from adarray.op import Op, Opaque
 from adarray.trace import Handle, save
 from adarray.transforms.modes import vjp

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from adarray.jit.build import run_call
-from adarray.jit.check import CheckError
-from adarray.jit.generators import draw
-from adarray.jit.keys import outcome_key
-from adarray.jit.tree import Leaf, Node, Tree
+from adarray.jitting.build import run_call
+from adarray.jitting.check import CheckError
+from adarray.jitting.generators import draw
+from adarray.jitting.keys import outcome_key
+from adarray.jitting.tree import Leaf, Node, Tree
 from adarray.recording import Call, Symbol
 from adarray.spans import RECORDER
 
@@ -191,7 +191,7 @@ class Walk:
             if recorder is None:
                 results = run([values[i] for i in node.sources])
             else:
-                from adarray.jit.timed import run_timed
+                from adarray.jitting.timed import run_timed
 
                 results = run_timed(recorder, node, [values[i] for i in node.sources])
             for n, r in zip(targets, results, strict=True):

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.codegen.plan import Buffer, KernelStep, Plan
-from adarray.jit.costs import Cost, costs, nbytes, peak
-from adarray.jit.picture import picture
-from adarray.jit.steps import (
+from adarray.jitting.costs import Cost, costs, nbytes, peak
+from adarray.jitting.picture import picture
+from adarray.jitting.steps import (
     at,
     call_name,
     origin_text,

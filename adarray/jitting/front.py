@@ -15,16 +15,16 @@ from typing import Any
 from adarray.array import ADArray
 from adarray.backend import _OUTER, load
 from adarray.errors import BackendError
-from adarray.jit.attempt import Run, aligned, mirrored
-from adarray.jit.build import Builder, JitWarning, checking
-from adarray.jit.captures import kind_of
-from adarray.jit.check import compare, copies
-from adarray.jit.collector import collector_waits
-from adarray.jit.entries import CacheInfo, Entry, Recent, Variant
-from adarray.jit.nodes import Site, attach, can_be_node
-from adarray.jit.options import Options, checked
-from adarray.jit.run import MissError, Walk, runner
-from adarray.jit.signature import (
+from adarray.jitting.attempt import Run, aligned, mirrored
+from adarray.jitting.build import Builder, JitWarning, checking
+from adarray.jitting.captures import kind_of
+from adarray.jitting.check import compare, copies
+from adarray.jitting.collector import collector_waits
+from adarray.jitting.entries import CacheInfo, Entry, Recent, Variant
+from adarray.jitting.nodes import Site, attach, can_be_node
+from adarray.jitting.options import Options, checked
+from adarray.jitting.run import MissError, Walk, runner
+from adarray.jitting.signature import (
     INT_VALUES,
     Bound,
     Ints,
@@ -36,8 +36,8 @@ from adarray.jit.signature import (
     unaligned,
     unfit,
 )
-from adarray.jit.state import State
-from adarray.jit.tree import Node
+from adarray.jitting.state import State
+from adarray.jitting.tree import Node
 from adarray.runtime import MODE, Mode
 from adarray.spans import span
 from adarray.trace import LEVEL
@@ -59,7 +59,7 @@ class JitFunction:
     options : Options
     """
 
-    adarray_jitted = True  # see adarray.jit.captures.kind_of
+    adarray_jitted = True  # see adarray.jitting.captures.kind_of
 
     def __init__(self, f: Callable[..., Any], options: Options) -> None:
         # First of all: a transform of a jitted function has the attributes of one.
@@ -377,7 +377,7 @@ class JitFunction:
 
     def explain(self, *args: Any, **kwargs: Any) -> Any:
         """Return what a call with these arguments compiles to, to print or display."""
-        from adarray.jit.explain import explain
+        from adarray.jitting.explain import explain
 
         return explain(self, args, kwargs)
 
@@ -433,7 +433,6 @@ def jit(
     precise: bool = False,
     memory_limit: int | None = None,
     max_paths: int = 64,
-    donate: int | tuple[int, ...] = (),
 ) -> Any:
     """Return a function that does what `f` does, compiled.
 
@@ -451,9 +450,6 @@ def jit(
     max_paths : int
         How many ways through `f` are compiled for one signature. Numbers of rounds of a
         loop, after which `f` goes on in the same way, count once.
-    donate : int or tuple of int
-        Positions of arguments whose memory a call may use for its results. Their values
-        are lost.
 
     Returns
     -------
@@ -490,10 +486,10 @@ def jit(
     >>> [float(f(np.array([a, 2.0]))) for a in (1.0, -1.0, 3.0, -3.0)]
     [5.0, 2.0, 13.0, 2.0]
     """
-    options = checked(precise, memory_limit, max_paths, donate)
+    options = checked(precise, memory_limit, max_paths)
     if f is None:
         return functools.partial(
-            jit, precise=precise, memory_limit=memory_limit, max_paths=max_paths, donate=donate
+            jit, precise=precise, memory_limit=memory_limit, max_paths=max_paths
         )
     if not callable(f):
         raise TypeError(f"jit: expected a function, got {type(f).__name__}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.jit.keys import (
+from adarray.jitting.keys import (
     Same,
     array_key,
     call_key,
@@ -23,8 +23,8 @@ from adarray.jit.keys import (
     symbols_in,
     value_key,
 )
-from adarray.jit.recompute import recomputed
-from adarray.jit.recorder import Recorded
+from adarray.jitting.recompute import recomputed
+from adarray.jitting.recorder import Recorded
 from adarray.recording import Call, Guard, Symbol
 
 Strides = tuple[int, ...] | None
@@ -66,9 +66,9 @@ class Leaf:
             self.writes.append((i, number, None) if known else (i, None, value))  # type: ignore[arg-type]
 
     def finish(self, values: list[Any], inputs: int) -> Any:
-        """Return the result, of the values by number; see `adarray.jit.run.finisher`."""
+        """Return the result, of the values by number; see `adarray.jitting.run.finisher`."""
         if self._finish is None:
-            from adarray.jit.run import finisher  # which imports this module
+            from adarray.jitting.run import finisher  # which imports this module
 
             self._finish = finisher(self, range(len(values)), inputs)
         return self._finish(values)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.jit.captures import Edge, Found, Walk
-from adarray.jit.keys import digest, value_key
+from adarray.jitting.captures import Edge, Found, Walk
+from adarray.jitting.keys import digest, value_key
 from adarray.trace import Handle
 
 Check = Callable[[Any], "list[Any] | None"]

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from adarray.inplace import sync_if_view
-from adarray.jit.captures import Found, Walk, is_ours, names_in
-from adarray.jit.checks import Input
+from adarray.jitting.captures import Found, Walk, is_ours, names_in
+from adarray.jitting.checks import Input
 from adarray.protocol import concrete, followed
 from adarray.trace import Handle
 

@@ -11,11 +11,11 @@ import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from adarray.jit.keys import call_key, symbols_in
+from adarray.jitting.keys import call_key, symbols_in
 from adarray.recording import Call
 
 if TYPE_CHECKING:
-    from adarray.jit.tree import Part, Path
+    from adarray.jitting.tree import Part, Path
 
 # Pointwise operations that take about as long as reading their result from memory.
 CHEAP = frozenset({

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.jit.symbolic import UntraceableError, concrete, opened, symbolic
+from adarray.jitting.symbolic import UntraceableError, concrete, opened, symbolic
 from adarray.recording import Symbol
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,17 +20,14 @@ class Options(NamedTuple):
     max_paths : int
         Number of ways through the function, per signature, that are compiled. Rounds of a
         loop after which the function goes on in the same way count once.
-    donate : tuple of int
-        Positional arguments whose memory a call may use up.
     """
 
     precise: bool = False
     memory_limit: int | None = None
     max_paths: int = 64
-    donate: tuple[int, ...] = ()
 
 
-def checked(precise: Any, memory_limit: Any, max_paths: Any, donate: Any) -> Options:
+def checked(precise: Any, memory_limit: Any, max_paths: Any) -> Options:
     """Return the options, of the right types.
 
     Raises
@@ -44,13 +40,7 @@ def checked(precise: Any, memory_limit: Any, max_paths: Any, donate: Any) -> Opt
     if memory_limit is not None:
         memory_limit = _count("memory_limit", memory_limit, "a number of bytes, or None")
     max_paths = _count("max_paths", max_paths, "a number of paths")
-    positions = donate if isinstance(donate, Sequence) else (donate,)
-    for k in positions:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 0:
-            raise TypeError(
-                f"jit: donate is {donate!r}; pass the positions of arguments, such as (0,)"
-            )
-    return Options(bool(precise), memory_limit, max_paths, tuple(positions))
+    return Options(bool(precise), memory_limit, max_paths)
 
 
 def _count(name: str, value: Any, what: str) -> int:

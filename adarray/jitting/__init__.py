@@ -1,0 +1,7 @@
+"""`adarray.jit`: plain NumPy code, recorded and compiled."""
+
+from adarray.jitting.build import JitWarning
+from adarray.jitting.entries import CacheInfo
+from adarray.jitting.front import JitFunction, jit
+
+__all__ = ["CacheInfo", "JitFunction", "JitWarning", "jit"]
