@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from adarray.codegen import functions
 from adarray.codegen.affine import ONE, ZERO, plus, slope, times
 from adarray.codegen.loopir import (
@@ -243,11 +245,23 @@ def _vector_loop(loop: For, target: Target, passes: int | None) -> VectorLoop:
         leaf = 0
     short = passes is not None and passes <= SHORT
     if inexact or (folds and (weight > LIGHT or short)):
-        narrow = any(e.dtype == "float32" for e in _below(loop.body))
+        narrow = _is_narrow(loop)
         return VectorLoop("padded", BLOCK[4 if narrow else 8], leaf)
     if folds:
         return VectorLoop("lanes", ACCUMULATORS * target.vector_bytes // size, leaf)
     return VectorLoop("plain", 1, 0)
+
+
+def _is_narrow(loop: For) -> bool:
+    """Whether a loop computes in float32, or reads or writes elements of less than 8 bytes.
+
+    gcc has no vectors of eight bytes: eight doubles beside eight truth values stay scalar.
+    """
+    moved = [s.value.dtype for s in loop.body if isinstance(s, (Store, Fold))]
+    moved += [e.dtype for e in _below(loop.body) if isinstance(e, Load)]
+    return any(np.dtype(d).itemsize < 8 for d in moved) or any(
+        e.dtype == "float32" for e in _below(loop.body)
+    )
 
 
 def _is_call(a: Apply) -> bool:

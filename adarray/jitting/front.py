@@ -329,6 +329,10 @@ class JitFunction:
     ) -> Variant:
         """Add a recording to the tree, and compile what is known well enough."""
         with entry.lock:
+            if variant is None:  # another thread may have recorded the same state meanwhile
+                variant, found = entry.find(bound.statics)
+                if variant is not None and len(found) != len(state.values):
+                    variant = None
             if variant is None or variant not in entry.variants:
                 values = [*bound.values, *state.values]
                 strides = [element_strides(x) for x in aligned(values)]

@@ -52,10 +52,11 @@ def measure(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
         report["others"] = fleet.others
     if options.compile:
         for name in options.workloads:
-            compiling(report["workloads"][name], name, names, options, progress)
+            row = report["workloads"][name]
+            compilers = {OURS, best_peer(row["gradients"]), "torch.compile", "jax"}
+            compiling(row, name, [n for n in names if n in compilers], options, progress)
         report["long"] = {"gradients": {}, "values": {}}
-        compilers = [n for n in names if n == OURS or n.startswith(("torch.compile", "jax"))]
-        compiling(report["long"], LONG.name, compilers, options, progress)
+        compiling(report["long"], LONG.name, [OURS], options, progress)
     return report
 
 
@@ -126,14 +127,12 @@ def compiling(
     """
     row["cold"], row["warm"] = {}, {}
     for engine in names:
-        if engine == "jit-serial" or not suits(engine, EVERY[name].workload):
-            continue
         if row["gradients"].get(engine, {}).get("error"):
             continue
         progress(f"compile: {name}, {engine}")
         with caches() as env:
             row["cold"][engine] = once(engine, name, env, options)
-            if engine == OURS or engine == "torch.compile":
+            if engine == OURS:
                 row["warm"][engine] = once(engine, name, env, options)
 
 

@@ -37,10 +37,17 @@ def test_impure_calls_stay_in_order():
     assert [v.params["function"] for v in after.values[2:]] == [rng.permutation, print]
 
 
+def _module(function):
+    return str(getattr(function, "__module__", None) or "numpy")
+
+
 def test_which_functions_are_pure():
     rng = np.random.default_rng(0)
     pure = [np.sort, np.add, np.add.reduce, np.linalg.inv, np.fft.fft, operator.getitem]
     assert all(map(is_pure, pure))
-    assert all(is_pure(op.evaluate) for op in OPS.values())
+    # Other tests register functions of theirs.
+    ours = [op for op in OPS.values() if _module(op.evaluate).startswith(("adarray", "numpy"))]
+    assert len(ours) > 100
+    assert all(is_pure(op.evaluate) for op in ours)
     impure = [rng.normal, np.random.normal, np.add.at, print, lambda x: x]
     assert not any(map(is_pure, impure))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import doctest
 import importlib
 import pkgutil
@@ -50,7 +51,10 @@ def test_pages_are_found() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_page_examples(page: Path) -> None:
-    result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
+    # In a context of its own: no backend is chosen there, whatever ran before.
+    result = contextvars.Context().run(
+        doctest.testfile, str(page), module_relative=False, optionflags=FLAGS
+    )
     assert result.failed == 0
 
 
