@@ -184,7 +184,7 @@ class Builder:
         draft.eager = why
         draft.plan = None
         draft.run = Ordered(Interpreted(draft.after, self.engine))
-        self._say(f"jit: {why}; the optimised program runs step by step")
+        self._say(f"jit: {why.removeprefix('jit: ')}; the optimised program runs step by step")
 
     def _say(self, text: str) -> None:
         if text not in self._said:

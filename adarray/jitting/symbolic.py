@@ -11,6 +11,7 @@ from __future__ import annotations
 import dis
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -201,36 +202,28 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
 PLAIN.add(Traced)
 
 
+def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a container with `change` applied to what is in it; anything else as it is."""
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind(map(change, x))
+    if kind is dict:
+        return {k: change(v) for k, v in x.items()}
+    if kind is slice:
+        return slice(change(x.start), change(x.stop), change(x.step))
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return kind(*map(change, x))
+    return x
+
+
 def concrete(x: Any) -> Any:
     """Return `x` with the traced values in it replaced by their concrete ones."""
-    kind = type(x)
-    if kind is Traced:
-        return x.value
-    if kind is tuple or kind is list:
-        return kind(map(concrete, x))
-    if kind is dict:
-        return {k: concrete(v) for k, v in x.items()}
-    if kind is slice:
-        return slice(concrete(x.start), concrete(x.stop), concrete(x.step))
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return kind(*map(concrete, x))
-    return x
+    return x.value if type(x) is Traced else _mapped(x, concrete)
 
 
 def symbolic(x: Any) -> Any:
     """Return `x` with the traced values in it replaced by their symbols."""
-    kind = type(x)
-    if kind is Traced:
-        return x.symbol
-    if kind is tuple or kind is list:
-        return kind(map(symbolic, x))
-    if kind is dict:
-        return {k: symbolic(v) for k, v in x.items()}
-    if kind is slice:
-        return slice(symbolic(x.start), symbolic(x.stop), symbolic(x.step))
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return kind(*map(symbolic, x))
-    return x
+    return x.symbol if type(x) is Traced else _mapped(x, symbolic)
 
 
 def holds(x: Any) -> bool:
@@ -249,13 +242,4 @@ def holds(x: Any) -> bool:
 
 def opened(x: Any) -> Any:
     """Return `x` with the ADArrays in it replaced by their values."""
-    if isinstance(x, Handle):
-        return sync_if_view(x)._v
-    kind = type(x)
-    if kind is tuple or kind is list:
-        return kind(map(opened, x))
-    if kind is dict:
-        return {k: opened(v) for k, v in x.items()}
-    if kind is slice:
-        return slice(opened(x.start), opened(x.stop), opened(x.step))
-    return x
+    return sync_if_view(x)._v if isinstance(x, Handle) else _mapped(x, opened)
