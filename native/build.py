@@ -137,7 +137,7 @@ _HEAD = """
 #include "map.h"
 #include "reduce.h"
 #ifdef _OPENMP
-__thread double adarray_team_resumes;
+__thread TeamAccount adarray_team_account;
 #endif
 """
 

@@ -2,9 +2,11 @@
  *
  * A team is as fast as its slowest member. Where other programs compete for the processors,
  * a member may wait for one while the caller spins for it, up to some 10 milliseconds with
- * GNU's OpenMP: a training step of 2 ms took 50 to 80 then. So a call that lost half as much
- * time as the caller's own part took makes the next ones run alone, for 10 times as long as
- * it lost: the loss stays near a tenth. Results do not depend on the number of threads.
+ * GNU's OpenMP: a training step of 2 ms took 50 to 80 then. So each calling thread keeps an
+ * account of what its team gains and loses. Once the losses are larger, calls run alone for 10
+ * times as long as the last one lost: the loss stays near a tenth. A single late member, as
+ * after a pause or where a virtual machine halts a processor, costs no more than itself.
+ * Results do not depend on the number of threads.
  */
 #ifndef ADARRAY_TEAM_H
 #define ADARRAY_TEAM_H
@@ -22,9 +24,14 @@ typedef int (*team_runner)(int threads, team_part part, void *context);
 
 #define PATIENCE 300e-6 /* seconds; waking a sleeping team takes up to a third of that */
 #define REST 10.0
+#define CREDIT 30e-3 /* seconds of losses that any gains before may outweigh */
 
-/* When this calling thread uses its team again. The module's main source defines it. */
-extern __thread double adarray_team_resumes __attribute__((visibility("hidden")));
+/* The account of a calling thread. The module's main source defines it. */
+typedef struct {
+    double resumes; /* when it uses its team again */
+    double spent;   /* of CREDIT: losses less gains, in seconds */
+} TeamAccount;
+extern __thread TeamAccount adarray_team_account __attribute__((visibility("hidden")));
 
 typedef struct { double begun, cpu; } TeamClock;
 
@@ -41,7 +48,7 @@ static inline int team_begin(TeamClock *c, int threads)
 {
     if (threads < 2) return threads;
     c->begun = omp_get_wtime();
-    if (c->begun < adarray_team_resumes) return 1;
+    if (c->begun < adarray_team_account.resumes) return 1;
     c->cpu = team_cpu();
     return threads;
 }
@@ -57,7 +64,18 @@ static inline void team_end(const TeamClock *c, int threads)
 {
     if (threads < 2) return;
     const double now = omp_get_wtime(), lost = now - c->begun - c->cpu;
-    if (lost > PATIENCE + 0.5 * c->cpu) adarray_team_resumes = now + REST * lost;
+    TeamAccount *account = &adarray_team_account;
+    if (lost <= PATIENCE + 0.5 * c->cpu) {
+        /* The other members did as much as the caller meanwhile. */
+        account->spent -= (threads - 1) * c->cpu;
+        if (account->spent < 0) account->spent = 0;
+        return;
+    }
+    account->spent += lost;
+    if (account->spent > CREDIT) {
+        account->spent = CREDIT;
+        account->resumes = now + REST * lost;
+    }
 }
 #else
 typedef struct { int unused; } TeamClock;
