@@ -1,0 +1,151 @@
+/* What kernels printed for GPUs are made with: types, groups of threads, and memory.
+ *
+ * A group is 1, 2, 4 ... 32 neighbouring threads, or a whole block; its threads share one
+ * pass of a kernel's parallel loop, and the passes of the vector loops in it. Compiled by
+ * NVRTC, which has no standard headers, and by nvcc.
+ */
+#ifndef ADARRAY_DEVICE_H
+#define ADARRAY_DEVICE_H
+
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef unsigned long long uintptr_t;
+#else
+#include <stdint.h>
+#endif
+#define _Bool bool
+#include "adarray_math.h"
+
+#define ADARRAY_IN static __device__ __forceinline__
+#ifndef ADARRAY_NEAR /* the shared memory whose size the launch gives */
+#define ADARRAY_NEAR(name) extern __shared__ __align__(16) char name[]
+#endif
+
+/* N neighbouring elements, which one instruction moves. */
+template <class T, int N> struct alignas(sizeof(T) * N) adarray_pack { T v[N]; };
+
+ADARRAY_IN bool adarray_aligned(const void *p, unsigned bytes)
+{
+    return (uintptr_t)p % bytes == 0;
+}
+
+/* Exchange within a warp. */
+template <class T> ADARRAY_IN T adarray_swap(unsigned mask, T x, int with)
+{
+    if constexpr (sizeof(T) < 4)
+        return (T)__shfl_xor_sync(mask, (int)x, with);
+    else if constexpr (sizeof(T) == 8 && T(0.5) == T(0))
+        return (T)__shfl_xor_sync(mask, (long long)x, with);
+    else
+        return __shfl_xor_sync(mask, x, with);
+}
+
+template <class T> ADARRAY_IN T adarray_from(unsigned mask, T x, int lane)
+{
+    if constexpr (sizeof(T) < 4)
+        return (T)__shfl_sync(mask, (int)x, lane);
+    else if constexpr (sizeof(T) == 8 && T(0.5) == T(0))
+        return (T)__shfl_sync(mask, (long long)x, lane);
+    else
+        return __shfl_sync(mask, x, lane);
+}
+
+/* The lanes of this thread's group in its warp. */
+template <int G> ADARRAY_IN unsigned adarray_lanes()
+{
+    if constexpr (G >= 32) return 0xffffffffu;
+    return ((1u << G % 32) - 1) << (threadIdx.x % 32 / G * G);
+}
+
+/* Wait for the group, and see what its threads have written. */
+template <int G> ADARRAY_IN void adarray_sync()
+{
+    if constexpr (G > 32)
+        __syncthreads();
+    else if constexpr (G > 1)
+        __syncwarp(adarray_lanes<G>());
+}
+
+/* Combine the values of a group's threads, in an order that never changes; all get the
+ * result. `room` has an element for each warp of a block. */
+template <int G, class T, class F> ADARRAY_IN T adarray_together(T x, T *room, F f)
+{
+    if constexpr (G == 1) return x;
+    constexpr int W = G < 32 ? G : 32;
+    const unsigned mask = adarray_lanes<G>();
+    for (int d = W / 2; d > 0; d /= 2) x = f(x, adarray_swap(mask, x, d));
+    if constexpr (G > 32) {
+        __syncthreads(); /* somebody may still read what `room` held before */
+        if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
+        __syncthreads();
+        x = room[0];
+        for (int k = 1; k < G / 32; k++) x = f(x, room[k]);
+    } else { /* zeros of both signs may have met in different orders */
+        x = adarray_from(mask, x, threadIdx.x % 32 / W * W);
+    }
+    return x;
+}
+
+/* Fold the values of all blocks into out[0]: the last block to come here does it, in the
+ * order of the blocks. Every thread calls; `x` is the same for all of a block. `parts` has
+ * an element for each block, and `count` is 0 before and after. */
+template <int B, class T, class F>
+ADARRAY_IN bool adarray_last(T x, T neutral, T *parts, unsigned *count, T *room, T *out, F f)
+{
+    __shared__ bool last;
+    if (threadIdx.x == 0) {
+        parts[blockIdx.x] = x;
+        __threadfence();
+        last = atomicAdd(count, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    const bool mine = last;
+    if (mine) {
+        __threadfence();
+        T sum = neutral;
+        for (unsigned k = threadIdx.x; k < gridDim.x; k += B)
+            sum = f(sum, *(volatile T *)(parts + k));
+        sum = adarray_together<B>(sum, room, f);
+        if (threadIdx.x == 0) {
+            out[0] = sum;
+            *count = 0;
+        }
+    }
+    __syncthreads(); /* `last` is read by all before the next total sets it */
+    return mine;
+}
+
+/* Fold rows of `parts`, one for each group that ran, into out: a block of 32 by 8 threads
+ * for each 32 columns, rows in a fixed order. */
+template <class T, class F>
+ADARRAY_IN void adarray_merge(const T *parts, int64_t rows, int64_t stride, int64_t size,
+                              T neutral, T *out, F f)
+{
+    __shared__ T room[8][32];
+    const int x = threadIdx.x % 32, y = threadIdx.x / 32;
+    for (int64_t first = (int64_t)blockIdx.x * 32; first < size; first += (int64_t)gridDim.x * 32) {
+        const int64_t column = first + x;
+        T sum = neutral;
+        if (column < size)
+            for (int64_t row = y; row < rows; row += 8) sum = f(sum, parts[row * stride + column]);
+        room[y][x] = sum;
+        __syncthreads();
+        if (y == 0 && column < size) {
+            for (int k = 1; k < 8; k++) sum = f(sum, room[k][x]);
+            out[column] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+/* Integer division and power as NumPy has them: see adarray_integer.h. */
+#include "adarray_integer.h"
+
+#endif

@@ -1,0 +1,143 @@
+/* Runs kernels printed for GPUs on the processor, to test what they compute.
+ *
+ * The threads of a block are coroutines, blocks run one after the other. Threads run in one
+ * order up to a barrier and in the other one after it, which shows many missing barriers;
+ * the rest is for a GPU and its tools.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(n)
+#define __shared__ static
+#define ADARRAY_NEAR(name) static char *const name = host_near
+
+struct Index { unsigned x; };
+struct Fiber {
+    ucontext_t context;
+    Index thread;
+    int done;
+};
+static Fiber host_fibers[1024];
+static Fiber *host_now;
+static ucontext_t host_main;
+static Index host_block, host_grid, host_size;
+alignas(64) static char host_near[1 << 20];
+static char *host_stacks;
+
+#define threadIdx (host_now->thread)
+#define blockIdx host_block
+#define gridDim host_grid
+#define blockDim host_size
+
+static void host_yield(void) { swapcontext(&host_now->context, &host_main); }
+
+/* A barrier for the block, and one for each group of each size. */
+struct Barrier { unsigned count, round; };
+static Barrier host_block_barrier, host_barriers[1024][33];
+
+static void host_wait(Barrier *b, unsigned size)
+{
+    const unsigned round = b->round;
+    if (++b->count == size) {
+        b->count = 0;
+        b->round++;
+        return;
+    }
+    while (b->round == round) host_yield();
+}
+
+static void __syncthreads(void) { host_wait(&host_block_barrier, blockDim.x); }
+
+static void __syncwarp(unsigned mask)
+{
+    const unsigned first = threadIdx.x / 32 * 32 + __builtin_ctz(mask);
+    const unsigned size = __builtin_popcount(mask);
+    host_wait(&host_barriers[first][size], size);
+}
+
+static char host_slots[1024][8];
+
+template <class T> static T host_exchange(unsigned mask, T x, unsigned with)
+{
+    memcpy(host_slots[threadIdx.x], &x, sizeof x);
+    __syncwarp(mask);
+    memcpy(&x, host_slots[threadIdx.x / 32 * 32 + with % 32], sizeof x);
+    __syncwarp(mask);
+    return x;
+}
+template <class T> static T __shfl_xor_sync(unsigned mask, T x, int with)
+{
+    return host_exchange(mask, x, threadIdx.x % 32 ^ with);
+}
+template <class T> static T __shfl_sync(unsigned mask, T x, int lane)
+{
+    return host_exchange(mask, x, lane);
+}
+static unsigned atomicAdd(unsigned *p, unsigned x) { return (*p += x) - x; }
+static int atomicExch(int *p, int x)
+{
+    const int before = *p;
+    *p = x;
+    return before;
+}
+static void __threadfence(void) {}
+
+static void (*host_body)(void *);
+static void *host_arguments;
+
+static void host_start(void)
+{
+    host_body(host_arguments);
+    host_now->done = 1;
+    host_yield();
+}
+
+/* Run `body` on every thread of every block; return 0, or 1 if a barrier was not reached. */
+static int host_launch(void (*body)(void *), void *arguments, unsigned blocks, unsigned threads)
+{
+    const size_t room = 1 << 16;
+    if (!host_stacks) host_stacks = (char *)malloc(1024 * room);
+    host_body = body;
+    host_arguments = arguments;
+    host_grid.x = blocks;
+    host_size.x = threads;
+    memset(&host_block_barrier, 0, sizeof host_block_barrier);
+    memset(host_barriers, 0, sizeof host_barriers);
+    for (unsigned b = 0; b < blocks; b++) {
+        host_block.x = b;
+        memset(host_near, 0xff, sizeof host_near); /* nan: what nobody wrote shows */
+        for (unsigned t = 0; t < threads; t++) {
+            Fiber *f = host_fibers + t;
+            getcontext(&f->context);
+            f->context.uc_stack.ss_sp = host_stacks + t * room;
+            f->context.uc_stack.ss_size = room;
+            f->context.uc_link = &host_main;
+            f->thread.x = t;
+            f->done = 0;
+            makecontext(&f->context, host_start, 0);
+        }
+        /* In one order and then the other, so that fewer races stay hidden. */
+        for (unsigned round = 0, left = threads; left; round++) {
+            const unsigned before = left;
+            unsigned moved = 0;
+            for (unsigned k = 0; k < threads; k++) {
+                const unsigned t = round % 2 ? threads - 1 - k : k;
+                if (host_fibers[t].done) continue;
+                host_now = host_fibers + t;
+                swapcontext(&host_main, &host_now->context);
+                moved++;
+                left -= host_now->done;
+            }
+            if (round > 20000 && before == left && moved) return 1;
+        }
+    }
+    return 0;
+}
+#include "adarray_device.h"

@@ -1,0 +1,117 @@
+"""Plans whose kernels are printed for a GPU and run on the processor: see device_host.h."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cffi import FFI
+from plan_runner import FailedError, PlanRunner, poison
+
+from adarray.codegen import cuda
+from adarray.codegen.device import Device, form_of, launch_of
+from adarray.codegen.functions import STORED
+from adarray.codegen.loopir import Kernel
+from adarray.codegen.plan import KernelStep, Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+# So small that blocks take several passes, and arrays lie in scratch memory, too.
+SMALL = Device(processors=2, threads=256, shared=4096)
+FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv"]
+_DRIVER = """
+static void {name}_body(void *context)
+{{
+    void **p = (void **)context;
+    {name}({arguments});
+}}
+extern "C" int {name}_run(void **p, unsigned blocks, unsigned threads)
+{{
+    return host_launch({name}_body, p, blocks, threads);
+}}
+"""
+
+
+class Compiled:
+    """The kernels of plans, printed for `device` and compiled together for the processor."""
+
+    def __init__(self, plans: Iterable[Plan], folder: Path, device: Device = SMALL) -> None:
+        self.device = device
+        self.ffi = FFI()
+        parts, names = ['#include "device_host.h"'], []
+        self.texts: dict[int, Any] = {}
+        self.kept = [s for p in plans for s in p.steps if isinstance(s, KernelStep)]
+        printed: set[str] = set()
+        for step in self.kept:
+            form = form_of(step.kernel, self.ints(step), device)
+            text = cuda.source(step.kernel, form)
+            self.texts[id(step)] = form, text
+            if text.name in printed:
+                continue
+            printed.add(text.name)
+            parts.append(text.text)
+            own = [text.name, *text.followers]
+            parts += [_driver(step.kernel, n) for n in own]
+            names += own
+        source, library = folder / "unit.cpp", folder / "unit.so"
+        source.write_text("\n".join(parts))
+        include = [f"-I{ROOT / 'native'}", f"-I{ROOT / 'tests' / 'support'}"]
+        done = subprocess.run(
+            ["g++", *FLAGS, *include, str(source), "-o", str(library)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[:3000]
+        self.ffi.cdef("".join(f"int {n}_run(void **, unsigned, unsigned);" for n in names))
+        unit = self.ffi.dlopen(str(library))
+        self.functions = {n: getattr(unit, f"{n}_run") for n in names}
+
+    def ints(self, step: KernelStep) -> dict[str, int]:
+        """Return the integer arguments of a step by name."""
+        return dict(zip(step.kernel.ints, step.ints, strict=True))
+
+    def run(self, step: KernelStep, addresses: list[int]) -> int:
+        """Run one step on memory; return its code."""
+        form, text = self.texts[id(step)]
+        launch = launch_of(step.kernel, form, self.ints(step), self.device)
+        assert launch.shared <= self.device.shared
+        scratch, fail = poison(launch.scratch, np.uint8), np.zeros(1, np.int32)
+        scratch[:256] = 0
+        numbers = [np.array([n], np.int64) for n in (*step.ints, launch.blocks)]
+        values = [*numbers[:-1], scratch, fail, numbers[-1]]
+        addresses = [*addresses, *(v.ctypes.data for v in values)]
+        p = self.ffi.new("void *[]", [self.ffi.cast("void *", a) for a in addresses])
+        assert self.functions[text.name](p, launch.blocks, form.block) == 0, "a lost barrier"
+        for name in text.followers:
+            blocks, threads = (2, cuda.MERGE) if name.endswith("_merge") else (1, form.block)
+            assert self.functions[name](p, blocks, threads) == 0, "a lost barrier"
+        assert not scratch[:256].any()
+        return int(fail[0])
+
+
+def _driver(kernel: Kernel, name: str) -> str:
+    types = [f"({STORED[b.dtype]} *)p" for b in kernel.buffers]
+    types += ["*(int64_t *)p"] * len(kernel.ints)
+    types += ["(char *)p", "(int *)p", "*(int64_t *)p"]
+    arguments = ", ".join(f"{t}[{i}]" for i, t in enumerate(types))
+    return _DRIVER.format(name=name, arguments=arguments)
+
+
+class DevicePlanRunner(PlanRunner):
+    """Runs a plan with its kernels printed for a GPU."""
+
+    def __init__(self, plan: Plan, compiled: Compiled) -> None:
+        super().__init__(plan)
+        self.compiled = compiled
+
+    def step(self, step: Any) -> None:
+        """Run one step."""
+        if not isinstance(step, KernelStep):
+            super().step(step)
+            return
+        memories = [self.memory(b) for b in step.buffers]
+        addresses = [m.flat.ctypes.data + m.first * m.flat.itemsize for m in memories]
+        code = self.compiled.run(step, addresses)
+        if code:
+            raise FailedError(code)
