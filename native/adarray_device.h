@@ -31,9 +31,68 @@ typedef unsigned long long uintptr_t;
 /* N neighbouring elements, which one instruction moves. */
 template <class T, int N> struct alignas(sizeof(T) * N) adarray_pack { T v[N]; };
 
-ADARRAY_IN bool adarray_aligned(const void *p, unsigned bytes)
+template <int N, class T> ADARRAY_IN bool adarray_aligned(const T *p)
 {
-    return (uintptr_t)p % bytes == 0;
+    return (uintptr_t)p % (N * sizeof(T)) == 0;
+}
+
+/* How many of n elements come before the first aligned pack. */
+template <int N, class T> ADARRAY_IN int64_t adarray_head(const T *p, int64_t n)
+{
+    const int64_t head = (N - (int64_t)((uintptr_t)p / sizeof(T)) % N) % N;
+    return head < n ? head : n;
+}
+
+template <class T, int N>
+ADARRAY_IN void adarray_load(adarray_pack<T, N> &x, const T *p, bool aligned)
+{
+    if (aligned) {
+        x = *(const adarray_pack<T, N> *)p;
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++) x.v[u] = p[u];
+}
+
+template <class T, int N>
+ADARRAY_IN void adarray_store(const adarray_pack<T, N> &x, T *p, bool aligned)
+{
+    if (aligned) {
+        *(adarray_pack<T, N> *)p = x;
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++) p[u] = x.v[u];
+}
+
+/* Functions out of line: see codegen/cuda.py. */
+#define ADARRAY_FAR_1(g)                                                                   \
+    static __device__ __noinline__ double adarray_far_##g(double x) { return g(x); }        \
+    static __device__ __noinline__ float adarray_far_##g##f(float x) { return g##f(x); }
+#define ADARRAY_FAR_2(g)                                                                   \
+    static __device__ __noinline__ double adarray_far_##g(double x, double y)               \
+    {                                                                                      \
+        return g(x, y);                                                                    \
+    }                                                                                      \
+    static __device__ __noinline__ float adarray_far_##g##f(float x, float y)               \
+    {                                                                                      \
+        return g##f(x, y);                                                                 \
+    }
+ADARRAY_FAR_1(cbrt) ADARRAY_FAR_1(exp) ADARRAY_FAR_1(exp2) ADARRAY_FAR_1(expm1)
+ADARRAY_FAR_1(log) ADARRAY_FAR_1(log2) ADARRAY_FAR_1(log10) ADARRAY_FAR_1(log1p)
+ADARRAY_FAR_1(sin) ADARRAY_FAR_1(cos) ADARRAY_FAR_1(tan)
+ADARRAY_FAR_1(asin) ADARRAY_FAR_1(acos) ADARRAY_FAR_1(atan)
+ADARRAY_FAR_1(sinh) ADARRAY_FAR_1(cosh) ADARRAY_FAR_1(tanh)
+ADARRAY_FAR_1(asinh) ADARRAY_FAR_1(acosh) ADARRAY_FAR_1(atanh)
+ADARRAY_FAR_1(erf) ADARRAY_FAR_1(erfc)
+ADARRAY_FAR_2(pow) ADARRAY_FAR_2(hypot) ADARRAY_FAR_2(atan2)
+static __device__ __noinline__ void adarray_far_sincos(double x, double *s, double *c)
+{
+    sincos(x, s, c);
+}
+static __device__ __noinline__ void adarray_far_sincosf(float x, float *s, float *c)
+{
+    sincosf(x, s, c);
 }
 
 /* Exchange within a warp. */
@@ -100,17 +159,18 @@ template <int B, class T, class F>
 ADARRAY_IN bool adarray_last(T x, T neutral, T *parts, unsigned *count, T *room, T *out, F f)
 {
     __shared__ bool last;
+    const unsigned blocks = gridDim.x * gridDim.y;
     if (threadIdx.x == 0) {
-        parts[blockIdx.x] = x;
+        parts[blockIdx.y * gridDim.x + blockIdx.x] = x;
         __threadfence();
-        last = atomicAdd(count, 1u) == gridDim.x - 1;
+        last = atomicAdd(count, 1u) == blocks - 1;
     }
     __syncthreads();
     const bool mine = last;
     if (mine) {
         __threadfence();
         T sum = neutral;
-        for (unsigned k = threadIdx.x; k < gridDim.x; k += B)
+        for (unsigned k = threadIdx.x; k < blocks; k += B)
             sum = f(sum, *(volatile T *)(parts + k));
         sum = adarray_together<B>(sum, room, f);
         if (threadIdx.x == 0) {

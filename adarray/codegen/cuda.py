@@ -13,7 +13,7 @@ from adarray.codegen import functions
 from adarray.codegen.affine import ONE, ZERO, at, slope
 from adarray.codegen.cprinter import CPrinter, is_parallel
 from adarray.codegen.cvalues import Operand, Scope, fixed
-from adarray.codegen.device import Form, scattered
+from adarray.codegen.device import Form, arrays, folding, places, scattered
 from adarray.codegen.functions import SIZES, STORED
 from adarray.codegen.loopir import (
     Apply,
@@ -34,10 +34,21 @@ from adarray.codegen.loopir import (
     walk,
 )
 from adarray.codegen.printer import Dialect
-from adarray.codegen.schedule import Scheduled, Target, expressions
+from adarray.codegen.schedule import Scheduled, Target, expressions, longest
 
 CUDA = Dialect(bool_type="bool", instead={})
+# Functions that adarray_device.h has out of line, too: inlined hundreds of times they do not
+# fit the instruction cache (200 sines took 150 us in place of 10).
+_HEAVY = frozenset(
+    "pow cbrt hypot exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh "
+    "cosh tanh asinh acosh atanh erf erfc".split()
+)
+CUDA_FAR = CUDA._replace(
+    library={k: f"adarray_far_{v}" if v in _HEAVY else v for k, v in CUDA.library.items()}
+)
 PACK = 16  # bytes that one instruction moves
+LONG = 100  # statements of a loop whose passes are printed once
+FAR = 12  # calls of mathematical functions from which on they are not inlined
 MERGE = 256  # threads of a block that combines array totals
 
 _KERNEL = """\
@@ -46,6 +57,10 @@ extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})
 {body}
 }}
 """
+
+
+# What a vector loop loads or stores at neighbouring places: which of both, dtype, statement.
+Moved = tuple[str, str, Load | Store]
 
 
 class Text(NamedTuple):
@@ -71,25 +86,30 @@ def source(kernel: Kernel, form: Form) -> Text:
     """Return the CUDA C text of a kernel.
 
     Its parameters are the buffers, the integers (int64), the scratch memory, which begins
-    with 256 bytes of zeros, an int32 that is set to the code of a `Fail`, and the number of
-    blocks (int64). Those of the kernels that follow it are the same.
+    with 256 bytes of zeros, an int32 that is set to the code of a `Fail`, the number of
+    blocks that share out passes, and of all blocks (int64). Those of the kernels that follow it are the same.
     """
     where = [i for i, s in enumerate(kernel.body) if is_parallel(s)]
     before = kernel.body[: where[0] + 1] if where else kernel.body
     after = kernel.body[where[0] + 1 :] if where else ()
-    arrays = [t for t in kernel.totals if t.size is not None]
+    totals = [t for t in kernel.totals if t.size is not None]
     text = CudaPrinter(kernel, form).kernel_text("@", before)
-    if arrays:
-        text += CudaPrinter(kernel, form).merge_text(arrays)
+    if totals:
+        text += CudaPrinter(kernel, form).merge_text(totals)
     if after:
         lets = tuple(s for s in before if isinstance(s, Let))
         alone = Form("alone", form.block, form.block)
         text += CudaPrinter(kernel, alone).kernel_text("@_after", (*lets, *after), totals=False)
     name = "adk_" + hashlib.sha256(text.encode()).hexdigest()[:24]
-    followers = [f"{name}_merge"] if arrays else []
+    followers = [f"{name}_merge"] if totals else []
     followers += [f"{name}_after"] if after else []
     text = '#include "adarray_device.h"\n' + text.replace("@", name)
     return Text(name, text, tuple(followers))
+
+
+def may_fail(kernel: Kernel) -> bool:
+    """Whether a kernel may refuse its data."""
+    return any(isinstance(s, Fail) for s in statements(kernel.body))
 
 
 class CudaPrinter(CPrinter):
@@ -97,9 +117,13 @@ class CudaPrinter(CPrinter):
 
     def __init__(self, kernel: Kernel, form: Form) -> None:
         super().__init__(Scheduled(kernel, Target(precise=True), {}, frozenset()))
-        self.dialect = CUDA
+        applied = [e for s in self.statements for x in expressions(s) for e in walk(x)]
+        heavy = sum(isinstance(e, Apply) and CUDA.library.get(e.name) in _HEAVY for e in applied)
+        self.dialect = CUDA_FAR if heavy > FAR else CUDA
+        self.both = _both(applied)
         self.form = form
         self.inside = False  # of a vector loop
+        self.place = places(kernel)
         # What threads of the group have read and written since they last waited.
         self.read_: set[str] = set()
         self.written_: set[str] = set()
@@ -113,16 +137,16 @@ class CudaPrinter(CPrinter):
         found = self.kernel.totals if totals else ()
         for t in found:
             self._begin_total(t)
-        self._warn_fail()
+        self.line("(void)fail;")
         self.block(body)
         for t in found:
             self._end_total(t)
         return self._kernel(name, self.form.block)
 
-    def merge_text(self, arrays: list[Total]) -> str:
+    def merge_text(self, totals: list[Total]) -> str:
         """Return the text of the kernel that combines the groups' totals."""
         self._head()
-        for t in arrays:
+        for t in totals:
             kind = STORED[t.dtype]
             place = f"({kind} *)(scratch + o{self.places[id(t)]})"
             size = self.index(t.size) if t.size is not None else "1"
@@ -145,7 +169,10 @@ class CudaPrinter(CPrinter):
             const = "const " if b.access == "in" else ""
             found.append(f"{const}{STORED[b.dtype]} *__restrict__ const b{i}")
         found += [f"const int64_t n{i}" for i in range(len(self.kernel.ints))]
-        return [*found, "char *const scratch", "int *const fail", "const int64_t blocks"]
+        return [
+            *found, "char *const scratch", "int *const fail", "const int64_t blocks",
+            "const int64_t parts",
+        ]  # fmt: skip
 
     def _head(self) -> None:
         """Print who this thread is, and where the parts of scratch memory begin."""
@@ -153,6 +180,9 @@ class CudaPrinter(CPrinter):
         if self.form.kind == "flat":
             self.line(f"const int64_t lane = (int64_t)blockIdx.x * {block} + threadIdx.x;")
             self.line(f"const int64_t span = (int64_t)gridDim.x * {block};")
+        elif self.form.kind == "sheet":
+            self.line(f"const int lane = blockIdx.y * {group} + threadIdx.x % {group};")
+            self.line(f"const int span = gridDim.y * {group};")
         else:
             self.line(f"const int lane = threadIdx.x % {group};")
             self.line(f"const int span = {group};")
@@ -168,8 +198,7 @@ class CudaPrinter(CPrinter):
 
     def _offsets(self) -> list[str]:
         lines, far, close = [], "256", "0"
-        arrays = [s for s in self.statements if isinstance(s, Local) and s.size]
-        for x in (*self.kernel.totals, *arrays):
+        for x in (*self.kernel.totals, *arrays(self.kernel)):
             i = self.places[id(x)]
             size = None if x.size is None else f"({self.index(x.size)} + 63) / 64 * 64"
             if isinstance(x, Local) and x.name in self.form.shared:
@@ -178,14 +207,9 @@ class CudaPrinter(CPrinter):
                 close = f"o{i} + {size} * {per * SIZES[x.dtype]}"
                 continue
             lines.append(f"const int64_t o{i} = {far};")
-            count = "(blocks + 63) / 64 * 64" if size is None else f"groups * ({size})"
+            count = "(parts + 63) / 64 * 64" if size is None else f"groups * ({size})"
             far = f"o{i} + {count} * {SIZES[x.dtype]}"
         return lines
-
-    def _warn_fail(self) -> None:
-        if any(isinstance(s, Fail) for s in self.statements):
-            return
-        self.line("(void)fail;")
 
     # -- totals ----------------------------------------------------------------------------
 
@@ -207,8 +231,32 @@ class CudaPrinter(CPrinter):
             f"{kind} *__restrict__ const {c} = ({kind} *)(scratch + o{self.places[id(t)]}) "
             f"+ group * (({size} + 63) / 64 * 64);"
         )
-        self.line(f"for (int64_t k = lane; k < {size}; k += span) {c}[k] = {neutral};")
+        width = self._sheet_width(t)
+        if width > 1:  # by the threads that fold into them later
+            self.line(
+                f"for (int64_t k = (int64_t)lane * {width}; k < {size} / {width} * {width}; "
+                f"k += (int64_t)span * {width}) for (int u = 0; u < {width}; u++) "
+                f"{c}[k + u] = {neutral};"
+            )
+        self.line(
+            f"for (int64_t k = {size} / {width} * {width} + lane; k < {size}; k += span) "
+            f"{c}[k] = {neutral};"
+            if width > 1
+            else f"for (int64_t k = lane; k < {size}; k += span) {c}[k] = {neutral};"
+        )
         self.written_.add(t.name)
+
+    def _sheet_width(self, t: Total) -> int:
+        """Return how many elements of an array total a thread of a sheet has side by side.
+
+        Blocks share such a total, and cannot wait for each other, so an element belongs to
+        the same thread in every pass.
+        """
+        if self.form.kind != "sheet":
+            return 1
+        (loop,) = folding(self.kernel, t)
+        lets = {x.name: x.value for x in loop.body if isinstance(x, Let)}
+        return self._width(loop, self._packed(loop, lets))
 
     def _end_total(self, t: Total) -> None:
         if t.size is not None:
@@ -239,11 +287,14 @@ class CudaPrinter(CPrinter):
                 read.add(s.target)
         shared = self.outs | {s.name for s in self.statements if isinstance(s, Local) and s.size}
         shared |= {t.name for t in self.kernel.totals if t.size is not None}
-        return read & shared, written & shared
+        return (
+            {self.place.get(n, n) for n in read & shared},
+            {self.place.get(n, n) for n in written & shared},
+        )
 
     def _wait_for(self, s: Stmt) -> None:
         """Print a barrier if `s` needs what other threads of the group did."""
-        if self.form.kind == "flat" or self.form.group == 1:
+        if self.form.kind in ("flat", "sheet") or self.form.group == 1:
             return
         read, written = self._touches((s,))
         if read & self.written_ or written & (self.written_ | self.read_):
@@ -255,6 +306,25 @@ class CudaPrinter(CPrinter):
         self.line(f"adarray_sync<{self.form.group}>();")
         self.read_.clear()
         self.written_.clear()
+
+    # -- values ----------------------------------------------------------------------------
+
+    def apply(self, e: Apply, args: list[Operand]) -> Operand:
+        """Name the value of a function; a sine and a cosine of one operand come together."""
+        if e.name not in ("sin", "cos") or (e.dtype, e.args) not in self.both:
+            return super().apply(e, args)
+        keys = [f"{e.dtype} {n} {e.dtype}: {args[0].key}" for n in ("sin", "cos")]
+        if self._known(keys[0]) is None:
+            kind, sine, cosine = STORED[e.dtype], self.fresh("t"), self.fresh("t")
+            suffix = self.dialect.library_suffix[e.dtype]
+            far = "adarray_far_" if self.dialect is CUDA_FAR else ""
+            self.line(f"{kind} {sine}, {cosine};")
+            self.line(f"{far}sincos{suffix}({args[0].text}, &{sine}, &{cosine});")
+            for key, name in zip(keys, (sine, cosine), strict=True):
+                self.scopes[-1].known[key] = fixed(name)
+        found = self._known(keys[e.name == "cos"])
+        assert found is not None
+        return found
 
     # -- statements ------------------------------------------------------------------------
 
@@ -274,6 +344,12 @@ class CudaPrinter(CPrinter):
             return
         c, kind = self.fresh("s"), STORED[s.dtype]
         self.dtypes[s.name] = s.dtype
+        first = self.place[s.name]
+        if first != s.name:
+            self.line(f"{kind} *const {c} = ({kind} *){self.memory[first]};")
+            self.memory[s.name] = c
+            self.changed(s.name)
+            return
         if s.name in self.form.shared:
             base, index = "near_", f"threadIdx.x / {self.form.group}"
         else:
@@ -330,7 +406,7 @@ class CudaPrinter(CPrinter):
         scope = Scope()
         self.scopes.append(scope)
         self.bind(s.var, fixed(v))
-        if self.form.kind != "flat" and self.form.group > 1:
+        if self.form.kind not in ("flat", "sheet") and self.form.group > 1:
             read, written = self._touches(s.body)
             if written:  # by this pass, or the one before
                 self._wait()
@@ -352,7 +428,7 @@ class CudaPrinter(CPrinter):
         scope = Scope()
         self.scopes.append(scope)
         self.bind(s.var, fixed(v))
-        if self.form.group > 1:
+        if self.form.kind == "rows" and self.form.group > 1:
             self._wait()  # the pass before may have used the same memory
         self.block(s.body)
         self.scopes.pop()
@@ -377,29 +453,40 @@ class CudaPrinter(CPrinter):
         body, parameters = self._pass(s, packed, partial)
         one = self.fresh("f")
         self._braced(f"const auto {one} = [&]({', '.join(parameters)})", body, "};")
-        v = self.fresh("v")
-        first = f"{lo} + lane"
-        width = _width(packed)
         bases = self._bases(s, packed, lets, lo)
-        if width > 1:
-            first = self._packs(s, packed, bases, one, lo, hi, width)
-        scope = Scope()
-        args = [v]
-        after = []
-        for (kind, dtype, _), base in zip(packed, bases, strict=True):
-            c = STORED[dtype]
-            if kind == "load":
-                args.append(f"{base}[{v} - {lo}]")
-            else:
-                y = self.fresh("y")
-                scope.lines.append(f"{c} {y};")
-                args.append(y)
-                after.append(f"{base}[{v} - {lo}] = {y};")
-        scope.lines.append(f"{one}({', '.join(args)});")
-        scope.lines += after
-        self._braced(f"for (int64_t {v} = {first}; {v} < {hi}; {v} += span)", scope)
+        head, count = "0", "0"
+        if self._width(s, packed) > 1:
+            sized = {t.name for t in self.kernel.totals if t.size is not None}
+            still = self.form.kind == "sheet" and any(
+                isinstance(x, Fold) and x.target in sized for x in s.body
+            )
+            width = self._width(s, packed)
+            head, count = self._packs(packed, bases, one, (lo, hi), width, still)
+        self._singles(packed, bases, one, lo, hi, head, count)
         for fold, c in partial:
             self._gather(fold, c)
+
+    def _singles(
+        self, packed: list[Moved], bases: list[str], one: str, lo: str, hi: str, head: str,
+        count: str,
+    ) -> None:  # fmt: skip
+        """Print the loop over the passes before and after the packs."""
+        k, v, scope = self.fresh("k"), self.fresh("v"), Scope()
+        at_ = k if count == "0" else f"({k} < {head} ? {k} : {k} + {count})"
+        scope.lines.append(f"const int64_t {v} = {at_};")
+        args, after = [f"{lo} + {v}"], []
+        for (kind, dtype, _), base in zip(packed, bases, strict=True):
+            if kind == "load":
+                args.append(f"{base}[{v}]")
+                continue
+            y = self.fresh("y")
+            scope.lines.append(f"{STORED[dtype]} {y};")
+            args.append(y)
+            after.append(f"{base}[{v}] = {y};")
+        scope.lines += [f"{one}({', '.join(args)});", *after]
+        self._braced(
+            f"for (int64_t {k} = lane; {k} < {hi} - {lo} - {count}; {k} += span)", scope
+        )
 
     def _first_thread(self, s: For, lo: str, hi: str) -> None:
         """Print a loop whose passes may fold into the same element: one thread does it."""
@@ -441,9 +528,9 @@ class CudaPrinter(CPrinter):
         self.line(f"{only}{place} = {self.combined(s.combine, dtype, place, c)};")
         self.changed(s.target)
 
-    def _packed(self, s: For, lets: dict[str, Expr]) -> list[tuple[str, str, Load | Store]]:
+    def _packed(self, s: For, lets: dict[str, Expr]) -> list[Moved]:
         """Return the loads and stores of neighbouring elements of buffers, once each."""
-        found: list[tuple[str, str, Load | Store]] = []
+        found: list[Moved] = []
         seen: set[Expr] = set()
         buffers = {b.name: b for b in self.kernel.buffers}
         written = self._touches((s,))[1]
@@ -467,7 +554,7 @@ class CudaPrinter(CPrinter):
         return found
 
     def _bases(
-        self, s: For, packed: list[tuple[str, str, Load | Store]], lets: dict[str, Expr], lo: str
+        self, s: For, packed: list[Moved], lets: dict[str, Expr], lo: str
     ) -> list[str]:
         """Print pointers to the elements of the first pass."""
         found = []
@@ -481,7 +568,7 @@ class CudaPrinter(CPrinter):
         return found
 
     def _pass(
-        self, s: For, packed: list[tuple[str, str, Load | Store]], partial: list[tuple[Fold, str]]
+        self, s: For, packed: list[Moved], partial: list[tuple[Fold, str]]
     ) -> tuple[Scope, list[str]]:
         """Print one pass as a function of what it loads and stores."""
         v = self.fresh("v")
@@ -519,42 +606,60 @@ class CudaPrinter(CPrinter):
         return scope, parameters
 
     def _packs(
-        self, s: For, packed: list[tuple[str, str, Load | Store]], bases: list[str], one: str,
-        lo: str, hi: str, width: int,
-    ) -> str:  # fmt: skip
-        """Print the loop over packs of neighbouring passes; return where the rest begins."""
-        rest = self.fresh("r")
-        self.line(f"int64_t {rest} = {lo} + lane;")
-        aligned = " && ".join(
-            f"adarray_aligned({base}, {width * SIZES[dtype]})"
-            for (_, dtype, _), base in zip(packed, bases, strict=True)
-        )
+        self, packed: list[Moved], bases: list[str], one: str, bounds: tuple[str, str],
+        width: int, still: bool,
+    ) -> tuple[str, str]:  # fmt: skip
+        """Print the loop over packs of neighbouring passes.
+
+        They begin where the first result, or else operand, is aligned, unless they must stay
+        where they are; what then is not is moved element by element. Return how many passes
+        come before, and how many it makes.
+        """
+        lo, hi = bounds
+        moves = list(zip(packed, bases, strict=True))
+        (_, dtype, _), base = next((m for m in moves if m[0][0] == "store"), moves[0])
+        head, count = self.fresh("h"), self.fresh("m")
+        n = f"({hi} > {lo} ? {hi} - {lo} : 0)"
+        first = "0" if still else f"adarray_head<{width}>({base}, {n})"
+        self.line(f"const int64_t {head} = {first};")
+        self.line(f"const int64_t {count} = ({n} - {head}) / {width} * {width};")
         v, scope, after = self.fresh("v"), Scope(), []
         args = [f"{lo} + {v} + u"]
-        for (kind, dtype, _), base in zip(packed, bases, strict=True):
-            pack = f"adarray_pack<{STORED[dtype]}, {width}>"
+        for (kind, dtype, _), base in moves:
+            straight = self.fresh("w")
+            place = f"{base} + {head}"
+            self.line(f"const bool {straight} = adarray_aligned<{width}>({place});")
             y = self.fresh("y")
+            scope.lines.append(f"adarray_pack<{STORED[dtype]}, {width}> {y};")
             if kind == "load":
-                scope.lines.append(f"const {pack} {y} = *(const {pack} *)({base} + {v});")
+                scope.lines.append(f"adarray_load({y}, {base} + {v}, {straight});")
             else:
-                scope.lines.append(f"{pack} {y};")
-                after.append(f"*({pack} *)({base} + {v}) = {y};")
+                after.append(f"adarray_store({y}, {base} + {v}, {straight});")
             args.append(f"{y}.v[u]")
         scope.lines.append("#pragma unroll")
         scope.lines.append(f"for (int u = 0; u < {width}; u++) {one}({', '.join(args)});")
         scope.lines += after
-        count = self.fresh("m")
-        outer = Scope()
-        self.scopes.append(outer)
-        self.line(f"const int64_t {count} = {hi} > {lo} ? ({hi} - {lo}) / {width} * {width} : 0;")
+        first, step = f"{head} + (int64_t)lane * {width}", f"(int64_t)span * {width}"
         self._braced(
-            f"for (int64_t {v} = (int64_t)lane * {width}; {v} < {count}; {v} += (int64_t)span * {width})",
-            scope,
+            f"for (int64_t {v} = {first}; {v} < {head} + {count}; {v} += {step})", scope
         )
-        self.line(f"{rest} += {count};")
-        self.scopes.pop()
-        self._braced(f"if ({aligned})", outer)
-        return rest
+        return head, count
+
+    def _width(self, s: For, packed: list[Moved]) -> int:
+        """Return how many passes share the widest loads and stores; 1 in long bodies."""
+        passes = longest(s, {})
+        if len(s.body) > LONG or (passes is not None and passes < 64):
+            return 1
+        return PACK // max((SIZES[dtype] for _, dtype, _ in packed), default=PACK)
+
+
+def _both(applied: list[Expr]) -> set[tuple[str, tuple[Expr, ...]]]:
+    """Return the operands of which both the sine and the cosine are computed."""
+    found: dict[str, set[tuple[str, tuple[Expr, ...]]]] = {"sin": set(), "cos": set()}
+    for e in applied:
+        if isinstance(e, Apply) and e.name in found and isinstance(e.args[0], Var):
+            found[e.name].add((e.dtype, e.args))
+    return found["sin"] & found["cos"]
 
 
 def _walks(index: Expr, var: str, lets: dict[str, Expr]) -> bool:
@@ -563,8 +668,3 @@ def _walks(index: Expr, var: str, lets: dict[str, Expr]) -> bool:
         return False
     first = at(index, var, ZERO, lets)
     return not any(isinstance(e, Var) and (e.name in lets or e.name == var) for e in walk(first))
-
-
-def _width(packed: list[tuple[str, str, Load | Store]]) -> int:
-    """Return how many passes share the widest loads and stores."""
-    return PACK // max((SIZES[dtype] for _, dtype, _ in packed), default=PACK)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from adarray.codegen.affine import ONE, ZERO, slope
 from adarray.codegen.functions import SIZES
 from adarray.codegen.loopir import (
     Apply,
@@ -19,17 +20,22 @@ from adarray.codegen.loopir import (
     If,
     Kernel,
     Let,
+    Load,
     Local,
     Stmt,
     Store,
+    Total,
     Var,
     statements,
+    walk,
 )
+from adarray.codegen.schedule import expressions
 
 WARP = 32
 BLOCK = 256  # threads of a block whose groups are warps, or parts of them
 LARGEST = 1024
 PASSES = 16  # of a long vector loop, for each thread
+SHEET = 4  # passes of a vector loop for each thread of a sheet: a pack
 GROUPS = 64  # most groups of a processor that keep array totals of their own
 
 
@@ -56,9 +62,10 @@ class Form(NamedTuple):
 
     Parameters
     ----------
-    kind : {"flat", "rows", "alone"}
+    kind : {"flat", "rows", "sheet", "alone"}
         Vector loops at the top are shared by all threads of all blocks; or groups share out
-        the passes of the parallel loop; or one block does everything.
+        the passes of the parallel loop; or groups of several blocks share a pass, and those
+        of one block take neighbouring ones; or one block does everything.
     group : int
         Threads that share a pass.
     block : int
@@ -74,11 +81,12 @@ class Form(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """Sizes of one launch: blocks, and bytes of shared and of scratch memory."""
+    """Sizes of one launch: blocks, bytes of shared and of scratch memory, blocks for a pass."""
 
     blocks: int
     shared: int
     scratch: int
+    chunks: int = 1
 
 
 def evaluate(expr: Expr, known: Mapping[str, int]) -> int | None:
@@ -136,15 +144,25 @@ def is_flat(body: tuple[Stmt, ...]) -> bool:
     if any(isinstance(s, Local | If) for s in body):
         return False
     loops = [s for s in body if isinstance(s, For)]
-    return all(s.kind == "vector" for s in loops) and all(
-        isinstance(s, For | Let | Store) for s in body
-    )
+    simple = all(isinstance(s, For | Let | Store) for s in body)
+    return simple and all(s.kind == "vector" for s in loops) and not _reads_its_own(body)
+
+
+def _reads_its_own(body: tuple[Stmt, ...]) -> bool:
+    """Whether statements load from memory that they write."""
+    found = list(statements(body))
+    written = {s.buffer for s in found if isinstance(s, Store)}
+    loads = (e for s in found for root in expressions(s) for e in walk(root))
+    return any(isinstance(e, Load) and e.buffer in written for e in loads)
 
 
 def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) -> Form:
     """Choose the number of threads for a pass of the parallel loop."""
     known = _with_lets(kernel.body, ints)
     passes = _count(loop, known) or 1
+    sized = [t for t in kernel.totals if t.size is not None]
+    if _is_sheet(loop) and all(_whole(folding(kernel, t)) for t in sized):
+        return Form("sheet", WARP, BLOCK)
     longest = max(_extents(loop.body, _with_lets(loop.body, known)), default=1)
     if longest <= 2 or not any(isinstance(s, For) and s.kind == "vector" for s in statements(loop.body)):
         group = 1
@@ -162,17 +180,27 @@ def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) ->
     return _placed(kernel, Form("rows", group, block), known, device)
 
 
+def _is_sheet(loop: For) -> bool:
+    """Whether the passes of the vector loops in a parallel loop need nothing of each other."""
+    inner = [s for s in loop.body if isinstance(s, For)]
+    lets = all(isinstance(s, For | Let | Store) for s in loop.body)
+    if not inner or not lets or any(s.kind != "vector" for s in inner):
+        return False
+    # Scalars that are folded into are totals.
+    return not any(scattered(s) for s in inner) and not _reads_its_own(loop.body)
+
+
 def _placed(kernel: Kernel, form: Form, known: Mapping[str, int], device: Device) -> Form:
     """Choose which arrays lie in shared memory: those first that are declared first."""
     room, shared = device.shared - 1024, set()
     known = dict(known)
-    for s in statements(kernel.body):
-        if isinstance(s, Local) and s.size is not None:
-            size = evaluate(s.size, known)
-            bytes_ = None if size is None else padded(size) * SIZES[s.dtype]
-            if bytes_ is not None and bytes_ * (form.block // form.group) <= room:
-                room -= bytes_ * (form.block // form.group)
-                shared.add(s.name)
+    for s in arrays(kernel):
+        assert s.size is not None
+        size = evaluate(s.size, known)
+        bytes_ = None if size is None else padded(size) * SIZES[s.dtype]
+        if bytes_ is not None and bytes_ * (form.block // form.group) <= room:
+            room -= bytes_ * (form.block // form.group)
+            shared.add(s.name)
     return form._replace(shared=frozenset(shared))
 
 
@@ -180,7 +208,7 @@ def launch_of(kernel: Kernel, form: Form, ints: Mapping[str, int], device: Devic
     """Return the sizes of the launch of a kernel."""
     known = _with_lets(kernel.body, ints)
     per_block = form.block // form.group
-    locals_ = [s for s in statements(kernel.body) if isinstance(s, Local) and s.size is not None]
+    locals_ = arrays(kernel)
     shared = 64 * 8 + sum(
         padded(evaluate(s.size, known) or 0) * SIZES[s.dtype] * per_block
         for s in locals_
@@ -188,15 +216,19 @@ def launch_of(kernel: Kernel, form: Form, ints: Mapping[str, int], device: Devic
     )
     blocks = _blocks(kernel, form, known, device, shared)
     groups = blocks * per_block
+    chunks = 1
+    if form.kind == "sheet":
+        longest = max(_extents(kernel.body, known), default=1)
+        chunks = min(max(1, longest // (WARP * SHEET)), 1024)
     scratch = 64 * 4
     for t in kernel.totals:
         size = None if t.size is None else evaluate(t.size, known) or 0
-        count = blocks if size is None else groups * padded(size)
+        count = blocks * chunks if size is None else groups * padded(size)
         scratch += padded(count) * SIZES[t.dtype]
     for s in locals_:
         if s.name not in form.shared and s.size is not None:
             scratch += padded(evaluate(s.size, known) or 0) * groups * SIZES[s.dtype]
-    return Launch(blocks, shared, scratch)
+    return Launch(blocks, shared, scratch, chunks)
 
 
 def _blocks(
@@ -216,9 +248,80 @@ def _blocks(
         wanted = -(-(_count(parallel, known) or 1) // (form.block // form.group))
         if any(t.size is not None for t in kernel.totals):
             resident = max(1, min(resident, GROUPS * form.group // form.block))
+        elif form.kind == "sheet":
+            resident = 1 << 20
         else:
             resident *= 4
     return max(1, min(wanted, device.processors * resident))
+
+
+def arrays(kernel: Kernel) -> list[Local]:
+    """Return the local arrays that have memory of their own, see `places`."""
+    where = places(kernel)
+    found = (s for s in statements(kernel.body) if isinstance(s, Local) and s.size is not None)
+    return [s for s in found if where[s.name] == s.name]
+
+
+def places(kernel: Kernel) -> dict[str, str]:
+    """Return for each local array the one whose memory it takes: mostly itself.
+
+    One that is no longer used gives its memory to the next one of the same size, from the
+    loop on that reads it for the last time, if each pass writes only where it reads.
+    """
+    found: dict[str, str] = {}
+    bodies = [kernel.body]
+    bodies += [s.body for s in kernel.body if isinstance(s, For)]
+    for body in bodies:
+        declared = [s for s in body if isinstance(s, Local) and s.size is not None]
+        uses = {s.name: [i for i, x in enumerate(body) if s.name in _named(x)] for s in declared}
+        free = dict.fromkeys(s.name for s in declared)
+        for s in declared:
+            found.setdefault(s.name, s.name)
+            for t in declared:
+                same = t.name in free and t.size == s.size and t.dtype == s.dtype and uses[t.name]
+                if t is s or not same or not uses[s.name] or body.index(t) > body.index(s):
+                    continue
+                last, first = uses[t.name][-1], uses[s.name][0]
+                if last < first or (last == first and _in_place(body[last], t.name, s.name)):
+                    found[s.name] = found[t.name]
+                    del free[t.name]
+                    break
+    for s in statements(kernel.body):
+        if isinstance(s, Local) and s.size is not None:
+            found.setdefault(s.name, s.name)
+    return found
+
+
+def _named(s: Stmt) -> set[str]:
+    """Return the arrays that a statement, and those in it, read or write."""
+    found = set()
+    for x in statements((s,)):
+        found |= {e.buffer for root in expressions(x) for e in walk(root) if isinstance(e, Load)}
+        if isinstance(x, Store):
+            found.add(x.buffer)
+        elif isinstance(x, Fold):
+            found.add(x.target)
+    return found
+
+
+def _in_place(s: Stmt, old: str, new: str) -> bool:
+    """Whether each pass of a vector loop reads `old` where it writes `new`, and before."""
+    if not isinstance(s, For) or s.kind != "vector":
+        return False
+    stored = [x.index for x in s.body if isinstance(x, Store) and x.buffer == new]
+    loads = [e for x in s.body for root in expressions(x) for e in walk(root)]
+    read = [e.index for e in loads if isinstance(e, Load) and e.buffer == old]
+    again = any(isinstance(e, Load) and e.buffer == new for e in loads)
+    folded = any(isinstance(x, Fold) and x.target in (old, new) for x in s.body)
+    written = any(isinstance(x, Store) and x.buffer == old for x in s.body)
+    at = [i for i, x in enumerate(s.body) if isinstance(x, Store) and x.buffer == new]
+    later = any(
+        isinstance(e, Load) and e.buffer == old
+        for x in s.body[at[0] + 1 :]
+        for root in expressions(x)
+        for e in walk(root)
+    ) if at else True  # fmt: skip
+    return not (again or folded or written or later) and set(read) == set(stored) and len(set(stored)) == 1
 
 
 def padded(count: int) -> int:
@@ -253,10 +356,28 @@ def _extents(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int]:
     return [n for n in found if n is not None]
 
 
+def folding(kernel: Kernel, t: Total) -> list[For]:
+    """Return the vector loops that fold into a total."""
+    return [
+        s
+        for s in statements(kernel.body)
+        if isinstance(s, For)
+        and s.kind == "vector"
+        and any(isinstance(x, Fold) and x.target == t.name for x in s.body)
+    ]
+
+
+def _whole(loops: list[For]) -> bool:
+    """Whether one loop folds into each element, its number being that of the pass."""
+    if len(loops) != 1 or loops[0].start != ZERO:
+        return False
+    (loop,) = loops
+    indices = [s.index for s in loop.body if isinstance(s, Fold) and s.index is not None]
+    return all(i == Var("int64", loop.var) for i in indices)
+
+
 def scattered(loop: For) -> list[Fold]:
     """Return the folds of a vector loop into elements that several passes may share."""
-    from adarray.codegen.affine import ONE, ZERO, slope
-
     lets = {s.name: s.value for s in loop.body if isinstance(s, Let)}
     return [
         s

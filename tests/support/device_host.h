@@ -14,11 +14,12 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(n)
 #define __shared__ static
 #define ADARRAY_NEAR(name) static char *const name = host_near
 
-struct Index { unsigned x; };
+struct Index { unsigned x, y; };
 struct Fiber {
     ucontext_t context;
     Index thread;
@@ -100,18 +101,21 @@ static void host_start(void)
 }
 
 /* Run `body` on every thread of every block; return 0, or 1 if a barrier was not reached. */
-static int host_launch(void (*body)(void *), void *arguments, unsigned blocks, unsigned threads)
+static int host_launch(void (*body)(void *), void *arguments, unsigned columns,
+                       unsigned rows, unsigned threads)
 {
     const size_t room = 1 << 16;
     if (!host_stacks) host_stacks = (char *)malloc(1024 * room);
     host_body = body;
     host_arguments = arguments;
-    host_grid.x = blocks;
+    host_grid.x = columns;
+    host_grid.y = rows;
     host_size.x = threads;
     memset(&host_block_barrier, 0, sizeof host_block_barrier);
     memset(host_barriers, 0, sizeof host_barriers);
-    for (unsigned b = 0; b < blocks; b++) {
-        host_block.x = b;
+    for (unsigned b = 0; b < columns * rows; b++) {
+        host_block.x = b % columns;
+        host_block.y = b / columns;
         memset(host_near, 0xff, sizeof host_near); /* nan: what nobody wrote shows */
         for (unsigned t = 0; t < threads; t++) {
             Fiber *f = host_fibers + t;

@@ -27,9 +27,9 @@ static void {name}_body(void *context)
     void **p = (void **)context;
     {name}({arguments});
 }}
-extern "C" int {name}_run(void **p, unsigned blocks, unsigned threads)
+extern "C" int {name}_run(void **p, unsigned blocks, unsigned chunks, unsigned threads)
 {{
-    return host_launch({name}_body, p, blocks, threads);
+    return host_launch({name}_body, p, blocks, chunks, threads);
 }}
 """
 
@@ -63,7 +63,7 @@ class Compiled:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[:3000]
-        self.ffi.cdef("".join(f"int {n}_run(void **, unsigned, unsigned);" for n in names))
+        self.ffi.cdef("".join(f"int {n}_run(void **, unsigned, unsigned, unsigned);" for n in names))
         unit = self.ffi.dlopen(str(library))
         self.functions = {n: getattr(unit, f"{n}_run") for n in names}
 
@@ -78,14 +78,16 @@ class Compiled:
         assert launch.shared <= self.device.shared
         scratch, fail = poison(launch.scratch, np.uint8), np.zeros(1, np.int32)
         scratch[:256] = 0
-        numbers = [np.array([n], np.int64) for n in (*step.ints, launch.blocks)]
-        values = [*numbers[:-1], scratch, fail, numbers[-1]]
+        counts = launch.blocks, launch.blocks * launch.chunks
+        numbers = [np.array([n], np.int64) for n in (*step.ints, *counts)]
+        values = [*numbers[:-2], scratch, fail, *numbers[-2:]]
         addresses = [*addresses, *(v.ctypes.data for v in values)]
         p = self.ffi.new("void *[]", [self.ffi.cast("void *", a) for a in addresses])
-        assert self.functions[text.name](p, launch.blocks, form.block) == 0, "a lost barrier"
+        sizes = launch.blocks, launch.chunks, form.block
+        assert self.functions[text.name](p, *sizes) == 0, "a lost barrier"
         for name in text.followers:
             blocks, threads = (2, cuda.MERGE) if name.endswith("_merge") else (1, form.block)
-            assert self.functions[name](p, blocks, threads) == 0, "a lost barrier"
+            assert self.functions[name](p, blocks, 1, threads) == 0, "a lost barrier"
         assert not scratch[:256].any()
         return int(fail[0])
 
@@ -93,7 +95,7 @@ class Compiled:
 def _driver(kernel: Kernel, name: str) -> str:
     types = [f"({STORED[b.dtype]} *)p" for b in kernel.buffers]
     types += ["*(int64_t *)p"] * len(kernel.ints)
-    types += ["(char *)p", "(int *)p", "*(int64_t *)p"]
+    types += ["(char *)p", "(int *)p", "*(int64_t *)p", "*(int64_t *)p"]
     arguments = ", ".join(f"{t}[{i}]" for i, t in enumerate(types))
     return _DRIVER.format(name=name, arguments=arguments)
 
