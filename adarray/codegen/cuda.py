@@ -10,10 +10,18 @@ import hashlib
 from typing import NamedTuple
 
 from adarray.codegen import functions
-from adarray.codegen.affine import ONE, ZERO, at, slope
+from adarray.codegen.affine import ZERO, at, slope
 from adarray.codegen.cprinter import CPrinter, is_parallel
 from adarray.codegen.cvalues import Operand, Scope, fixed
-from adarray.codegen.device import Form, arrays, folding, places, scattered
+from adarray.codegen.device import (
+    PACK,
+    Form,
+    arrays,
+    folding,
+    places,
+    scattered,
+    walks,
+)
 from adarray.codegen.functions import SIZES, STORED
 from adarray.codegen.loopir import (
     Apply,
@@ -46,7 +54,6 @@ _HEAVY = frozenset(
 CUDA_FAR = CUDA._replace(
     library={k: f"adarray_far_{v}" if v in _HEAVY else v for k, v in CUDA.library.items()}
 )
-PACK = 16  # bytes that one instruction moves
 LONG = 100  # statements of a loop whose passes are printed once
 FAR = 12  # calls of mathematical functions from which on they are not inlined
 MERGE = 256  # threads of a block that combines array totals
@@ -124,6 +131,7 @@ class CudaPrinter(CPrinter):
         self.form = form
         self.inside = False  # of a vector loop
         self.place = places(kernel)
+        self.cached: dict[tuple[str, Expr], str] = {}  # what is read once for several loops
         # What threads of the group have read and written since they last waited.
         self.read_: set[str] = set()
         self.written_: set[str] = set()
@@ -198,7 +206,8 @@ class CudaPrinter(CPrinter):
 
     def _offsets(self) -> list[str]:
         lines, far, close = [], "256", "0"
-        for x in (*self.kernel.totals, *arrays(self.kernel)):
+        mine = (s for s in arrays(self.kernel) if s.name not in self.form.kept)
+        for x in (*self.kernel.totals, *mine):
             i = self.places[id(x)]
             size = None if x.size is None else f"({self.index(x.size)} + 63) / 64 * 64"
             if isinstance(x, Local) and x.name in self.form.shared:
@@ -288,8 +297,8 @@ class CudaPrinter(CPrinter):
         shared = self.outs | {s.name for s in self.statements if isinstance(s, Local) and s.size}
         shared |= {t.name for t in self.kernel.totals if t.size is not None}
         return (
-            {self.place.get(n, n) for n in read & shared},
-            {self.place.get(n, n) for n in written & shared},
+            {self.place.get(n, n) for n in read & shared} - self.form.kept,
+            {self.place.get(n, n) for n in written & shared} - self.form.kept,
         )
 
     def _wait_for(self, s: Stmt) -> None:
@@ -345,10 +354,18 @@ class CudaPrinter(CPrinter):
         c, kind = self.fresh("s"), STORED[s.dtype]
         self.dtypes[s.name] = s.dtype
         first = self.place[s.name]
+        if first in self.form.kept and first != s.name:
+            self.memory[s.name] = self.memory[first]
+            return
         if first != s.name:
             self.line(f"{kind} *const {c} = ({kind} *){self.memory[first]};")
             self.memory[s.name] = c
             self.changed(s.name)
+            return
+        if s.name in self.form.kept:
+            count = self.form.passes // self.form.width
+            self.line(f"adarray_pack<{kind}, {self.form.width}> {c}[{count}];")
+            self.memory[s.name] = c
             return
         if s.name in self.form.shared:
             base, index = "near_", f"threadIdx.x / {self.form.group}"
@@ -449,6 +466,9 @@ class CudaPrinter(CPrinter):
             return
         lets = {x.name: x.value for x in s.body if isinstance(x, Let)}
         partial = self._partials(s, lets)
+        if self.form.passes:
+            self._kept_loop(s, lets, partial, (lo, hi))
+            return
         packed = self._packed(s, lets)
         body, parameters = self._pass(s, packed, partial)
         one = self.fresh("f")
@@ -465,6 +485,75 @@ class CudaPrinter(CPrinter):
         self._singles(packed, bases, one, lo, hi, head, count)
         for fold, c in partial:
             self._gather(fold, c)
+
+    def _kept_loop(
+        self, s: For, lets: dict[str, Expr], partial: list[tuple[Fold, str]],
+        bounds: tuple[str, str],
+    ) -> None:  # fmt: skip
+        """Print a loop all of whose passes are written out: what they keep is in registers."""
+        lo, hi = bounds
+        width, count = self.form.width, self.form.passes // self.form.width
+        packed = [*self._packed(s, lets), *self._registers(s)]
+        body, parameters = self._pass(s, packed, partial)
+        one, q, v = self.fresh("f"), self.fresh("k"), self.fresh("v")
+        self._braced(f"const auto {one} = [&]({', '.join(parameters)})", body, "};")
+        moved = [m for m in packed if m[0] in ("load", "store")]
+        bases = dict(zip(map(id, (m[2] for m in moved)), self._bases(s, moved, lets, lo), strict=True))
+        scope, after, args = Scope(), [], [f"{lo} + {v} + u"]
+        for kind, dtype, x in packed:
+            pack = f"adarray_pack<{STORED[dtype]}, {width}>"
+            if kind == "register":
+                name = x.target if isinstance(x, Fold) else x.buffer
+                args.append(f"{self.memory[name]}[{q}].v[u]")
+                continue
+            base = bases[id(x)]
+            straight = self.fresh("w")
+            self.line(f"const bool {straight} = adarray_aligned<{width}>({base});")
+            if kind == "store":
+                y = self.fresh("y")
+                scope.lines.append(f"{pack} {y};")
+                after.append(f"adarray_store({y}, {base} + {v}, {straight});")
+                args.append(f"{y}.v[u]")
+                continue
+            key = (x.buffer, at(x.index, s.var, ZERO, lets))
+            if key in self.form.loads:
+                known = self.cached.get(key)
+                if known is None:
+                    known = self.cached[key] = self.fresh("c")
+                    self.line(f"{pack} {known}[{count}];")
+                    scope.lines.append(f"adarray_load({known}[{q}], {base} + {v}, {straight});")
+                args.append(f"{known}[{q}].v[u]")
+            else:
+                y = self.fresh("y")
+                scope.lines.append(f"{pack} {y};")
+                scope.lines.append(f"adarray_load({y}, {base} + {v}, {straight});")
+                args.append(f"{y}.v[u]")
+        scope.lines.append("#pragma unroll")
+        scope.lines.append(f"for (int u = 0; u < {width}; u++) {one}({', '.join(args)});")
+        scope.lines += after
+        outer = Scope()
+        outer.lines.append(f"const int64_t {v} = ((int64_t){q} * span + lane) * {width};")
+        self.scopes.append(outer)
+        self._braced(f"if ({v} < {hi} - {lo})", scope)
+        self.scopes.pop()
+        self.line("#pragma unroll")
+        self._braced(f"for (int {q} = 0; {q} < {count}; {q}++)", outer)
+        for fold, c in partial:
+            self._gather(fold, c)
+
+    def _registers(self, s: For) -> list[Moved]:
+        """Return one access of each array in registers that a loop touches."""
+        found: dict[str, Moved] = {}
+        for x in s.body:
+            touched: list[Load | Store] = [
+                e for r in expressions(x) for e in walk(r) if isinstance(e, Load)
+            ]
+            touched += [x] if isinstance(x, Store) else []
+            for e in touched:
+                first = self.place.get(e.buffer)
+                if first in self.form.kept:
+                    found.setdefault(first, ("register", self.dtypes[e.buffer], e))
+        return list(found.values())
 
     def _singles(
         self, packed: list[Moved], bases: list[str], one: str, lo: str, hi: str, head: str,
@@ -541,11 +630,11 @@ class CudaPrinter(CPrinter):
                     and e.buffer in buffers
                     and e.buffer not in written
                     and e not in seen
-                    and _walks(e.index, s.var, lets)
+                    and walks(e.index, s.var, lets)
                 ):
                     seen.add(e)
                     found.append(("load", buffers[e.buffer].dtype, e))
-            if isinstance(x, Store) and x.buffer in buffers and _walks(x.index, s.var, lets):
+            if isinstance(x, Store) and x.buffer in buffers and walks(x.index, s.var, lets):
                 read = self._touches((s,))[0]
                 if x.buffer not in read and sum(
                     isinstance(y, Store) and y.buffer == x.buffer for y in s.body
@@ -575,10 +664,14 @@ class CudaPrinter(CPrinter):
         parameters = [f"const int64_t {v}"]
         loads: dict[Expr, Operand] = {}
         stores: dict[int, str] = {}
+        elements: dict[str, str] = {}  # of arrays in registers
         for kind, dtype, x in packed:
             name = self.fresh("x")
             c = STORED[dtype]
-            if kind == "load":
+            if kind == "register":
+                parameters.append(f"{c} &{name}")
+                elements[self.place[x.buffer]] = name
+            elif kind == "load":
                 parameters.append(f"const {c} {name}")
                 assert isinstance(x, Load)
                 loads[x] = fixed(f"({name} != 0)" if dtype == "bool" else name)
@@ -588,12 +681,25 @@ class CudaPrinter(CPrinter):
         scope = Scope()
         self.scopes.append(scope)
         self.bind(s.var, fixed(v))
-        self.inside, self.load = True, lambda e: loads.get(e) or self.element(e)
+
+
+        def load(e: Load) -> Operand:
+            if e in loads:
+                return loads[e]
+            name = elements.get(self.place.get(e.buffer, ""))
+            return self.element(e) if name is None else self._copied(e, name)
+
+        self.inside, self.load = True, load
         places = {id(f): c for f, c in partial}
         for x in s.body:
             if id(x) in stores:
                 assert isinstance(x, Store)
                 self.line(f"{stores[id(x)]} = {self.value(x.value)};")
+            elif isinstance(x, Store) and self.place.get(x.buffer, "") in elements:
+                value = self.operand(x.value)
+                self.line(f"{elements[self.place[x.buffer]]} = {value.text};")
+                self.changed(x.buffer)
+                self.remember(x.buffer, "kept", value)
             elif isinstance(x, Fold) and id(x) in places:
                 c = places[id(x)]
                 text = self.combined(x.combine, x.value.dtype, c, self.value(x.value))
@@ -604,6 +710,12 @@ class CudaPrinter(CPrinter):
         self.scopes.pop()
         scope.lines.append(f"(void){v};")
         return scope, parameters
+
+    def _copied(self, e: Load, name: str) -> Operand:
+        """Name the element of an array in registers."""
+        key = f"{e.buffer}[kept]@{self.versions.get(e.buffer, 0)}"
+        test = " != 0" if e.dtype == "bool" else ""
+        return self.named(key, e.dtype, lambda: f"{name}{test}")
 
     def _packs(
         self, packed: list[Moved], bases: list[str], one: str, bounds: tuple[str, str],
@@ -660,11 +772,3 @@ def _both(applied: list[Expr]) -> set[tuple[str, tuple[Expr, ...]]]:
         if isinstance(e, Apply) and e.name in found and isinstance(e.args[0], Var):
             found[e.name].add((e.dtype, e.args))
     return found["sin"] & found["cos"]
-
-
-def _walks(index: Expr, var: str, lets: dict[str, Expr]) -> bool:
-    """Whether an index grows by one each pass, from a place that is known before the loop."""
-    if slope(index, var, lets) != ONE:
-        return False
-    first = at(index, var, ZERO, lets)
-    return not any(isinstance(e, Var) and (e.name in lets or e.name == var) for e in walk(first))
