@@ -144,8 +144,10 @@ template <int G, class T, class F> ADARRAY_IN T adarray_together(T x, T *room, F
         __syncthreads(); /* somebody may still read what `room` held before */
         if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
         __syncthreads();
-        x = room[0];
-        for (int k = 1; k < G / 32; k++) x = f(x, room[k]);
+        /* Every warp does the same. */
+        x = room[threadIdx.x % (G / 32)];
+        for (int d = G / 64; d > 0; d /= 2) x = f(x, adarray_swap(mask, x, d));
+        x = adarray_from(mask, x, 0);
     } else { /* zeros of both signs may have met in different orders */
         x = adarray_from(mask, x, threadIdx.x % 32 / W * W);
     }

@@ -130,6 +130,7 @@ class CudaPrinter(CPrinter):
         self.both = _both(applied)
         self.form = form
         self.inside = False  # of a vector loop
+        self.counter = "int" if form.narrow else "int64_t"
         self.place = places(kernel)
         self.cached: dict[tuple[str, Expr], str] = {}  # what is read once for several loops
         # What threads of the group have read and written since they last waited.
@@ -186,8 +187,8 @@ class CudaPrinter(CPrinter):
         """Print who this thread is, and where the parts of scratch memory begin."""
         group, block = self.form.group, self.form.block
         if self.form.kind == "flat":
-            self.line(f"const int64_t lane = (int64_t)blockIdx.x * {block} + threadIdx.x;")
-            self.line(f"const int64_t span = (int64_t)gridDim.x * {block};")
+            self.line(f"const {self.counter} lane = ({self.counter})blockIdx.x * {block} + threadIdx.x;")
+            self.line(f"const {self.counter} span = ({self.counter})gridDim.x * {block};")
         elif self.form.kind == "sheet":
             self.line(f"const int lane = blockIdx.y * {group} + threadIdx.x % {group};")
             self.line(f"const int span = gridDim.y * {group};")
@@ -460,7 +461,7 @@ class CudaPrinter(CPrinter):
         """Print a loop whose passes the threads of the group share."""
         start, stop = self.index(s.start), self.index(s.stop)
         lo, hi = self.fresh("m"), self.fresh("e")
-        self.line(f"const int64_t {lo} = {start}, {hi} = {stop};")
+        self.line(f"const {self.counter} {lo} = {start}, {hi} = {stop};")
         if scattered(s):
             self._first_thread(s, lo, hi)
             return
@@ -473,6 +474,8 @@ class CudaPrinter(CPrinter):
         body, parameters = self._pass(s, packed, partial)
         one = self.fresh("f")
         self._braced(f"const auto {one} = [&]({', '.join(parameters)})", body, "};")
+        guarded = Scope()
+        self.scopes.append(guarded)
         bases = self._bases(s, packed, lets, lo)
         head, count = "0", "0"
         if self._width(s, packed) > 1:
@@ -483,6 +486,8 @@ class CudaPrinter(CPrinter):
             width = self._width(s, packed)
             head, count = self._packs(packed, bases, one, (lo, hi), width, still)
         self._singles(packed, bases, one, lo, hi, head, count)
+        self.scopes.pop()
+        self._braced(f"if (lane < {hi} - {lo})", guarded)
         for fold, c in partial:
             self._gather(fold, c)
 
@@ -532,7 +537,7 @@ class CudaPrinter(CPrinter):
         scope.lines.append(f"for (int u = 0; u < {width}; u++) {one}({', '.join(args)});")
         scope.lines += after
         outer = Scope()
-        outer.lines.append(f"const int64_t {v} = ((int64_t){q} * span + lane) * {width};")
+        outer.lines.append(f"const {self.counter} {v} = ({q} * span + lane) * {width};")
         self.scopes.append(outer)
         self._braced(f"if ({v} < {hi} - {lo})", scope)
         self.scopes.pop()
@@ -562,7 +567,7 @@ class CudaPrinter(CPrinter):
         """Print the loop over the passes before and after the packs."""
         k, v, scope = self.fresh("k"), self.fresh("v"), Scope()
         at_ = k if count == "0" else f"({k} < {head} ? {k} : {k} + {count})"
-        scope.lines.append(f"const int64_t {v} = {at_};")
+        scope.lines.append(f"const {self.counter} {v} = {at_};")
         args, after = [f"{lo} + {v}"], []
         for (kind, dtype, _), base in zip(packed, bases, strict=True):
             if kind == "load":
@@ -574,7 +579,7 @@ class CudaPrinter(CPrinter):
             after.append(f"{base}[{v}] = {y};")
         scope.lines += [f"{one}({', '.join(args)});", *after]
         self._braced(
-            f"for (int64_t {k} = lane; {k} < {hi} - {lo} - {count}; {k} += span)", scope
+            f"for ({self.counter} {k} = lane; {k} < {hi} - {lo} - {count}; {k} += span)", scope
         )
 
     def _first_thread(self, s: For, lo: str, hi: str) -> None:
@@ -733,8 +738,8 @@ class CudaPrinter(CPrinter):
         head, count = self.fresh("h"), self.fresh("m")
         n = f"({hi} > {lo} ? {hi} - {lo} : 0)"
         first = "0" if still else f"adarray_head<{width}>({base}, {n})"
-        self.line(f"const int64_t {head} = {first};")
-        self.line(f"const int64_t {count} = ({n} - {head}) / {width} * {width};")
+        self.line(f"const {self.counter} {head} = {first};")
+        self.line(f"const {self.counter} {count} = ({n} - {head}) / {width} * {width};")
         v, scope, after = self.fresh("v"), Scope(), []
         args = [f"{lo} + {v} + u"]
         for (kind, dtype, _), base in moves:
@@ -751,9 +756,10 @@ class CudaPrinter(CPrinter):
         scope.lines.append("#pragma unroll")
         scope.lines.append(f"for (int u = 0; u < {width}; u++) {one}({', '.join(args)});")
         scope.lines += after
-        first, step = f"{head} + (int64_t)lane * {width}", f"(int64_t)span * {width}"
+        cast = f"({self.counter})"
+        first, step = f"{head} + {cast}lane * {width}", f"{cast}span * {width}"
         self._braced(
-            f"for (int64_t {v} = {first}; {v} < {head} + {count}; {v} += {step})", scope
+            f"for ({self.counter} {v} = {first}; {v} < {head} + {count}; {v} += {step})", scope
         )
         return head, count
 

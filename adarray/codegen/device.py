@@ -37,9 +37,10 @@ LARGEST = 1024
 PACK = 16  # bytes that one instruction moves
 # Registers of a thread that may hold elements of a row, by the size of blocks.
 REGISTERS = {128: 160, 256: 144, 512: 80, 1024: 40}
+NARROW = 1 << 30  # where all extents are below, int32 counts passes
 UNROLLED = 1200  # statements of a loop that is written out for every pass
 PASSES = 16  # of a long vector loop, for each thread
-SHEET = 4  # passes of a vector loop for each thread of a sheet: a pack
+SHEET = 8  # passes of a vector loop for each thread of a sheet
 GROUPS = 64  # most groups of a processor that keep array totals of their own
 
 
@@ -84,6 +85,8 @@ class Form(NamedTuple):
         Neighbouring passes of a thread then.
     loads : frozenset of (str, Expr)
         Buffers, with the index in pass 0, whose elements are read once and kept.
+    narrow : bool
+        Whether int32 counts the passes of every vector loop.
     """
 
     kind: str
@@ -94,6 +97,7 @@ class Form(NamedTuple):
     passes: int = 0
     width: int = 1
     loads: frozenset[tuple[str, Expr]] = frozenset()
+    narrow: bool = False
 
 
 class Launch(NamedTuple):
@@ -139,6 +143,12 @@ _FUNCTIONS = {
 
 def form_of(kernel: Kernel, ints: Mapping[str, int], device: Device) -> Form:
     """Choose how a kernel runs with these integers."""
+    counts = _extents(kernel.body, _with_lets(kernel.body, ints))
+    narrow = max((*ints.values(), *counts), default=0) < NARROW
+    return _form(kernel, ints, device)._replace(narrow=narrow)
+
+
+def _form(kernel: Kernel, ints: Mapping[str, int], device: Device) -> Form:
     tops = [s for s in kernel.body if isinstance(s, For)]
     parallel = [s for s in tops if s.kind == "parallel"]
     if parallel:
