@@ -35,10 +35,7 @@ WARP = 32
 BLOCK = 256  # threads of a block whose groups are warps, or parts of them
 LARGEST = 1024
 PACK = 16  # bytes that one instruction moves
-# Registers of a thread that may hold elements of a row, by the size of blocks.
-REGISTERS = {128: 160, 256: 144, 512: 80, 1024: 40}
 NARROW = 1 << 30  # where all extents are below, int32 counts passes
-UNROLLED = 1200  # statements of a loop that is written out for every pass
 PASSES = 16  # of a long vector loop, for each thread
 SHEET = 8  # passes of a vector loop for each thread of a sheet
 GROUPS = 64  # most groups of a processor that keep array totals of their own
@@ -76,15 +73,7 @@ class Form(NamedTuple):
     block : int
         Threads of a block.
     shared : frozenset of str
-        Local arrays that lie in shared memory; the others lie in scratch memory, but for:
-    kept : frozenset of str
-        Local arrays whose elements the threads keep in registers.
-    passes : int
-        Of a vector loop for each thread where that is so, or `loads` are; else 0.
-    width : int
-        Neighbouring passes of a thread then.
-    loads : frozenset of (str, Expr)
-        Buffers, with the index in pass 0, whose elements are read once and kept.
+        Local arrays that lie in shared memory; the others lie in scratch memory.
     narrow : bool
         Whether int32 counts the passes of every vector loop.
     """
@@ -93,10 +82,6 @@ class Form(NamedTuple):
     group: int
     block: int
     shared: frozenset[str] = frozenset()
-    kept: frozenset[str] = frozenset()
-    passes: int = 0
-    width: int = 1
-    loads: frozenset[tuple[str, Expr]] = frozenset()
     narrow: bool = False
 
 
@@ -190,7 +175,9 @@ def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) ->
     if _is_sheet(loop) and all(_whole(folding(kernel, t)) for t in sized):
         return Form("sheet", WARP, BLOCK)
     longest = max(_extents(loop.body, _with_lets(loop.body, known)), default=1)
-    if longest <= 2 or not any(isinstance(s, For) and s.kind == "vector" for s in statements(loop.body)):
+    if longest <= 2 or not any(
+        isinstance(s, For) and s.kind == "vector" for s in statements(loop.body)
+    ):
         group = 1
     elif longest <= 2 * WARP:
         group = min(_power(longest), WARP)
@@ -203,84 +190,7 @@ def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) ->
     if WARP < group < 128:
         group = 128  # a block; smaller ones do not fill a multiprocessor
     block = BLOCK if group <= WARP else group
-    form = _kept(kernel, loop, Form("rows", group, block), known)
-    return _placed(kernel, form, known, device)
-
-
-def _kept(kernel: Kernel, loop: For, form: Form, known: Mapping[str, int]) -> Form:
-    """Keep in registers what several loops over a row read, where all have the same passes."""
-    loops = [s for s in loop.body if isinstance(s, For)]
-    inside = [s for s in statements(loop.body) if isinstance(s, For)]
-    stops = {_count(s, _with_lets(loop.body, known)) for s in loops}
-    extent = next(iter(stops), None)
-    alike = len(loops) == len(inside) > 1 and all(
-        s.kind == "vector" and s.start == ZERO and not scattered(s) for s in loops
-    )
-    if not alike or len(stops) != 1 or not extent or form.group < WARP:
-        return form
-    found = _read_again(kernel, loops)
-    arrays_ = _by_pass(kernel, loop)
-    sizes = [SIZES[b] for b in found.values()] + [SIZES[s.dtype] for s in arrays_]
-    if not sizes:
-        return form
-    width = PACK // max(sizes)
-    while extent % width:
-        width //= 2
-    passes = -(-extent // (form.group * width)) * width
-    room = REGISTERS.get(form.block, 40) - 8
-    if passes * max(len(s.body) for s in loops) > UNROLLED:
-        return form
-    loads, kept = set(), set()
-    for key, dtype in found.items():
-        if passes * SIZES[dtype] // 4 <= room:
-            room -= passes * SIZES[dtype] // 4
-            loads.add(key)
-    for s in arrays_:
-        if passes * SIZES[s.dtype] // 4 <= room:
-            room -= passes * SIZES[s.dtype] // 4
-            kept.add(s.name)
-    if not loads and not kept:
-        return form
-    return form._replace(
-        kept=frozenset(kept), passes=passes, width=width, loads=frozenset(loads)
-    )
-
-
-def _read_again(kernel: Kernel, loops: list[For]) -> dict[tuple[str, Expr], str]:
-    """Return what more than one of the loops reads, with its dtype."""
-    inputs = {b.name: b.dtype for b in kernel.buffers if b.access == "in"}
-    counts: dict[tuple[str, Expr], int] = {}
-    for s in loops:
-        lets = {x.name: x.value for x in s.body if isinstance(x, Let)}
-        seen = set()
-        for x in s.body:
-            for e in (y for root in expressions(x) for y in walk(root)):
-                if isinstance(e, Load) and e.buffer in inputs and walks(e.index, s.var, lets):
-                    seen.add((e.buffer, at(e.index, s.var, ZERO, lets)))
-        for key in seen:
-            counts[key] = counts.get(key, 0) + 1
-    return {key: inputs[key[0]] for key, count in counts.items() if count > 1}
-
-
-def _by_pass(kernel: Kernel, loop: For) -> list[Local]:
-    """Return the local arrays of which every pass of every loop touches its own element."""
-    own: set[str] = set()
-    other: set[str] = set()
-    for s in loop.body:
-        inner = s.body if isinstance(s, For) else (s,)
-        var = Var("int64", s.var) if isinstance(s, For) else None
-        for x in inner:
-            indices = [(e.buffer, e.index) for r in expressions(x) for e in walk(r) if isinstance(e, Load)]
-            if isinstance(x, Store):
-                indices.append((x.buffer, x.index))
-            if isinstance(x, Fold) and x.index is not None:
-                other.add(x.target)
-            for name, index in indices:
-                (own if index == var else other).add(name)
-    found = arrays(kernel)
-    where = places(kernel)
-    spoilt = {where.get(n, n) for n in other}
-    return [s for s in found if s.name in own and s.name not in spoilt]
+    return _placed(kernel, Form("rows", group, block), known, device)
 
 
 def _is_sheet(loop: For) -> bool:
@@ -298,8 +208,6 @@ def _placed(kernel: Kernel, form: Form, known: Mapping[str, int], device: Device
     room, shared = device.shared - 1024, set()
     known = dict(known)
     for s in arrays(kernel):
-        if s.name in form.kept:
-            continue
         assert s.size is not None
         size = evaluate(s.size, known)
         bytes_ = None if size is None else padded(size) * SIZES[s.dtype]
@@ -331,7 +239,7 @@ def launch_of(kernel: Kernel, form: Form, ints: Mapping[str, int], device: Devic
         count = blocks * chunks if size is None else groups * padded(size)
         scratch += padded(count) * SIZES[t.dtype]
     for s in locals_:
-        if s.name not in form.shared | form.kept and s.size is not None:
+        if s.name not in form.shared and s.size is not None:
             scratch += padded(evaluate(s.size, known) or 0) * groups * SIZES[s.dtype]
     return Launch(blocks, shared, scratch, chunks)
 
@@ -426,7 +334,11 @@ def _in_place(s: Stmt, old: str, new: str) -> bool:
         for root in expressions(x)
         for e in walk(root)
     ) if at else True  # fmt: skip
-    return not (again or folded or written or later) and set(read) == set(stored) and len(set(stored)) == 1
+    return (
+        not (again or folded or written or later)
+        and set(read) == set(stored)
+        and len(set(stored)) == 1
+    )
 
 
 def padded(count: int) -> int:
@@ -457,7 +369,9 @@ def _count(loop: For, known: Mapping[str, int]) -> int | None:
 
 def _extents(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int]:
     """Return the lengths of the vector loops in statements, of those that can be told."""
-    found = (_count(s, known) for s in statements(body) if isinstance(s, For) and s.kind == "vector")
+    found = (
+        _count(s, known) for s in statements(body) if isinstance(s, For) and s.kind == "vector"
+    )
     return [n for n in found if n is not None]
 
 

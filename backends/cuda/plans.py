@@ -107,7 +107,10 @@ class Executable:
             key = (id(s.kernel), form)
             if key not in printed:
                 printed[key] = cuda.source(s.kernel, form)
-            forms[id(s)], texts[id(s)] = (form, launch_of(s.kernel, form, ints, self.device)), printed[key]
+            forms[id(s)], texts[id(s)] = (
+                (form, launch_of(s.kernel, form, ints, self.device)),
+                printed[key],
+            )
             scratches.append(forms[id(s)][1].scratch)
             self.may_fail |= cuda.may_fail(s.kernel)
         functions = modules.load(texts.values())
@@ -126,7 +129,15 @@ class Executable:
                 f = functions[name]
                 if launch.shared > max(modules.DEFAULT_SHARED, f.max_dynamic_shared_size_bytes):
                     f.max_dynamic_shared_size_bytes = launch.shared
-            made = [Launch(main.kernel, (launch.blocks, launch.chunks, 1), (form.block, 1, 1), launch.shared, rest)]
+            made = [
+                Launch(
+                    main.kernel,
+                    (launch.blocks, launch.chunks, 1),
+                    (form.block, 1, 1),
+                    launch.shared,
+                    rest,
+                )
+            ]
             for name in text.followers:
                 merge = name.endswith("_merge")
                 grid = (self._columns(s) if merge else 1, 1, 1)
@@ -225,7 +236,9 @@ class Executable:
     def _product(self, s: DotStep, memory: dict[int, Any]) -> None:
         found = [_matrices(o, memory[id(o.buffer)]) for o in (s.a, s.b, s.out)]
         dtype = s.out.buffer.dtype.name
-        if dtype in ("float32", "float64") and all(m is not None and cublas.suits(m) for m in found):
+        if dtype in ("float32", "float64") and all(
+            m is not None and cublas.suits(m) for m in found
+        ):
             cublas.multiply(*found, dtype, self.precision)  # type: ignore[arg-type]
             return
         a, b, out = (self._look_at(o, memory) for o in (s.a, s.b, s.out))

@@ -63,7 +63,9 @@ class Compiled:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[:3000]
-        self.ffi.cdef("".join(f"int {n}_run(void **, unsigned, unsigned, unsigned);" for n in names))
+        self.ffi.cdef(
+            "".join(f"int {n}_run(void **, unsigned, unsigned, unsigned);" for n in names)
+        )
         unit = self.ffi.dlopen(str(library))
         self.functions = {n: getattr(unit, f"{n}_run") for n in names}
 
