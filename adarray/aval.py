@@ -77,6 +77,10 @@ class Symbolic:
 # Types of plain operands that need no second look. Classes of `Symbolic` are added.
 PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float32}
 
+# Types of arrays, which are written into and shared by views, by what `type` says of them.
+# Those of devices are added.
+ARRAYS: set[type] = {np.ndarray}
+
 # What takes the place of an ndarray subclass whose arithmetic differs from an array's.
 _SUBCLASSES = {
     "MaskedArray": "a masked array: its mask would be lost; pass np.where(x.mask, fill, x.data), "

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.aval import ARRAYS, Symbolic
+from adarray.device import is_device
 from adarray.inplace import sync_if_view
 from adarray.operators import weakened
 from adarray.protocol import call_function, traced
@@ -78,7 +79,7 @@ class Conversions(_State):
     def detach(self) -> ADArray:
         """Return the values as an array of which no derivative is taken."""
         sync_if_view(self)
-        made: Any = Handle.array_class(self._v.copy() if type(self._v) is np.ndarray else self._v)
+        made: Any = Handle.array_class(self._v.copy() if type(self._v) in ARRAYS else self._v)
         return made  # type: ignore[no-any-return]
 
     # -- numbers ----------------------------------------------------------------------
@@ -227,7 +228,8 @@ class Conversions(_State):
         value = np.asarray(_shown(sync_if_view(self)._v))
         text = np.array2string(value, separator=", ", prefix="ADArray(")
         dtype = "" if value.dtype == np.float64 else f", dtype={value.dtype}"
-        return f"ADArray({text}{dtype}{', traced' if traced(self) else ''})"
+        device = f", device={self._v.library.name}" if is_device(self._v) else ""
+        return f"ADArray({text}{dtype}{device}{', traced' if traced(self) else ''})"
 
     def __str__(self) -> str:
         return str(sync_if_view(self)._v)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.ad.forward import placed
 from adarray.array import ADArray
 from adarray.ops import (
     creation,
@@ -60,7 +61,7 @@ def lift(r: Any, given: tuple[Any, ...] = ()) -> Any:
         if r.dtype.kind not in _NUMBERS or type(r) is not np.ndarray:
             return r
         shared = r.base is not None or any(r is x for x in given)
-        return ADArray(r.copy("K") if shared else r)
+        return ADArray(placed(r.copy("K") if shared else r))
     if isinstance(r, np.generic):
         return ADArray(r) if r.dtype.kind in _NUMBERS else r
     if isinstance(r, tuple):

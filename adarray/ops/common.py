@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import Aval, Symbolic
+from adarray.device import is_device
 from adarray.dispatch import replay
+from adarray.inplace import plain_value
 from adarray.op import Op, Sample, composite
 from adarray.protocol import finish, plain, traced
 from adarray.trace import Handle
@@ -26,6 +28,11 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     if axes:
         g = np.sum(g, axis=axes, keepdims=True)
     return np.reshape(g, shape) if g.shape != shape else g
+
+
+def zeros_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return zeros on the device where the plain value `x` is, if it is on one."""
+    return np.zeros_like(x, dtype, shape=shape) if is_device(x) else np.zeros(shape, dtype)
 
 
 class Placed:
@@ -53,7 +60,7 @@ class Placed:
 
     def zeros(self) -> Any:
         """Return zeros of the whole's shape, ADArray if the values are one."""
-        made = np.zeros(self.aval.shape, self.aval.dtype)
+        made = zeros_beside(plain_value(self.g), self.aval.shape, self.aval.dtype)
         return type(self.g)(made) if isinstance(self.g, Handle) else made
 
     def add_to(self, total: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.backend import use
+from adarray.device import host
 from adarray.dispatch import run
 from adarray.errors import BackendError
 from adarray.op import OPS, Contraction, Op, Reduction, Scan
@@ -160,11 +161,11 @@ class _OpCheck:
         outcome = self._call(*made, **case.params)
         if isinstance(expected, tuple):
             for k, (r, e) in enumerate(zip(outcome, expected, strict=True)):
-                found = mismatch(r._v, e, ULP)
+                found = mismatch(host(r._v), e, ULP)
                 if found is not None:
                     raise AssertionError(f"{title}: result {k}: {found}; correct the operation")
             return
-        got = outcome._v
+        got = host(outcome._v)
         scale = None
         if isinstance(self.op.lower, (Reduction, Contraction, Scan)) and dtype_of(got).kind in "fc":
             scale = self._magnitude(case, expected)
