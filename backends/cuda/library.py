@@ -1,0 +1,406 @@
+"""CuPy on one GPU, as adarray's core uses it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from adarray_backends.cuda import extrema, pointwise, reductions
+
+from adarray.codegen.eager import FIXED
+from adarray.device import DeviceArray, Library
+from adarray.op import Op, Reduction
+
+_FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
+_BOOL = np.dtype(bool)
+_NUMBERS = frozenset({float, int, bool})
+_SHORT = 128  # rows of fewer elements are CuPy's to fold
+_STRETCH = 8192  # elements that a block folds at least, where a row is shared by several
+
+
+@functools.cache
+def _header() -> str:
+    return files("adarray_native").joinpath("adarray_math.h").read_text(encoding="utf-8")
+
+
+class CudaLibrary(Library):
+    """CuPy on the GPU number `index`.
+
+    Parameters
+    ----------
+    cupy : module
+    index : int
+    """
+
+    def __init__(self, cupy: Any, index: int) -> None:
+        super().__init__()
+        self.xp = cupy
+        self.kind = cupy.ndarray
+        self.index = index
+        self.name = f"cuda:{index}"
+        self.out_of_memory = (cupy.cuda.memory.OutOfMemoryError,)
+        self.device = cupy.cuda.Device(index)
+        self._several = cupy.cuda.runtime.getDeviceCount() > 1
+        properties = cupy.cuda.runtime.getDeviceProperties(index)
+        self._blocks = 8 * int(properties["multiProcessorCount"])
+        self._texts: dict[Any, pointwise.Text | None] = {}
+        self._kernels: dict[Any, Any] = {}
+
+    # -- transfers and memory --------------------------------------------------------------
+
+    def to_device(self, values: np.ndarray) -> Any:
+        """Return a copy of an ndarray on the GPU, in the machine's byte order."""
+        if not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))
+        return self.xp.array(values)
+
+    def to_host(self, raw: Any) -> np.ndarray:
+        """Return a copy as an ndarray."""
+        values: np.ndarray = raw.get(order="A")
+        return values
+
+    def shares(self, a: Any, b: Any) -> bool:
+        """Whether two arrays lie in the same allocation."""
+        return a.data.mem is b.data.mem and bool(self.xp.may_share_memory(a, b))
+
+    def release(self) -> None:
+        """Give the pool's free blocks back."""
+        self.xp.get_default_memory_pool().free_all_blocks()
+
+    def memory(self) -> str:
+        """Return words about the GPU's memory."""
+        free, total = self.xp.cuda.runtime.memGetInfo()
+        used = self.xp.get_default_memory_pool().used_bytes()
+        return (
+            f"{used / 2**30:.2f} GiB are in use by arrays, {free / 2**30:.2f} of "
+            f"{total / 2**30:.2f} GiB are free"
+        )
+
+    def synchronize(self) -> None:
+        """Wait for the current stream."""
+        self.xp.cuda.get_current_stream().synchronize()
+
+    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function of CuPy with this GPU as the current one."""
+        if not self._several or self.xp.cuda.runtime.getDevice() == self.index:
+            return super().run(function, *args, **kwargs)
+        with self.device:
+            return super().run(function, *args, **kwargs)
+
+    def find(self, function: Any) -> Any:
+        """Return CuPy's counterpart; those of numpy.linalg raise NumPy's errors."""
+        found = super().find(function)
+        module = getattr(function, "__module__", None) or ""
+        if found is None or not module.startswith("numpy.linalg"):
+            return found
+        import cupyx
+
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            with cupyx.errstate(linalg="raise"):
+                return found(*args, **kwargs)
+
+        return checked
+
+    # -- pointwise operations ------------------------------------------------------------------
+
+    def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
+        """Compute a pointwise operation with a printed kernel."""
+        return self._map(op, -1, values, 0)
+
+    def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+        """Compute a derivative rule with a printed kernel, in one pass."""
+        return self._map(op, operand, (g, *saved), 2)
+
+    def _map(self, op: Op, operand: int, values: tuple[Any, ...], first: int) -> Any:
+        """Run a kernel on ``values``: operands, or ``(g, out, *operands)`` with `first` 2."""
+        dtype = None
+        for x in values:
+            if type(x) is DeviceArray:
+                dtype = _FLOATS.get(x.raw.dtype)
+                if dtype is not None:
+                    break
+        if dtype is None:
+            return NotImplemented
+        fixed = _fixed(op, values[first:]) if op.name in FIXED else None
+        key = (op, operand, dtype, fixed)
+        try:
+            text = self._texts[key]
+        except KeyError:
+            text = self._texts[key] = pointwise.text_of(op, operand, dtype, fixed)
+        if text is None:
+            return NotImplemented
+        given = []
+        for name in text.inputs:
+            x = values[0 if name == "g" else 1 if name == "out" else first + int(name[1:])]
+            argument = _argument(x, dtype, name in text.truths)
+            if argument is None:
+                return NotImplemented
+            given.append(argument)
+        return self._launch(key, text, given, values)
+
+    def _launch(self, key: Any, text: pointwise.Text, given: list[Any], values: Any) -> Any:
+        kind = self.kind
+        arrays = [x for x in given if type(x) is kind]
+        if not arrays:
+            return NotImplemented
+        shape = arrays[0].shape
+        same = all(x.shape == shape for x in arrays)
+        if same and all(x.flags.c_contiguous for x in arrays):
+            kinds = "".join("f" if type(x) is kind else "n" for x in given)
+            columns = 0
+        else:
+            if not same:
+                shape = np.broadcast_shapes(*(x.shape for x in arrays))
+            if len(shape) > 1 and all(
+                x.flags.f_contiguous and x.ndim == len(shape) and not x.flags.c_contiguous
+                for x in arrays
+            ):
+                turned = [x.T if type(x) is kind else x for x in given]
+                made = self._launch(key, text, turned, values)
+                return DeviceArray(made.raw.T, self)
+            found = pointwise.arrangement(
+                [(x.shape, x.strides) for x in arrays], [x.itemsize for x in arrays], shape
+            )
+            if found is None:
+                return NotImplemented
+            letters, columns = iter(found[0]), found[1]
+            kinds = "".join(next(letters) if type(x) is kind else "n" for x in given)
+        for x in values:  # operands that the kernel does not read give the result its shape, too
+            if type(x) is DeviceArray and x.raw.shape != shape and key[1] < 0:
+                if np.broadcast_shapes(x.raw.shape, shape) != shape:
+                    return NotImplemented
+        return self._run(key, text, given, kinds, columns, shape)
+
+    def _run(
+        self, key: Any, text: pointwise.Text, given: list[Any], kinds: str, columns: int,
+        shape: tuple[int, ...],
+    ) -> Any:  # fmt: skip
+        out = self.run(self.xp.empty, shape, text.dtype)
+        size = out.size
+        if size:
+            aligned = all(
+                x.data.ptr % 16 == 0
+                for x, how in zip(given, kinds, strict=True)
+                if how == "f" or how == "r"
+            )
+            pack = pointwise.pack_of(text.dtype, size, columns, aligned)
+            index = "unsigned int" if size < 1 << 31 else "long long"
+            full = (key, kinds, pack, index)
+            kernel = self._kernels.get(full)
+            if kernel is None:
+                kernel = self._compiled(pointwise.source(text, kinds, pack, index), text.name)
+                self._kernels[full] = kernel
+            whole: Any = np.uint32 if size < 1 << 31 else np.int64
+            blocks = -(-size // (pack * pointwise.THREADS))
+            self.run(
+                kernel, (min(blocks, 1 << 30),), (pointwise.THREADS,),
+                (*given, out, whole(size), whole(columns or 1)),
+            )  # fmt: skip
+        return DeviceArray(out, self, not shape)
+
+    def _compiled(self, source: str, name: str) -> Any:
+        options = ("--std=c++17", "--fmad=false")
+        return self.xp.RawKernel(f"{_header()}\n{source}", name, options)
+
+    # -- reductions ----------------------------------------------------------------------------
+
+    def compute(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Compute a reduction with printed kernels."""
+        if not isinstance(op.lower, Reduction) or type(values[0]) is not DeviceArray:
+            return NotImplemented
+        x = values[0].raw
+        dtype = _FLOATS.get(x.dtype)
+        if dtype is None or not x.size or params.get("dtype") is not None:
+            return NotImplemented
+        axes, x = _axes(params.get("axis"), x)
+        if axes is None:
+            return NotImplemented
+        sizes = _folded(x.shape, axes)
+        if sizes is None:
+            return NotImplemented
+        found = self._fold(op, dtype, x, *sizes)
+        if found is None:
+            return NotImplemented
+        raw, aside = found
+        shape = values[0].raw.shape
+        own, _ = _axes(params.get("axis"), values[0].raw, False)
+        keep = bool(params.get("keepdims"))
+        to = tuple(1 if i in own else n for i, n in enumerate(shape) if keep or i not in own)
+        if x is not values[0].raw:  # folded with its axes reversed
+            raw, aside = raw.reshape(to[::-1]).T, None
+        made = DeviceArray(raw.reshape(to), self, not to)
+        made.aside = aside
+        return made
+
+    def _fold(self, op: Op, dtype: str, x: Any, outer: int, n: int, inner: int) -> Any:
+        """Return the folded array, and what else its rule can use; None: CuPy does it."""
+        if inner == 1:
+            if n < _SHORT:
+                return None
+            if op.name in ("max", "min") and outer >= 64 and n < 1 << 30 and outer < 1 << 30:
+                return self._extrema(op, dtype, x, outer, n)
+            return self._rows(op, dtype, x, outer, n)
+        if inner < 32 or n < 16:
+            return None
+        return self._columns(op, dtype, x, outer, n, inner)
+
+    def _pass(self, op: Op, dtype: str, rows: bool, first: bool, pack: int) -> Any:
+        key = (op, dtype, rows, first, pack)
+        if key not in self._kernels:
+            fold = reductions.fold_of(op, dtype)
+            made = None
+            if fold is not None:
+                itemsize = 8 if dtype == "float64" else 4
+                text = reductions.source(fold, rows, first, pack, itemsize)
+                made = self._compiled(text, "rows" if rows else "columns")
+            self._kernels[key] = made
+        return self._kernels[key]
+
+    def _rows(self, op: Op, dtype: str, x: Any, outer: int, n: int) -> Any:
+        parts = max(1, min(-(-self._blocks // outer), n // _STRETCH))
+        stretch = -(-n // (parts * 1024)) * 1024 if parts > 1 else n
+        parts = -(-n // stretch)
+        if outer * parts >= 1 << 31:
+            return None
+        pack = _pack(x, dtype, n)
+        kernel = self._pass(op, dtype, True, True, pack)
+        if kernel is None:
+            return None
+        count = np.dtype(dtype).type(n)
+        out = self.run(self.xp.empty, (outer * parts,), dtype)
+        block = (reductions.THREADS,)
+        self.run(kernel, (outer * parts,), block,
+                 (x, out, np.int64(n), np.int64(stretch), np.int32(parts),
+                  np.int32(parts == 1), count))  # fmt: skip
+        if parts == 1:
+            return out, None
+        whole = self.run(self.xp.empty, (outer,), dtype)
+        last = self._pass(op, dtype, True, False, 1)
+        self.run(last, (outer,), block, (out, whole, np.int64(parts), np.int64(parts), np.int32(1),
+                                         np.int32(1), count))  # fmt: skip
+        return whole, None
+
+    def _columns(self, op: Op, dtype: str, x: Any, outer: int, n: int, inner: int) -> Any:
+        pack = _pack(x, dtype, inner)
+        wide = -(-inner // (32 * pack))
+        parts = max(1, min(-(-self._blocks // (wide * outer)), n // 32))
+        stretch = -(-n // parts)
+        parts = -(-n // stretch)
+        if outer * parts > 65535:
+            return None
+        kernel = self._pass(op, dtype, False, True, pack)
+        if kernel is None:
+            return None
+        count = np.dtype(dtype).type(n)
+        block = (32, reductions.THREADS // 32)
+        out = self.run(self.xp.empty, (outer * parts * inner,), dtype)
+        self.run(kernel, (wide, outer * parts), block,
+                 (x, out, np.int64(n), np.int64(inner), np.int64(stretch), np.int32(parts),
+                  np.int32(parts == 1), count))  # fmt: skip
+        if parts == 1:
+            return out, None
+        whole = self.run(self.xp.empty, (outer * inner,), dtype)
+        last = self._pass(op, dtype, False, False, pack)
+        self.run(last, (wide, outer), block,
+                 (out, whole, np.int64(parts), np.int64(inner), np.int64(parts), np.int32(1),
+                  np.int32(1), count))  # fmt: skip
+        return whole, None
+
+    def _extreme_kernels(self, name: str, dtype: str, pack: int) -> Any:
+        key = ("extrema", name, dtype, pack)
+        if key not in self._kernels:
+            text = f"{_header()}\n{extrema.source(name == 'max', dtype, pack)}"
+            module = self.xp.RawModule(code=text, options=("--std=c++17", "--fmad=false"))
+            self._kernels[key] = module.get_function("forward"), module.get_function("backward")
+        return self._kernels[key]
+
+    def _extrema(self, op: Op, dtype: str, x: Any, outer: int, n: int) -> Any:
+        pack = _pack(x, dtype, n)
+        forward, _ = self._extreme_kernels(op.name, dtype, pack)
+        out = self.run(self.xp.empty, (outer,), dtype)
+        counts = self.run(self.xp.empty, (2, outer), np.int32)
+        self.run(forward, (outer,), (extrema.THREADS,), (x, out, counts[0], counts[1], np.int32(n)))
+        return out, counts
+
+    def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+        """Compute the cotangent of a maximum along the last axes, if its kernel found the ties."""
+        out = saved[0]
+        if node.op.name not in ("max", "min") or type(out) is not DeviceArray or out.aside is None:
+            return NotImplemented
+        a, dtype = saved[1].raw, _FLOATS.get(saved[1].raw.dtype)
+        if dtype is None or not a.flags.c_contiguous or g.raw.dtype != a.dtype:
+            return NotImplemented
+        outer = out.raw.size
+        n, raw = a.size // outer, g.raw
+        single = all(s == 0 for s, d in zip(raw.strides, raw.shape, strict=True) if d > 1)
+        if not single and not raw.flags.c_contiguous:
+            raw = self.run(self.xp.ascontiguousarray, raw)
+        pack = _pack(a, dtype, n)
+        _, backward = self._extreme_kernels(node.op.name, dtype, pack)
+        made = self.run(self.xp.empty, a.shape, dtype)
+        self.run(backward, (outer,), (extrema.THREADS,),
+                 (a, out.raw, raw, np.int32(not single), out.aside[0], out.aside[1], made,
+                  np.int32(n)))  # fmt: skip
+        return DeviceArray(made, self)
+
+
+def _fixed(op: Op, values: tuple[Any, ...]) -> int | None:
+    """Return which of the values with kernels of their own an operand has."""
+    operand, fixed = FIXED[op.name]
+    value = values[operand]
+    if (type(value) is int or type(value) is float) and value in fixed:
+        return fixed.index(value)
+    return None
+
+
+def _argument(x: Any, dtype: str, truth: bool) -> Any:
+    """Return an operand as kernels of `dtype` take it; None if they do not."""
+    if type(x) is DeviceArray:
+        return x.raw if x.raw.dtype == (_BOOL if truth else dtype) else None
+    if type(x) in _NUMBERS:
+        if truth:
+            return np.uint8(bool(x))
+        with np.errstate(over="ignore"):
+            return np.dtype(dtype).type(x)
+    if isinstance(x, np.generic) and x.dtype == (_BOOL if truth else dtype):
+        return np.uint8(bool(x)) if truth else x
+    return None
+
+
+def _axes(axis: Any, x: Any, turn: bool = True) -> tuple[Any, Any]:
+    """Return the axes to fold and the array in C order; None where it is in no order."""
+    ndim = x.ndim
+    given = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = []
+    for a in given:
+        if not -ndim <= a < ndim:
+            return None, x
+        axes.append(int(a) % ndim)
+    if len(set(axes)) != len(axes):
+        return None, x
+    if x.flags.c_contiguous or not turn:
+        return axes, x
+    if x.flags.f_contiguous:
+        return [ndim - 1 - a for a in axes], x.T
+    return None, x
+
+
+def _folded(shape: tuple[int, ...], axes: list[int]) -> tuple[int, int, int] | None:
+    """Return the lengths (outer, fold, inner) of an array; None if the axes are not together."""
+    axes = [a for a in axes if shape[a] != 1]
+    if not axes:
+        return None
+    low, high = min(axes), max(axes)
+    if any(shape[a] != 1 and a not in axes for a in range(low, high + 1)):
+        return None
+    return math.prod(shape[:low]), math.prod(shape[low : high + 1]), math.prod(shape[high + 1 :])
+
+
+def _pack(x: Any, dtype: str, n: int) -> int:
+    """Return how many elements a thread reads at a time from rows of `n`."""
+    wide = 2 if dtype == "float64" else 4
+    return wide if n % wide == 0 and x.data.ptr % 16 == 0 else 1
