@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray, backward_hook
-from adarray.aval import ARRAYS, Aval, aval_of
+from adarray.aval import ARRAYS, Aval, Symbolic, aval_of
 from adarray.device import is_device
 from adarray.dispatch import apply, pick
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, TraceError
@@ -24,7 +24,7 @@ from adarray.protocol import plain, traced
 from adarray.runtime import MODE
 from adarray.spans import RECORDER, span
 from adarray.tangents import strong_zero
-from adarray.trace import LEVEL, Extras, Handle
+from adarray.trace import LEVEL, Extras, Handle, root_of
 
 
 class Pullback:
@@ -394,21 +394,39 @@ def backward(x: ADArray, gradient: Any, retain_graph: bool, create_graph: bool) 
                 "instance with np.sum, or pass gradient= of that shape"
             )
         gradient = ones_like(x)
-    elif np.shape(gradient) != x.shape:
+    elif _shape(gradient) != x.shape:
         raise ShapeError(
-            f"backward: gradient has shape {np.shape(gradient)} and the array {x.shape}; "
+            f"backward: gradient has shape {_shape(gradient)} and the array {x.shape}; "
             "they must be equal"
         )
     # An active transform may differentiate what this pass computes.
     record = create_graph or LEVEL.get() > 0 or traced(gradient)
     walk = Pullback(0, set(), record)
-    walk.add(x._node, gradient)
+    walk.add(x._node, gradient if record else _plain_gradient(gradient, x._v))
     walk.run()
     for slot, g in walk.slots:
         made = g if record else gradient_for(slot, g)
         slot.grad = made if slot.grad is None else slot.grad + made
     if not (retain_graph or create_graph):
         free(x._node)
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    shape: tuple[int, ...] = x.shape if hasattr(x, "shape") else np.shape(x)
+    return shape
+
+
+def _plain_gradient(g: Any, v: Any) -> Any:
+    """Return a gradient to begin with as plain values, where the result `v` is."""
+    if isinstance(g, Handle):
+        if isinstance(sync_if_view(g)._v, Symbolic):
+            return g
+        root_of(g)._frozen = True  # what comes out may share its memory
+        g = g._v
+    if is_device(v):
+        g = v.library.place(g if hasattr(g, "dtype") else np.asarray(g))
+        return g.astype(v.dtype, copy=False)
+    return g
 
 
 def ones_like(x: Any) -> Any:
@@ -422,7 +440,8 @@ def gradient_for(slot: Any, g: Any) -> Any:
     """Return the gradient of a leaf: an ndarray, or an ADArray on the device of the leaf."""
     if slot.library is None:
         return np.array(plain(g))
-    return ADArray(np.copy(slot.library.place(plain(g))))
+    g = slot.library.place(plain(g))
+    return ADArray(g.library.wrap(g.raw, g.scalar), None, None, True)  # others may hold it too
 
 
 def device_engine(g: Any, engine: Any) -> Any:

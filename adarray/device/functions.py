@@ -137,6 +137,17 @@ def _copyto(
     return None
 
 
+@special(np.interp)
+def _interp(library: Library, x: Any, xp: Any, fp: Any, *rest: Any, **more: Any) -> Any:
+    """``np.interp``, which computes in float64 whatever the operands are."""
+    wide = np.complex128 if np.iscomplexobj(fp) else np.float64
+    values = [library.place(np.asarray(a) if isinstance(a, (list, tuple)) else a)
+              for a in (x, xp, fp)]
+    given = [a.astype(d, copy=False) if hasattr(a, "raw") else a
+             for a, d in zip(values, (np.float64, np.float64, wide), strict=True)]
+    return library.call(np.interp, (*given, *rest), more)
+
+
 @special(np.array2string, np.array_repr, np.array_str)
 def _text(library: Library, a: Any, *args: Any, **kwargs: Any) -> Any:
     return np.array2string(library.plain(a), *args, **kwargs)

@@ -67,6 +67,8 @@ class Library:
         Raised where the library cannot do what NumPy does: NumPy does it, or raises.
     out_of_memory : tuple of exception classes
         Raised where an array does not fit.
+    flushes : bool
+        Whether float32 results below the smallest normal number become zero.
     transfers : Transfers
     """
 
@@ -74,9 +76,10 @@ class Library:
     xp: Any = None
     kind: type = object
     unable: tuple[type[Exception], ...] = (
-        TypeError, ValueError, IndexError, AttributeError, NotImplementedError, ImportError,
+        TypeError, ValueError, LookupError, AttributeError, NotImplementedError, ImportError,
     )  # fmt: skip
     out_of_memory: tuple[type[BaseException], ...] = ()
+    flushes: bool = False
 
     def __init__(self) -> None:
         self.transfers = Transfers()

@@ -30,6 +30,11 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     return np.reshape(g, shape) if g.shape != shape else g
 
 
+def arrayed(x: Any) -> Any:
+    """Return a plain value as an array; one on a device stays there."""
+    return x if hasattr(x, "dtype") else np.asarray(x)
+
+
 def zeros_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return zeros on the device where the plain value `x` is, if it is on one."""
     return np.zeros_like(x, dtype, shape=shape) if is_device(x) else np.zeros(shape, dtype)

@@ -133,9 +133,8 @@ def _beside(v: Any, g: Any) -> ADArray:
     if not is_device(v):
         return ADArray(np.array(g)[()])
     g = v.library.place(g if isinstance(g, np.ndarray) else np.asarray(g))
-    if g.base is not None or not g.flags.writeable:
-        g = np.copy(g)
-    return ADArray(g[()] if v.ndim == 0 else g, None, None, True)  # others may hold it too
+    # Others may hold it too, or see it through another view: a write copies it first.
+    return ADArray(g.library.wrap(g.raw, v.scalar), None, None, True)
 
 
 def pick(name: str, args: tuple[Any, ...], argnums: Argnums) -> list[int]:

@@ -13,10 +13,11 @@ from adarray_backends.cuda import extrema, pointwise, reductions
 
 from adarray.codegen.eager import FIXED
 from adarray.device import DeviceArray, Library
+from adarray.device.functions import ARRAY_RESULTS
 from adarray.op import Op, Reduction
 
 _FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
-_BOOL = np.dtype(bool)
+_CHARS = {"f": "float32", "d": "float64"}
 _NUMBERS = frozenset({float, int, bool})
 _SHORT = 128  # rows of fewer elements are CuPy's to fold
 _STRETCH = 8192  # elements that a block folds at least, where a row is shared by several
@@ -42,12 +43,13 @@ class CudaLibrary(Library):
         self.kind = cupy.ndarray
         self.index = index
         self.name = f"cuda:{index}"
+        self.flushes = True  # CuPy compiles everything so
         self.out_of_memory = (cupy.cuda.memory.OutOfMemoryError,)
         self.device = cupy.cuda.Device(index)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         self._blocks = 8 * int(properties["multiProcessorCount"])
-        self._texts: dict[Any, pointwise.Text | None] = {}
+        self._texts: dict[Any, Any] = {}
         self._kernels: dict[Any, Any] = {}
 
     # -- transfers and memory --------------------------------------------------------------
@@ -117,51 +119,80 @@ class CudaLibrary(Library):
 
     def _map(self, op: Op, operand: int, values: tuple[Any, ...], first: int) -> Any:
         """Run a kernel on ``values``: operands, or ``(g, out, *operands)`` with `first` 2."""
-        dtype = None
+        char = ""
         for x in values:
-            if type(x) is DeviceArray:
-                dtype = _FLOATS.get(x.raw.dtype)
-                if dtype is not None:
-                    break
-        if dtype is None:
+            if type(x) is DeviceArray and x.raw.dtype.char in _CHARS:
+                char = x.raw.dtype.char
+                break
+        else:
             return NotImplemented
         fixed = _fixed(op, values[first:]) if op.name in FIXED else None
-        key = (op, operand, dtype, fixed)
+        key = (op, operand, char, fixed)
         try:
-            text = self._texts[key]
+            text, reads = self._texts[key]
         except KeyError:
-            text = self._texts[key] = pointwise.text_of(op, operand, dtype, fixed)
+            text, reads = self._texts[key] = self._text(key, first)
         if text is None:
             return NotImplemented
-        given = []
-        for name in text.inputs:
-            x = values[0 if name == "g" else 1 if name == "out" else first + int(name[1:])]
-            argument = _argument(x, dtype, name in text.truths)
-            if argument is None:
-                return NotImplemented
-            given.append(argument)
-        return self._launch(key, text, given, values)
-
-    def _launch(self, key: Any, text: pointwise.Text, given: list[Any], values: Any) -> Any:
-        kind = self.kind
-        arrays = [x for x in given if type(x) is kind]
+        given, arrays, shape, same, plain = [], 0, (), True, True
+        for position, truth in reads:
+            x = values[position]
+            if type(x) is DeviceArray:
+                raw = x.raw
+                if raw.dtype.char != ("?" if truth else char):
+                    return NotImplemented
+                if not arrays:
+                    shape = raw.shape
+                elif raw.shape != shape:
+                    same = False
+                plain = plain and raw._c_contiguous
+                arrays += 1
+                given.append(raw)
+            else:
+                argument = _argument(x, char, truth)
+                if argument is None:
+                    return NotImplemented
+                given.append(argument)
         if not arrays:
             return NotImplemented
-        shape = arrays[0].shape
+        if same and plain and (first or len(reads) == len(values)):
+            kinds = "f" * arrays if arrays == len(given) else _kinds(given, self.kind)
+            return self._run(key, text, given, kinds, 0, shape)
+        kind = self.kind
+        shapes = {x.shape for x in given if type(x) is kind}
+        if operand < 0:  # operands that the kernel does not read give the result its shape, too
+            shapes.update(x.raw.shape for x in values if type(x) is DeviceArray)
+        (shape,) = shapes if len(shapes) == 1 else (np.broadcast_shapes(*shapes),)
+        return self._launch(key, text, given, shape)
+
+    def _text(self, key: Any, first: int) -> Any:
+        """Return the text of a kernel and, for each input, where it is and if it is a truth."""
+        op, operand, char, fixed = key
+        text = pointwise.text_of(op, operand, _CHARS[char], fixed)
+        if text is None:
+            return None, ()
+        places = {"g": 0, "out": 1}
+        return text, tuple(
+            (places[n] if n in places else first + int(n[1:]), n in text.truths)
+            for n in text.inputs
+        )
+
+    def _launch(
+        self, key: Any, text: pointwise.Text, given: list[Any], shape: tuple[int, ...]
+    ) -> Any:
+        kind = self.kind
+        arrays = [x for x in given if type(x) is kind]
         same = all(x.shape == shape for x in arrays)
         if same and all(x.flags.c_contiguous for x in arrays):
-            kinds = "".join("f" if type(x) is kind else "n" for x in given)
-            columns = 0
+            kinds, columns = _kinds(given, kind), 0
         else:
-            if not same:
-                shape = np.broadcast_shapes(*(x.shape for x in arrays))
             if len(shape) > 1 and all(
                 x.flags.f_contiguous and x.ndim == len(shape) and not x.flags.c_contiguous
                 for x in arrays
             ):
                 turned = [x.T if type(x) is kind else x for x in given]
-                made = self._launch(key, text, turned, values)
-                return DeviceArray(made.raw.T, self)
+                made = self._launch(key, text, turned, shape[::-1])
+                return made if made is NotImplemented else DeviceArray(made.raw.T, self)
             found = pointwise.arrangement(
                 [(x.shape, x.strides) for x in arrays], [x.itemsize for x in arrays], shape
             )
@@ -169,17 +200,13 @@ class CudaLibrary(Library):
                 return NotImplemented
             letters, columns = iter(found[0]), found[1]
             kinds = "".join(next(letters) if type(x) is kind else "n" for x in given)
-        for x in values:  # operands that the kernel does not read give the result its shape, too
-            if type(x) is DeviceArray and x.raw.shape != shape and key[1] < 0:
-                if np.broadcast_shapes(x.raw.shape, shape) != shape:
-                    return NotImplemented
         return self._run(key, text, given, kinds, columns, shape)
 
     def _run(
         self, key: Any, text: pointwise.Text, given: list[Any], kinds: str, columns: int,
         shape: tuple[int, ...],
     ) -> Any:  # fmt: skip
-        out = self.run(self.xp.empty, shape, text.dtype)
+        out = self.run(self.xp.empty, shape, key[2])
         size = out.size
         if size:
             aligned = all(
@@ -200,7 +227,7 @@ class CudaLibrary(Library):
                 kernel, (min(blocks, 1 << 30),), (pointwise.THREADS,),
                 (*given, out, whole(size), whole(columns or 1)),
             )  # fmt: skip
-        return DeviceArray(out, self, not shape)
+        return DeviceArray(out, self, not shape and key[0].numpy not in ARRAY_RESULTS)
 
     def _compiled(self, source: str, name: str) -> Any:
         options = ("--std=c++17", "--fmad=false")
@@ -328,8 +355,10 @@ class CudaLibrary(Library):
 
     def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
         """Compute the cotangent of a maximum along the last axes, if its kernel found the ties."""
+        if node.op.name not in ("max", "min"):
+            return NotImplemented
         out = saved[0]
-        if node.op.name not in ("max", "min") or type(out) is not DeviceArray or out.aside is None:
+        if type(out) is not DeviceArray or out.aside is None:
             return NotImplemented
         a, dtype = saved[1].raw, _FLOATS.get(saved[1].raw.dtype)
         if dtype is None or not a.flags.c_contiguous or g.raw.dtype != a.dtype:
@@ -357,16 +386,19 @@ def _fixed(op: Op, values: tuple[Any, ...]) -> int | None:
     return None
 
 
-def _argument(x: Any, dtype: str, truth: bool) -> Any:
-    """Return an operand as kernels of `dtype` take it; None if they do not."""
-    if type(x) is DeviceArray:
-        return x.raw if x.raw.dtype == (_BOOL if truth else dtype) else None
+def _kinds(given: list[Any], kind: type) -> str:
+    """Return how arrays in C order, of the shape of the result, and numbers are read."""
+    return "".join("f" if type(x) is kind else "n" for x in given)
+
+
+def _argument(x: Any, char: str, truth: bool) -> Any:
+    """Return a number as kernels take it; None if they do not."""
     if type(x) in _NUMBERS:
         if truth:
             return np.uint8(bool(x))
         with np.errstate(over="ignore"):
-            return np.dtype(dtype).type(x)
-    if isinstance(x, np.generic) and x.dtype == (_BOOL if truth else dtype):
+            return np.float32(x) if char == "f" else np.float64(x)
+    if isinstance(x, np.generic) and x.dtype.char == ("?" if truth else char):
         return np.uint8(bool(x)) if truth else x
     return None
 

@@ -99,7 +99,6 @@ extern "C" __global__ void __launch_bounds__({threads}) {name}(
     const {index} packs = n / {pack};
     const {index} step = ({index})gridDim.x * {threads};
     for ({index} p = ({index})blockIdx.x * {threads} + threadIdx.x; p < packs; p += step) {{
-        const {index} at = p * {pack};
 {positions}{loads}
         Pack result;
 #pragma unroll
@@ -151,8 +150,8 @@ def source(text: Text, kinds: str, pack: int, index: str) -> str:
     positions = ""
     if ROW in kinds or COLUMN in kinds:
         positions = (
-            f"        const {index} row = at / columns;\n"
-            f"        const {index} column = at - row * columns; (void)column;\n"
+            f"        const {index} row = p * {pack} / columns;\n"
+            f"        const {index} column = p * {pack} - row * columns; (void)column;\n"
         )
     return _KERNEL.format(
         bytes=pack * (8 if text.dtype == "float64" else 4),
