@@ -424,8 +424,9 @@ def _plain_gradient(g: Any, v: Any) -> Any:
         root_of(g)._frozen = True  # what comes out may share its memory
         g = g._v
     if is_device(v):
-        g = v.library.place(g if hasattr(g, "dtype") else np.asarray(g))
-        return g.astype(v.dtype, copy=False)
+        if not is_device(g):
+            g = v.library.place(g if hasattr(g, "dtype") else np.asarray(g))
+        return g if g.dtype == v.dtype else g.astype(v.dtype)
     return g
 
 

@@ -69,10 +69,14 @@ class DeviceArray(NDArrayOperatorsMixin):
     ``isinstance`` takes it for an ndarray, or for a NumPy scalar of its dtype.
     """
 
-    __slots__ = ("_writeable", "aside", "library", "raw", "scalar")
+    __slots__ = ("_writeable", "aside", "dtype", "library", "raw", "scalar", "shape")
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
     def __init__(self, raw: Any, library: Library, scalar: bool = False) -> None:
         self.raw = raw
+        self.shape = raw.shape
+        self.dtype = raw.dtype
         self.library = library
         self.scalar = scalar
         self._writeable = not scalar
@@ -80,21 +84,9 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return self.raw.dtype.type if self.scalar else np.ndarray
+        return self.dtype.type if self.scalar else np.ndarray
 
     # -- without a look at the values ----------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
-        shape: tuple[int, ...] = self.raw.shape
-        return shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        dtype: np.dtype[Any] = self.raw.dtype
-        return dtype
 
     @property
     def ndim(self) -> int:

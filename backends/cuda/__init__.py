@@ -51,12 +51,12 @@ def _why(error: Exception) -> str:
 
 
 @functools.cache
-def library(index: int) -> Any:
+def library_of(index: int) -> Any:
     """Return the library of one GPU."""
     from adarray_backends.cuda.library import CudaLibrary
 
     cupy = _cupy()
-    register_kind(cupy.ndarray, lambda raw: library(raw.device.id), 2, cupy.from_dlpack)
+    register_kind(cupy.ndarray, lambda raw: library_of(raw.device.id), 2, cupy.from_dlpack)
     return CudaLibrary(cupy, index)
 
 
@@ -89,7 +89,7 @@ class CudaBackend:
                 f"backend 'cuda': the option device is {index!r}; this machine has {count} of "
                 f"them: pass an integer from 0 to {count - 1}"
             )
-        return DeviceEngine("cuda", library(index))
+        return DeviceEngine("cuda", library_of(index))
 
     def info(self) -> dict[str, str]:
         """Return facts to show in ``python -m adarray info``."""

@@ -19,6 +19,8 @@ from adarray.op import Op, Reduction
 _FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
 _CHARS = {"f": "float32", "d": "float64"}
 _NUMBERS = frozenset({float, int, bool})
+_SHORT_INDEX = 1 << 31
+_BLOCK = (pointwise.THREADS,)
 _SHORT = 128  # rows of fewer elements are CuPy's to fold
 _STRETCH = 8192  # elements that a block folds at least, where a row is shared by several
 
@@ -88,8 +90,11 @@ class CudaLibrary(Library):
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function of CuPy with this GPU as the current one."""
-        if not self._several or self.xp.cuda.runtime.getDevice() == self.index:
-            return super().run(function, *args, **kwargs)
+        if not self._several:
+            try:
+                return function(*args, **kwargs)
+            except self.out_of_memory:
+                return super().run(function, *args, **kwargs)
         with self.device:
             return super().run(function, *args, **kwargs)
 
@@ -209,24 +214,19 @@ class CudaLibrary(Library):
         out = self.run(self.xp.empty, shape, key[2])
         size = out.size
         if size:
-            aligned = all(
-                x.data.ptr % 16 == 0
-                for x, how in zip(given, kinds, strict=True)
-                if how == "f" or how == "r"
-            )
-            pack = pointwise.pack_of(text.dtype, size, columns, aligned)
-            index = "unsigned int" if size < 1 << 31 else "long long"
-            full = (key, kinds, pack, index)
+            pack = 2 if key[2] == "d" else 4
+            if size % pack or columns % pack or not _aligned(given, kinds):
+                pack = 1
+            full = (key, kinds, pack, size < _SHORT_INDEX)
             kernel = self._kernels.get(full)
             if kernel is None:
+                index = "unsigned int" if size < _SHORT_INDEX else "long long"
                 kernel = self._compiled(pointwise.source(text, kinds, pack, index), text.name)
                 self._kernels[full] = kernel
-            whole: Any = np.uint32 if size < 1 << 31 else np.int64
+            whole: Any = np.uint32 if size < _SHORT_INDEX else np.int64
             blocks = -(-size // (pack * pointwise.THREADS))
-            self.run(
-                kernel, (min(blocks, 1 << 30),), (pointwise.THREADS,),
-                (*given, out, whole(size), whole(columns or 1)),
-            )  # fmt: skip
+            arguments = (*given, out, whole(size), whole(columns or 1))
+            self.run(kernel, (min(blocks, 1 << 30),), _BLOCK, arguments)
         return DeviceArray(out, self, not shape and key[0].numpy not in ARRAY_RESULTS)
 
     def _compiled(self, source: str, name: str) -> Any:
@@ -384,6 +384,15 @@ def _fixed(op: Op, values: tuple[Any, ...]) -> int | None:
     if (type(value) is int or type(value) is float) and value in fixed:
         return fixed.index(value)
     return None
+
+
+def _aligned(given: list[Any], kinds: str) -> bool:
+    """Whether arrays that are read several elements at a time begin where that is allowed."""
+    for x, how in zip(given, kinds, strict=True):
+        # What owns its memory begins where the pool's blocks do.
+        if (how == "f" or how == "r") and x.base is not None and x.data.ptr % 16:
+            return False
+    return True
 
 
 def _kinds(given: list[Any], kind: type) -> str:

@@ -216,9 +216,3 @@ def arrangement(
         kinds += found[0]
         columns = columns or found[1]
     return kinds, columns
-
-
-def pack_of(dtype: str, size: int, columns: int, aligned: Any) -> int:
-    """Return how many elements a thread reads at a time: 16 bytes where they fit."""
-    wide = 2 if dtype == "float64" else 4
-    return wide if size % wide == 0 and columns % wide == 0 and aligned else 1
