@@ -8,8 +8,9 @@ transfer is counted, and `adarray.profile` shows it.
 """
 
 from adarray.device.array import DeviceArray, host, is_device
-from adarray.device.library import KINDS, DeviceEngine, Library, adopt, of_dlpack
+from adarray.device.library import DEVICES, KINDS, DeviceEngine, Library, adopt, of_dlpack
 
 __all__ = [
-    "KINDS", "DeviceArray", "DeviceEngine", "Library", "adopt", "host", "is_device", "of_dlpack",
+    "DEVICES", "KINDS", "DeviceArray", "DeviceEngine", "Library", "adopt", "host", "is_device",
+    "of_dlpack",
 ]  # fmt: skip

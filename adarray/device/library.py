@@ -21,6 +21,9 @@ KINDS: dict[type, Callable[[Any], Library]] = {}
 # By DLPack's number of a type of device: what makes an array of ours of an exporter of that.
 _IMPORTERS: dict[int, Callable[[Any], Any]] = {}
 
+# The libraries in use, by the names of their devices.
+DEVICES: dict[str, Library] = {}
+
 _NUMBERS = frozenset({float, int, bool, complex})
 _LINALG_RESULTS = {
     "eig": "EigResult", "eigh": "EighResult", "qr": "QRResult", "slogdet": "SlogdetResult",
@@ -405,6 +408,7 @@ class DeviceEngine:
         self.derivative = library.derivative
         self.call = library.compute
         self.synchronize = library.synchronize
+        DEVICES[library.name] = library
 
 
 def adopt(x: Any) -> DeviceArray:

@@ -375,7 +375,7 @@ def jvp(
                     f"jvp: primal {i} has dtype {dtype}; pass floating point, for instance "
                     "x.astype(float)"
                 )
-            if dtype.kind == "f" and np.iscomplexobj(t):
+            if dtype.kind == "f" and (t.dtype.kind == "c" if type(t) in KINDS else np.iscomplexobj(t)):
                 raise DTypeError(
                     f"jvp: primal {i} has dtype {dtype} and its tangent is complex; pass a real "
                     "tangent, or the primal as a complex number"
