@@ -25,6 +25,8 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
         If the tangent's shape is not that of `x`.
     """
     refuse_subclass(tangent, name)
+    if KINDS and type(tangent) in KINDS:
+        tangent = adopt(tangent).copy()
     if isinstance(x, Handle):
         made = snapshot(sync_if_view(x))
     else:
@@ -43,8 +45,6 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
             f"{name}: the tangent has shape {np.shape(tangent)} and its primal "
             f"{np.shape(made._v)}; they must be equal"
         )
-    if KINDS and type(tangent) in KINDS:
-        tangent = adopt(tangent).copy()
     if not isinstance(tangent, Handle):
         tangent = placed(np.array(tangent) if not is_device(tangent) else tangent)
     attach(made, level, tangent)

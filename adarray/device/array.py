@@ -257,7 +257,7 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def copy(self, order: Any = "C") -> Any:
         """Return a copy."""
-        made = self.library.run(self.raw.copy, order)
+        made = self.library.copied(self.raw, order)
         return DeviceArray(made, self.library, self.scalar)
 
     def astype(

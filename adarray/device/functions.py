@@ -91,7 +91,7 @@ def _broadcast_to(library: Library, array: Any, shape: Any, subok: bool = False)
 
 @special(np.copy)
 def _copy(library: Library, a: Any, order: Any = "K", subok: bool = False) -> Any:  # noqa: ARG001
-    return library.wrap(library.run(a.raw.copy, order), False)
+    return library.wrap(library.copied(a.raw, order), False)
 
 
 @special(np.astype)
@@ -135,6 +135,23 @@ def _copyto(
     else:
         dst[...] = np.where(where, src, dst)
     return None
+
+
+@special(np.lib.stride_tricks.sliding_window_view)
+def _sliding_window_view(
+    library: Library, x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False,
+    writeable: bool = False,
+) -> Any:  # fmt: skip
+    model = np.broadcast_to(np.empty((), x.dtype), x.shape)  # takes no memory
+    shape = np.lib.stride_tricks.sliding_window_view(
+        model, window_shape, axis, subok=subok, writeable=False
+    ).shape
+    axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    strides = (*x.strides, *(x.strides[a] for a in axes))
+    raw = library.run(library.xp.lib.stride_tricks.as_strided, x.raw, shape, strides)
+    made = library.wrap(raw, False)
+    made.flags.writeable = writeable and x.flags.writeable
+    return made
 
 
 @special(np.interp)

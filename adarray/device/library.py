@@ -126,6 +126,10 @@ class Library:
             return None
         return getattr(place, getattr(function, "__name__", ""), None)
 
+    def copied(self, raw: Any, order: Any) -> Any:
+        """Return a copy of an array in the order that NumPy would give it."""
+        return self.run(raw.copy, order)
+
     def pointwise(self, op: Any, values: tuple[Any, ...]) -> Any:
         """Compute a pointwise operation with a kernel; NotImplemented: with a ufunc of `xp`."""
         return NotImplemented

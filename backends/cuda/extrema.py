@@ -9,59 +9,62 @@ from __future__ import annotations
 
 THREADS = 256
 
-_PARTS = """\
-typedef struct {{ {type} v; int c; int i; }} Best;
-__device__ __forceinline__ Best best(const Best &a, const Best &b)
-{{
-    Best r = a;
-    const bool nan = (a.v != a.v) | (b.v != b.v);
-    if (nan) {{ r.v = a.v != a.v ? a.v : b.v; r.c = 0; return r; }}
-    if (b.v {beats} a.v) return b;
-    if (b.v == a.v) {{
-        r.c = a.c + b.c;
-        r.i = a.c == 0 ? b.i : b.c == 0 ? a.i : (a.i < b.i ? a.i : b.i);
-        r.v = a.c == 0 ? b.v : a.v;
-    }}
-    return r;
-}}
+_ROWS = """\
 typedef struct __align__({bytes}) {{ {type} v[{pack}]; }} Pack;
-"""
-
-_ROWS = _PARTS + """\
-extern "C" __global__ void __launch_bounds__({threads}) forward(
-    const {type} *__restrict__ a, {type} *__restrict__ r, int *__restrict__ counts,
-    int *__restrict__ places, const int n)
+__device__ __forceinline__ {type} both({type} a, {type} b)
 {{
-    __shared__ Best shared[{threads} / 32];
+    return ((b {beats} a) | (b != b)) ? b : a;
+}}
+extern "C" __global__ void __launch_bounds__({threads}) forward(
+    const {type} *__restrict__ a, {type} *__restrict__ r, int *__restrict__ found, const int n)
+{{
+    __shared__ {type} values[{threads} / 32];
+    __shared__ int counts[{threads} / 32], places[{threads} / 32];
     const Pack *packs = (const Pack *)(a + (long long)blockIdx.x * n);
-    Best x = {{{start}, 0, 0}};
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    {type} x = {start};
 #pragma unroll 4
     for (int p = threadIdx.x; p < n / {pack}; p += {threads}) {{
         const Pack k = packs[p];
 #pragma unroll
-        for (int j = 0; j < {pack}; j++) x = best(x, Best{{k.v[j], 1, p * {pack} + j}});
+        for (int j = 0; j < {pack}; j++) x = both(x, k.v[j]);
     }}
-    for (int w = 16; w > 0; w /= 2) {{
-        Best y;
-        y.v = __shfl_down_sync(0xffffffff, x.v, w);
-        y.c = __shfl_down_sync(0xffffffff, x.c, w);
-        y.i = __shfl_down_sync(0xffffffff, x.i, w);
-        x = best(x, y);
+    for (int w = 16; w > 0; w /= 2) x = both(x, __shfl_xor_sync(0xffffffff, x, w));
+    if (lane == 0) values[warp] = x;
+    __syncthreads();
+    x = values[0];
+    for (int w = 1; w < {threads} / 32; w++) x = both(x, values[w]);
+    int count = 0, place = 0x7fffffff; // the row is in the cache now
+#pragma unroll 4
+    for (int p = threadIdx.x; p < n / {pack}; p += {threads}) {{
+        const Pack k = packs[p];
+#pragma unroll
+        for (int j = 0; j < {pack}; j++) {{
+            const bool hit = k.v[j] == x;
+            count += hit;
+            place = hit ? min(place, p * {pack} + j) : place;
+        }}
     }}
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+    count = __reduce_add_sync(0xffffffff, count);
+    place = __reduce_min_sync(0xffffffff, place);
+    if (lane == 0) {{ counts[warp] = count; places[warp] = place; }}
     __syncthreads();
     if (threadIdx.x == 0) {{
-        for (int w = 1; w < {threads} / 32; w++) x = best(x, shared[w]);
-        r[blockIdx.x] = x.v; counts[blockIdx.x] = x.c; places[blockIdx.x] = x.i;
+        for (int w = 1; w < {threads} / 32; w++) {{
+            count += counts[w];
+            place = min(place, places[w]);
+        }}
+        r[blockIdx.x] = x;
+        found[2 * blockIdx.x] = count;
+        found[2 * blockIdx.x + 1] = place;
     }}
 }}
 extern "C" __global__ void __launch_bounds__({threads}) backward(
     const {type} *__restrict__ a, const {type} *__restrict__ out, const {type} *__restrict__ g,
-    const int g_step, const int *__restrict__ counts, const int *__restrict__ places,
-    {type} *__restrict__ r, const int n)
+    const int g_step, const int *__restrict__ found, {type} *__restrict__ r, const int n)
 {{
     const long long row = blockIdx.x;
-    const int c = counts[row], place = places[row];
+    const int c = found[2 * row], place = found[2 * row + 1];
     const {type} share = g[row * g_step] / ({type})c, value = out[row];
     const {type} other = c == 0 ? g[row * g_step] * ({type})ADARRAY_NAN : ({type})0;
     const Pack *packs = (const Pack *)(a + row * n);

@@ -6,19 +6,27 @@ import functools
 import math
 from collections.abc import Callable
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from adarray_backends.cuda import extrema, pointwise, reductions
+from adarray_backends.cuda import extrema, nvrtc, pointwise, reductions
 
 from adarray.codegen.eager import FIXED
 from adarray.device import DeviceArray, Library
-from adarray.device.functions import ARRAY_RESULTS
-from adarray.op import Op, Reduction
+from adarray.op import FUNCTIONS, POINTWISE, Op, Reduction
 
 _FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
+POSITIVE = FUNCTIONS[np.positive]
 _CHARS = {"f": "float32", "d": "float64"}
 _NUMBERS = frozenset({float, int, bool})
+_REDUCTIONS = frozenset({np.sum, np.prod, np.mean, np.max, np.min})
+_FOLDED = frozenset({"axis", "keepdims"})
+# What NumPy refuses or computes otherwise for complex operands.
+_REAL_ONLY = frozenset({
+    "clip", "ihfft", "rfft", "rfft2", "rfftn", "interp", "nanprod", "nanstd", "nansum", "nanvar",
+    "nanmean", "percentile", "quantile", "nanpercentile", "nanquantile", "i0", "bincount",
+})  # fmt: skip
+_MUCH = 1 << 20  # bytes
 _SHORT_INDEX = 1 << 31
 _BLOCK = (pointwise.THREADS,)
 _SHORT = 128  # rows of fewer elements are CuPy's to fold
@@ -27,7 +35,59 @@ _STRETCH = 8192  # elements that a block folds at least, where a row is shared b
 
 @functools.cache
 def _header() -> str:
-    return files("adarray_native").joinpath("adarray_math.h").read_text(encoding="utf-8")
+    text = files("adarray_native").joinpath("adarray_math.h").read_text(encoding="utf-8")
+    return text + pointwise.LOGARITHMS
+
+
+class _Step(NamedTuple):
+    """One launch of a reduction."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    size: int  # of its result
+    numbers: tuple[Any, ...]
+
+
+class _Folding(NamedTuple):
+    """How arrays of one shape are folded along some axes."""
+
+    steps: list[_Step]
+    char: str
+    shape: tuple[int, ...]
+    turned: bool
+
+    def run(self, library: CudaLibrary, x: Any) -> tuple[Any, Any]:
+        """Return the folded array."""
+        for step in self.steps:
+            out = library.run(library.xp.empty, step.size, self.char)
+            library.run(step.kernel, step.grid, step.block, (x, out, *step.numbers))
+            x = out
+        return _shaped(x, self.shape, self.turned), None
+
+
+class _Extrema(NamedTuple):
+    """How the extrema of rows are found, with their ties."""
+
+    kernel: Any
+    char: str
+    outer: int
+    n: Any
+    shape: tuple[int, ...]
+    turned: bool
+
+    def run(self, library: CudaLibrary, x: Any) -> tuple[Any, Any]:
+        """Return the extrema, and their numbers and places."""
+        out = library.run(library.xp.empty, self.outer, self.char)
+        found = library.run(library.xp.empty, 2 * self.outer, np.int32)
+        library.run(self.kernel, (self.outer,), (extrema.THREADS,), (x, out, found, self.n))
+        return _shaped(out, self.shape, self.turned), found
+
+
+def _shaped(x: Any, shape: tuple[int, ...], turned: bool) -> Any:
+    if x.shape != shape:
+        x = x.reshape(shape)
+    return x.T if turned else x
 
 
 class CudaLibrary(Library):
@@ -47,12 +107,14 @@ class CudaLibrary(Library):
         self.name = f"cuda:{index}"
         self.flushes = True  # CuPy compiles everything so
         self.out_of_memory = (cupy.cuda.memory.OutOfMemoryError,)
+        self.unable = (*Library.unable, cupy.cuda.compiler.CompileException)
         self.device = cupy.cuda.Device(index)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         self._blocks = 8 * int(properties["multiProcessorCount"])
         self._texts: dict[Any, Any] = {}
         self._kernels: dict[Any, Any] = {}
+        self._folds: dict[Any, Any] = {}
 
     # -- transfers and memory --------------------------------------------------------------
 
@@ -69,7 +131,7 @@ class CudaLibrary(Library):
 
     def shares(self, a: Any, b: Any) -> bool:
         """Whether two arrays lie in the same allocation."""
-        return a.data.mem is b.data.mem and bool(self.xp.may_share_memory(a, b))
+        return bool(a.data.mem is b.data.mem)
 
     def release(self) -> None:
         """Give the pool's free blocks back."""
@@ -100,8 +162,12 @@ class CudaLibrary(Library):
 
     def find(self, function: Any) -> Any:
         """Return CuPy's counterpart; those of numpy.linalg raise NumPy's errors."""
+        if function is np.linalg.eig:
+            return None  # the derivative rule relies on LAPACK's choice of phases
         found = super().find(function)
         module = getattr(function, "__module__", None) or ""
+        if found is not None and function.__name__ in _REAL_ONLY:
+            return _real_only(found)
         if found is None or not module.startswith("numpy.linalg"):
             return found
         import cupyx
@@ -111,6 +177,34 @@ class CudaLibrary(Library):
                 return found(*args, **kwargs)
 
         return checked
+
+    def ufunc(
+        self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a ufunc: where it has a record, the printed kernel."""
+        if method == "__call__" and not kwargs:
+            op = POINTWISE.get(ufunc)
+            if op is not None:
+                r = self._map(op, -1, inputs, 0)
+                if r is not NotImplemented:
+                    return r
+        return super().ufunc(ufunc, method, inputs, kwargs)
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of NumPy: reductions with printed kernels."""
+        if function in _REDUCTIONS and len(args) <= 2 and kwargs.keys() <= _FOLDED:
+            params = kwargs if len(args) == 1 else {"axis": args[1], **kwargs}
+            r = self.compute(FUNCTIONS[function], args[:1], params)
+            if r is not NotImplemented:
+                return r
+        return super().call(function, args, kwargs)
+
+    def copied(self, raw: Any, order: Any) -> Any:
+        """Return a copy; a kernel is twice as fast as the driver's copy."""
+        if raw.nbytes < _MUCH or raw.dtype.char not in _CHARS or not raw._c_contiguous:
+            return super().copied(raw, order)
+        text = pointwise.identity(_CHARS[raw.dtype.char])
+        return self._run((POSITIVE, -1, raw.dtype.char, None), text, [raw], "f", 0, raw.shape).raw
 
     # -- pointwise operations ------------------------------------------------------------------
 
@@ -227,11 +321,12 @@ class CudaLibrary(Library):
             blocks = -(-size // (pack * pointwise.THREADS))
             arguments = (*given, out, whole(size), whole(columns or 1))
             self.run(kernel, (min(blocks, 1 << 30),), _BLOCK, arguments)
-        return DeviceArray(out, self, not shape and key[0].numpy not in ARRAY_RESULTS)
+        return DeviceArray(out, self, not shape and key[0].name != "where")
 
-    def _compiled(self, source: str, name: str) -> Any:
-        options = ("--std=c++17", "--fmad=false")
-        return self.xp.RawKernel(f"{_header()}\n{source}", name, options)
+    def _compiled(self, source: str, *names: str) -> Any:
+        """Return the kernels of a text, compiled once and kept on disk."""
+        made = self.run(nvrtc.load, self.xp, f"{_header()}\n{source}", names)
+        return made if len(made) > 1 else made[0]
 
     # -- reductions ----------------------------------------------------------------------------
 
@@ -240,40 +335,63 @@ class CudaLibrary(Library):
         if not isinstance(op.lower, Reduction) or type(values[0]) is not DeviceArray:
             return NotImplemented
         x = values[0].raw
-        dtype = _FLOATS.get(x.dtype)
-        if dtype is None or not x.size or params.get("dtype") is not None:
+        char = x.dtype.char
+        if char not in _CHARS or not x.size or params.get("dtype") is not None:
             return NotImplemented
-        axes, x = _axes(params.get("axis"), x)
-        if axes is None:
+        axis, keep = params.get("axis"), bool(params.get("keepdims"))
+        turned = not x._c_contiguous
+        if turned:
+            if not x.flags.f_contiguous:
+                return NotImplemented
+            x = x.T
+        aligned = x.base is None or x.data.ptr % 16 == 0
+        try:
+            key = (op, char, x.shape, axis, keep, turned, aligned)
+            plan = self._folds.get(key)
+        except TypeError:  # an axis that is no number
             return NotImplemented
-        sizes = _folded(x.shape, axes)
-        if sizes is None:
+        if plan is None:
+            plan = self._folds[key] = self._plan(*key)
+        if plan is NotImplemented:
             return NotImplemented
-        found = self._fold(op, dtype, x, *sizes)
-        if found is None:
-            return NotImplemented
-        raw, aside = found
-        shape = values[0].raw.shape
-        own, _ = _axes(params.get("axis"), values[0].raw, False)
-        keep = bool(params.get("keepdims"))
-        to = tuple(1 if i in own else n for i, n in enumerate(shape) if keep or i not in own)
-        if x is not values[0].raw:  # folded with its axes reversed
-            raw, aside = raw.reshape(to[::-1]).T, None
-        made = DeviceArray(raw.reshape(to), self, not to)
-        made.aside = aside
+        raw, aside = plan.run(self, x)
+        made = DeviceArray(raw, self, not raw.ndim)
+        made.aside = None if turned else aside
         return made
 
-    def _fold(self, op: Op, dtype: str, x: Any, outer: int, n: int, inner: int) -> Any:
-        """Return the folded array, and what else its rule can use; None: CuPy does it."""
+    def _plan(
+        self, op: Op, char: str, shape: tuple[int, ...], axis: Any, keep: bool, turned: bool,
+        aligned: bool,
+    ) -> Any:  # fmt: skip
+        """Return how an array in C order is folded; NotImplemented: by CuPy."""
+        ndim = len(shape)
+        axes = _axes(axis, ndim)
+        if axes is None:
+            return NotImplemented
+        if turned:
+            axes = [ndim - 1 - a for a in axes]
+        sizes = _folded(shape, axes)
+        if sizes is None:
+            return NotImplemented
+        outer, n, inner = sizes
+        to = tuple(1 if i in axes else k for i, k in enumerate(shape) if keep or i not in axes)
+        wide = 2 if char == "d" else 4
+        dtype = _CHARS[char]
+        steps: Any
         if inner == 1:
+            pack = wide if n % wide == 0 and aligned else 1
             if n < _SHORT:
-                return None
+                return NotImplemented
             if op.name in ("max", "min") and outer >= 64 and n < 1 << 30 and outer < 1 << 30:
-                return self._extrema(op, dtype, x, outer, n)
-            return self._rows(op, dtype, x, outer, n)
-        if inner < 32 or n < 16:
-            return None
-        return self._columns(op, dtype, x, outer, n, inner)
+                kernel, _ = self._extreme_kernels(op.name, dtype, pack)
+                return _Extrema(kernel, char, outer, np.int32(n), to, turned)
+            steps = self._rows(op, dtype, outer, n, pack)
+        else:
+            pack = wide if inner % wide == 0 and aligned else 1
+            if inner < 32 or n < 16:
+                return NotImplemented
+            steps = self._columns(op, dtype, outer, n, inner, pack)
+        return NotImplemented if steps is None else _Folding(steps, char, to, turned)
 
     def _pass(self, op: Op, dtype: str, rows: bool, first: bool, pack: int) -> Any:
         key = (op, dtype, rows, first, pack)
@@ -287,71 +405,53 @@ class CudaLibrary(Library):
             self._kernels[key] = made
         return self._kernels[key]
 
-    def _rows(self, op: Op, dtype: str, x: Any, outer: int, n: int) -> Any:
+    def _rows(self, op: Op, dtype: str, outer: int, n: int, pack: int) -> Any:
+        """Return the launches that fold rows."""
         parts = max(1, min(-(-self._blocks // outer), n // _STRETCH))
         stretch = -(-n // (parts * 1024)) * 1024 if parts > 1 else n
         parts = -(-n // stretch)
-        if outer * parts >= 1 << 31:
-            return None
-        pack = _pack(x, dtype, n)
         kernel = self._pass(op, dtype, True, True, pack)
-        if kernel is None:
+        if kernel is None or outer * parts >= 1 << 31:
             return None
         count = np.dtype(dtype).type(n)
-        out = self.run(self.xp.empty, (outer * parts,), dtype)
-        block = (reductions.THREADS,)
-        self.run(kernel, (outer * parts,), block,
-                 (x, out, np.int64(n), np.int64(stretch), np.int32(parts),
-                  np.int32(parts == 1), count))  # fmt: skip
-        if parts == 1:
-            return out, None
-        whole = self.run(self.xp.empty, (outer,), dtype)
-        last = self._pass(op, dtype, True, False, 1)
-        self.run(last, (outer,), block, (out, whole, np.int64(parts), np.int64(parts), np.int32(1),
-                                         np.int32(1), count))  # fmt: skip
-        return whole, None
+        numbers = (np.int64(n), np.int64(stretch), np.int32(parts), np.int32(parts == 1), count)
+        steps = [_Step(kernel, (outer * parts,), _BLOCK, outer * parts, numbers)]
+        if parts > 1:
+            last = self._pass(op, dtype, True, False, 1)
+            numbers = (np.int64(parts), np.int64(parts), np.int32(1), np.int32(1), count)
+            steps.append(_Step(last, (outer,), _BLOCK, outer, numbers))
+        return steps
 
-    def _columns(self, op: Op, dtype: str, x: Any, outer: int, n: int, inner: int) -> Any:
-        pack = _pack(x, dtype, inner)
+    def _columns(self, op: Op, dtype: str, outer: int, n: int, inner: int, pack: int) -> Any:
+        """Return the launches that fold columns."""
         wide = -(-inner // (32 * pack))
         parts = max(1, min(-(-self._blocks // (wide * outer)), n // 32))
         stretch = -(-n // parts)
         parts = -(-n // stretch)
-        if outer * parts > 65535:
-            return None
         kernel = self._pass(op, dtype, False, True, pack)
-        if kernel is None:
+        if kernel is None or outer * parts > 65535:
             return None
         count = np.dtype(dtype).type(n)
         block = (32, reductions.THREADS // 32)
-        out = self.run(self.xp.empty, (outer * parts * inner,), dtype)
-        self.run(kernel, (wide, outer * parts), block,
-                 (x, out, np.int64(n), np.int64(inner), np.int64(stretch), np.int32(parts),
-                  np.int32(parts == 1), count))  # fmt: skip
-        if parts == 1:
-            return out, None
-        whole = self.run(self.xp.empty, (outer * inner,), dtype)
-        last = self._pass(op, dtype, False, False, pack)
-        self.run(last, (wide, outer), block,
-                 (out, whole, np.int64(parts), np.int64(inner), np.int64(parts), np.int32(1),
-                  np.int32(1), count))  # fmt: skip
-        return whole, None
+        numbers = (
+            np.int64(n), np.int64(inner), np.int64(stretch), np.int32(parts),
+            np.int32(parts == 1), count,
+        )  # fmt: skip
+        steps = [_Step(kernel, (wide, outer * parts), block, outer * parts * inner, numbers)]
+        if parts > 1:
+            last = self._pass(op, dtype, False, False, pack)
+            numbers = (
+                np.int64(parts), np.int64(inner), np.int64(parts), np.int32(1), np.int32(1), count,
+            )  # fmt: skip
+            steps.append(_Step(last, (wide, outer), block, outer * inner, numbers))
+        return steps
 
     def _extreme_kernels(self, name: str, dtype: str, pack: int) -> Any:
         key = ("extrema", name, dtype, pack)
         if key not in self._kernels:
-            text = f"{_header()}\n{extrema.source(name == 'max', dtype, pack)}"
-            module = self.xp.RawModule(code=text, options=("--std=c++17", "--fmad=false"))
-            self._kernels[key] = module.get_function("forward"), module.get_function("backward")
+            text = extrema.source(name == "max", dtype, pack)
+            self._kernels[key] = self._compiled(text, "forward", "backward")
         return self._kernels[key]
-
-    def _extrema(self, op: Op, dtype: str, x: Any, outer: int, n: int) -> Any:
-        pack = _pack(x, dtype, n)
-        forward, _ = self._extreme_kernels(op.name, dtype, pack)
-        out = self.run(self.xp.empty, (outer,), dtype)
-        counts = self.run(self.xp.empty, (2, outer), np.int32)
-        self.run(forward, (outer,), (extrema.THREADS,), (x, out, counts[0], counts[1], np.int32(n)))
-        return out, counts
 
     def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
         """Compute the cotangent of a maximum along the last axes, if its kernel found the ties."""
@@ -368,12 +468,12 @@ class CudaLibrary(Library):
         single = all(s == 0 for s, d in zip(raw.strides, raw.shape, strict=True) if d > 1)
         if not single and not raw.flags.c_contiguous:
             raw = self.run(self.xp.ascontiguousarray, raw)
-        pack = _pack(a, dtype, n)
+        wide = 2 if dtype == "float64" else 4
+        pack = wide if n % wide == 0 and a.data.ptr % 16 == 0 else 1
         _, backward = self._extreme_kernels(node.op.name, dtype, pack)
         made = self.run(self.xp.empty, a.shape, dtype)
         self.run(backward, (outer,), (extrema.THREADS,),
-                 (a, out.raw, raw, np.int32(not single), out.aside[0], out.aside[1], made,
-                  np.int32(n)))  # fmt: skip
+                 (a, out.raw, raw, np.int32(not single), out.aside, made, np.int32(n)))  # fmt: skip
         return DeviceArray(made, self)
 
 
@@ -412,22 +512,15 @@ def _argument(x: Any, char: str, truth: bool) -> Any:
     return None
 
 
-def _axes(axis: Any, x: Any, turn: bool = True) -> tuple[Any, Any]:
-    """Return the axes to fold and the array in C order; None where it is in no order."""
-    ndim = x.ndim
+def _axes(axis: Any, ndim: int) -> list[int] | None:
+    """Return the axes to fold; None where NumPy is to say what is wrong with them."""
     given = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = []
     for a in given:
-        if not -ndim <= a < ndim:
-            return None, x
-        axes.append(int(a) % ndim)
-    if len(set(axes)) != len(axes):
-        return None, x
-    if x.flags.c_contiguous or not turn:
-        return axes, x
-    if x.flags.f_contiguous:
-        return [ndim - 1 - a for a in axes], x.T
-    return None, x
+        if not isinstance(a, int) or not -ndim <= a < ndim:
+            return None
+        axes.append(a % ndim)
+    return axes if len(set(axes)) == len(axes) else None
 
 
 def _folded(shape: tuple[int, ...], axes: list[int]) -> tuple[int, int, int] | None:
@@ -441,7 +534,15 @@ def _folded(shape: tuple[int, ...], axes: list[int]) -> tuple[int, int, int] | N
     return math.prod(shape[:low]), math.prod(shape[low : high + 1]), math.prod(shape[high + 1 :])
 
 
-def _pack(x: Any, dtype: str, n: int) -> int:
-    """Return how many elements a thread reads at a time from rows of `n`."""
-    wide = 2 if dtype == "float64" else 4
-    return wide if n % wide == 0 and x.data.ptr % 16 == 0 else 1
+def _real_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that leaves complex operands to NumPy."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if any(getattr(x, "dtype", _REAL).kind == "c" for x in args):
+            raise TypeError("complex operands")
+        return function(*args, **kwargs)
+
+    return call
+
+
+_REAL = np.dtype(float)

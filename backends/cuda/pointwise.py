@@ -10,7 +10,16 @@ from adarray.codegen.rewrite import simplify, substitute
 from adarray.op import Op
 from adarray.scalar import Expr, var, variables
 
-CUDA = Dialect(bool_type="bool", instead={})
+# CUDA's logarithms in float64 take negative subnormal numbers for zero.
+CUDA = Dialect(
+    bool_type="bool",
+    instead={(name, "float64"): f"adarray_cuda_{name}" for name in ("log", "log2", "log10")},
+)
+LOGARITHMS = "".join(
+    f"static __device__ __forceinline__ double adarray_cuda_{name}(double x)\n"
+    f"{{ return x < 0 ? (double)ADARRAY_NAN : {name}(x); }}\n"
+    for name in ("log", "log2", "log10")
+)
 
 THREADS = 256
 
@@ -69,6 +78,11 @@ def text_of(op: Op, operand: int, dtype: str, fixed: int | None) -> Text | None:
     if expr.op in ("var", "const"):
         return None
     return _text(f"{op.name}_{operand + 1}", _fix(op, expr, fixed), dtype)
+
+
+def identity(dtype: str) -> Text:
+    """Return the kernel that copies."""
+    return Text("copied", dtype, ("x0",), frozenset(), (), "x0")
 
 
 def _fix(op: Op, expr: Expr, fixed: int | None) -> Expr:

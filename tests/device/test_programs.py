@@ -43,6 +43,8 @@ def test_programs_agree_with_numpy(group: int, device_backend: str) -> None:
                 assert np.shape(g) == np.shape(e), title
                 assert np.asarray(g).dtype == np.asarray(e).dtype, title
                 apart = np.abs(np.float64(g) - np.float64(e))
+                # Devices may take numbers below the smallest normal one for zero.
+                limit = limit + np.finfo(np.float32).tiny
                 assert np.all(apart <= 4 * limit), f"{title}\n{apart.max()} > {np.max(limit)}"
     assert compared > each
 
