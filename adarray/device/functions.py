@@ -160,7 +160,7 @@ def _interp(library: Library, x: Any, xp: Any, fp: Any, *rest: Any, **more: Any)
     wide = np.complex128 if np.iscomplexobj(fp) else np.float64
     values = [library.place(np.asarray(a) if isinstance(a, (list, tuple)) else a)
               for a in (x, xp, fp)]
-    given = [a.astype(d, copy=False) if hasattr(a, "raw") else a
+    given = [a.astype(d, casting="safe", copy=False) if hasattr(a, "raw") else a
              for a, d in zip(values, (np.float64, np.float64, wide), strict=True)]
     return library.call(np.interp, (*given, *rest), more)
 

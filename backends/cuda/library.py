@@ -24,7 +24,7 @@ _FOLDED = frozenset({"axis", "keepdims"})
 # What NumPy refuses or computes otherwise for complex operands.
 _REAL_ONLY = frozenset({
     "clip", "ihfft", "rfft", "rfft2", "rfftn", "interp", "nanprod", "nanstd", "nansum", "nanvar",
-    "nanmean", "percentile", "quantile", "nanpercentile", "nanquantile", "i0", "bincount",
+    "arctan2", "copysign", "hypot", "nanmean", "percentile", "quantile", "nanpercentile", "nanquantile", "i0", "bincount",
 })  # fmt: skip
 _MUCH = 1 << 20  # bytes
 _SHORT_INDEX = 1 << 31

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from adarray_native import cache
+
 from adarray.errors import CompileError
 
 # Products and sums are rounded one by one, and small numbers kept, as on the host.
@@ -34,7 +36,7 @@ def _binary(cupy: Any, source: str) -> bytes:
     arch = cupy.cuda.Device().compute_capability
     about = f"{arch} {cupy.cuda.nvrtc.getVersion()} {OPTIONS} {source}"
     name = hashlib.sha256(about.encode()).hexdigest()[:40]
-    folder = Path(compiler.get_cache_dir()) / "adarray"
+    folder = cache.usual_folder() / "cuda"
     kept = folder / f"{name}.cubin"
     with contextlib.suppress(OSError):
         return kept.read_bytes()
