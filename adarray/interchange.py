@@ -66,16 +66,15 @@ class Interchange(_State):
         """
         if stream is not None:
             raise ValueError(
-                f"to_device: stream={stream!r}; leave it out, the device's current one is used"
+                f"to_device: stream={stream!r}, and the device {self.device!r} takes none; leave "
+                "it out"
             )
         if device == self.device:
             return self  # type: ignore[return-value]
         if device != "cpu" and device not in DEVICES:
             known = ", ".join(map(repr, ("cpu", *DEVICES)))
-            raise ValueError(
-                f"to_device: device={device!r} is not known; those in use are {known}"
-            )
-        return apply(MOVE, (self,), {"device": device})  # type: ignore[no-any-return,arg-type]
+            raise ValueError(f"to_device: device={device!r} is not known; those in use are {known}")
+        return apply(MOVE, (self,), {"device": device})  # type: ignore[no-any-return]
 
     def __dlpack__(
         self,
@@ -97,7 +96,7 @@ class Interchange(_State):
         if traced(self):
             raise leaves_graph("__dlpack__", "keep it an ADArray")
         if is_device(sync_if_view(self)._v):
-            root_of(self)._frozen = True  # type: ignore[arg-type]
+            root_of(self)._frozen = True
             given = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
             given = {k: v for k, v in given.items() if v is not None}
             return self._v.__dlpack__(**given)
@@ -125,7 +124,7 @@ class Interchange(_State):
         found: dict[str, Any] = v.raw.__cuda_array_interface__
         if traced(self):
             raise leaves_graph("__cuda_array_interface__", "keep it an ADArray")
-        root_of(self)._frozen = True  # type: ignore[arg-type]
+        root_of(self)._frozen = True
         return found
 
 
@@ -136,12 +135,12 @@ def _moved(a: Any, device: str) -> Any:
     return DEVICES[device].place(np.asarray(host(a)))
 
 
-def _back(g: Any, out: Any, a: Any, device: str, **_: Any) -> Any:
+def _back(g: Any, *_: Any, **_params: Any) -> Any:
     """Return the cotangent where the operand was; on the host it goes where it is needed."""
     return g
 
 
 MOVE = Op(
     "to_device", _moved, Opaque(), (_back,), jvp="linear", operands=("a",), params=("device",),
-    signature="a, device", needs=lambda mask: (False, False),
+    signature="a, device", needs=lambda _mask: (False, False),
 )  # fmt: skip

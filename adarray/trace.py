@@ -177,6 +177,12 @@ def snapshot(handle: Handle) -> Handle:
     return type(handle)(handle._v, handle._node, rest, True)
 
 
+def placed(x: Any) -> Any:
+    """Return a plain value where the current backend computes."""
+    mode = MODE.get()
+    return x if mode is None or mode.place is None else mode.place(x)
+
+
 def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
     """Return a new input of the trace `level` from a plain value or an ADArray.
 

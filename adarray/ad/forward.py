@@ -11,9 +11,8 @@ from adarray.aval import refuse_subclass
 from adarray.device import KINDS, adopt, is_device
 from adarray.errors import ShapeError
 from adarray.inplace import sync_if_view
-from adarray.runtime import MODE
 from adarray.tangents import attach, tangent_of
-from adarray.trace import Extras, Handle, snapshot
+from adarray.trace import Extras, Handle, placed, snapshot
 
 
 def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
@@ -49,12 +48,6 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
         tangent = placed(np.array(tangent) if not is_device(tangent) else tangent)
     attach(made, level, tangent)
     return made
-
-
-def placed(x: Any) -> Any:
-    """Return a plain value where the current backend computes."""
-    mode = MODE.get()
-    return x if mode is None or mode.place is None else mode.place(x)
 
 
 def split(y: Any, level: int) -> tuple[Any, Any]:

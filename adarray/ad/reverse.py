@@ -333,7 +333,11 @@ def _all_parts(g: dict[int, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
     avals = [r if isinstance(r, Aval) else aval_of(plain(r)) for r in results]
     known = plain_value(next(iter(g.values()), None))
     return tuple(
-        g[k] if k in g else zeros_beside(known, a.shape, a.dtype)[()] if a.dtype.kind in "fc" else None
+        g[k]
+        if k in g
+        else zeros_beside(known, a.shape, a.dtype)[()]
+        if a.dtype.kind in "fc"
+        else None
         for k, a in enumerate(avals)
     )
 

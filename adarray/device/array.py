@@ -170,7 +170,7 @@ class DeviceArray(NDArrayOperatorsMixin):
         library, raw = self.library, self.raw
         try:
             at = device_index(library, index, raw.shape)
-            new = library.raw(value if np.ndim(value) or hasattr(value, "dtype") else value)
+            new = library.raw(value)
             new = last_values(library, raw, index, at, new)
             library.run(operator.setitem, raw, at, new)
         except library.unable:
@@ -283,18 +283,18 @@ class DeviceArray(NDArrayOperatorsMixin):
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
         """Return the elements in another shape."""
         to = shape[0] if len(shape) == 1 else shape
-        return np.reshape(self, to, order=order, copy=copy)  # type: ignore[call-overload]
+        return np.reshape(self, to, order=order, copy=copy)
 
     def transpose(self, *axes: Any) -> Any:
         """Return a view with the axes permuted."""
         to: Any = axes or None
         if len(axes) == 1:
             to = axes[0]
-        return np.transpose(self, to)  # type: ignore[call-overload]
+        return np.transpose(self, to)
 
     def flatten(self, order: Any = "C") -> Any:
         """Return a one-dimensional copy."""
-        return np.ravel(self, order).copy()  # type: ignore[call-overload]
+        return np.ravel(self, order).copy()
 
     def view(self, dtype: Any = None) -> Any:
         """Return the same memory, with elements of another dtype if one is given."""
@@ -309,27 +309,27 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def sort(self, axis: int = -1, kind: Any = None) -> None:
         """Sort in place."""
-        self[...] = np.sort(self, axis, kind)  # type: ignore[call-overload]
+        self[...] = np.sort(self, axis, kind)
 
     @property
     def T(self) -> Any:  # noqa: N802  (NumPy's name)
         """The array with its axes reversed."""
-        return np.transpose(self)  # type: ignore[call-overload]
+        return np.transpose(self)
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """The array with its last two axes swapped."""
-        return np.swapaxes(self, -1, -2)  # type: ignore[call-overload]
+        return np.swapaxes(self, -1, -2)
 
     @property
     def real(self) -> Any:
         """The real part."""
-        return np.real(self)  # type: ignore[call-overload]
+        return np.real(self)
 
     @property
     def imag(self) -> Any:
         """The imaginary part."""
-        return np.imag(self)  # type: ignore[call-overload]
+        return np.imag(self)
 
     # -- other libraries -----------------------------------------------------------------
 

@@ -96,7 +96,13 @@ def _copy(library: Library, a: Any, order: Any = "K", subok: bool = False) -> An
 
 @special(np.astype)
 def _astype(
-    _: Library, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None  # noqa: ARG001
+    _: Library,
+    x: Any,
+    dtype: Any,
+    /,
+    *,
+    copy: bool = True,
+    device: Any = None,  # noqa: ARG001
 ) -> Any:
     return x.astype(dtype, copy=copy)
 
@@ -158,10 +164,13 @@ def _sliding_window_view(
 def _interp(library: Library, x: Any, xp: Any, fp: Any, *rest: Any, **more: Any) -> Any:
     """``np.interp``, which computes in float64 whatever the operands are."""
     wide = np.complex128 if np.iscomplexobj(fp) else np.float64
-    values = [library.place(np.asarray(a) if isinstance(a, (list, tuple)) else a)
-              for a in (x, xp, fp)]
-    given = [a.astype(d, casting="safe", copy=False) if hasattr(a, "raw") else a
-             for a, d in zip(values, (np.float64, np.float64, wide), strict=True)]
+    values = [
+        library.place(np.asarray(a) if isinstance(a, (list, tuple)) else a) for a in (x, xp, fp)
+    ]
+    given = [
+        a.astype(d, casting="safe", copy=False) if hasattr(a, "raw") else a
+        for a, d in zip(values, (np.float64, np.float64, wide), strict=True)
+    ]
     return library.call(np.interp, (*given, *rest), more)
 
 

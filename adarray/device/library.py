@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import PLAIN
-from adarray.device.array import DeviceArray, host_of
+from adarray.device.array import DeviceArray, host_of, is_device
 from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING
 from adarray.device.indices import device_index
 from adarray.errors import BackendError, DeviceMemoryError
@@ -31,7 +31,7 @@ _LINALG_RESULTS = {
 }  # fmt: skip
 
 
-class Unplaceable(TypeError):
+class UnplaceableError(TypeError):
     """An operand cannot be moved to the device: NumPy computes."""
 
 
@@ -77,7 +77,7 @@ class Library:
 
     name: str = ""
     xp: Any = None
-    kind: type = object
+    kind: Any = object
     unable: tuple[type[Exception], ...] = (
         TypeError, ValueError, LookupError, AttributeError, NotImplementedError, ImportError,
     )  # fmt: skip
@@ -130,19 +130,19 @@ class Library:
         """Return a copy of an array in the order that NumPy would give it."""
         return self.run(raw.copy, order)
 
-    def pointwise(self, op: Any, values: tuple[Any, ...]) -> Any:
+    def pointwise(self, op: Any, values: tuple[Any, ...]) -> Any:  # noqa: ARG002
         """Compute a pointwise operation with a kernel; NotImplemented: with a ufunc of `xp`."""
         return NotImplemented
 
-    def derivative(self, op: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+    def derivative(self, op: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
         """Compute a rule of a pointwise operation in one pass; NotImplemented: with NumPy's."""
         return NotImplemented
 
-    def compute(self, op: Any, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    def compute(self, op: Any, values: tuple[Any, ...], params: dict[str, Any]) -> Any:  # noqa: ARG002
         """Compute any other operation; NotImplemented: with functions of `xp`."""
         return NotImplemented
 
-    def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+    def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
         """Compute a rule of any other operation; NotImplemented: as the record says."""
         return NotImplemented
 
@@ -204,7 +204,7 @@ class Library:
             return x.raw
         if kind is np.ndarray:
             if not self.accepts(x.dtype):
-                raise Unplaceable(f"{self.name} has no arrays of {x.dtype}")
+                raise UnplaceableError(f"{self.name} has no arrays of {x.dtype}")
             return self.send(x)
         if kind is tuple or kind is list:
             return kind(map(self.raw, x))
@@ -305,7 +305,7 @@ class Library:
         return self._placed(values)
 
     def _placed(self, x: Any) -> Any:
-        if isinstance(x, np.generic) and type(x) is not DeviceArray:
+        if isinstance(x, np.generic) and not is_device(x):
             if not self.accepts(x.dtype):
                 return x
             return DeviceArray(self.send(np.asarray(x)), self, True)

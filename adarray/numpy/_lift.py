@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from adarray.ad.forward import placed
 from adarray.array import ADArray
 from adarray.ops import (
     creation,
@@ -22,7 +21,7 @@ from adarray.ops import (
 )
 from adarray.ops.borrow import corrected
 from adarray.protocol import traced
-from adarray.trace import Handle
+from adarray.trace import Handle, placed
 
 # Kinds of dtype that ADArrays hold; strings, dates, records and objects stay NumPy's.
 _NUMBERS = "biufc"

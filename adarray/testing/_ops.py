@@ -182,14 +182,16 @@ class _OpCheck:
         if not any(isinstance(x, Handle) for x in made):
             return
         outcome = self._call(*made, **case.params)
-        if isinstance(expected, tuple) and self.op.invariants is not None and any(
-            is_device(r._v) for r in outcome
+        if (
+            isinstance(expected, tuple)
+            and self.op.invariants is not None
+            and any(is_device(r._v) for r in outcome)
         ):
             # Signs and phases are free: what does not depend on them is compared.
             kind = type(expected)
             parts = tuple(host(r._v) for r in outcome)
-            found = kind(*parts) if hasattr(expected, "_fields") else parts
-            pairs = zip(self.op.invariants(found), self.op.invariants(expected), strict=True)
+            made_of = kind(*parts) if hasattr(expected, "_fields") else parts
+            pairs = zip(self.op.invariants(made_of), self.op.invariants(expected), strict=True)
             for k, (r, e) in enumerate(pairs):
                 self._of_other_library(r, e, f"{title}: invariant {k}")
             return

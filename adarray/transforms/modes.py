@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.forward import dual, split
+from adarray.device import KINDS, adopt, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
-from adarray.device import KINDS, adopt, is_device
 from adarray.inplace import sync_if_view
 from adarray.protocol import followed
 from adarray.runtime import MODE, Mode, current_mode
 from adarray.trace import LEVEL, Handle, root_of, tracing
 from adarray.transforms.inputs import (
-    mirrored,
     Argnums,
     Inputs,
     check_holomorphic,
     check_scalar,
     closed_tree,
+    mirrored,
     plain_result,
 )
 from adarray.transforms.tree import flatten
@@ -253,8 +253,10 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
         # Later in-place updates of a result must not move the pullback's start.
         nodes = [sync_if_view(x)._node if isinstance(x, Handle) else None for x in leaves]
         shapes = [np.shape(x._v if isinstance(x, Handle) else x) for x in leaves]
-        places = [x._v.library.place if isinstance(x, Handle) and is_device(x._v) else None
-                  for x in leaves]
+        places = [
+            x._v.library.place if isinstance(x, Handle) and is_device(x._v) else None
+            for x in leaves
+        ]
         given = mirrored(inputs.given)
         value = rebuild([plain_result(x, level, given) for x in leaves])
         closed_aux = closed_tree(aux, level, given)
@@ -375,7 +377,9 @@ def jvp(
                     f"jvp: primal {i} has dtype {dtype}; pass floating point, for instance "
                     "x.astype(float)"
                 )
-            if dtype.kind == "f" and (t.dtype.kind == "c" if type(t) in KINDS else np.iscomplexobj(t)):
+            if dtype.kind == "f" and (
+                t.dtype.kind == "c" if type(t) in KINDS else np.iscomplexobj(t)
+            ):
                 raise DTypeError(
                     f"jvp: primal {i} has dtype {dtype} and its tangent is complex; pass a real "
                     "tangent, or the primal as a complex number"

@@ -27,7 +27,9 @@ def _cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise BackendError(f"backend 'cuda': CuPy cannot be imported ({error}); {_INSTALL}") from error
+        raise BackendError(
+            f"backend 'cuda': CuPy cannot be imported ({error}); {_INSTALL}"
+        ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

@@ -85,6 +85,7 @@ extern "C" __global__ void __launch_bounds__({threads}) backward(
 }}
 """
 
+
 def source(maximum: bool, dtype: str, pack: int) -> str:
     """Return the text of `forward` and `backward` for rows."""
     kind = "double" if dtype == "float64" else "float"

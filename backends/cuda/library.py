@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from adarray_backends.cuda import extrema, nvrtc, pointwise, reductions
+from adarray_backends.cuda.folds import Extrema, Folding, Step, lengths, normalized
 
 from adarray.codegen.eager import FIXED
 from adarray.device import DeviceArray, Library
@@ -24,7 +24,8 @@ _FOLDED = frozenset({"axis", "keepdims"})
 # What NumPy refuses or computes otherwise for complex operands.
 _REAL_ONLY = frozenset({
     "clip", "ihfft", "rfft", "rfft2", "rfftn", "interp", "nanprod", "nanstd", "nansum", "nanvar",
-    "arctan2", "copysign", "hypot", "nanmean", "percentile", "quantile", "nanpercentile", "nanquantile", "i0", "bincount",
+    "nanmean", "percentile", "quantile", "nanpercentile", "nanquantile", "i0", "bincount",
+    "arctan2", "copysign", "hypot",
 })  # fmt: skip
 _MUCH = 1 << 20  # bytes
 _SHORT_INDEX = 1 << 31
@@ -37,57 +38,6 @@ _STRETCH = 8192  # elements that a block folds at least, where a row is shared b
 def _header() -> str:
     text = files("adarray_native").joinpath("adarray_math.h").read_text(encoding="utf-8")
     return text + pointwise.LOGARITHMS
-
-
-class _Step(NamedTuple):
-    """One launch of a reduction."""
-
-    kernel: Any
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    size: int  # of its result
-    numbers: tuple[Any, ...]
-
-
-class _Folding(NamedTuple):
-    """How arrays of one shape are folded along some axes."""
-
-    steps: list[_Step]
-    char: str
-    shape: tuple[int, ...]
-    turned: bool
-
-    def run(self, library: CudaLibrary, x: Any) -> tuple[Any, Any]:
-        """Return the folded array."""
-        for step in self.steps:
-            out = library.run(library.xp.empty, step.size, self.char)
-            library.run(step.kernel, step.grid, step.block, (x, out, *step.numbers))
-            x = out
-        return _shaped(x, self.shape, self.turned), None
-
-
-class _Extrema(NamedTuple):
-    """How the extrema of rows are found, with their ties."""
-
-    kernel: Any
-    char: str
-    outer: int
-    n: Any
-    shape: tuple[int, ...]
-    turned: bool
-
-    def run(self, library: CudaLibrary, x: Any) -> tuple[Any, Any]:
-        """Return the extrema, and their numbers and places."""
-        out = library.run(library.xp.empty, self.outer, self.char)
-        found = library.run(library.xp.empty, 2 * self.outer, np.int32)
-        library.run(self.kernel, (self.outer,), (extrema.THREADS,), (x, out, found, self.n))
-        return _shaped(out, self.shape, self.turned), found
-
-
-def _shaped(x: Any, shape: tuple[int, ...], turned: bool) -> Any:
-    if x.shape != shape:
-        x = x.reshape(shape)
-    return x.T if turned else x
 
 
 class CudaLibrary(Library):
@@ -365,12 +315,12 @@ class CudaLibrary(Library):
     ) -> Any:  # fmt: skip
         """Return how an array in C order is folded; NotImplemented: by CuPy."""
         ndim = len(shape)
-        axes = _axes(axis, ndim)
+        axes = normalized(axis, ndim)
         if axes is None:
             return NotImplemented
         if turned:
             axes = [ndim - 1 - a for a in axes]
-        sizes = _folded(shape, axes)
+        sizes = lengths(shape, axes)
         if sizes is None:
             return NotImplemented
         outer, n, inner = sizes
@@ -384,14 +334,14 @@ class CudaLibrary(Library):
                 return NotImplemented
             if op.name in ("max", "min") and outer >= 64 and n < 1 << 30 and outer < 1 << 30:
                 kernel, _ = self._extreme_kernels(op.name, dtype, pack)
-                return _Extrema(kernel, char, outer, np.int32(n), to, turned)
+                return Extrema(kernel, char, outer, np.int32(n), to, turned)
             steps = self._rows(op, dtype, outer, n, pack)
         else:
             pack = wide if inner % wide == 0 and aligned else 1
             if inner < 32 or n < 16:
                 return NotImplemented
             steps = self._columns(op, dtype, outer, n, inner, pack)
-        return NotImplemented if steps is None else _Folding(steps, char, to, turned)
+        return NotImplemented if steps is None else Folding(steps, char, to, turned)
 
     def _pass(self, op: Op, dtype: str, rows: bool, first: bool, pack: int) -> Any:
         key = (op, dtype, rows, first, pack)
@@ -415,11 +365,11 @@ class CudaLibrary(Library):
             return None
         count = np.dtype(dtype).type(n)
         numbers = (np.int64(n), np.int64(stretch), np.int32(parts), np.int32(parts == 1), count)
-        steps = [_Step(kernel, (outer * parts,), _BLOCK, outer * parts, numbers)]
+        steps = [Step(kernel, (outer * parts,), _BLOCK, outer * parts, numbers)]
         if parts > 1:
             last = self._pass(op, dtype, True, False, 1)
             numbers = (np.int64(parts), np.int64(parts), np.int32(1), np.int32(1), count)
-            steps.append(_Step(last, (outer,), _BLOCK, outer, numbers))
+            steps.append(Step(last, (outer,), _BLOCK, outer, numbers))
         return steps
 
     def _columns(self, op: Op, dtype: str, outer: int, n: int, inner: int, pack: int) -> Any:
@@ -437,13 +387,13 @@ class CudaLibrary(Library):
             np.int64(n), np.int64(inner), np.int64(stretch), np.int32(parts),
             np.int32(parts == 1), count,
         )  # fmt: skip
-        steps = [_Step(kernel, (wide, outer * parts), block, outer * parts * inner, numbers)]
+        steps = [Step(kernel, (wide, outer * parts), block, outer * parts * inner, numbers)]
         if parts > 1:
             last = self._pass(op, dtype, False, False, pack)
             numbers = (
                 np.int64(parts), np.int64(inner), np.int64(parts), np.int32(1), np.int32(1), count,
             )  # fmt: skip
-            steps.append(_Step(last, (wide, outer), block, outer * inner, numbers))
+            steps.append(Step(last, (wide, outer), block, outer * inner, numbers))
         return steps
 
     def _extreme_kernels(self, name: str, dtype: str, pack: int) -> Any:
@@ -453,7 +403,7 @@ class CudaLibrary(Library):
             self._kernels[key] = self._compiled(text, "forward", "backward")
         return self._kernels[key]
 
-    def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+    def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
         """Compute the cotangent of a maximum along the last axes, if its kernel found the ties."""
         if node.op.name not in ("max", "min"):
             return NotImplemented
@@ -510,28 +460,6 @@ def _argument(x: Any, char: str, truth: bool) -> Any:
     if isinstance(x, np.generic) and x.dtype.char == ("?" if truth else char):
         return np.uint8(bool(x)) if truth else x
     return None
-
-
-def _axes(axis: Any, ndim: int) -> list[int] | None:
-    """Return the axes to fold; None where NumPy is to say what is wrong with them."""
-    given = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    axes = []
-    for a in given:
-        if not isinstance(a, int) or not -ndim <= a < ndim:
-            return None
-        axes.append(a % ndim)
-    return axes if len(set(axes)) == len(axes) else None
-
-
-def _folded(shape: tuple[int, ...], axes: list[int]) -> tuple[int, int, int] | None:
-    """Return the lengths (outer, fold, inner) of an array; None if the axes are not together."""
-    axes = [a for a in axes if shape[a] != 1]
-    if not axes:
-        return None
-    low, high = min(axes), max(axes)
-    if any(shape[a] != 1 and a not in axes for a in range(low, high + 1)):
-        return None
-    return math.prod(shape[:low]), math.prod(shape[low : high + 1]), math.prod(shape[high + 1 :])
 
 
 def _real_only(function: Callable[..., Any]) -> Callable[..., Any]:

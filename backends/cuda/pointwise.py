@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from adarray.codegen.eager import FIXED, keeps_dtype, truth_variables
 from adarray.codegen.printer import Dialect, Printer, UnprintableError
@@ -222,7 +222,8 @@ def arrangement(
     for (mine, strides), itemsize in zip(operands, itemsizes, strict=True):
         lead = len(shape) - len(mine)
         spread = (0,) * lead + tuple(
-            0 if m == 1 and n != 1 else s for s, m, n in zip(strides, mine, shape[lead:], strict=True)
+            0 if m == 1 and n != 1 else s
+            for s, m, n in zip(strides, mine, shape[lead:], strict=True)
         )
         found = lies(spread, shape, itemsize)
         if found is None or (found[1] and columns and found[1] != columns):

@@ -131,7 +131,9 @@ def fold_of(op: Op, dtype: str) -> Fold | None:
         mapped = "x0"
         if lower.map is not None:
             lines, value = Printer(dtype, CUDA).body(simplify(as_expr(lower.map(var("x0")))))
-            mapped = value if not lines else "[&] { " + " ".join(lines) + f" return {value}; " + "}()"
+            mapped = (
+                value if not lines else "[&] { " + " ".join(lines) + f" return {value}; " + "}()"
+            )
             if lines:  # a statement per subexpression: not an expression that a macro can be
                 return None
         post = as_expr(lower.post(var("acc"), var("n_"))) if lower.post else var("acc")

@@ -34,6 +34,6 @@ def device_backend(request: Any, monkeypatch: Any) -> str:
 
 @pytest.fixture
 def library(device_backend: str) -> Library:
-    """The library of the first device."""
+    """Return the library of the first device."""
     made: Any = adarray.use(device_backend)._engine
     return made.library  # type: ignore[no-any-return]

@@ -207,7 +207,7 @@ def test_numpy_raises_its_own_errors(device_backend: str) -> None:
             np.sum(a, axis=5)
         with pytest.raises(np.linalg.LinAlgError):
             np.linalg.inv(adarray.array(np.zeros((2, 2))))
-        with pytest.raises(ValueError, match="assignment destination is read-only|could not broad"):
+        with pytest.raises(ValueError, match="could not broadcast"):
             a[0] = np.ones(7)
 
 

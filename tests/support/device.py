@@ -107,8 +107,10 @@ def _made(r: Any, device: int, of: Any = None) -> Any:
             raise OutOfMemoryError(f"Out of memory allocating {r.nbytes} bytes")
         return Array(r, device)
     if isinstance(r, (tuple, list)):
-        return type(r)(_made(x, device) for x in r) if type(r) in (tuple, list) else tuple(
-            _made(x, device) for x in r
+        return (
+            type(r)(_made(x, device) for x in r)
+            if type(r) in (tuple, list)
+            else tuple(_made(x, device) for x in r)
         )
     return r
 
@@ -196,7 +198,9 @@ class StandIn(Library):
         self.strict = False
 
     def to_device(self, values: np.ndarray) -> Any:
-        return _made(np.array(values.astype(values.dtype.newbyteorder("="), copy=False)), self.index)
+        return _made(
+            np.array(values.astype(values.dtype.newbyteorder("="), copy=False)), self.index
+        )
 
     def to_host(self, raw: Any) -> np.ndarray:
         return np.array(raw.v)
