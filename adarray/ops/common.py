@@ -13,7 +13,7 @@ import numpy as np
 from adarray.aval import Aval, Symbolic
 from adarray.dispatch import replay
 from adarray.op import Op, Sample, composite
-from adarray.protocol import finish, plain, traced
+from adarray.protocol import finish, followed, plain, traced
 from adarray.trace import Handle
 
 
@@ -115,6 +115,10 @@ def s(*args: Any, **kwargs: Any) -> Sample:
     return Sample(args, kwargs)
 
 
+# Functions that call functions of the user's, which `jit` looks into.
+_APPLYING = frozenset({"piecewise", "apply_along_axis", "apply_over_axes"})
+
+
 def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Register a body for traced arguments; NumPy itself computes the others.
 
@@ -132,6 +136,8 @@ def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..
             @functools.wraps(body)
             def either(*args: Any, **kwargs: Any) -> Any:
                 if traced(args) or traced(kwargs):
+                    return body(*args, **kwargs)
+                if function.__name__ in _APPLYING and (followed(args) or followed(kwargs)):
                     return body(*args, **kwargs)
                 out = args[at] if len(args) > at else kwargs.pop("out", None)
                 args = tuple(None if i == at else x for i, x in enumerate(args))
