@@ -73,6 +73,10 @@ class Symbolic:
     __slots__ = ()
     value: Any
 
+    def shown(self) -> Any:
+        """Return the concrete value, of which text is made."""
+        return self.value
+
 
 # Types of plain operands that need no second look. Classes of `Symbolic` are added.
 PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float32}

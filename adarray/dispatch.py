@@ -369,8 +369,11 @@ def _wrap(
         return cls(r)
     source = operands[0]
     if isinstance(op.lower, Layout) and isinstance(source, Handle):
-        root = root_of(source)
-        if np.may_share_memory(r, root._v):
+        memory = root_of(source)._v
+        if isinstance(r, Symbolic) and type(memory) is np.ndarray:
+            # Made of a constant while recording, as by np.zeros: of the copy that stands for it.
+            memory = MODE.get().engine.capture(memory)  # type: ignore[union-attr]
+        if np.may_share_memory(r, memory):
             return view_of(source, op, operands[1:], params, r)
     if isinstance(r, Symbolic):
         return cls(r)

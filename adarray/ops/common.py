@@ -15,7 +15,7 @@ from adarray.device import is_device
 from adarray.dispatch import replay
 from adarray.inplace import plain_value
 from adarray.op import Op, Sample, composite
-from adarray.protocol import finish, plain, traced
+from adarray.protocol import finish, followed, plain, traced
 from adarray.trace import Handle
 
 
@@ -127,6 +127,10 @@ def s(*args: Any, **kwargs: Any) -> Sample:
     return Sample(args, kwargs)
 
 
+# Functions that call functions of the user's, which `jit` looks into.
+_APPLYING = frozenset({"piecewise", "apply_along_axis", "apply_over_axes"})
+
+
 def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Register a body for traced arguments; NumPy itself computes the others.
 
@@ -144,6 +148,8 @@ def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..
             @functools.wraps(body)
             def either(*args: Any, **kwargs: Any) -> Any:
                 if traced(args) or traced(kwargs):
+                    return body(*args, **kwargs)
+                if function.__name__ in _APPLYING and (followed(args) or followed(kwargs)):
                     return body(*args, **kwargs)
                 out = args[at] if len(args) > at else kwargs.pop("out", None)
                 args = tuple(None if i == at else x for i, x in enumerate(args))
