@@ -42,7 +42,10 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
         if _repeats(index, np.shape(region)):
             # An element written twice keeps the last value: the others had no effect.
             count = np.arange(value_g.size).reshape(value_g.shape)
-            writer: Any = np.empty_like(plain_value(region), int)
+            held = plain_value(region)
+            writer: Any = np.empty(np.shape(region), int)
+            if is_device(held):
+                writer = np.zeros_like(held, int)
             writer[index] = count
             value_g = value_g * (writer[index] == count)
     region[index] = 0
