@@ -12,6 +12,7 @@ import numpy as np
 from adarray.attributes import Attributes
 from adarray.aval import Symbolic, refuse_subclass
 from adarray.conversion import Conversions, new_leaf
+from adarray.device import is_device, of_dlpack
 from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.errors import DTypeError, TraceError
 from adarray.inplace import plain_index, setitem, sync_if_view
@@ -19,6 +20,7 @@ from adarray.interchange import Interchange
 from adarray.op import FUNCTIONS, POINTWISE
 from adarray.operators import Operators, weakened
 from adarray.protocol import call_function, call_ufunc, traced
+from adarray.runtime import MODE
 from adarray.scope import SCOPE, seen_class
 from adarray.signatures import Methods
 from adarray.trace import Extras, GradSlot, Handle, leaf
@@ -198,9 +200,16 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     array([2., 4.])
     """
     refuse_subclass(obj, "array")
-    out = call_function(np.array, (obj,), {"dtype": dtype})  # see adarray.ops.creation
+    found = None if isinstance(obj, Handle) else of_dlpack(obj)
+    if found is not None:  # made by another library, on a device
+        out: Any = ADArray(found.copy() if dtype is None else found.astype(dtype))
+    else:
+        out = call_function(np.array, (obj,), {"dtype": dtype})  # see adarray.ops.creation
     if not out.dtype.isnative:
         out = call_function(np.astype, (out, out.dtype.newbyteorder("=")), {})
+    mode = MODE.get()
+    if mode is not None and mode.place is not None and not traced(out):
+        out._v = mode.place(out._v)
     if not requires_grad:
         return out  # type: ignore[no-any-return]
     if traced(out):
@@ -214,7 +223,7 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
             "pass dtype=float"
         )
     made = leaf(ADArray, out._v, 0, "array")
-    slot = GradSlot()
+    slot = GradSlot(out._v.library if is_device(out._v) else None)
     assert made._node is not None
     made._node.params = {"slot": slot}
     # Its own, writeable buffer: optimisers update leaves in place under no_grad().
@@ -239,6 +248,8 @@ def value_of(x: Any) -> Any:
     v = sync_if_view(x)._v
     if isinstance(v, Symbolic):  # what `jit` records stays in its recording
         return stop_gradient(x)
+    if is_device(v):
+        return v.host()
     return v.copy() if isinstance(v, np.ndarray) else v
 
 

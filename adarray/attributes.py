@@ -30,7 +30,12 @@ class Attributes(_State):
     @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes; assigning to it reshapes the array in place."""
-        return np.shape(sync_if_view(self)._v)
+        v: Any = sync_if_view(self)._v
+        try:
+            shape: tuple[int, ...] = v.shape
+        except AttributeError:  # a Python number
+            return ()
+        return shape
 
     @shape.setter
     def shape(self, to: Any) -> None:  # noqa: ARG002  (a setter's signature)

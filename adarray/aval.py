@@ -73,9 +73,17 @@ class Symbolic:
     __slots__ = ()
     value: Any
 
+    def shown(self) -> Any:
+        """Return the concrete value, of which text is made."""
+        return self.value
+
 
 # Types of plain operands that need no second look. Classes of `Symbolic` are added.
 PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float32}
+
+# Types of arrays, which are written into and shared by views, by what `type` says of them.
+# Those of devices are added.
+ARRAYS: set[type] = {np.ndarray}
 
 # What takes the place of an ndarray subclass whose arithmetic differs from an array's.
 _SUBCLASSES = {

@@ -127,6 +127,11 @@ _Outer = tuple[tuple[Mode | None, Any], ...]
 _OUTER: ContextVar[_Outer] = ContextVar("adarray_outer_modes", default=())
 
 
+def chosen() -> bool:
+    """Whether a `use` block says what computes."""
+    return bool(_OUTER.get())
+
+
 class use:  # noqa: N801  (reads as a statement)
     """Context manager: compute with another backend.
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.aval import ARRAYS, Symbolic
+from adarray.device import is_device
 from adarray.inplace import sync_if_view
 from adarray.operators import weakened
-from adarray.protocol import call_function, traced
+from adarray.protocol import call_function, finish, on_plain, traced
 from adarray.refusals import leaves_graph
 from adarray.scope import SCOPE
 from adarray.trace import Handle
@@ -78,7 +79,7 @@ class Conversions(_State):
     def detach(self) -> ADArray:
         """Return the values as an array of which no derivative is taken."""
         sync_if_view(self)
-        made: Any = Handle.array_class(self._v.copy() if type(self._v) is np.ndarray else self._v)
+        made: Any = Handle.array_class(self._v.copy() if type(self._v) in ARRAYS else self._v)
         return made  # type: ignore[no-any-return]
 
     # -- numbers ----------------------------------------------------------------------
@@ -139,6 +140,10 @@ class Conversions(_State):
     # Whole numbers are constant between jumps, as the results of np.floor are.
 
     def __round__(self, digits: int | None = None) -> Any:
+        weak = self._x is not None and self._x.weak
+        known = digits is not None and not traced(self) and isinstance(self._v, Symbolic)
+        if weak and known:  # as Python rounds its numbers
+            return finish(on_plain(_rounded, (self, digits), {}), None, "round")
         rounded = call_function(np.round, (self, digits or 0), {})
         return int(rounded) if digits is None else rounded
 
@@ -227,7 +232,8 @@ class Conversions(_State):
         value = np.asarray(_shown(sync_if_view(self)._v))
         text = np.array2string(value, separator=", ", prefix="ADArray(")
         dtype = "" if value.dtype == np.float64 else f", dtype={value.dtype}"
-        return f"ADArray({text}{dtype}{', traced' if traced(self) else ''})"
+        device = f", device={self._v.library.name}" if is_device(self._v) else ""
+        return f"ADArray({text}{dtype}{device}{', traced' if traced(self) else ''})"
 
     def __str__(self) -> str:
         return str(sync_if_view(self)._v)
@@ -236,9 +242,13 @@ class Conversions(_State):
         return format(sync_if_view(self)._v, spec)
 
 
+def _rounded(x: Any, digits: int) -> float:
+    return round(float(x), digits)
+
+
 def _shown(v: Any) -> Any:
     """Return the values that text shows."""
-    return v.value if isinstance(v, Symbolic) else v
+    return v.shown() if isinstance(v, Symbolic) else v
 
 
 def _unpickled_leaf(value: np.ndarray, grad: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import PLAIN, Aval, Symbolic, aval_of, refuse_subclass
+from adarray.device import KINDS, adopt
 from adarray.errors import NotDifferentiableError
 from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import Guard, keep_plain
@@ -47,6 +48,8 @@ def unary(op: Op, x: Handle) -> Any:
     if mode is None:
         r = op.evaluate(v)
     else:
+        if mode.place is not None:
+            v = mode.place(v)
         r = compute_pointwise(op, (v,), mode)
         if not mode.record:
             return type(x)(r)
@@ -98,6 +101,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
             if type(x) is list or type(x) is tuple:
                 return apply(op, (x, y))
             refuse_subclass(x, op.name)
+        elif KINDS and type(x) in KINDS:
+            x = xv = adopt(x)
     if isinstance(y, Handle):
         if y._x is not None:
             return apply(op, (x, y))
@@ -109,9 +114,16 @@ def binary(op: Op, x: Any, y: Any) -> Any:
             if type(y) is list or type(y) is tuple:
                 return apply(op, (x, y))
             refuse_subclass(y, op.name)
+        elif KINDS and type(y) in KINDS:
+            y = yv = adopt(y)
     mode = MODE.get()
-    if mode is not None and mode.symbolic:
-        return apply(op, (x, y))
+    if mode is not None:
+        if mode.symbolic:
+            return apply(op, (x, y))
+        if mode.place is not None:  # plain operands are saved as they are there
+            was_x, was_y = xv is x, yv is y
+            xv, yv = mode.place(xv), mode.place(yv)
+            x, y = xv if was_x else x, yv if was_y else y
     try:
         r = op.evaluate(xv, yv) if mode is None else compute_pointwise(op, (xv, yv), mode)
     except ValueError as error:
@@ -248,12 +260,14 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
                 if type(x) is list or type(x) is tuple:
                     return apply(op, tuple(map(join_hook[0], operands)), params)
                 refuse_subclass(x, op.name)
-            values.append(x)
+            values.append(adopt(x) if KINDS and type(x) in KINDS else x)
         parents.append(node)
     assert cls is not None
     recording = mode is None or mode.record
     if level and recording:
         return _push(op, operands, params, level)
+    if mode is not None and mode.place is not None:
+        values = list(map(mode.place, values))
     try:
         r = compute(op, tuple(values), params, mode)
     except ValueError as error:
@@ -324,7 +338,7 @@ def _saved(
         saved = [tuple(map(save, out)) if op.outputs > 1 else save(out)]
     for x, v, want in zip(operands, values, wanted[1:], strict=True):
         if want:
-            if isinstance(x, Handle) and not is_borrowed(x):
+            if isinstance(x, Handle) and v is x._v and not is_borrowed(x):
                 kept = save(x)
                 if not op.pointwise and not isinstance(kept, (np.ndarray, np.generic, Symbolic)):
                     kept = np.asarray(kept)[()]  # a traced Python number: rules ask for its shape
@@ -355,8 +369,11 @@ def _wrap(
         return cls(r)
     source = operands[0]
     if isinstance(op.lower, Layout) and isinstance(source, Handle):
-        root = root_of(source)
-        if np.may_share_memory(r, root._v):
+        memory = root_of(source)._v
+        if isinstance(r, Symbolic) and type(memory) is np.ndarray:
+            # Made of a constant while recording, as by np.zeros: of the copy that stands for it.
+            memory = MODE.get().engine.capture(memory)  # type: ignore[union-attr]
+        if np.may_share_memory(r, memory):
             return view_of(source, op, operands[1:], params, r)
     if isinstance(r, Symbolic):
         return cls(r)

@@ -10,6 +10,7 @@
      |    +-- UnsupportedFunctionError (TypeError)   NumPy's "not implemented" answer
      +-- BackendError (RuntimeError)        a backend is unknown, broken or misused
           +-- CompileError                  generated source did not compile
+          +-- DeviceMemoryError (MemoryError)     a device cannot hold an array
 
 A message reads *operation: what, which operand, what was got, what to do*.
 """
@@ -93,6 +94,10 @@ class UnsupportedFunctionError(NotDifferentiableError, TypeError):
 
 class BackendError(ADArrayError, RuntimeError):
     """A backend is unknown, failed to load, or was given a wrong option."""
+
+
+class DeviceMemoryError(BackendError, MemoryError):
+    """The memory of a device does not hold an array, also after freeing what was kept."""
 
 
 class CompileError(BackendError):

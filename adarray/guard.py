@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import Symbolic
+from adarray.device import is_device
 from adarray.errors import TraceError
 
 COPY_LIMIT = 1 << 18  # bytes; up to here a copy costs little beside the operation that reads it
@@ -52,7 +53,9 @@ def unwatch(token: Token[list[weakref.ref[Guard]] | None], failed: bool) -> None
 
 def keep_plain(value: Any) -> tuple[Any, Guard | None]:
     """Return `value` as a node may save it, and the guard to hold with it."""
-    if not isinstance(value, np.ndarray) or isinstance(value, Symbolic):
+    if type(value) is not np.ndarray and (
+        not isinstance(value, np.ndarray) or isinstance(value, Symbolic) or is_device(value)
+    ):
         return value, None
     if type(value) is not np.ndarray:
         value = np.asarray(value)  # memory maps and the like: the rules want plain semantics

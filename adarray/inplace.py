@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic, aval_of
+from adarray.aval import ARRAYS, Symbolic, aval_of
+from adarray.device import KINDS, adopt, is_device
 from adarray.dispatch import replay, sync
 from adarray.errors import TraceError
 from adarray.graph import LEAF, Node, merge_spans
@@ -41,16 +42,26 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
         if _repeats(index, np.shape(region)):
             # An element written twice keeps the last value: the others had no effect.
             count = np.arange(value_g.size).reshape(value_g.shape)
-            writer = np.empty(np.shape(region), int)
+            held = plain_value(region)
+            writer: Any = np.empty(np.shape(region), int)
+            if is_device(held):
+                writer = np.zeros_like(held, int)
             writer[index] = count
             value_g = value_g * (writer[index] == count)
     region[index] = 0
     return g, value_g
 
 
+def plain_value(x: Any) -> Any:
+    """Return the plain value of an ADArray, anything else as it is."""
+    return x._v if isinstance(x, Handle) else x
+
+
 def _repeats(index: Any, shape: tuple[int, ...]) -> bool:
     """Whether an index names an element twice: arrays of integers may."""
     parts = index if isinstance(index, tuple) else (index,)
+    if any(is_device(i) and i.dtype.kind in "iu" and i.ndim for i in parts):
+        return True  # it may: to look would take longer than what follows
     if not any(isinstance(i, (np.ndarray, list)) for i in parts):
         return False
     axis, ndim = 0, len(shape)
@@ -126,13 +137,15 @@ def plain_index(index: Any) -> Any:
     if isinstance(index, Handle):
         sync_if_view(index)
         v = index._v
-        return v.copy() if type(v) is np.ndarray else v
+        return v.copy() if type(v) in ARRAYS else v
     if isinstance(index, tuple):
         return tuple(plain_index(i) for i in index)
     if isinstance(index, list):
         return [plain_index(i) for i in index]
     if isinstance(index, np.ndarray):
         return index.copy()  # the rule reads it later
+    if KINDS and type(index) in KINDS:
+        return adopt(index).copy()
     return index
 
 
@@ -164,9 +177,12 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
     v = value._v if isinstance(value, Handle) else value
     node = value._node if isinstance(value, Handle) and recording else None
     _check_target(root, value if node is not None or _has_tangents(value) else None, recording)
+    if type(root._v) is np.ndarray and is_device(v):
+        root._v, root._frozen = v.library.place(root._v), False  # it follows what it holds
+        sync_if_view(x)
     if root is x and isinstance(root._v, np.generic):
         # Zero-dimensional arrays of the array API can be written into; NumPy's scalars cannot.
-        root._v, root._frozen = np.array(root._v), False
+        root._v, root._frozen = np.copy(root._v), False
     if not isinstance(root._v, np.ndarray):
         raise TypeError(f"'{type(root._v).__name__}' object does not support item assignment")
     if not isinstance(x._v, np.ndarray) or not (x._v.flags.writeable or _is_kept(root)):
@@ -257,7 +273,7 @@ def _write_tangents(root: Handle, steps: tuple[Any, ...], index: Any, value: Any
             # A rule gave a read-only view, such as a diagonal or a broadcast.
             tangent._v, tangent._frozen = tangent._v.copy("K"), False
         elif isinstance(tangent._v, np.generic):  # it has no memory that views could share
-            tangent._v, tangent._frozen = np.array(tangent._v), False
+            tangent._v, tangent._frozen = np.copy(tangent._v), False
         # A new tuple each time: that tells views of `root` to look again.
         entry = Tangent(level, tangent, owned=True)
         root._x.tangents = tuple(entry if t.level == level else t for t in root._x.tangents)

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adarray.device import DEVICES, host, is_device
+from adarray.dispatch import apply
 from adarray.inplace import sync_if_view
+from adarray.op import Op, Opaque
 from adarray.protocol import traced
 from adarray.refusals import leaves_graph
-from adarray.trace import Handle
+from adarray.trace import Handle, root_of
 
 if TYPE_CHECKING:
     from adarray.array import ADArray
@@ -45,21 +48,33 @@ class Interchange(_State):
     @property
     def device(self) -> str:
         """The device that holds the values."""
-        return "cpu"
+        v: Any = sync_if_view(self)._v
+        return v.library.name if is_device(v) else "cpu"
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> ADArray:
-        """Return the array on `device`, of which there is one: ``"cpu"``.
+        """Return the array on `device`; itself if it is there.
+
+        Parameters
+        ----------
+        device : str
+            ``"cpu"``, or the name of a device that a backend has used, such as ``"cuda:0"``.
 
         Raises
         ------
         ValueError
-            For another device, or a stream, which this one has not.
+            For another device, or a stream: the device's current one is used.
         """
         if stream is not None:
-            raise ValueError(f'to_device: stream={stream!r}, and the device "cpu" has no streams')
-        if device != "cpu":
-            raise ValueError(f'to_device: device={device!r} is not known; the only device is "cpu"')
-        return self  # type: ignore[return-value]
+            raise ValueError(
+                f"to_device: stream={stream!r}, and the device {self.device!r} takes none; leave "
+                "it out"
+            )
+        if device == self.device:
+            return self  # type: ignore[return-value]
+        if device != "cpu" and device not in DEVICES:
+            known = ", ".join(map(repr, ("cpu", *DEVICES)))
+            raise ValueError(f"to_device: device={device!r} is not known; those in use are {known}")
+        return apply(MOVE, (self,), {"device": device})  # type: ignore[no-any-return]
 
     def __dlpack__(
         self,
@@ -69,7 +84,7 @@ class Interchange(_State):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Return a DLPack capsule with a copy of the values.
+        """Return a DLPack capsule with a copy of the values; those on a device are shared.
 
         Raises
         ------
@@ -80,6 +95,11 @@ class Interchange(_State):
         """
         if traced(self):
             raise leaves_graph("__dlpack__", "keep it an ADArray")
+        if is_device(sync_if_view(self)._v):
+            root_of(self)._frozen = True
+            given = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
+            given = {k: v for k, v in given.items() if v is not None}
+            return self._v.__dlpack__(**given)
         if copy is False:
             raise BufferError(
                 "__dlpack__: copy=False, and a consumer could write into memory that recorded "
@@ -91,5 +111,36 @@ class Interchange(_State):
         return np.array(sync_if_view(self)._v).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return DLPack's number of the device: the host's."""
-        return (1, 0)
+        """Return DLPack's type and number of the device."""
+        v: Any = sync_if_view(self)._v
+        return v.__dlpack_device__() if is_device(v) else (1, 0)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Where the values are in the memory of a GPU; only arrays there have it."""
+        v: Any = sync_if_view(self)._v
+        if not is_device(v):
+            raise AttributeError("__cuda_array_interface__: the array is on the host")
+        found: dict[str, Any] = v.raw.__cuda_array_interface__
+        if traced(self):
+            raise leaves_graph("__cuda_array_interface__", "keep it an ADArray")
+        root_of(self)._frozen = True
+        return found
+
+
+def _moved(a: Any, device: str) -> Any:
+    """Return a plain value on another device."""
+    if device == "cpu":
+        return host(a)
+    return DEVICES[device].place(np.asarray(host(a)))
+
+
+def _back(g: Any, *_: Any, **_params: Any) -> Any:
+    """Return the cotangent where the operand was; on the host it goes where it is needed."""
+    return g
+
+
+MOVE = Op(
+    "to_device", _moved, Opaque(), (_back,), jvp="linear", operands=("a",), params=("device",),
+    signature="a, device", needs=lambda _mask: (False, False),
+)  # fmt: skip

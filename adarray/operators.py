@@ -129,6 +129,8 @@ class Operators:
     """NumPy's operators; arithmetic on traced Python numbers gives traced Python numbers."""
 
     __slots__ = ()
+    # Arrays of devices leave their operators to the other operand if this is above their own.
+    __array_priority__ = 1000.0
 
     __add__ = _binary(np.add)
     __radd__ = _reflected(np.add)

@@ -43,6 +43,12 @@ class ProfilingEngine:
             raise AttributeError(name)
         return getattr(self.wrapped, name)
 
+    def _wait(self) -> None:
+        """Wait for a device, whose operations return before they are done."""
+        wait = getattr(self.wrapped, "synchronize", None)
+        if wait is not None:
+            wait()
+
     def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
         """Compute and measure."""
         return self.call(op, values, {})
@@ -51,6 +57,7 @@ class ProfilingEngine:
         """Compute and measure."""
         start = perf_counter_ns()
         r = compute(op, values, params, self.inner)
+        self._wait()
         _add("op", op.name, start, values, r)
         return r
 
@@ -64,6 +71,7 @@ class ProfilingEngine:
             rule = op.rules[operand]
             assert rule is not None
             r = rule(g, *saved)
+        self._wait()
         _add("rule", f"{op.name}, operand {operand}", start, (g, *saved), r)
         return r
 
@@ -71,6 +79,7 @@ class ProfilingEngine:
         """Run a rule of an operation that is not pointwise, and measure."""
         start = perf_counter_ns()
         r = general_rule(node, operand, g, saved)
+        self._wait()
         _add("rule", f"{node.op.name}, operand {operand}", start, (g,), r)
         return r
 

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,7 @@ class Program:
         return f"<program of {len(self.values)} values>"
 
 
+@lru_cache(1 << 14)
 def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides, in elements, of an array of `shape` in C order."""
     strides, step = [], 1

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import PLAIN, Symbolic, refuse_subclass
+from adarray.device import KINDS, adopt, is_device
 from adarray.dispatch import apply
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.inplace import assign, setitem, sync_if_view
@@ -382,7 +383,7 @@ def plain(x: Any) -> Any:
         return [plain(i) for i in x]
     if isinstance(x, dict):
         return {k: plain(v) for k, v in x.items()}
-    return x
+    return adopt(x) if KINDS and type(x) in KINDS else x
 
 
 def on_plain(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -399,6 +400,8 @@ def plain_array(x: Any, dtype: Any = None) -> Any:
     if isinstance(x, Symbolic):
         symbolic: Any = x
         return symbolic if dtype is None or symbolic.dtype == dtype else symbolic.astype(dtype)
+    if is_device(x):
+        return x if dtype is None else x.astype(dtype, copy=False)
     return np.asarray(x, dtype)
 
 
@@ -415,6 +418,8 @@ def concrete(x: Any) -> Any:
 def is_foreign(x: Any) -> bool:
     """Whether `x` is another duck array, which may know how to work with ours."""
     if isinstance(x, (Handle, np.ndarray, np.generic, int, float, complex, list, tuple)):
+        return False
+    if KINDS and type(x) in KINDS:
         return False
     return hasattr(type(x), "__array_ufunc__") and type(x).__array_ufunc__ is not None
 

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+# Where NumPy signals an error, Python's arithmetic raises one, or gives a complex number.
+PYTHON: dict[str, Any] = {"divide": "raise", "over": "raise", "under": "ignore", "invalid": "raise"}
+
 
 class Symbol:
     """A value that depends on the inputs of the recorded run.
@@ -50,9 +53,12 @@ class Call:
         Whether the function returned a tuple (of one or more results).
     where : tuple of (str, int) or None
         File and line of the user's code.
+    errors : dict or None
+        What `np.geterr` said, where the function itself has set it; `PYTHON` for arithmetic
+        of Python numbers.
     """
 
-    __slots__ = ("args", "function", "op", "params", "results", "several", "where")
+    __slots__ = ("args", "errors", "function", "op", "params", "results", "several", "where")
 
     def __init__(
         self,
@@ -71,6 +77,7 @@ class Call:
         self.results = results
         self.several = several
         self.where = where
+        self.errors: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
         name = self.op.name if self.op is not None else getattr(self.function, "__name__", "?")

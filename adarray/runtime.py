@@ -38,7 +38,9 @@ class Engine(Protocol):
     reverse walk computes (`order` is the node's creation number), and
     ``rule(node, operand, g, saved)``, which runs the rules that are not pointwise; and
     ``executable(plan, precise=False, rerun=None)``, which compiles an
-    `adarray.codegen.plan.Plan` into a function of a list of arrays.
+    `adarray.codegen.plan.Plan` into a function of a list of arrays. One that computes on
+    a device has ``place(x)``, which returns an operand as an `adarray.device.DeviceArray`
+    if it is an array that belongs there, and ``synchronize()``.
     """
 
     name: str
@@ -89,16 +91,18 @@ class Backend(Protocol):
 class Mode:
     """Which engine computes, and whether traced operations are recorded.
 
-    `symbolic` says that the engine records what it computes, for `adarray.jit`.
+    `symbolic` says that the engine records what it computes, for `adarray.jit`; `place`
+    moves an operand to where the engine computes, None if that is the host.
     """
 
-    __slots__ = ("engine", "name", "record", "symbolic")
+    __slots__ = ("engine", "name", "place", "record", "symbolic")
 
     def __init__(self, engine: Engine | None, record: bool = True, name: str = "numpy") -> None:
         self.engine = engine
         self.record = record
         self.name = name
         self.symbolic: bool = getattr(engine, "symbolic", False)
+        self.place: Callable[[Any], Any] | None = getattr(engine, "place", None)
 
 
 MODE: ContextVar[Mode | None] = ContextVar("adarray_mode", default=None)

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from adarray.aval import Aval, Symbolic, aval_of
+from adarray.aval import ARRAYS, Aval, Symbolic, aval_of
+from adarray.device import is_device
 from adarray.graph import Node
 from adarray.op import Op
 from adarray.refusals import no_derivative
@@ -81,7 +82,7 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
     if isinstance(tangent, Symbolic):
         tangent = type(out)(tangent)
     elif not isinstance(tangent, Handle):
-        tangent = type(out)(np.asarray(tangent)[()])
+        tangent = type(out)(tangent if is_device(tangent) else np.asarray(tangent)[()])
     elif not isinstance(tangent._v, (np.ndarray, np.generic)):
         tangent = np.positive(cast(Any, tangent))  # that of a Python number has no shape
     if tangent._v.shape != shape:
@@ -90,7 +91,7 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
         if dtype.kind == "f" and tangent._v.dtype.kind == "c":
             tangent = np.real(tangent)  # of a real function of complex numbers
         tangent = tangent.astype(dtype)
-    if tangent._x is not None or type(tangent._v) is np.ndarray:
+    if tangent._x is not None or type(tangent._v) in ARRAYS:
         tangent = snapshot(tangent)
     x = extras(out)
     kept = tuple(t for t in x.tangents if t.level != level)
@@ -115,7 +116,7 @@ def strong_zero(g: Any, r: Any) -> Any:
     if isinstance(value, Symbolic):
         return np.where(np.isnan(r) & np.equal(g, 0), 0, r)
     nan = np.isnan(value)
-    if not (nan.any() if type(value) is np.ndarray else nan):
+    if not is_device(value) and not (nan.any() if type(value) is np.ndarray else nan):
         return r
     zero = np.equal(g._v if isinstance(g, Handle) else g, 0)
     return np.where(nan & zero, 0, r)[()]

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from adarray.aval import Aval, aval_of, refuse_subclass
+from adarray.aval import ARRAYS, Aval, aval_of, refuse_subclass
+from adarray.device import KINDS, adopt
 from adarray.errors import DTypeError
 from adarray.graph import LEAF, Node, next_level
 from adarray.guard import keep_plain, unwatch, watch
@@ -35,12 +36,16 @@ class Tangent:
 
 
 class GradSlot:
-    """Where `backward()` accumulates the gradient of a leaf."""
+    """Where `backward()` accumulates the gradient of a leaf.
 
-    __slots__ = ("grad",)
+    `library` is that of the device where the leaf is, None on the host.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("grad", "library")
+
+    def __init__(self, library: Any = None) -> None:
         self.grad: Any = None
+        self.library = library
 
 
 class Extras:
@@ -138,7 +143,7 @@ def save(handle: Handle) -> Any:
     base alive, and every write into the base would have to copy the base.
     """
     value = handle._v
-    if type(value) is np.ndarray:
+    if type(value) in ARRAYS:
         root = root_of(handle)
         if root is not handle and value.nbytes < root._v.nbytes:
             return value.copy("K")
@@ -172,6 +177,12 @@ def snapshot(handle: Handle) -> Handle:
     return type(handle)(handle._v, handle._node, rest, True)
 
 
+def placed(x: Any) -> Any:
+    """Return a plain value where the current backend computes."""
+    mode = MODE.get()
+    return x if mode is None or mode.place is None else mode.place(x)
+
+
 def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
     """Return a new input of the trace `level` from a plain value or an ADArray.
 
@@ -192,6 +203,8 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
         aval = aval_of(value)
     else:
         refuse_subclass(value, name)
+        if KINDS and type(value) in KINDS:
+            value = adopt(value)
         aval = aval_of(value)
         weak = aval.weak
         if not isinstance(value, np.ndarray) and not isinstance(value, np.generic) and not weak:
@@ -199,6 +212,8 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
         mode = MODE.get()
         if mode is not None and mode.symbolic and isinstance(value, np.ndarray):
             value = mode.engine.capture(value)  # type: ignore[union-attr]
+        if mode is not None and mode.place is not None:
+            value = mode.place(value)
         value, guard = keep_plain(value)
     if aval.dtype.kind not in "fc":
         raise DTypeError(

@@ -54,7 +54,10 @@ def usual_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "").strip()
     if base and os.path.isabs(base):
         return Path(base) / "adarray"
-    return Path("~/.cache/adarray").expanduser()
+    try:
+        return Path("~/.cache/adarray").expanduser()
+    except RuntimeError:  # no home directory, as in a container that a user without a name runs
+        return Path(tempfile.gettempdir()) / f"adarray-{os.geteuid()}"
 
 
 def _private(folder: Path) -> str:
@@ -73,8 +76,6 @@ def _private(folder: Path) -> str:
         os.unlink(probe)
     except OSError as error:
         return error.strerror or str(error)
-    except RuntimeError as error:  # no home directory
-        return str(error)
     return ""
 
 

@@ -195,7 +195,7 @@ def split(texts: dict[str, str], parts: int | None = None) -> list[list[str]]:
 def _first_error(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines or ["it said nothing"])[0]
+    return (errors or lines or ["it said nothing (is the disk full?)"])[0]
 
 
 def _failed(compiler: Compiler, source: Path, why: str) -> CompileError:

@@ -12,6 +12,7 @@ from adarray_native.kernels import Functions
 
 from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Plan
 from adarray.errors import BackendError
+from adarray.passes.interpret import under
 from adarray.program import Slot, c_strides
 
 _INPUT, _CONST, _RESULT, _ARENA = range(4)
@@ -45,17 +46,16 @@ def _dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 class _Product:
     """A matrix product as jit.c wants it; strides in bytes."""
 
-    def __init__(self, step: DotStep, threads: int) -> None:
+    def __init__(self, x: Operand, y: Operand, step: DotStep, threads: int) -> None:
         size = step.out.buffer.dtype.itemsize
         self.size = size
         self.threads = threads
         # A vector is a row of a, or a column of b.
-        a, b = (x.shape for x in (step.a, step.b))
-        self.matrix_a = len(a) > 1
-        self.matrix_b = len(b) > 1
+        self.matrix_a = len(x.shape) > 1
+        self.matrix_b = len(y.shape) > 1
         core = self.matrix_a + self.matrix_b
         self.dims = step.out.shape[: len(step.out.shape) - core]
-        self.a, self.b = step.a, step.b
+        self.a, self.b = x, y
 
     def _matrix(self, x: Operand, column: bool) -> list[int]:
         size = self.size
@@ -120,7 +120,7 @@ def _caller(step: CallStep) -> Callable[[list[Any]], list[Any]]:
             made.append(x)
         return made
 
-    return run
+    return under(getattr(getattr(call, "origin", None), "errors", None), run)
 
 
 def _product_caller(dtype: np.dtype[Any]) -> Callable[[list[Any]], list[Any]]:
@@ -165,6 +165,7 @@ class Encoder:
         self._numbers: dict[int, int] = {}
         self._arena = self._scratch = self._count = 0
         self._copied: list[tuple[int, int]] = []  # slots and sizes of copied factors
+        self._known_products: dict[Any, tuple[int, list[int]]] = {}
 
     # -- memory ------------------------------------------------------------------------------
 
@@ -259,16 +260,19 @@ class Encoder:
         last = max(len(plan.steps) - 1, 0)
         for i, x in enumerate(plan.outputs):
             if not x.shape:
-                words += (_SCALAR, 1, *self._view(x))
+                words += (_SCALAR, 1, -1, *self._view(x))
                 continue
-            self.result_bytes += math.prod(x.shape) * x.buffer.dtype.itemsize
-            if direct.get(id(x.buffer)) == i:
+            own = direct.get(id(x.buffer)) == i
+            donor = x.buffer.donor if own else -1
+            if donor < 0:
+                self.result_bytes += math.prod(x.shape) * x.buffer.dtype.itemsize
+            if own:
                 ordered = x.strides == c_strides(x.shape) or math.prod(x.shape) == 0
-                words += (_ARRAY, ordered, *self._view(x))
+                words += (_ARRAY, ordered, donor, *self._view(x))
                 continue
             slot = self._slot(_RESULT, i)
             fresh = x._replace(offset=0, strides=c_strides(x.shape))
-            words += (_ARRAY, 1, *self._view(fresh, slot))
+            words += (_ARRAY, 1, donor, *self._view(fresh, slot))
             self._copy(steps, last, slot, x)
         return words
 
@@ -286,10 +290,21 @@ class Encoder:
             steps, _KERNEL, i, f.run, threads, len(slots), *slots, len(step.ints), *step.ints
         )
 
-    def _refused(self, product: _Product) -> int:
-        words = array("q", product.words())
-        ffi, lib = self._library.ffi, self._library.lib
-        return int(lib.adarray_jit_product(ffi.from_buffer("int64_t[]", words), len(words)))
+    def _product(self, a: Operand, b: Operand, step: DotStep) -> tuple[int, list[int]]:
+        """Return why BLAS refuses a product of two factors, if it does, and its words.
+
+        Products of equal shapes and strides are looked at once.
+        """
+        dtype, shape = step.out.buffer.dtype, step.out.shape
+        key = (dtype.char, shape, a.shape, a.strides, b.shape, b.strides)
+        found = self._known_products.get(key)
+        if found is None:
+            words = _Product(a, b, step, self._threads).words()
+            ffi, lib = self._library.ffi, self._library.lib
+            read = ffi.from_buffer("int64_t[]", array("q", words))
+            refused = int(lib.adarray_jit_product(read, len(words)))
+            found = self._known_products[key] = (refused, words)
+        return found
 
     def _copied_factor(self, steps: list[int], i: int, which: int, x: Operand) -> Operand:
         """Copy a factor that BLAS cannot address; axes that only repeat keep one repetition."""
@@ -320,19 +335,21 @@ class Encoder:
             self._call_words(steps, i, _product_caller(dtype), (step.a, step.b), (step.out.buffer,))
             return
         self.step_threads[i] = self._threads
-        product = _Product(step, self._threads)
-        refused = self._refused(product)
+        a, b = step.a, step.b
+        refused, words = self._product(a, b, step)
         if refused in (_COPY_X, _COPY_BOTH):
-            product.a = self._copied_factor(steps, i, 0, step.a)
+            a = self._copied_factor(steps, i, 0, a)
         if refused in (_COPY_Y, _COPY_BOTH):
-            product.b = self._copied_factor(steps, i, 1, step.b)
-        if self._refused(product):
+            b = self._copied_factor(steps, i, 1, b)
+        if a is not step.a or b is not step.b:
+            refused, words = self._product(a, b, step)
+        if refused:
             self._call_words(steps, i, _product_caller(dtype), (step.a, step.b), (step.out.buffer,))
             return
         places: list[int] = []
-        for x in (product.a, product.b, step.out):
+        for x in (a, b, step.out):
             places += (self._numbers[id(x.buffer)], x.offset * x.buffer.dtype.itemsize)
-        self._emit(steps, _PRODUCT, i, *places, *product.words())
+        self._emit(steps, _PRODUCT, i, *places, *words)
 
     def _call_words(
         self,

@@ -110,14 +110,32 @@ static PyObject *new_array(const Executable *e, const View *v, int ordered)
                                 ordered ? NULL : (const npy_intp *)v->strides, NULL, 0, NULL);
 }
 
-static PyObject *new_results(const Executable *e)
+/* Return an input as the result that is written into it; the caller of the plan has given it
+ * up, and no step reads it later than it should. */
+static PyObject *donated(const Executable *e, const Result *r, PyObject *arrays)
+{
+    PyObject *array = PyList_GetItem(arrays, (Py_ssize_t)r->donor);
+    if (array == NULL) return NULL;
+    if (!PyArray_Check(array) || !fits(&e->plan->inputs[r->donor], (PyArrayObject *)array)
+        || !PyArray_CHKFLAGS((PyArrayObject *)array, NPY_ARRAY_CARRAY)) {
+        PyErr_Format(PyExc_TypeError,
+                     "compiled plan: input %d is donated, and not a writeable array in C order",
+                     (int)r->donor);
+        return NULL;
+    }
+    Py_INCREF(array);
+    return array;
+}
+
+static PyObject *new_results(const Executable *e, PyObject *arrays)
 {
     const Plan *plan = e->plan;
     PyObject *list = PyList_New((Py_ssize_t)plan->n_results);
     for (int64_t i = 0; list != NULL && i < plan->n_results; i++) {
         const Result *r = &plan->results[i];
         if (r->kind == RESULT_SCALAR) continue;
-        PyObject *array = new_array(e, &r->view, (int)r->ordered);
+        PyObject *array = r->donor >= 0 ? donated(e, r, arrays)
+                                        : new_array(e, &r->view, (int)r->ordered);
         if (array == NULL || PyList_SetItem(list, (Py_ssize_t)i, array) < 0) Py_CLEAR(list);
     }
     return list;
@@ -248,7 +266,7 @@ static PyObject *compute(const Executable *e, Instance *x, PyObject *self, PyObj
     int flags = 0;
     PyObject *report = PyTuple_GetItem(self, SELF_REPORT);
     PyObject *functions = PyTuple_GetItem(self, SELF_FUNCTIONS);
-    PyObject *list = instance_fill(e->plan, x) ? new_results(e) : PyErr_NoMemory();
+    PyObject *list = instance_fill(e->plan, x) ? new_results(e, arrays) : PyErr_NoMemory();
     if (list == NULL) return NULL;
     if (!bind(e, x, arrays, list)) goto failed;
     const int64_t code = run_steps(e, x, functions, arrays, &flags, stamps);
@@ -342,6 +360,7 @@ static int uses_pool(const Executable *e)
     if (plan->arena + plan->scratch * plan->threads >= POOLED) return 1;
     for (int64_t i = 0; i < plan->n_results; i++) {
         const View *v = &plan->results[i].view;
+        if (plan->results[i].donor >= 0) continue;
         int64_t bytes = PyDataType_ELSIZE(descr_at(e, v->descr));
         for (int64_t d = 0; d < v->nd; d++) bytes *= v->dims[d];
         if (bytes >= POOLED) return 1;

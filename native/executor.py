@@ -48,9 +48,10 @@ def _reporter(rerun: Rerun | None) -> Rerun:
 
     It does not refer to the executable: jit.c keeps it.
     """
+    heard = getattr(rerun, "hears", _heard)
 
     def report(arrays: list[Any], flags: int, code: int, results: Any) -> list[Any]:
-        if code == 0 and (rerun is None or not _heard(flags)):
+        if code == 0 and (rerun is None or not heard(flags)):
             return results  # type: ignore[no-any-return]
         if rerun is not None:
             return rerun(arrays, flags, code, results)
@@ -235,6 +236,4 @@ def executable(
     made.arena_bytes = encoder.memory
     made.peak_bytes = encoder.memory + encoder.result_bytes
     made.threads = tuple(encoder.step_threads)
-    # The runs that were recorded took the memory of every intermediate; this needs less.
-    library.lib.adarray_pool_trim()
     return made

@@ -239,6 +239,8 @@ static void read_tables(Reader *r, Plan *p)
         Result *result = &p->results[i];
         result->kind = word(r);
         result->ordered = word(r);
+        result->donor = word(r);
+        if (result->donor >= p->n_inputs) r->bad = 1;
         read_view(r, p, &result->view);
     }
     p->n_steps = count(r);

@@ -76,6 +76,7 @@ typedef struct {
     int64_t kind;
     View view; /* of a scalar; of an array only its form, and nd strides if not in C order */
     int64_t ordered;
+    int64_t donor; /* the input that is the array as well, in C order; or -1 */
 } Result;
 
 typedef struct {

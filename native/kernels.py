@@ -90,6 +90,13 @@ def headers() -> bytes:
     return made.digest()
 
 
+def _remedy(wrong: str) -> str:
+    """Return what to do about a unit that cannot be loaded."""
+    if "map segment" in wrong or "Operation not permitted" in wrong:
+        return f"is the file system mounted noexec? set {disk.VARIABLE} to a folder on another one"
+    return "set ADARRAY_CC to a compiler that makes programs for this machine"
+
+
 class Kernels:
     """The kernels of one extension module, for one set of flags.
 
@@ -115,6 +122,8 @@ class Kernels:
         self.head = (_PRECISE if precise else "") + _HEAD
         self._lock = threading.Lock()
         self._functions: dict[str, Functions] = {}
+        # Units that did not compile, by their kernels' keys: they are not tried again.
+        self._failed: dict[frozenset[str], CompileError] = {}
         told = (str(ABI), *self.compiler.command, self.compiler.version, *self.flags, machine())
         self._salt = "\0".join((*told, self.head)).encode() + headers()
 
@@ -190,6 +199,7 @@ class Kernels:
                 others = self._find(cache, keys)
                 missing = {n: t for n, t in texts.items() if n not in self._functions}
                 if missing:
+                    self._refuse({keys[name] for name in missing})
                     with span("compile", f"{len(missing)} kernels"):
                         self._compile(cache, missing, keys)
             if first.startswith("0"):  # one time in 16: it looks at every file
@@ -200,6 +210,12 @@ class Kernels:
                 f"set {disk.VARIABLE} to another folder"
             ) from error
         return others, len(missing)
+
+    def _refuse(self, keys: set[str]) -> None:
+        """Raise again what was raised when a unit of kernels among these did not compile."""
+        for unit, error in self._failed.items():
+            if unit <= keys:
+                raise CompileError(str(error), error.source)
 
     def _compile(self, cache: disk.Cache, texts: dict[str, str], keys: dict[str, str]) -> None:
         units = split(texts)
@@ -213,14 +229,16 @@ class Kernels:
             except CompileError as error:
                 failed = Path(error.source)
                 kept = str(cache.keep_failed(failed))
-                raise CompileError(str(error).replace(str(failed), kept), kept) from None
+                made = CompileError(str(error).replace(str(failed), kept), kept)
+                unit = units[sources.index(failed)]
+                self._failed[frozenset(keys[name] for name in unit)] = made
+                raise made from None
             for target, names in zip(targets, units, strict=True):
                 path = cache.add(target, [keys[name] for name in names])
                 wrong = self._load_unit(path, names)
                 if wrong:
                     raise BackendError(
-                        f"jit: {path}, just compiled, cannot be loaded: {wrong}; set ADARRAY_CC "
-                        "to a compiler that makes programs for this machine"
+                        f"jit: {path}, just compiled, cannot be loaded: {wrong}; {_remedy(wrong)}"
                     )
 
 

@@ -16,16 +16,32 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512")
 
 #define ROWS 14         /* of a block: 28 sums in registers, and three more for operands */
-#define DEPTH 320       /* of a sum at a time: a sliver of b fits the first cache */
-#define WIDTH 1024      /* columns at a time: DEPTH by WIDTH of b fits the second cache */
+/* The most of a sum, of columns and of rows at a time. A sliver of b takes 34 KB of the first
+ * cache, copies of both operands 1.3 MB of the second one, which leaves something to another
+ * program on the same core. */
+#define DEPTH 264
+#define WIDTH 1024
 #define HEIGHT (16 * ROWS)
+#define UNROLL 4        /* steps along k, where all offsets are constants */
+#define AHEAD 32        /* steps along k from which copies of b are fetched: they may lie far off */
 #define COPY_FROM 256   /* rows of a (half the columns of b) from which copies are worth it */
 #define ROOM ((HEIGHT + WIDTH) * DEPTH + 192)
+
+/* Return the size of the fewest pieces of at most `most`, all but the last of them equal and
+ * multiples of `unit`, that `extent` can be cut into. */
+static inline intptr_t share(intptr_t extent, intptr_t most, intptr_t unit)
+{
+    const intptr_t count = (extent + most - 1) / most;
+    return ((extent + count - 1) / count + unit - 1) / unit * unit;
+}
 
 /* Turn 16 rows of 16 elements into columns. */
 static inline __attribute__((always_inline)) void transpose_f32(__m512 *x)
@@ -159,7 +175,13 @@ static void *take_room(void)
         void *room = atomic_exchange(&rooms[i], NULL);
         if (room != NULL) return room;
     }
-    return aligned_alloc(64, ROOM * sizeof(double));
+    /* In huge pages, for a block's operands lie on more pages than the processor keeps in mind. */
+    const size_t page = 1 << 21, bytes = (ROOM * sizeof(double) + page - 1) / page * page;
+    void *room = aligned_alloc(page, bytes);
+#ifdef MADV_HUGEPAGE
+    if (room != NULL) madvise(room, bytes, MADV_HUGEPAGE);
+#endif
+    return room;
 }
 
 static void give_room(void *room)

@@ -19,30 +19,58 @@ typedef struct {
     intptr_t ldc;
 } N(Operands);
 
-/* c[0..rows][0..width] (+)= the sum over k of a[i * ai + k * ak] * b[j + k * bk]; `vectors` of
- * columns, of which the last one has the lanes in `mask`. */
-static inline __attribute__((always_inline)) void N(sums)(
-    const int rows, const int vectors, M mask, intptr_t kc, const T *a, intptr_t ai, intptr_t ak,
-    const T *b, intptr_t bk, T *c, intptr_t ldc, int add)
+/* Add row k of b times the elements k of `rows` rows of a to their sums. */
+static inline __attribute__((always_inline)) void N(step)(
+    const int rows, const int vectors, const int whole, M mask, const T *a, intptr_t ai,
+    const T *b, V *s0, V *s1)
 {
+    const V b0 = vectors == 2 || whole ? LOAD(b) : LOAD_PART(mask, b);
+    const V b1 = vectors == 1 ? b0 : whole ? LOAD(b + LANES) : LOAD_PART(mask, b + LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+        const V x = SPREAD(a[i * ai]);
+        s0[i] = FMA(x, b0, s0[i]);
+        if (vectors == 2) s1[i] = FMA(x, b1, s1[i]);
+    }
+}
+
+/* c[0..rows][0..width] (+)= the sum over k of a[i * ai + k * ak] * b[j + k * bk]; `vectors` of
+ * columns, of which the last one has the lanes in `mask`. A masked load costs as much as a
+ * multiplication: b has all lanes if it is `whole`. The steps of `packed` copies are constants. */
+static inline __attribute__((always_inline)) void N(sums)(
+    const int rows, const int vectors, const int whole, const int packed, M mask, intptr_t kc,
+    const T *a, intptr_t ai, intptr_t ak, const T *b, intptr_t bk, T *c, intptr_t ldc, int add)
+{
+    const int unroll = packed ? UNROLL : 1, lead = packed ? AHEAD : 8;
+    /* Many lines of c at once, from memory, would keep those of a and b waiting. */
+    const int spread = packed && kc >= 4 * ROWS * UNROLL;
     V s0[ROWS], s1[ROWS];
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
         s0[i] = s1[i] = ZERO();
-        PREFETCH(c + i * ldc);
-        if (vectors == 2) PREFETCH(c + i * ldc + LANES);
-    }
-    for (intptr_t k = 0; k < kc; k++) {
-        const V b0 = vectors == 1 ? LOAD_PART(mask, b) : LOAD(b);
-        const V b1 = vectors == 1 ? b0 : LOAD_PART(mask, b + LANES);
-        PREFETCH(b + 8 * bk);
-        if (vectors == 2) PREFETCH(b + 8 * bk + LANES);
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-            const V x = SPREAD(a[i * ai]);
-            s0[i] = FMA(x, b0, s0[i]);
-            if (vectors == 2) s1[i] = FMA(x, b1, s1[i]);
+        if (!spread) {
+            PREFETCH(c + i * ldc);
+            if (vectors == 2) PREFETCH(c + i * ldc + LANES);
         }
+    }
+    intptr_t k = kc;
+    const T *next = c;
+    for (int left = spread ? 2 * rows : 0; k >= unroll; k -= unroll) {
+        if (packed && left > 0) {
+            PREFETCH(next);
+            next = --left == rows ? c + LANES : next + ldc;
+        }
+#pragma GCC unroll 16
+        for (int u = 0; u < unroll; u++) {
+            PREFETCH(b + (u + lead) * bk);
+            if (vectors == 2) PREFETCH(b + (u + lead) * bk + LANES);
+            N(step)(rows, vectors, whole, mask, a + u * ak, ai, b + u * bk, s0, s1);
+        }
+        a += unroll * ak;
+        b += unroll * bk;
+    }
+    for (; unroll > 1 && k > 0; k--) {
+        N(step)(rows, vectors, whole, mask, a, ai, b, s0, s1);
         a += ak;
         b += bk;
     }
@@ -63,9 +91,12 @@ static inline __attribute__((always_inline)) void N(sums)(
         int vectors, M mask, intptr_t kc, const T *a, intptr_t ai, intptr_t ak, const T *b,   \
         intptr_t bk, T *c, intptr_t ldc, int add)                                             \
     {                                                                                         \
-        if (vectors == 1) N(sums)(R, 1, mask, kc, a, ai, ak, b, bk, c, ldc, add);             \
-        else if (ai == 1) N(sums)(R, 2, mask, kc, a, 1, ak, b, bk, c, ldc, add);              \
-        else N(sums)(R, 2, mask, kc, a, ai, ak, b, bk, c, ldc, add);                          \
+        if (vectors == 1) N(sums)(R, 1, 0, 0, mask, kc, a, ai, ak, b, bk, c, ldc, add);       \
+        else if (mask != ALL) N(sums)(R, 2, 0, 0, mask, kc, a, ai, ak, b, bk, c, ldc, add);   \
+        else if (ai == 1 && ak == R && bk == 2 * LANES)                                       \
+            N(sums)(R, 2, 1, 1, mask, kc, a, 1, R, b, 2 * LANES, c, ldc, add);                \
+        else if (ai == 1) N(sums)(R, 2, 1, 0, mask, kc, a, 1, ak, b, bk, c, ldc, add);        \
+        else N(sums)(R, 2, 1, 0, mask, kc, a, ai, ak, b, bk, c, ldc, add);                    \
     }
 BLOCK(1) BLOCK(2) BLOCK(3) BLOCK(4) BLOCK(5) BLOCK(6) BLOCK(7)
 BLOCK(8) BLOCK(9) BLOCK(10) BLOCK(11) BLOCK(12) BLOCK(13) BLOCK(14)
@@ -157,8 +188,9 @@ static void N(panel)(const N(Operands) *o, intptr_t p, intptr_t kc, intptr_t q, 
         || (arow != 1 && (acol != 1 || arow * (intptr_t)sizeof(T) % 4096 < 256));
     const T *b = o->b + p * brow + q * o->bcol;
     if (copy_b) N(gather_columns)(b, brow, o->bcol, kc, nc, columns);
-    for (intptr_t top = 0; top < o->m; top += HEIGHT) {
-        const intptr_t mc = o->m - top < HEIGHT ? o->m - top : HEIGHT;
+    const intptr_t pieces = (o->m + HEIGHT - 1) / HEIGHT;
+    for (intptr_t h = 0; h < pieces; h++) {
+        const intptr_t top = o->m * h / pieces, mc = o->m * (h + 1) / pieces - top;
         const intptr_t count = (mc + ROWS - 1) / ROWS;
         const T *a = o->a + top * arow + p * acol;
         if (copy_a) N(gather_rows)(a, arow, acol, mc, count, kc, rows);
@@ -182,8 +214,9 @@ static void N(panel)(const N(Operands) *o, intptr_t p, intptr_t kc, intptr_t q, 
 /* c = a @ b. `room` has ROOM elements. */
 static void N(product)(const N(Operands) *o, T *room)
 {
-    for (intptr_t p = 0; p < o->k; p += DEPTH)
-        for (intptr_t q = 0; q < o->n; q += WIDTH)
-            N(panel)(o, p, o->k - p < DEPTH ? o->k - p : DEPTH, q,
-                     o->n - q < WIDTH ? o->n - q : WIDTH, room, room + HEIGHT * DEPTH + 64);
+    const intptr_t depth = share(o->k, DEPTH, UNROLL), width = share(o->n, WIDTH, 2 * LANES);
+    for (intptr_t p = 0; p < o->k; p += depth)
+        for (intptr_t q = 0; q < o->n; q += width)
+            N(panel)(o, p, o->k - p < depth ? o->k - p : depth, q,
+                     o->n - q < width ? o->n - q : width, room, room + HEIGHT * DEPTH + 64);
 }

@@ -231,6 +231,10 @@ class CPUEngine:
         """Restore the allocator that was there before `enter`."""
         self.library.lib.adarray_pool_leave(id(_ARRAY_API), token)
 
+    def trim(self) -> None:
+        """Give the system what the pool keeps."""
+        self.library.lib.adarray_pool_trim()
+
     # -- pointwise -----------------------------------------------------------------------
 
     def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:

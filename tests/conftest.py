@@ -43,6 +43,8 @@ def backend_params() -> list[Any]:
     for name in adarray.backends():
         reason = reason_not_to_use(name)
         marks = [] if reason is None else [pytest.mark.skip(reason=reason)]
+        if name == "cuda":
+            marks.append(pytest.mark.gpu)
         params.append(pytest.param(name, marks=marks))
     return params
 

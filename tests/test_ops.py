@@ -23,7 +23,7 @@ def test_op(op: str, backend: str, dtype: type) -> None:
 
 def test_the_package_installs_its_backends() -> None:
     """Without the entry points the tests above would run on nothing."""
-    assert {"numpy", "serial", "openmp"} <= set(adarray.backends())
+    assert {"numpy", "serial", "openmp", "cuda"} <= set(adarray.backends())
 
 
 def test_registry_holds_the_operations_of_everyday_numpy() -> None:

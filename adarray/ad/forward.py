@@ -8,10 +8,11 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.aval import refuse_subclass
+from adarray.device import KINDS, adopt, is_device
 from adarray.errors import ShapeError
 from adarray.inplace import sync_if_view
 from adarray.tangents import attach, tangent_of
-from adarray.trace import Extras, Handle, snapshot
+from adarray.trace import Extras, Handle, placed, snapshot
 
 
 def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
@@ -23,21 +24,29 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
         If the tangent's shape is not that of `x`.
     """
     refuse_subclass(tangent, name)
+    if KINDS and type(tangent) in KINDS:
+        tangent = adopt(tangent).copy()
     if isinstance(x, Handle):
         made = snapshot(sync_if_view(x))
     else:
         refuse_subclass(x, name)
-        value = x if isinstance(x, (float, complex, np.generic)) else np.array(x)
+        if KINDS and type(x) in KINDS:
+            value = adopt(x).copy()
+        else:
+            value = x if isinstance(x, (float, complex, np.generic)) else np.array(x)
         if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.isnative:
             value = value.astype(value.dtype.newbyteorder("="))
         weak = isinstance(x, (float, complex)) and not isinstance(x, np.generic)
+        value = placed(value)
         made = ADArray(value, None, Extras(weak=True) if weak else None, True)
     if np.shape(tangent) != np.shape(made._v):
         raise ShapeError(
             f"{name}: the tangent has shape {np.shape(tangent)} and its primal "
             f"{np.shape(made._v)}; they must be equal"
         )
-    attach(made, level, tangent if isinstance(tangent, Handle) else np.array(tangent))
+    if not isinstance(tangent, Handle):
+        tangent = placed(np.array(tangent) if not is_device(tangent) else tangent)
+    attach(made, level, tangent)
     return made
 
 
@@ -51,5 +60,6 @@ def split(y: Any, level: int) -> tuple[Any, Any]:
     if primal._x is not None:
         primal._x.tangents = tuple(t for t in primal._x.tangents if t.level != level)
     if tangent is None:
-        tangent = ADArray(np.zeros_like(np.asarray(y._v))[()])
+        v: Any = primal._v
+        tangent = ADArray(np.zeros_like(v if is_device(v) else np.asarray(v))[()])
     return primal, tangent

@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray, backward_hook
-from adarray.aval import Aval, aval_of
+from adarray.aval import ARRAYS, Aval, Symbolic, aval_of
+from adarray.device import is_device
 from adarray.dispatch import apply, pick
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, TraceError
 from adarray.graph import FREED, LEAF, Node, Part
-from adarray.inplace import sync_if_view
+from adarray.inplace import plain_value, sync_if_view
 from adarray.op import FUNCTIONS
-from adarray.ops.common import Placed, unbroadcast
+from adarray.ops.common import Placed, unbroadcast, zeros_beside
 from adarray.protocol import plain, traced
 from adarray.runtime import MODE
 from adarray.spans import RECORDER, span
 from adarray.tangents import strong_zero
-from adarray.trace import LEVEL, Extras, Handle
+from adarray.trace import LEVEL, Extras, Handle, root_of
 
 
 class Pullback:
@@ -96,7 +97,7 @@ class Pullback:
             self.cotangents[key] = _add_owned(before, ct)
         else:
             self.cotangents[key] = total = before + ct
-            if type(total) is np.ndarray or isinstance(total, Handle):
+            if type(total) in ARRAYS or isinstance(total, Handle):
                 self.owned.add(key)
 
     def _add_part(self, p: Node, before: Any, part: Part) -> None:
@@ -147,7 +148,11 @@ class Pullback:
             record = record_all or node.span[0] < level
             if record or self.symbolic or type(saved) is list:
                 saved = self._handles(node, record)
-            plain_engine = None if record or type(g) is not np.ndarray else engine
+            plain_engine: Any = engine
+            if type(g) is not np.ndarray:
+                plain_engine = device_engine(g, engine) if is_device(g) else None
+            if record:
+                plain_engine = None
             aval, rules, pointwise, parents, i = node.aval, op.rules, op.pointwise, node.parents, -1
             careful = watch and (checked or op.masks or node.order in masked)
             last: Node | None = None
@@ -309,6 +314,10 @@ def general_rule(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:
     if op.variadic and i >= op.arity - 1:
         return op.rules[-1](g, i, *saved, **params)  # type: ignore[misc]
     rule = op.rules[i] if i < len(op.rules) else None
+    if is_device(g):
+        r = g.library.rule(node, i, g, saved)
+        if r is not NotImplemented:
+            return r
     if type(g) is dict:
         g = _all_parts(g, saved[0])
     if rule is None:
@@ -322,8 +331,13 @@ def general_rule(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:
 def _all_parts(g: dict[int, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the cotangents of all results: zeros, and None for integers, where none came."""
     avals = [r if isinstance(r, Aval) else aval_of(plain(r)) for r in results]
+    known = plain_value(next(iter(g.values()), None))
     return tuple(
-        g[k] if k in g else np.zeros(a.shape, a.dtype)[()] if a.dtype.kind in "fc" else None
+        g[k]
+        if k in g
+        else zeros_beside(known, a.shape, a.dtype)[()]
+        if a.dtype.kind in "fc"
+        else None
         for k, a in enumerate(avals)
     )
 
@@ -346,7 +360,7 @@ def owned_copy(g: Any, record: bool = False) -> Any:
     """Return a copy of a cotangent that the walk may write into."""
     if isinstance(g, Handle):
         return apply(FUNCTIONS[np.copy], (g,), {})
-    g = np.array(g)
+    g = np.copy(g) if is_device(g) else np.array(g)
     return ADArray(g) if record else g
 
 
@@ -383,22 +397,61 @@ def backward(x: ADArray, gradient: Any, retain_graph: bool, create_graph: bool) 
                 f"backward: the array has shape {x.shape}, not a scalar's; reduce it, for "
                 "instance with np.sum, or pass gradient= of that shape"
             )
-        gradient = np.ones(x.shape, x.dtype)[()]
-    elif np.shape(gradient) != x.shape:
+        gradient = ones_like(x)
+    elif _shape(gradient) != x.shape:
         raise ShapeError(
-            f"backward: gradient has shape {np.shape(gradient)} and the array {x.shape}; "
+            f"backward: gradient has shape {_shape(gradient)} and the array {x.shape}; "
             "they must be equal"
         )
     # An active transform may differentiate what this pass computes.
     record = create_graph or LEVEL.get() > 0 or traced(gradient)
     walk = Pullback(0, set(), record)
-    walk.add(x._node, gradient)
+    walk.add(x._node, gradient if record else _plain_gradient(gradient, x._v))
     walk.run()
     for slot, g in walk.slots:
-        made = g if record else np.array(g)
+        made = g if record else gradient_for(slot, g)
         slot.grad = made if slot.grad is None else slot.grad + made
     if not (retain_graph or create_graph):
         free(x._node)
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    shape: tuple[int, ...] = x.shape if hasattr(x, "shape") else np.shape(x)
+    return shape
+
+
+def _plain_gradient(g: Any, v: Any) -> Any:
+    """Return a gradient to begin with as plain values, where the result `v` is."""
+    if isinstance(g, Handle):
+        if isinstance(sync_if_view(g)._v, Symbolic):
+            return g
+        root_of(g)._frozen = True  # what comes out may share its memory
+        g = g._v
+    if is_device(v):
+        if not is_device(g):
+            g = v.library.place(g if hasattr(g, "dtype") else np.asarray(g))
+        return g if g.dtype == v.dtype else g.astype(v.dtype)
+    return g
+
+
+def ones_like(x: Any) -> Any:
+    """Return ones to begin a reverse walk at the ADArray `x` with, where its values are."""
+    if is_device(x._v):
+        return np.ones_like(x._v)[()]
+    return np.ones(x.shape, x.dtype)[()]
+
+
+def gradient_for(slot: Any, g: Any) -> Any:
+    """Return the gradient of a leaf: an ndarray, or an ADArray on the device of the leaf."""
+    if slot.library is None:
+        return np.array(plain(g))
+    g = slot.library.place(plain(g))
+    return ADArray(g.library.wrap(g.raw, g.scalar), None, None, True)  # others may hold it too
+
+
+def device_engine(g: Any, engine: Any) -> Any:
+    """Return what computes derivative rules on the device where the cotangent `g` is."""
+    return engine if getattr(engine, "library", None) is g.library else g.library
 
 
 def free(root: Node) -> None:

@@ -24,9 +24,11 @@ class Buffer:
     offset : int
         Place in the arena in bytes, a multiple of 64; for ``temp`` only, -1 before the
         buffer pass.
+    donor : int
+        Of an output that lies in the memory of an input: the input's number; else -1.
     """
 
-    __slots__ = ("dtype", "index", "kind", "offset", "size")
+    __slots__ = ("donor", "dtype", "index", "kind", "offset", "size")
 
     def __init__(self, kind: str, dtype: Any, size: int, index: int = -1) -> None:
         self.kind = kind
@@ -34,6 +36,7 @@ class Buffer:
         self.size = size
         self.index = index
         self.offset = -1
+        self.donor = -1
 
     def __repr__(self) -> str:
         at = self.index if self.kind != "temp" else self.offset

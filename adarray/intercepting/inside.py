@@ -17,7 +17,7 @@ import numpy as np
 
 from adarray.ops import creation
 from adarray.ops.borrow import borrowed
-from adarray.protocol import concrete, followed, plain
+from adarray.protocol import concrete, finish, followed, on_plain, plain, traced
 from adarray.runtime import MODE
 from adarray.trace import Extras, Handle
 
@@ -232,9 +232,11 @@ def plain_first(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not followed(args) and not followed(kwargs):
-            args, kwargs = plain(args), plain(kwargs)
-        return function(*args, **kwargs)
+        if traced(args) or traced(kwargs):
+            return function(*args, **kwargs)
+        if followed(args) or followed(kwargs):
+            return finish(on_plain(function, args, kwargs), None, function.__name__)
+        return function(*plain(args), **plain(kwargs))
 
     return call
 
@@ -256,6 +258,10 @@ def _values(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def look(*args: Any, **kwargs: Any) -> Any:
+        mode = MODE.get()
+        if mode is not None and mode.symbolic and (followed(args) or followed(kwargs)):
+            engine: Any = mode.engine
+            return engine.check(function, plain(args), plain(kwargs))
         return function(*plain(args), **plain(kwargs))
 
     return look
@@ -269,7 +275,10 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
         if len(args) != 1 or not followed(args):
             return adopt(r)
         made = np.reshape(creation.asarray(args[0], dtype=cls), np.shape(r))
-        return np.positive(made) if made.ndim == 0 else made  # NumPy makes a scalar
+        if made.ndim:
+            return made
+        # NumPy makes a scalar.
+        return np.logical_and(made, True) if made.dtype == bool else np.positive(made)
 
     return convert
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.jitting import recorder
+from adarray.jitting.generators import Draws
 from adarray.jitting.signature import Bound, positional, shares_memory, unaligned
 from adarray.jitting.state import State
 from adarray.jitting.symbolic import UntraceableError
@@ -29,6 +30,10 @@ class Run:
         Why nothing can be compiled; "" if it can.
     plain_operands : list of ndarray
         Arrays that operations read and that are no inputs.
+    draws : Draws
+        What it drew from random generators.
+    disturbed : bool
+        Whether the recording is no good, since somebody else drew from NumPy's global stream.
     """
 
     def __init__(self, state: State, bound: Bound) -> None:
@@ -37,11 +42,10 @@ class Run:
         self.recorded: recorder.Recorded | None = None
         self.aliased = False
         self.reason = ""
+        self.disturbed = False
         self.seconds = 0.0
         self.plain_operands: list[np.ndarray] = []
-        self._generators = [
-            (x, x.bit_generator.state) for x in bound.values if isinstance(x, np.random.Generator)
-        ]
+        self.draws = Draws()
         self._clones: Any = None
 
     def record(self) -> None:
@@ -63,7 +67,7 @@ class Run:
             passed[:] = [own, args, kwargs]
             return (f, args, kwargs), {}
 
-        recorded = recorder.record(_called, leaves, rebuild, traced)
+        recorded = recorder.record(_called, leaves, rebuild, traced, self.draws)
         own, args, kwargs = passed
         if bound.rebuild is not positional:
             now, _ = flatten((args, kwargs))
@@ -80,9 +84,8 @@ class Run:
 
     def restore(self) -> None:
         """Undo what the run did to random generators and captured objects."""
-        for generator, state in self._generators:
-            generator.bit_generator.state = state
-        self._state.restore()
+        self._state.restore(self.draws)
+        self.draws.undo()
         if self._clones is not None:
             self._clones.undo()
 
@@ -93,7 +96,8 @@ class Run:
             self.recorded.recording.writes
             or self._clones.wrote()
             or self._state.check(self._bound.statics) is None
-            or self._state.drawn()
+            or self.draws
+            or self._state.drawn(self.draws)
         )
 
     def commit(self) -> Any:
@@ -111,7 +115,8 @@ class Run:
                 "it changes what it captured (a global, a closure or an attribute), which a "
                 "compiled call would not; return the new value, or pass an array to write into"
             )
-        drawn = self._state.drawn()
+        self.disturbed = self._state.disturbed(self.draws)
+        drawn = self._state.drawn(self.draws)
         if drawn:
             self.reason = f"it draws from {drawn}; pass a np.random.Generator as an argument"
         leaves = [

@@ -12,16 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import BackendError
+from adarray.errors import BackendError, CompileError
 from adarray.inplace import WRITE
 from adarray.jitting.check import checked
 from adarray.jitting.collector import collector_waits
+from adarray.jitting.donation import pairs
 from adarray.jitting.keys import replace_symbols
 from adarray.jitting.options import Options
 from adarray.jitting.tree import Node
 from adarray.op import Op
 from adarray.passes.interpret import Interpreted
-from adarray.recording import Call, Symbol
+from adarray.program import Program
+from adarray.recording import PYTHON, Call, Symbol
 from adarray.scope import package_of
 from adarray.spans import span
 
@@ -34,6 +36,15 @@ class JitWarning(RuntimeWarning):
 
 class FailError(Exception):
     """A compiled segment stopped; f must run eagerly, which raises NumPy's own error."""
+
+
+# Attribute of exceptions that came when donated arguments had been overwritten: the function
+# itself cannot run in the place of its compiled code any more.
+SPENT = "adarray_spent"
+
+
+# What was said of kernels that do not compile.
+_uncompiled: set[str] = set()
 
 
 def say(text: str) -> None:
@@ -75,7 +86,20 @@ class Draft:
 
 def _shared_key(node: Node) -> Any:
     """Return what equal segments have in common, wherever they stand."""
-    return (node.body, tuple(n - node.first for n in node.targets))
+    return (node.body, tuple(n - node.first for n in node.targets), _donated(node))
+
+
+def _donated(node: Node) -> tuple[tuple[int, int], ...]:
+    """Return which targets may have the memory of which sources."""
+    return () if checking() else pairs(node)  # a check compares with the function itself
+
+
+def _donations(node: Node, draft: Draft) -> tuple[tuple[int, int], ...]:
+    """Return `_donated`, if nobody may have to run the program again."""
+    found = _donated(node)
+    if found and any(getattr(v.origin, "errors", None) is not None for v in draft.after.values):
+        return ()
+    return found
 
 
 class Builder:
@@ -92,6 +116,7 @@ class Builder:
         self.engine = engine
         self.options = options
         self._said: set[str] = set()
+        self._built = False
 
     def build(self, nodes: list[Node]) -> None:
         """Set ``node.compiled`` and what `explain` shows of it; compile all kernels at once."""
@@ -102,6 +127,7 @@ class Builder:
                 if key not in node.tree.shared and key not in drafts:
                     drafts[key] = self._draft(node)
             self._compile([d for d in drafts.values() if d.plan is not None])
+        self._built = self._built or bool(drafts)
         for node in nodes:
             key = _shared_key(node)
             if key in drafts:
@@ -110,6 +136,15 @@ class Builder:
             node.before, node.after, node.plan = draft.before, draft.after, draft.plan
             node.executable, node.seconds, node.eager = draft.executable, draft.seconds, draft.eager
             node.compiled = (node.targets, checked(node, draft.run) if checking() else draft.run)
+
+    def settle(self) -> None:
+        """Give memory back, once recorded runs are forgotten that led to something compiled.
+
+        They took the memory of every intermediate; what was compiled needs less.
+        """
+        if self._built and hasattr(self.engine, "trim"):
+            self.engine.trim()
+        self._built = False
 
     def _draft(self, node: Node) -> Draft:
         """Return the plan of a segment, or what runs it without one."""
@@ -149,7 +184,7 @@ class Builder:
             from adarray.passes.planning import plan
 
             with span("plan", "jit"):
-                draft.plan = plan(draft.after, memory_limit=self.options.memory_limit)
+                draft.plan = plan(draft.after, self.options.memory_limit, _donations(node, draft))
         except Exception as error:
             self._failed(draft, f"planning failed: {type(error).__name__}: {error}")
         draft.seconds["plan"] = perf_counter() - start
@@ -169,7 +204,7 @@ class Builder:
             start = perf_counter()
             try:
                 with span("compile", "jit"):
-                    rerun = Rerun(draft.after)
+                    rerun = Rerun(draft.after, any(b.donor >= 0 for b in draft.plan.buffers))
                     made = self.engine.executable(draft.plan, precise=precise, rerun=rerun)
                 draft.set(made, perf_counter() - start + shared)
             except BackendError as error:  # no compiler, or source that it refused
@@ -184,12 +219,20 @@ class Builder:
         draft.eager = why
         draft.plan = None
         draft.run = Ordered(Interpreted(draft.after, self.engine))
+        if isinstance(error, CompileError):
+            if why in _uncompiled:
+                return  # another function has the same kernel
+            _uncompiled.add(why)
         self._say(f"jit: {why.removeprefix('jit: ')}; the optimised program runs step by step")
 
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
             say(text)
+
+
+_FLAGS = (("divide", 1), ("over", 2), ("under", 4), ("invalid", 8))
+_PYTHON_BITS = sum(bit for name, bit in _FLAGS if PYTHON[name] == "raise")
 
 
 class Rerun:
@@ -199,27 +242,74 @@ class Rerun:
     with them: where np.errstate asks for warnings only the first time.
     """
 
-    def __init__(self, program: Any) -> None:
+    def __init__(self, program: Any, spent: bool = False) -> None:
         self._program = program
+        self._spent = spent  # whether arguments hold results by now
         self._run: Run | None = None
         self._warned = 0
+        # What the function itself asks for in blocks of np.errstate; None: what the caller does.
+        origins = {id(v.origin): v.origin for v in program.values}.values()
+        made: list[dict[str, Any] | None] = [getattr(x, "errors", None) for x in origins]
+        self._own = [x for x in made if x is not None and x is not PYTHON]
+        self._outer = any(x is None for x in made)
+        # Arithmetic of Python numbers, which raises errors of its own.
+        self._numbers = _numbers_of(program) if any(x is PYTHON for x in made) else None
+
+    def _asked(self, flags: int) -> set[str]:
+        """Return what is to happen for raised flags."""
+        asked: list[dict[str, Any]] = [*self._own, *([dict(np.geterr())] if self._outer else [])]
+        return {errors[name] for name, bit in _FLAGS if flags & bit for errors in asked}
+
+    def hears(self, flags: int) -> bool:
+        """Whether anybody asked for any of the raised flags."""
+        python = self._numbers is not None and bool(flags & _PYTHON_BITS)
+        return python or not self._asked(flags) <= {"ignore"}
 
     def __call__(self, arrays: list[Any], flags: int, code: int, results: Any) -> Any:
         """Return the results of the call, after NumPy has warned, raised or called."""
         if code:
             raise FailError(f"code {code}")
-        asked: dict[str, Any] = dict(np.geterr())
-        bits = zip((1, 2, 4, 8), ("divide", "over", "under", "invalid"), strict=True)
-        wants = {asked[name] for bit, name in bits if flags & bit}
+        if self._numbers is not None and flags & _PYTHON_BITS:
+            self._numbers(list(arrays))  # where Python would raise, f runs eagerly
+        wants = self._asked(flags)
         if wants <= {"ignore"} or (
             wants <= {"ignore", "warn"} and flags | self._warned == self._warned
         ):
             return results
         self._warned |= flags
+        if self._spent:
+            _signal(flags)
+            return results
         if self._run is None:
             self._run = Interpreted(self._program)
         self._run(list(arrays))
         return results
+
+
+def _signal(flags: int) -> None:
+    """Let NumPy say that flags were raised, without what raised them."""
+    one, huge = np.ones(1), np.full(1, 1e308)
+    examples: Any = ((np.divide, one, 0.0), (np.multiply, huge, huge), (np.divide, 1e-308, huge),
+                (np.subtract, np.inf, np.full(1, np.inf)))  # fmt: skip
+    try:
+        for (function, x, y), (_, bit) in zip(examples, _FLAGS, strict=True):
+            if flags & bit:
+                function(x, y)
+    except Exception as error:
+        setattr(error, SPENT, True)
+        raise
+
+
+def _numbers_of(program: Program) -> Run:
+    """Return what computes the values that are arithmetic of Python numbers."""
+    found = [v for v in program.values if getattr(v.origin, "errors", None) is PYTHON]
+    live = {id(v) for v in (*found, *program.inputs)}
+    kept = []
+    for v in reversed(program.values):
+        if id(v) in live:
+            kept.append(v)
+            live.update(id(a) for a in v.args)
+    return Interpreted(Program(program.inputs, reversed(kept), found))
 
 
 class Ordered:

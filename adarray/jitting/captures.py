@@ -9,16 +9,24 @@ copy of the function in which the inputs have taken the places of the arrays.
 
 from __future__ import annotations
 
+import array
 import collections
+import contextvars
+import dis
 import enum
 import functools
+import operator
 import sys
+import threading
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from adarray.intercepting.memory import is_cached
+from adarray.intercepting.standins import FunctionStandIn
 from adarray.scope import KEPT, package_of
 from adarray.trace import Handle
 
@@ -32,8 +40,19 @@ _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections
 _SEQUENCES = (list, tuple, collections.deque)
 _CACHED = type(functools.cache(lambda: None))
 _RANDOM = (np.random.Generator, np.random.RandomState)
+# What closures of adarray's own functions hold of the user's.
+_CALLED = frozenset({"function", "method", "partial", "instance", "jitted", "cached"})
 # Names by which code reaches attributes that are not written in it.
-_INDIRECT = frozenset({"getattr", "vars", "__dict__", "asdict", "attrgetter"})
+INDIRECT = frozenset({
+    "getattr", "hasattr", "vars", "__dict__", "asdict", "astuple", "attrgetter", "globals",
+})  # fmt: skip
+# Objects of libraries that are made of the user's.
+_WRAPPERS = (
+    collections.ChainMap, collections.UserDict, collections.UserList, threading.local,
+    weakref.WeakKeyDictionary, weakref.WeakValueDictionary,
+)  # fmt: skip
+# Functions of attributes that are not named in the code.
+_GETTERS = (operator.attrgetter, operator.methodcaller)
 
 
 class Edge:
@@ -43,7 +62,7 @@ class Edge:
     ----------
     how : str
         ``item``, ``global``, ``import``, ``cell``, ``default``, ``keyword``, ``attribute``,
-        ``slot``, ``class``, ``module``, ``method``, ``part``.
+        ``slot``, ``class``, ``module``, ``method``, ``part``, ``context``.
     key : any
         Name, index or cell.
     child : Found
@@ -68,8 +87,9 @@ class Found:
     value : any
     kind : str
         ``array``, ``adarray``, ``scalar``, ``function``, ``method``, ``partial``,
-        ``sequence``, ``mapping``, ``instance``, ``class``, ``module``, ``set``, ``random``,
-        ``content`` (compared by all of its contents) or ``opaque`` (by identity).
+        ``sequence``, ``mapping``, ``proxy``, ``instance``, ``class``, ``module``, ``set``,
+        ``random``, ``jitted``, ``cached``, ``dispatch``, ``variable``, ``content`` (compared by
+        all of its contents) or ``opaque`` (by identity).
     name : str
         How the user would write it.
     edges : list of Edge
@@ -112,6 +132,11 @@ class Walk:
         Of `f`, then of `statics`.
     order : list of Found
         All, parents before their children.
+    names : set of str
+        What the code of all functions that were found calls things by.
+    absent : dict
+        By the identity of their dictionary: globals, and the names that functions look for
+        there and do not find, such as those of builtins.
     """
 
     def __init__(self, f: Any, statics: list[Any]) -> None:
@@ -120,6 +145,7 @@ class Walk:
             count = len(self.names)
             self.order: list[Found] = []
             self._known: dict[int, Found] = {}
+            self.absent: dict[int, tuple[dict[str, Any], set[str]]] = {}
             self.roots = [self._find(f, getattr(f, "__name__", type(f).__name__))]
             self.roots += [self._find(x, f"argument {i}") for i, x in enumerate(statics)]
             for found in self.order:
@@ -156,14 +182,14 @@ class Walk:
     # -- functions -----------------------------------------------------------------------------
 
     def _expand_function(self, f: Any, name: str) -> Iterator[Any]:
-        ours = is_ours(f.__globals__.get("__name__"))
+        ours = is_library(f.__globals__.get("__name__"))
         code = f.__code__
         for variable, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:  # not assigned yet
                 continue
-            if not ours or kind_of(value) in ("function", "method", "partial", "instance"):
+            if not ours or kind_of(value) in _CALLED:
                 yield "cell", cell, value, f"{variable} (a closure of {f.__name__})", True
         if ours:
             return
@@ -174,6 +200,9 @@ class Walk:
         for key, value in (f.__kwdefaults__ or {}).items():
             yield "keyword", key, value, f"the default of {key} of {f.__name__}", True
         space = f.__globals__
+        missing = {key for key in globals_in(code) if key not in space}
+        if missing:
+            self.absent.setdefault(id(space), (space, set()))[1].update(missing)
         for key in sorted(names):
             if key in space:
                 yield "global", key, space[key], key, True
@@ -198,6 +227,20 @@ class Walk:
     def _expand_cached(self, cached: Any, name: str) -> Iterator[Any]:
         yield "part", "__wrapped__", cached.__wrapped__, name, False
 
+    def _expand_opaque(self, x: Any, name: str) -> Iterator[Any]:
+        if isinstance(x, _GETTERS):
+            wanted = x.__reduce__()[1]
+            self.names.update(part for path in wanted for part in str(path).split("."))
+        elif type(x) is np.vectorize:
+            yield "part", "pyfunc", x.pyfunc, name, False
+
+    def _expand_dispatch(self, f: Any, name: str) -> Iterator[Any]:
+        yield "part", "registry", f.registry, f"what {name} chooses from", False
+
+    def _expand_variable(self, variable: Any, name: str) -> Iterator[Any]:
+        value = variable.get(None)
+        yield "context", None, variable.get() if value is None else value, f"{name}.get()", False
+
     # -- containers ------------------------------------------------------------------------------
 
     def _expand_sequence(self, items: Any, name: str) -> Iterator[Any]:
@@ -208,6 +251,10 @@ class Walk:
         for key, x in items.items():
             yield "item", key, x, f"{name}[{key!r}]", True
 
+    def _expand_proxy(self, items: Any, name: str) -> Iterator[Any]:
+        for key, x in items.items():
+            yield "item", key, x, f"{name}[{key!r}]", False
+
     # -- objects ---------------------------------------------------------------------------------
 
     def _expand_module(self, module: Any, name: str) -> Iterator[Any]:
@@ -217,7 +264,7 @@ class Walk:
                 yield "module", key, space[key], f"{name}.{key}", True
 
     def _expand_class(self, cls: Any, _name: str) -> Iterator[Any]:
-        for base in cls.__mro__:
+        for base in (*cls.__mro__, *type(cls).__mro__):
             if is_library(base.__module__):
                 continue
             for key, value in tuple(base.__dict__.items()):
@@ -229,7 +276,7 @@ class Walk:
         cls = type(obj)
         clones = can_clone(obj)
         space = getattr(obj, "__dict__", {})
-        everything = bool(self.names & _INDIRECT)
+        everything = bool(self.names & INDIRECT) or isinstance(obj, _WRAPPERS)
         for key, value in tuple(space.items()):
             if everything or key in self.names:
                 yield "attribute", key, value, f"{name}.{key}", clones
@@ -310,20 +357,26 @@ def kind_of(x: Any) -> str:
         return "scalar"
     if cls is types.FunctionType:
         name = x.__globals__.get("__name__")
-        return "function" if not is_library(name) or is_ours(name) else "opaque"
+        if not is_library(name) or _holds_functions(x):
+            return "function"
+        return "dispatch" if hasattr(x, "registry") and hasattr(x, "dispatch") else "opaque"
     if cls is types.MethodType:
         return "method"
     if cls is functools.partial:
         return "partial"
-    if cls is _CACHED:
+    if cls is _CACHED or (issubclass(cls, FunctionStandIn) and is_cached(x._adarray_of)):
         return "cached"
     if cls in _SEQUENCES or (issubclass(cls, tuple) and hasattr(cls, "_fields")):
         return "sequence"
     if cls in _MAPPINGS:
         return "mapping"
+    if cls is types.MappingProxyType:
+        return "proxy"
+    if cls is contextvars.ContextVar:
+        return "variable" if _is_set(x) else "opaque"
     if cls is set or cls is frozenset:
         return "set"
-    if issubclass(cls, np.ndarray) or cls is bytearray:
+    if issubclass(cls, np.ndarray) or cls is bytearray or cls is array.array:
         return "content"
     if isinstance(x, _RANDOM):
         return "random"
@@ -333,9 +386,40 @@ def kind_of(x: Any) -> str:
         return "opaque" if is_library(x.__name__) else "module"
     if getattr(cls, "adarray_jitted", False) is True:
         return "jitted"
-    if cls is types.SimpleNamespace or not is_library(cls.__module__):
+    if cls in _OBJECTS or not is_library(cls.__module__):
         return "instance"
     return "opaque"
+
+
+_OBJECTS = frozenset({types.SimpleNamespace, *_WRAPPERS})
+
+
+def _is_set(variable: Any) -> bool:
+    try:
+        variable.get()
+    except LookupError:
+        return False
+    return True
+
+
+def _holds_functions(f: Any) -> bool:
+    """Whether a function of a library is the wrapper of a user's, as decorators make them."""
+    if hasattr(f, "registry"):
+        return False  # that of singledispatch
+    for cell in f.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        if type(value) is types.FunctionType:
+            module = value.__globals__.get("__name__")
+        elif kind_of(value) in _CALLED:
+            return True
+        else:
+            module = "builtins" if isinstance(value, type) else type(value).__module__
+        if callable(value) and (not is_library(module) or is_ours(module)):
+            return True
+    return is_ours(f.__globals__.get("__name__"))
 
 
 def is_library(module: Any) -> bool:
@@ -354,7 +438,7 @@ def unwrapped(x: Any) -> Any:
         return x.__func__
     if isinstance(x, property):
         return x.fget
-    if isinstance(x, functools.cached_property):
+    if isinstance(x, (functools.cached_property, functools.partialmethod)):
         return x.func
     return x
 
@@ -389,7 +473,25 @@ _PLAIN_BASES = frozenset({object, __import__("typing").Generic, __import__("abc"
 def names_in(code: types.CodeType) -> frozenset[str]:
     """Return the names of globals and attributes in a code object and those nested in it."""
     names = set(code.co_names)
+    indirect = not INDIRECT.isdisjoint(names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             names |= names_in(constant)
+        elif indirect and type(constant) is str and constant.isidentifier():
+            names.add(constant)  # of an attribute, by getattr
+    return frozenset(names)
+
+
+@functools.lru_cache(maxsize=4096)
+def globals_in(code: types.CodeType) -> frozenset[str]:
+    """Return the names that a code object, and those nested in it, look for among globals."""
+    names = {
+        i.argval for i in dis.get_instructions(code)
+        if i.opname.startswith("LOAD_") and ("GLOBAL" in i.opname or "NAME" in i.opname)
+    }  # fmt: skip
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= globals_in(constant)
+        elif "globals" in code.co_names and type(constant) is str and constant.isidentifier():
+            names.add(constant)
     return frozenset(names)

@@ -40,7 +40,7 @@ def close(got: Any, expected: Any) -> bool:
 
 def copies(leaves: list[Any]) -> list[Any]:
     """Return arguments with copies of what a call may change."""
-    changing = (np.ndarray, np.random.Generator)
+    changing = (np.ndarray, np.random.Generator, np.random.RandomState)
     return [copy.deepcopy(x) if isinstance(x, changing) else x for x in leaves]
 
 

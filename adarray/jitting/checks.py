@@ -7,20 +7,23 @@ no input has changed.
 
 from __future__ import annotations
 
+import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from adarray.jitting.captures import Edge, Found, Walk
+from adarray.jitting.captures import INDIRECT, Edge, Found, Walk, is_library, slots_of
 from adarray.jitting.keys import digest, value_key
+from adarray.jitting.signature import INPUT_LIMIT
 from adarray.trace import Handle
 
 Check = Callable[[Any], "list[Any] | None"]
 _COPIED = 1 << 16  # bytes of a hidden array up to which a copy is compared
 _CHUNK = 1 << 13
+_ENVIRONMENT = frozenset({"environ", "getenv"})
 
 
 class Input:
@@ -96,16 +99,26 @@ class Maker:
         self._lines: list[str] = []
         self._variables: dict[int, str] = {}
         self._returned: list[str] = []
+        self._names = walk.names
+        self._classes: set[type] = set()
         self.inputs: list[Input] = []
         self.scalars: dict[str, Any] = {}
         for i, root in enumerate(walk.roots):
             if i:
                 self._child(f"roots[{i - 1}]", root)
             else:
-                self._variables[id(root)] = self._constant(root.value)
+                self._variables[id(root)] = name = self._constant(root.value)
+                if root.kind == "function":
+                    code = self._constant(root.value.__code__)
+                    self._lines.append(f"if {name}.__code__ is not {code}: return N")
         for found in walk.order:
             for edge in found.edges:
                 self._child(self._expression(found, edge), edge.child)
+        for space, names in walk.absent.values():
+            self._test_absent(self._constant(space), names)
+        if not self._names.isdisjoint(_ENVIRONMENT):
+            copy = self._constant(dict(os.environ))
+            self._lines.append(f"if dict({self._constant(os.environ)}) != {copy}: return N")
 
     def function(self) -> Check:
         """Return the test."""
@@ -141,6 +154,8 @@ class Maker:
             return f"{parent}.__defaults__[{key}]"
         if how == "keyword":
             return f"{parent}.__kwdefaults__[{key!r}]"
+        if how == "context":
+            return f"{parent}.get()"
         if how == "item":
             return f"{parent}[{key if type(key) is int else self._constant(key)}]"
         if how == "attribute":
@@ -170,15 +185,48 @@ class Maker:
         lines.append(f"{name} = {expression}")
         getattr(self, f"_test_{found.kind}", self._test_identity)(name, found)
 
+    # -- what is not there -----------------------------------------------------------------------
+
+    def _test_absent(self, space: str, names: Iterable[str]) -> None:
+        """Write the test that names are still not in a dictionary; the smaller one is gone over."""
+        self._lines.append(
+            f"if not {space}.keys().isdisjoint({self._constant(frozenset(names))}): return N"
+        )
+
+    def _test_classes(self, cls: type) -> None:
+        """Write the test that classes got no attributes that hide those of others."""
+        for base in cls.__mro__:
+            if base not in self._classes and not is_library(base.__module__):
+                self._classes.add(base)
+                space = self._constant(base.__dict__)
+                self._lines.append(f"if len({space}) != {len(base.__dict__)}: return N")
+
     # -- one kind each ---------------------------------------------------------------------------
 
     def _test_identity(self, name: str, found: Found) -> None:
         self._lines.append(f"if {name} is not {self._constant(found.value)}: return N")
 
+    def _test_function(self, name: str, found: Found) -> None:
+        # Tools that load a changed module again put new code into its old functions.
+        self._test_identity(name, found)
+        code = self._constant(found.value.__code__)
+        self._lines.append(f"if {name}.__code__ is not {code}: return N")
+
+    def _test_random(self, name: str, found: Found) -> None:
+        if found.hidden or not found.direct:
+            self._test_identity(name, found)
+            return
+        kind = self._constant(type(found.value))
+        self._lines.append(f"if type({name}) is not {kind}: return N")
+        self._input(name, found)
+
     def _test_scalar(self, name: str, found: Found) -> None:
         value = found.value
-        if found.direct and not found.hidden and found.name in self._floats:
+        is_input = found.direct and not found.hidden and found.name in self._floats
+        if is_input and (type(value) is not int or abs(value) <= INPUT_LIMIT):
             self._lines.append(f"if type({name}) is not {self._constant(type(value))}: return N")
+            if type(value) is int:
+                self._lines.append(f"if not -{INPUT_LIMIT} <= {name} <= {INPUT_LIMIT}: return N")
             self._input(name, found)
             return
         self.scalars[found.name] = value
@@ -197,6 +245,8 @@ class Maker:
             f"if type({name}) is not A or {name}.shape != {x.shape!r} or {name}.strides != "
             f"{x.strides!r} or {name}.dtype != {self._constant(x.dtype)}: return N"
         )
+        if "flags" in self._names:
+            self._lines.append(f"if {name}.flags.writeable != {x.flags.writeable}: return N")
         if found.direct:
             self._input(name, found)
         if found.hidden:
@@ -235,6 +285,19 @@ class Maker:
             f"len({name}) != {len(found.value)} or list({name}) != {keys}: return N"
         )
 
+    _test_proxy = _test_mapping
+
+    def _test_class(self, name: str, found: Found) -> None:
+        self._test_identity(name, found)
+        self._test_classes(found.value)
+        self._test_classes(type(found.value))
+
+    def _test_module(self, name: str, found: Found) -> None:
+        self._test_identity(name, found)
+        space = vars(found.value)
+        if not self._names.isdisjoint(INDIRECT):
+            self._test_absent(self._constant(space), self._names.difference(space))
+
     def _test_set(self, name: str, found: Found) -> None:
         held = self._constant(frozenset(found.value))
         self._lines.append(f"if freeze({name}) != {held}: return N")
@@ -244,14 +307,17 @@ class Maker:
         value = found.value
         if isinstance(value, (list, tuple, dict)):
             self._lines.append(f"if len({name}) != {len(value)}: return N")
-        shadowing = [
-            e.key[1]
-            for e in found.edges
-            if e.how == "class" and e.child.kind not in ("function", "opaque", "cached")
-        ]
-        if shadowing and type(getattr(value, "__dict__", None)) is dict:
-            names = self._constant(frozenset(shadowing))
-            self._lines.append(f"if not {names}.isdisjoint({name}.__dict__): return N")
+        self._test_classes(type(value))
+        space = getattr(value, "__dict__", None)
+        if type(space) is dict:
+            if self._names.isdisjoint(INDIRECT):
+                self._test_absent(f"{name}.__dict__", self._names.difference(space))
+            else:
+                keys = self._constant(frozenset(space))
+                self._lines.append(f"if {name}.__dict__.keys() != {keys}: return N")
+        for key in slots_of(type(value)):
+            if not hasattr(value, key):
+                self._lines.append(f"if hasattr({name}, {key!r}): return N")
 
     def _test_method(self, name: str, _found: Found) -> None:
         self._lines.append(f"if type({name}) is not {self._constant(types.MethodType)}: return N")

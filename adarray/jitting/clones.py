@@ -140,6 +140,8 @@ class Clones:
 
     def _clone_method(self, found: Found) -> Any:
         parts = self._parts(found)
+        if any(e.child.kind == "random" for e in found.edges):
+            return getattr(parts["__self__"], found.value.__name__)
         return types.MethodType(parts["__func__"], parts["__self__"])
 
     def _clone_partial(self, found: Found) -> Any:

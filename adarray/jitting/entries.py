@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -50,10 +51,12 @@ class Variant:
         # Set when there is one segment: inputs -> result.
         self.fast: Callable[[list[Any]], Any] | None = None
         self.written: list[int] = []  # inputs that some path writes into
+        self.draws = False  # whether some path draws from a random generator
         # Captured numbers that are inputs, and pullbacks by what derivatives are taken of.
         self.numbers: set[str] = set()
-        # Arrays that operations read and no path was found to, and their contents.
-        self.operands: list[Any] = []
+        # Arrays that operations read and no path was found to, and their contents. Those that
+        # a run made are gone with it.
+        self.operands: list[weakref.ref[Any]] = []
         self.contents: list[tuple[Any, Content]] = []
         self.hidden: set[str] = set()  # captured arrays that plain code reads as well
         self.sites: dict[tuple[bool, ...], Site] = {}
@@ -64,9 +67,10 @@ class Variant:
         state.hide(self.hidden)
         for x in operands:
             # An array that is there in every run was not made by the run.
-            if any(x is y for y in self.operands) and all(x is not y for y, _ in self.contents):
+            if any(x is y() for y in self.operands) and all(x is not y for y, _ in self.contents):
                 self.contents.append((x, Content(x)))
-        self.operands += operands
+        self.operands = [y for y in self.operands if y() is not None]
+        self.operands += map(weakref.ref, operands)
         self.state, self.check = state, state.check
         if self.contents:
             self.check = self._check_contents
@@ -96,6 +100,11 @@ class Entry:
         self.aliased = False
         # Whether a result is a Python number, whose type a node would not keep.
         self.weak = False
+        self.donates = False  # whether results may take the memory of arguments
+        # Whether it draws random numbers, which a node would do once more in its pullback.
+        self.draws = False
+        # How many recordings in a row were no good, since others drew from a stream meanwhile.
+        self.disturbed = 0
         self.variants: list[Variant] = []
         self.lock = threading.RLock()
 

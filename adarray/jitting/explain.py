@@ -279,7 +279,7 @@ def _copied(x: Any) -> Any:
     """Return arguments with arrays and generators of their own: the function may change them."""
     if type(x) is np.ndarray:
         return x.copy("K")
-    if isinstance(x, np.random.Generator):
+    if isinstance(x, (np.random.Generator, np.random.RandomState)):
         return copy.deepcopy(x)
     if type(x) in (tuple, list):
         return type(x)(map(_copied, x))

@@ -13,14 +13,15 @@ from time import perf_counter
 from typing import Any
 
 from adarray.array import ADArray
-from adarray.backend import _OUTER, load
+from adarray.backend import chosen, load
 from adarray.errors import BackendError
 from adarray.jitting.attempt import Run, aligned, mirrored
-from adarray.jitting.build import Builder, JitWarning, checking
+from adarray.jitting.build import SPENT, Builder, JitWarning, checking
 from adarray.jitting.captures import kind_of
 from adarray.jitting.check import compare, copies
 from adarray.jitting.collector import collector_waits
 from adarray.jitting.entries import CacheInfo, Entry, Recent, Variant
+from adarray.jitting.generators import DRAWING
 from adarray.jitting.nodes import Site, attach, can_be_node
 from adarray.jitting.options import Options, checked
 from adarray.jitting.run import MissError, Walk, runner
@@ -47,6 +48,7 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 MAX_SIGNATURES = 256
 MAX_VARIANTS = 8
+DISTURBED = 8
 
 
 class JitFunction:
@@ -88,10 +90,14 @@ class JitFunction:
         found: Any = sys.modules.get(getattr(self, "__module__", ""))
         for part in name.split("."):
             found = getattr(found, part, None)
-        return name if found is self else (JitFunction, (self._f, self.options))
+        return name if found is self else (type(self), (self._f, self.options))
 
     def __repr__(self) -> str:
         return f"<jit of {self._f!r}>"
+
+    def like(self, f: Callable[..., Any]) -> JitFunction:
+        """Return another function compiled with these options; it donates nothing."""
+        return JitFunction(f, self.options._replace(donate=()))
 
     # -- calling ---------------------------------------------------------------------------
 
@@ -107,7 +113,7 @@ class JitFunction:
             return self._f(*args, **kwargs)  # it may have captured what is traced
         if not kwargs:
             # While a profile is open, this is an engine that is in no table.
-            place = (mode.engine if mode is not None else None) or not _OUTER.get()
+            place = (mode.engine if mode is not None else None) or not chosen()
             recent = self._recent
             if recent is not None and recent.place is place and recent.fits(args):
                 entry: Entry | None = recent.entry
@@ -119,11 +125,15 @@ class JitFunction:
                 if fast is not None:
                     found = variant.check(())
                     if found is not None:
+                        if entry.donates:
+                            self._permit(args, found)
                         try:
                             return fast([*args, *found])
                         except MissError:
                             pass  # another path
-                        except Exception:  # eager code raises its own
+                        except Exception as error:  # eager code raises its own
+                            if hasattr(error, SPENT):
+                                raise
                             return self._f(*args)
         return self._call(args, kwargs, mode)
 
@@ -154,8 +164,8 @@ class JitFunction:
         args, kwargs = given
         if not can_be_node(bound) or (mode is not None and not mode.record):
             return self._f(*args, **kwargs)
-        entry = self._entry(args, kwargs, bound, mode)
-        if entry.weak:
+        entry = self._entry(args, kwargs, bound, mode, False)
+        if entry.weak or entry.draws:
             return self._f(*args, **kwargs)
         captured: list[Any] = []
         result, variant = self._outcome(bound, given, mode, alone=False, captured=captured)
@@ -185,7 +195,7 @@ class JitFunction:
         gets the captured inputs.
         """
         args, kwargs = given
-        entry = self._entry(args, kwargs, bound, mode)
+        entry = self._entry(args, kwargs, bound, mode, alone)
         if entry.eager or (entry.aliased and shares_memory(bound.values)):
             return self._f(*args, **kwargs), None
         variant, found = entry.find(bound.statics)
@@ -197,7 +207,10 @@ class JitFunction:
             entry.give_up(variant.tree.eager)
             return self._f(*args, **kwargs), None
         inputs = [*bound.values, *found]
-        if shares_memory(inputs, variant.written) or (variant.written and not alone):
+        if entry.donates:
+            self._permit(args, found)
+        effects = variant.written or variant.draws
+        if shares_memory(inputs, variant.written) or (effects and not alone):
             return self._f(*args, **kwargs), None
         walk = Walk(variant.tree, aligned(inputs), entry.builder.build)
         before = copies(bound.leaves) if checking() else []
@@ -206,24 +219,47 @@ class JitFunction:
                 leaf = walk.run()
         except MissError as miss:
             if miss.__cause__ is not None:  # eager code raises its own, and may catch it
+                if hasattr(miss.__cause__, SPENT):
+                    raise miss.__cause__ from None
                 return self._f(*args, **kwargs), None
             return self._record(entry, variant, bound, given, alone, captured)
         result = leaf.finish(walk.values, walk.given)
-        if checking() and all(i < len(bound.values) for i, _, _ in leaf.writes):
+        if (
+            checking()
+            and walk.repeatable(bound.values)
+            and all(i < len(bound.values) for i, _, _ in leaf.writes)
+        ):
             compare(self._f, before, bound.rebuild, result, entry.signature)
         for i, n, value in leaf.writes:
             target = bound.targets[i] if i < len(bound.targets) else inputs[i]
-            target[...] = walk.values[n] if n is not None else value
+            final = walk.values[n] if n is not None else value
+            if final is not target:  # else it was computed there
+                target[...] = final
         return mirrored(result, bound), variant
 
+    def _permit(self, args: tuple[Any, ...], captured: list[Any]) -> None:
+        """Raise if arguments must not be given up, given what is captured."""
+
+    def _given_up(self, entry: Entry, bound: Bound) -> tuple[int, ...]:  # noqa: ARG002
+        """Return the numbers of the inputs whose memory compiled code may take."""
+        return ()
+
     def _entry(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: Bound, mode: Mode | None
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        bound: Bound,
+        mode: Mode | None,
+        alone: bool = True,
     ) -> Entry:
         """Return what is known of the signature of a call."""
         fast = fast_key(args) if not kwargs else None
         place: Any = mode.engine if mode is not None else None
-        place = getattr(place, "wrapped", place) or not _OUTER.get()
-        key = (fast if fast is not None else bound.key, place)
+        place = getattr(place, "wrapped", place) or not chosen()
+        key: Hashable = (fast if fast is not None else bound.key, place)
+        kept = bool(self.options.donate) and (not alone or bound.to_adarray)
+        if kept:
+            key = (key, "nothing is donated")
         entry = self._table.get(key)
         if entry is not None:
             return entry
@@ -233,6 +269,7 @@ class JitFunction:
                 engine = default_engine() if place is True else place or None
                 text = describe(bound.key[1:], self._f)
                 entry = Entry(text, Builder(engine, self.options))
+                entry.donates = bool(self.options.donate) and not kept
                 reasons = [r for x in bound.values if (r := unfit(x))]
                 if reasons or self._eager:
                     entry.give_up(self._eager or reasons[0])
@@ -253,10 +290,26 @@ class JitFunction:
         captured: list[Any] | None,
     ) -> tuple[Any, Variant | None]:
         """Run the function and record it; return as `_outcome` does."""
+        try:
+            return self._recorded(entry, variant, bound, given, alone, captured)
+        finally:
+            entry.builder.settle()
+
+    def _recorded(
+        self,
+        entry: Entry,
+        variant: Variant | None,
+        bound: Bound,
+        given: Given,
+        alone: bool,
+        captured: list[Any] | None,
+    ) -> tuple[Any, Variant | None]:
         args, kwargs = given
         state = self._state(entry, variant, bound, alone)
         if state is None:
             return self._f(*args, **kwargs), None
+        if entry.donates:
+            self._permit(args, state.values)
         run = Run(state, bound)
         try:
             start = perf_counter()
@@ -269,12 +322,17 @@ class JitFunction:
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
             return result, None
         entry.aliased = entry.aliased or run.aliased
+        entry.draws = entry.draws or bool(run.draws)
         if run.aliased or (not alone and run.changes()):
             run.restore()
             return self._f(*args, **kwargs), None
         result = run.commit()
+        entry.disturbed = entry.disturbed + 1 if run.disturbed else 0
+        if entry.disturbed > DISTURBED:
+            run.reason = "other code draws from NumPy's global stream meanwhile; pass a generator"
         if run.reason:
             entry.give_up(run.reason)
+        if run.reason or run.disturbed:
             return result, None
         if captured is not None:
             captured[:] = state.values
@@ -337,6 +395,7 @@ class JitFunction:
                 values = [*bound.values, *state.values]
                 strides = [element_strides(x) for x in aligned(values)]
                 variant = Variant(state, strides, self.options.max_paths)
+                variant.tree.donated = self._given_up(entry, bound)
                 variant.numbers = set(self._numbers)
                 entry.variants.insert(0, variant)
             elif len(variant.tree.strides) != len(bound.values) + len(state.values):
@@ -350,6 +409,12 @@ class JitFunction:
             variant.take(state, run.plain_operands)
             variant.written = sorted(
                 {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
+            )
+            variant.draws = any(
+                n.guard is not None
+                and n.guard.call is not None
+                and n.guard.call.function in DRAWING
+                for n in variant.tree.nodes()
             )
             build = entry.builder.build
             waiting = [n for n in variant.tree.nodes() if n.ready and n.compiled is None]
@@ -373,7 +438,10 @@ class JitFunction:
         variant, found = entry.find(bound.statics)
         if variant is None:
             return []
-        walk = Walk(variant.tree, aligned([*bound.values, *found]), entry.builder.build)
+        values = aligned([*bound.values, *found])
+        for i in {*variant.tree.donated, *variant.written}:
+            values[i] = values[i].copy()
+        walk = Walk(variant.tree, values, entry.builder.build)
         with contextlib.suppress(MissError):
             walk.run()
         walk.undo()
@@ -437,6 +505,7 @@ def jit(
     precise: bool = False,
     memory_limit: int | None = None,
     max_paths: int = 64,
+    donate: int | tuple[int, ...] = (),
 ) -> Any:
     """Return a function that does what `f` does, compiled.
 
@@ -454,6 +523,12 @@ def jit(
     max_paths : int
         How many ways through `f` are compiled for one signature. Numbers of rounds of a
         loop, after which `f` goes on in the same way, count once.
+    donate : int or tuple of int
+        Positional arguments whose arrays the caller gives up: of each, the first result of
+        its shape and dtype is written into its memory, and is that array, as with ``out=``
+        of NumPy's functions. Meant for loops such as ``w = step(w, x)``. The arrays must be
+        contiguous, own their memory and share it with nothing; where a derivative is taken,
+        and of ADArrays, nothing is donated.
 
     Returns
     -------
@@ -464,12 +539,14 @@ def jit(
     Raises
     ------
     TypeError, ValueError
-        If `f` is not callable, or an option is wrong.
+        If `f` is not callable, or an option is wrong; in calls, if an array cannot be
+        donated.
 
     Warns
     -----
     JitWarning
-        Once for each signature that is not compiled, with the reason.
+        Once for each signature that is not compiled, with the reason; and for donated
+        arrays that no result fits into.
 
     Notes
     -----
@@ -490,11 +567,13 @@ def jit(
     >>> [float(f(np.array([a, 2.0]))) for a in (1.0, -1.0, 3.0, -3.0)]
     [5.0, 2.0, 13.0, 2.0]
     """
-    options = checked(precise, memory_limit, max_paths)
+    options = checked(precise, memory_limit, max_paths, donate)
     if f is None:
-        return functools.partial(
-            jit, precise=precise, memory_limit=memory_limit, max_paths=max_paths
-        )
+        return functools.partial(jit, **options._asdict())
     if not callable(f):
         raise TypeError(f"jit: expected a function, got {type(f).__name__}")
+    if options.donate:
+        from adarray.jitting.donating import DonatingFunction  # which derives from ours
+
+        return DonatingFunction(f, options)
     return JitFunction(f, options)

@@ -119,7 +119,8 @@ def call_key(call: Call, numbers: Numbers) -> Hashable:
     """Return the key of a recorded call."""
     made = tuple((s.shape, s.dtype.str, s.weak) for s in call.results)
     what = Same(call.op) if call.op is not None else function_key(call.function, numbers)
-    return (what, value_key(call.args, numbers), value_key(call.params, numbers), made)
+    errors = None if call.errors is None else tuple(call.errors.values())
+    return (what, value_key(call.args, numbers), value_key(call.params, numbers), made, errors)
 
 
 def same_value(x: Any, numbers: Numbers, y: Any, others: Numbers) -> bool:
@@ -144,7 +145,7 @@ def _pairwise(numbers: Numbers, others: Numbers) -> Callable[[Any, Any], bool]:
 
 def same_call(a: Call, numbers: Numbers, b: Call, others: Numbers) -> bool:
     """Whether two recorded calls have equal keys."""
-    if a.op is not b.op or len(a.results) != len(b.results):
+    if a.op is not b.op or len(a.results) != len(b.results) or a.errors != b.errors:
         return False
     for s, t in zip(a.results, b.results, strict=True):
         if s.shape != t.shape or s.dtype != t.dtype or s.weak != t.weak:

@@ -18,6 +18,7 @@ from adarray.dispatch import pick
 from adarray.errors import TraceError
 from adarray.graph import Node, merge_spans
 from adarray.guard import keep_plain
+from adarray.jitting.generators import GENERATORS
 from adarray.jitting.signature import Bound
 from adarray.jitting.state import State
 from adarray.op import Op, Opaque
@@ -29,7 +30,7 @@ from adarray.transforms.tree import flatten
 def can_be_node(bound: Bound) -> bool:
     """Whether a call with these arguments can be one node: no tangents, no generators."""
     return not any(
-        isinstance(x, np.random.Generator)
+        isinstance(x, GENERATORS)
         or (isinstance(x, Handle) and x._x is not None and bool(x._x.tangents or x._x.slot))
         for x in bound.targets
     )
@@ -60,7 +61,7 @@ class Site:
         self._statics = bound.statics
         self._followed = [i for i, f in enumerate(followed) if f]
         self._memory = threading.local()
-        self.pull = type(function)(self._pull, function.options)
+        self.pull = function.like(self._pull)
         name = f"jit({getattr(function, '__name__', 'f')})"
         self.op = Op(name, self._pull, Opaque(), (self._rule,), operands=("*inputs",))
 

@@ -20,14 +20,17 @@ class Options(NamedTuple):
     max_paths : int
         Number of ways through the function, per signature, that are compiled. Rounds of a
         loop after which the function goes on in the same way count once.
+    donate : tuple of int
+        Positional arguments whose memory results may take, in ascending order.
     """
 
     precise: bool = False
     memory_limit: int | None = None
     max_paths: int = 64
+    donate: tuple[int, ...] = ()
 
 
-def checked(precise: Any, memory_limit: Any, max_paths: Any) -> Options:
+def checked(precise: Any, memory_limit: Any, max_paths: Any, donate: Any = ()) -> Options:
     """Return the options, of the right types.
 
     Raises
@@ -40,7 +43,19 @@ def checked(precise: Any, memory_limit: Any, max_paths: Any) -> Options:
     if memory_limit is not None:
         memory_limit = _count("memory_limit", memory_limit, "a number of bytes, or None")
     max_paths = _count("max_paths", max_paths, "a number of paths")
-    return Options(bool(precise), memory_limit, max_paths)
+    return Options(bool(precise), memory_limit, max_paths, _positions(donate))
+
+
+def _positions(value: Any) -> tuple[int, ...]:
+    given = value if isinstance(value, (tuple, list)) else (value,)
+    for k in given:
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
+            raise TypeError(f"jit: donate is {value!r}; pass positions of arguments")
+        if k < 0:
+            raise ValueError(f"jit: donate is {value!r}; count arguments from the first one, 0")
+    if len(set(given)) != len(given):
+        raise ValueError(f"jit: donate is {value!r}; name each argument once")
+    return tuple(sorted(map(int, given)))
 
 
 def _count(name: str, value: Any, what: str) -> int:

@@ -6,6 +6,7 @@ computed, by the engine that was there before or by NumPy, and wrapped as `Trace
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import sys
 from collections.abc import Callable
@@ -17,14 +18,25 @@ from adarray.dispatch import compute, replay
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE, sync_if_view
 from adarray.intercepting import intercepted
-from adarray.jitting.generators import TracedGenerator
+from adarray.jitting.generators import (
+    GENERATORS,
+    Draws,
+    TracedGenerator,
+    output,
+    recorded,
+    seeded,
+)
+from adarray.jitting.leaks import refuse_leaks
+from adarray.jitting.signature import INPUT_LIMIT
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
+from adarray.jitting.whole import Bounds, fitting, is_number, is_whole
 from adarray.op import FUNCTIONS, OPS, Op
-from adarray.recording import Call, Guard, Recording, Symbol, as_number
+from adarray.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
 from adarray.runtime import MODE, Mode
 from adarray.trace import Extras, Handle
 from adarray.transforms.tree import flatten
 
+_AS_IT_IS = contextlib.nullcontext()
 # Functions of shapes, dtypes and memory, which are the same in every run.
 _METADATA = frozenset(
     {
@@ -41,7 +53,7 @@ _DYNAMIC = frozenset(
         np.nonzero, np.flatnonzero, np.argwhere, np.extract, np.compress, np.unique,
         np.unique_all, np.unique_counts, np.unique_inverse, np.unique_values, np.bincount,
         np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d, np.trim_zeros, np.repeat,
-        np.delete, np.histogram, np.histogram_bin_edges, np.linalg.lstsq,
+        np.delete, np.histogram, np.histogram_bin_edges, np.linalg.lstsq, np.arange,
     }
 )  # fmt: skip
 
@@ -61,14 +73,18 @@ class Recorder:
 
     symbolic = True
 
-    def __init__(self, mode: Mode | None) -> None:
+    def __init__(self, mode: Mode | None, draws: Draws | None = None) -> None:
         self.inner = mode
+        self.draws = Draws() if draws is None else draws
         self.name = mode.name if mode is not None else "numpy"
         engine = mode.engine if mode is not None else None
         self.threads: int = engine.threads if engine is not None else 1
         self.recording = Recording()
         self._captured: dict[int, Traced] = {}
         self._looks: dict[tuple[str, int], Any] = {}
+        self._bounds = Bounds()
+        self._errors = np.geterr()
+        self.shown = False  # whether values were made into text
         # An error that an operation raised: if the function catches it, what it does depends
         # on values in a way that nothing here shows.
         self.error: BaseException | None = None
@@ -96,11 +112,16 @@ class Recorder:
             params = opened(params)
             if holds(params):
                 params = _settled(params, op.numpy is not operator.getitem)
+        limit = None
+        if any(map(is_whole, values)):
+            values, limit = self._bounds.settle(_name(op), values)
         if not any(type(v) is Traced for v in values) and not holds(params):
             return compute(op, values, params, self.inner)
         given = tuple(v.value if type(v) is Traced else v for v in values)
+        numbers = all(map(is_number, values))
         try:
-            r = compute(op, given, concrete(params) if params else params, self.inner)
+            with np.errstate(**PYTHON) if numbers else _AS_IT_IS:
+                r = compute(op, given, concrete(params) if params else params, self.inner)
         except Exception as error:
             self.error = error
             raise
@@ -115,7 +136,9 @@ class Recorder:
                 fixed = op.arity - 1
                 args = (*args[:fixed], list(args[fixed:]))
             return self.host(function, args, r, kwargs)
-        return self._recorded(op, function, symbolic(values), symbolic(params), r)
+        made = self._recorded(op, function, symbolic(values), symbolic(params), r, numbers)
+        self._bounds.note(made, limit)
+        return made
 
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a NumPy function on plain and traced values, and record it."""
@@ -127,6 +150,12 @@ class Recorder:
                 "with a NumPy function inside of the jitted function"
             )
         kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
+        kwargs.pop("overwrite_input", None)  # the contents are nobody's then
+        if func is np.nan_to_num and not (*args, kwargs.get("copy", True), True)[1]:
+            raise UntraceableError(
+                "jit: nan_to_num with copy=False writes into a traced array; write "
+                "x[...] = np.nan_to_num(x)"
+            )
         out = kwargs.pop("out", None)
         if out is not None and not (type(out) is tuple and all(x is None for x in out)):
             return self._into(func, args, kwargs, out)
@@ -136,17 +165,26 @@ class Recorder:
             if bound is not None:
                 op, operands, params = bound
                 return self.record(op, tuple(operands), params)
+        limit = None
+        if any(map(is_whole, args)):
+            args, limit = self._bounds.settle(func.__name__, args)
+            if not (holds(args) or holds(kwargs)):
+                return func(*args, **kwargs)
         if not isinstance(func, np.ufunc):
             args, kwargs = args[:1] + _settled(args[1:], True), _settled(kwargs, True)
+        numbers = isinstance(func, np.ufunc) and all(map(is_number, args))
         try:
-            r = func(*concrete(args), **concrete(kwargs))
+            with np.errstate(**PYTHON) if numbers else _AS_IT_IS:
+                r = func(*concrete(args), **concrete(kwargs))
         except Exception as error:
             self.error = error
             raise
         args, kwargs = self._entered(args), self._entered(kwargs)
         if _is_dynamic(None, func, args, kwargs):
             return self.host(func, symbolic(args), r, symbolic(kwargs))
-        return self._recorded(None, func, symbolic(args), symbolic(kwargs), r)
+        made = self._recorded(None, func, symbolic(args), symbolic(kwargs), r, numbers)
+        self._bounds.note(made, limit)
+        return made
 
     def _into(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
         """Return what ``out=`` would hold, which NumPy itself may not write into."""
@@ -175,12 +213,16 @@ class Recorder:
             return {k: self._entered(v) for k, v in x.items()}
         return x
 
-    def _recorded(self, op: Any, function: Any, args: Any, params: Any, r: Any) -> Any:
+    def _recorded(
+        self, op: Any, function: Any, args: Any, params: Any, r: Any, numbers: bool = False
+    ) -> Any:
         """Append a call and return its traced results."""
         several = isinstance(r, (tuple, list))
         results = tuple(r) if several else (r,)
         made = tuple(map(self._new, results, [function] * len(results)))
         call = Call(op, function, args, params, tuple(t.symbol for t in made), several, _place())
+        errors: Any = np.geterr()
+        call.errors = PYTHON if numbers else errors if errors != self._errors else None
         self.recording.events.append(call)
         if not several:
             return made[0]
@@ -198,6 +240,30 @@ class Recorder:
         if not several:
             return made[0]
         return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
+
+    def made(self, function: Any, args: Any, symbol: Symbol) -> None:
+        """Record a call in Python that makes something that is no array."""
+        place = _place()
+        call = Call(None, function, args, {}, (symbol,), True, place)
+        outcome = ((symbol.shape, symbol.dtype),)
+        self.recording.events.append(Guard("call", None, outcome, place, call))
+
+    def check(self, function: Any, args: Any, kwargs: Any) -> None:
+        """Run a function that raises where values are not as they should be, in every call."""
+        try:
+            function(*concrete(args), **concrete(kwargs))
+        except Exception as error:
+            self.error = error
+            raise
+        self.host(_checked, (function, symbolic(args), symbolic(kwargs)), ())
+
+    def generator(self, raw: Any) -> TracedGenerator:
+        """Return a random generator that is the same one in every run."""
+        return TracedGenerator(raw, raw, self)
+
+    def seeded(self, kind: Callable[[Any], Any], seed: Any) -> TracedGenerator:
+        """Return a random generator that every run makes anew."""
+        return seeded(self, kind, seed)
 
     def _new(self, r: Any, function: Any) -> Traced:
         """Return a result as a traced value with a symbol of its own."""
@@ -252,12 +318,15 @@ class Recorder:
         value = x.value.item() if hasattr(x.value, "item") else x.value
         if x.symbol.weak:
             return self.handle(x)
-        return self.handle(self._recorded(None, as_number, (x.symbol,), {}, value))
+        made = self._recorded(None, as_number, (x.symbol,), {}, value)
+        self._bounds.note(made, self._bounds.known(x))
+        return self.handle(made)
 
     def write(self, old: Any, steps: tuple[Any, ...], index: Any, value: Any) -> Traced:
         """Return `old` with `value` written at ``index`` of the view that `steps` lead to."""
         old = self.capture(old)
         value = self.capture(value) if isinstance(value, np.ndarray) else value
+        value = fitting(value, old.dtype, self._bounds.of(value)) if is_whole(value) else value
         index, steps = _settled(opened(index), False), opened(steps)
         fresh = old.value.copy("K") if hasattr(old.value, "copy") else np.array(old.value)
         target = replay(np.asarray(fresh), concrete(steps))
@@ -275,6 +344,16 @@ class Recorder:
             self._looks[key] = outcome
             self.recording.events.append(Guard(kind, x.symbol, outcome, _place()))
         return outcome
+
+
+def _name(op: Op) -> str:
+    return str(getattr(op.numpy, "__name__", op.name))
+
+
+def _checked(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[()]:
+    """Run a function that raises where values are not as they should be."""
+    function(*args, **kwargs)
+    return ()
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
@@ -379,6 +458,7 @@ def record(
     leaves: list[Any],
     rebuild: Callable[[list[Any]], tuple[tuple[Any, ...], dict[str, Any]]],
     traced: list[int],
+    draws: Draws | None = None,
 ) -> Recorded:
     """Run `f` once, with the current backend, and record what it computes.
 
@@ -392,25 +472,29 @@ def record(
     traced : list of int
         Positions of the leaves that become inputs: arrays, numbers, random generators.
         The others are passed as they are.
+    draws : Draws, optional
+        Gets what the run draws from random generators.
 
     Raises
     ------
     UntraceableError
         If a value leaves in a way that cannot be recorded.
     """
-    recorder = Recorder(MODE.get())
+    recorder = Recorder(MODE.get(), draws)
     recording = recorder.recording
     given = list(leaves)
     handles: list[tuple[int, Handle]] = []
     for i, k in enumerate(traced):
         x = leaves[k]
-        if isinstance(x, np.random.Generator):
+        if isinstance(x, GENERATORS):
             symbol = Symbol((), object)
             recording.inputs.append(symbol)
-            given[k] = TracedGenerator(x, symbol, recorder)
+            given[k] = recorded(x, symbol, recorder)
             continue
         t = recorder._new(x, f)
         recording.inputs.append(t.symbol)
+        if is_whole(t):
+            recorder._bounds.note(t, INPUT_LIMIT)
         given[k] = recorder.handle(t)
         if isinstance(x, np.ndarray):
             handles.append((i, given[k]))
@@ -419,12 +503,14 @@ def record(
     token = MODE.set(Mode(recorder, inner is None or inner.record, recorder.name))
     try:
         result = _run(intercepted(f), args, kwargs)
-        found, rebuild_result = flatten(result)
+        found, rebuild_result = flatten(_named(result))
         concretes = [_output(x, recorder) for x in found]
         written = []
         for i, h in handles:
             v = h._v if type(h._v) is Traced else recorder.capture(h._v)
             if v.symbol is not recording.inputs[i]:
+                if v.shape != recording.inputs[i].shape or v.dtype != recording.inputs[i].dtype:
+                    raise UntraceableError("jit: an argument gets another shape or dtype in place")
                 recording.writes.append((i, v.symbol))
                 written.append(v.value)
     finally:
@@ -434,6 +520,20 @@ def record(
             f"jit: the function caught {recorder.error!r}; what raises depends on values"
         )
     return Recorded(recording, concretes, rebuild_result, written)
+
+
+def _named(x: Any) -> Any:
+    """Return a result with plain numbers as keys: a dict has looked at what it hashed."""
+    kind = type(x)
+    if kind is tuple or kind is list:
+        parts = [_named(i) for i in x]
+        return x if all(a is b for a, b in zip(parts, x, strict=True)) else kind(parts)
+    if kind is not dict:
+        return x
+    parts = [_named(i) for i in x.values()]
+    if not any(isinstance(k, Handle) for k in x) and all(map(operator.is_, parts, x.values())):
+        return x
+    return {concrete(opened(k)): v for k, v in zip(x, parts, strict=True)}
 
 
 def _run(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -458,7 +558,17 @@ def _output(x: Any, recorder: Recorder) -> Any:
         x = sync_if_view(x)._v
     if type(x) is np.ndarray and x.dtype.kind in "biufc":
         x = recorder.capture(x)
+    generator = output(x)
+    if generator is not None:
+        recording.outputs.append(generator[0])
+        return generator[1]
     if type(x) is not Traced:
+        refuse_leaks(x)
+        if isinstance(x, str) and recorder.shown:
+            raise UntraceableError(
+                "jit: a result is text that may show computed values; make text outside of the "
+                "jitted function"
+            )
         recording.outputs.append(x)
         return x
     recording.outputs.append(x.symbol)

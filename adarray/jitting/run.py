@@ -9,8 +9,8 @@ import numpy as np
 
 from adarray.jitting.build import run_call
 from adarray.jitting.check import CheckError
-from adarray.jitting.generators import draw
-from adarray.jitting.keys import outcome_key
+from adarray.jitting.generators import DRAWING, GENERATORS, Draws
+from adarray.jitting.keys import outcome_key, replace_symbols
 from adarray.jitting.tree import Leaf, Node, Tree
 from adarray.recording import Call, Symbol
 from adarray.spans import RECORDER
@@ -147,7 +147,7 @@ class Walk:
         self.values = values
         self.build = build
         self.nodes: list[Node] = []
-        self._generators: list[tuple[Any, Any]] = []
+        self._draws: Draws | None = None
 
     def run(self) -> Leaf:
         """Follow the path that the values take; return how it ends.
@@ -176,9 +176,12 @@ class Walk:
 
     def undo(self) -> None:
         """Give random generators the state that they had before the call."""
-        for generator, state in self._generators:
-            generator.bit_generator.state = state
-        self._generators.clear()
+        if self._draws is not None:
+            self._draws.undo()
+
+    def repeatable(self, arguments: list[Any]) -> bool:
+        """Whether the call drew from no generators but arguments, of which there are copies."""
+        return self._draws is None or self._draws.only_from(arguments)
 
     def _segment(self, node: Node) -> None:
         values = self.values
@@ -219,11 +222,14 @@ class Walk:
         return x
 
     def _call(self, node: Node, call: Call) -> Any:
-        if call.function is draw:
-            generator = self._value(node, call.args[0])
-            if all(g is not generator for g, _ in self._generators):
-                self._generators.append((generator, generator.bit_generator.state))
-        r = run_call(call, lambda symbol: self._value(node, symbol))
+        def value(symbol: Symbol) -> Any:
+            return self._value(node, symbol)
+
+        if call.function in DRAWING:
+            if self._draws is None:
+                self._draws = Draws()
+            self._draws.note(*[replace_symbols(a, value) for a in call.args])
+        r = run_call(call, value)
         several = r if call.several else (r,)
         for symbol, x in zip(call.results, several, strict=True):
             number = node.path.numbers[id(symbol)]
@@ -234,7 +240,14 @@ class Walk:
             if isinstance(x, np.ndarray) and not (x.base is None and x.flags.c_contiguous):
                 x = np.array(x, order="C")
             self.values[number] = x
-        return outcome_key("call", [(np.shape(x), np.result_type(x)) for x in several])
+        return outcome_key("call", [_kind_of(x) for x in several])
+
+
+def _kind_of(x: Any) -> tuple[Any, Any]:
+    """Return shape and dtype of what a call returned."""
+    if isinstance(x, GENERATORS):
+        return (), object
+    return np.shape(x), np.result_type(x)
 
 
 _LOOKS: dict[str, Callable[[Any], Any]] = {

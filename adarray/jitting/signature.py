@@ -20,7 +20,9 @@ NUMBERS = frozenset({
     float, complex, np.float64, np.float32, np.float16, np.complex64, np.complex128, np.int64,
     np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool, np.longdouble,
 })  # fmt: skip
-_WORD = 1 << 63
+RANDOM = frozenset({np.random.Generator, np.random.RandomState})
+# Python ints below are inputs; longer ones soon take more than 64 bits.
+INPUT_LIMIT = 1 << 31
 # An int of one position becomes an input when it has had more values than this.
 INT_VALUES = 3
 _UNHASHED = (np.ndarray, list, dict, set, bytearray)
@@ -101,7 +103,7 @@ class Bound:
         if kind is np.ndarray:
             self._input(x, given)
             return array_key(x)
-        if kind in NUMBERS or kind is np.random.Generator:
+        if kind in NUMBERS or kind in RANDOM:
             self._input(x, given)
             return kind.__name__
         if kind is int and ints.varies(structure, i, x):
@@ -145,7 +147,7 @@ class Ints:
                 return False
             self.many.add(place)
             del self._seen[place]
-        return -_WORD <= value < _WORD
+        return -INPUT_LIMIT <= value <= INPUT_LIMIT
 
 
 def positional(leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -170,7 +172,7 @@ def static_key(x: Any) -> Hashable:
 
 
 _BY_VALUE = frozenset({bool, int, str, bytes, type(None), type})
-_FLAT = NUMBERS | {np.ndarray, int, bool, str, np.random.Generator}
+_FLAT = NUMBERS | RANDOM | {np.ndarray, int, bool, str}
 
 
 def array_key(x: np.ndarray) -> Hashable:
@@ -260,9 +262,26 @@ def describe(key: Any, f: Any) -> str:
     return f"{name}({', '.join(parts)})"
 
 
+def overlaps(x: Any) -> bool:
+    """Whether elements of an array may share memory, as those of broadcast ones do."""
+    if not isinstance(x, np.ndarray) or x.flags.forc or not x.size:
+        return False
+    reach = 0
+    for stride, n in sorted((abs(s), n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1):
+        if stride < reach + x.itemsize:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
 def shares_memory(values: list[Any], written: list[int] | None = None) -> bool:
-    """Whether an input that is written into (any, if not given) may share memory with another."""
+    """Whether an input that is written into (any, if not given) may share memory with another.
+
+    Or with itself: an array whose elements may overlap.
+    """
     for i in range(len(values)) if written is None else written:
+        if overlaps(values[i]):
+            return True
         for k, x in enumerate(values):
             if (
                 k != i

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from adarray.intercepting.rebinding import globals_of, rebind, rebind_function
 from adarray.jitting.captures import TooMuchError, Walk
 from adarray.jitting.checks import Maker, same_scalar
 from adarray.jitting.clones import Clones
+from adarray.jitting.generators import STREAM, Draws, set_state, source_of, state_of
 from adarray.protocol import traced
 
 
@@ -46,8 +47,8 @@ class State:
         rebind(None, space)
         rebind_function(f)
         self.reason = ""
-        # Of random generators: name, state now, state before, what sets it.
-        self._before: list[tuple[str, Callable[[], Any], Any, Callable[[Any], None]]] = []
+        # Of generators whose draws are not seen: name, itself, state now and before, what sets it.
+        self._before: list[tuple[str, Any, Callable[[], Any], Any, Callable[[Any], None]]] = []
         try:
             self._walk = Walk(f, statics)
         except TooMuchError as error:
@@ -62,12 +63,13 @@ class State:
                         f"the captured ADArray {found.name} is traced, a view or a leaf with "
                         "requires_grad=True; pass it as an argument"
                     )
-            elif found.kind == "random":
-                self._watch(f"the random generator {found.name}", found.value)
+            elif found.kind == "random" and (found.hidden or not found.direct):
+                name = f"the random generator {found.name}, which a class or slots hold"
+                self._watch(name, source_of(found.value))
         if "random" in self._walk.names:
-            self._watch("the random state of NumPy", np.random.mtrand._rand)
+            self._watch("the random state of NumPy", STREAM)
             name, now = "the random state of Python", random.getstate
-            self._before.append((name, now, now(), random.setstate))
+            self._before.append((name, random, now, now(), random.setstate))
         self._make()
 
     def _make(self) -> None:
@@ -78,29 +80,35 @@ class State:
         self.values = [i.value for i in maker.inputs]
 
     def _watch(self, name: str, generator: Any) -> None:
-        bits = getattr(generator, "bit_generator", None) or generator._bit_generator
-
         def state() -> bytes:
-            return pickle.dumps(bits.state)
+            return pickle.dumps(state_of(generator))
 
         def restore(old: bytes) -> None:
-            bits.state = pickle.loads(old)
+            set_state(generator, pickle.loads(old))
 
-        self._before.append((name, state, state(), restore))
+        self._before.append((name, generator, state, state(), restore))
 
     def clone(self, values: list[Any]) -> Clones:
         """Return a clone of the function, and of the static arguments, over other inputs."""
         return Clones(self._walk, self.inputs, values)
 
-    def drawn(self) -> str:
-        """Return the name of a captured random generator from which the run has drawn."""
-        return next((name for name, state, old, _ in self._before if state() != old), "")
+    def drawn(self, draws: Draws) -> str:
+        """Return the name of what the run has drawn from without recording it."""
+        return next((name for name, *_ in self._changed(draws)), "")
 
-    def restore(self) -> None:
-        """Give captured random generators the state that they had before the run."""
-        for _, state, old, restore in self._before:
-            if state() != old:
-                restore(old)
+    def disturbed(self, draws: Draws) -> bool:
+        """Whether somebody drew from NumPy's global stream besides these draws."""
+        return draws.drew_from(STREAM) and not draws.complete(STREAM)
+
+    def restore(self, draws: Draws) -> None:
+        """Give watched random generators the state that they had before the run."""
+        for _, _, old, restore in self._changed(draws):
+            restore(old)
+
+    def _changed(self, draws: Draws) -> Iterator[tuple[str, Any, Any, Callable[[Any], None]]]:
+        for name, generator, state, old, restore in self._before:
+            if not draws.drew_from(generator) and state() != old:
+                yield name, generator, old, restore
 
     def readers(self, arrays: list[np.ndarray]) -> set[str]:
         """Return the names of the captured inputs that code outside of the clones has read."""

@@ -20,10 +20,14 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from adarray.aval import PLAIN, Symbolic
 from adarray.errors import ADArrayError
 from adarray.inplace import sync_if_view
+from adarray.jitting.texts import is_shown_only
 from adarray.recording import Symbol
+from adarray.scope import KEPT, package_of
 from adarray.trace import Handle
 
 _STORE = dis.opmap["STORE_SUBSCR"]
+# Attributes that lead to the memory of an array.
+_MEMORY = frozenset({"ctypes", "data", "setflags"})
 
 
 class UntraceableError(ADArrayError):
@@ -130,13 +134,20 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise UntraceableError(
-            "jit: a value was converted into a plain ndarray, where it cannot be followed"
+            f"jit: a value was converted into a plain ndarray{_by()}, where it cannot be followed; "
+            "use functions of NumPy or SciPy that adarray has, or make this call outside of the "
+            "jitted function"
         )
 
     def __getattr__(self, name: str) -> Any:
         """Return a method or attribute of arrays, computed as that of an ADArray."""
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in _MEMORY:
+            raise UntraceableError(
+                f"jit: {name} of a computed array is not recorded; use it outside of the jitted "
+                "function"
+            )
         found = getattr(self.recorder.handle(self), name)
         if not callable(found):
             return self.recorder.opened(found)
@@ -160,11 +171,15 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
         whole = self.recorder.function(np.trunc, (self,), {})
         return int(self.recorder.look("float", whole, float(whole.value)))
 
+    def __trunc__(self) -> int:
+        return self.__int__()
+
     def __float__(self) -> float:
         frame = sys._getframe(2)  # below this and that of the ADArray
         if frame.f_code.co_code[frame.f_lasti] == _STORE:
             raise UntraceableError(
-                "jit: a value was written into a plain ndarray, where it cannot be followed"
+                "jit: a value was written into a plain ndarray, where it cannot be followed; make "
+                "the array with a NumPy function in the jitted function, or pass it as an argument"
             )
         return float(self.recorder.look("float", self, float(self.value)))
 
@@ -188,11 +203,25 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         return f"Traced({self.value!r})"
 
+    # Text may be printed, which only recorded calls do, or be the name of something.
+
     def __str__(self) -> str:
-        return str(self.value)
+        return str(self.shown())
 
     def __format__(self, spec: str) -> str:
-        return format(self.value, spec)
+        return format(self.shown(), spec)
+
+    def shown(self) -> Any:
+        """Return the value to make text of; Python ints, which often name things, are looked at."""
+        if self.symbol.weak and self.dtype.kind == "i":
+            return operator.index(self)
+        self.recorder.shown = True
+        if not is_shown_only():
+            raise UntraceableError(
+                "jit: text is made of a computed value and used; print or log it where it is "
+                "made, or make text outside of the jitted function"
+            )
+        return self.value
 
     def written(self, steps: tuple[Any, ...], index: Any, value: Any) -> Any:
         """Return the array with `value` written at an index of a view of it."""
@@ -200,6 +229,19 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
 
 
 PLAIN.add(Traced)
+
+
+def _by() -> str:
+    """Return which function of another library asks for a plain array, and for whom."""
+    frame, by = sys._getframe(2), ""
+    while frame is not None:
+        package = package_of(frame.f_globals.get("__name__"))
+        if package not in KEPT:
+            return f"{by} (file {frame.f_code.co_filename}, line {frame.f_lineno})"
+        if package != "adarray":
+            by = f" by {frame.f_code.co_name} of {package}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return by
 
 
 def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:

@@ -220,8 +220,9 @@ class Path:
         self.numbers: dict[int, Hashable] = {id(s): i for i, s in enumerate(self.symbols)}
         self.constants: dict[Symbol, np.ndarray] = {}
         for symbol, _, value in recording.captures:
-            self.constants[symbol] = value
+            self.constants[symbol] = compact(value)
             self.numbers[id(symbol)] = array_key(value)
+        recording.captures.clear()  # they hold the arrays themselves, and copies
         self.given = len(self.symbols)
         # What made a value, of calls with one result.
         self.producers: dict[int, Call] = {}
@@ -247,6 +248,15 @@ class Path:
         for symbol in call.results:
             self.numbers[id(symbol)] = len(self.symbols)
             self.symbols.append(symbol)
+
+
+def compact(x: np.ndarray) -> np.ndarray:
+    """Return an array of constants; one whose elements are all equal holds just one."""
+    if x.size < 2 or x.dtype.kind not in "biufc" or x.itemsize > 16:
+        return x
+    flat = x.ravel().view(np.uint8 if x.itemsize % 8 else np.uint64)
+    words = flat.reshape(x.size, -1)
+    return np.broadcast_to(x.ravel()[0], x.shape) if (words == words[0]).all() else x
 
 
 def _uses(
@@ -314,6 +324,7 @@ class Tree:
     def __init__(self, strides: list[Strides], max_paths: int) -> None:
         self.strides = strides
         self.max_paths = max_paths
+        self.donated: tuple[int, ...] = ()  # inputs that the caller gives up
         self.root: Node | None = None
         self.eager = ""
         self.paths = 0

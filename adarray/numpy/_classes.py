@@ -10,7 +10,7 @@ import numpy as np
 from adarray.array import ADArray
 from adarray.numpy._lift import UFunc, call_lifted
 from adarray.ops import creation, functional
-from adarray.protocol import plain, traced
+from adarray.protocol import followed, plain
 
 
 class _ArrayType(type):
@@ -106,6 +106,6 @@ class vectorize(functional.vectorize):  # noqa: N801
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the function to each element of the broadcast arguments."""
-        if not (traced(args) or traced(kwargs)):
+        if not (followed(args) or followed(kwargs)):
             return call_lifted(super().__call__, plain(args), plain(kwargs))
         return super().__call__(*args, **kwargs)

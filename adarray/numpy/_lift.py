@@ -21,7 +21,7 @@ from adarray.ops import (
 )
 from adarray.ops.borrow import corrected
 from adarray.protocol import traced
-from adarray.trace import Handle
+from adarray.trace import Handle, placed
 
 # Kinds of dtype that ADArrays hold; strings, dates, records and objects stay NumPy's.
 _NUMBERS = "biufc"
@@ -60,7 +60,7 @@ def lift(r: Any, given: tuple[Any, ...] = ()) -> Any:
         if r.dtype.kind not in _NUMBERS or type(r) is not np.ndarray:
             return r
         shared = r.base is not None or any(r is x for x in given)
-        return ADArray(r.copy("K") if shared else r)
+        return ADArray(placed(r.copy("K") if shared else r))
     if isinstance(r, np.generic):
         return ADArray(r) if r.dtype.kind in _NUMBERS else r
     if isinstance(r, tuple):

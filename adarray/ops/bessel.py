@@ -26,7 +26,7 @@ def _i1(x: Any) -> Any:
     Below 8 it is its power series, whose terms have one sign; above, the mean of
     exp(x cos t) cos t over a circle.
     """
-    x = np.asarray(x)
+    x = x if hasattr(x, "dtype") else np.asarray(x)
     if x.dtype.kind == "c":
         raise TypeError("i1 not supported for complex values")
     size = np.abs(x)

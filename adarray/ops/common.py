@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import Aval, Symbolic
+from adarray.device import is_device
 from adarray.dispatch import replay
+from adarray.inplace import plain_value
 from adarray.op import Op, Sample, composite
-from adarray.protocol import finish, plain, traced
+from adarray.protocol import finish, followed, plain, traced
 from adarray.trace import Handle
 
 
@@ -26,6 +28,16 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     if axes:
         g = np.sum(g, axis=axes, keepdims=True)
     return np.reshape(g, shape) if g.shape != shape else g
+
+
+def arrayed(x: Any) -> Any:
+    """Return a plain value as an array; one on a device stays there."""
+    return x if hasattr(x, "dtype") else np.asarray(x)
+
+
+def zeros_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return zeros on the device where the plain value `x` is, if it is on one."""
+    return np.zeros_like(x, dtype, shape=shape) if is_device(x) else np.zeros(shape, dtype)
 
 
 class Placed:
@@ -53,7 +65,7 @@ class Placed:
 
     def zeros(self) -> Any:
         """Return zeros of the whole's shape, ADArray if the values are one."""
-        made = np.zeros(self.aval.shape, self.aval.dtype)
+        made = zeros_beside(plain_value(self.g), self.aval.shape, self.aval.dtype)
         return type(self.g)(made) if isinstance(self.g, Handle) else made
 
     def add_to(self, total: Any) -> Any:
@@ -115,6 +127,10 @@ def s(*args: Any, **kwargs: Any) -> Sample:
     return Sample(args, kwargs)
 
 
+# Functions that call functions of the user's, which `jit` looks into.
+_APPLYING = frozenset({"piecewise", "apply_along_axis", "apply_over_axes"})
+
+
 def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Register a body for traced arguments; NumPy itself computes the others.
 
@@ -132,6 +148,8 @@ def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..
             @functools.wraps(body)
             def either(*args: Any, **kwargs: Any) -> Any:
                 if traced(args) or traced(kwargs):
+                    return body(*args, **kwargs)
+                if function.__name__ in _APPLYING and (followed(args) or followed(kwargs)):
                     return body(*args, **kwargs)
                 out = args[at] if len(args) > at else kwargs.pop("out", None)
                 args = tuple(None if i == at else x for i, x in enumerate(args))

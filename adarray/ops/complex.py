@@ -69,7 +69,7 @@ real = register(
 
 def _imaginary_part(x: Any) -> Any:
     """Return the imaginary part; read-only, since writes are recorded for real parts only."""
-    part = np.array(x.imag)[()]
+    part = np.copy(x.imag)[()]
     if isinstance(part, np.ndarray):
         part.flags.writeable = False
     return part

@@ -56,7 +56,7 @@ multiply = pointwise(np.multiply, lambda g, out, x, y: g * y, lambda g, out, x, 
 divide = pointwise(
     np.divide,
     lambda g, out, x, y: g / y,
-    lambda g, out, x, y: -g * out / y,
+    lambda g, out, x, y: -(g / y) * out,
     domain=[REAL, POSITIVE],
 )
 

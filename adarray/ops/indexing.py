@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.device import is_device
 from adarray.dispatch import apply
 from adarray.op import Gather, Layout, Op, Scatter, composite, register
 from adarray.ops.common import Placed, s
@@ -41,7 +42,9 @@ getitem = register(
 
 
 def _add_at(a: Any, b: Any, index: Any) -> Any:
-    out = np.array(a)
+    if is_device(b) and not is_device(a):
+        a = b.library.place(a)
+    out = np.copy(a) if is_device(a) else np.array(a)
     np.add.at(out, index, b)
     return out
 

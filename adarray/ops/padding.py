@@ -12,7 +12,7 @@ from adarray.errors import NotDifferentiableError
 from adarray.op import Layout, Op, Opaque, register
 from adarray.ops import creation
 from adarray.ops.borrow import borrowed, correct, replace
-from adarray.ops.common import composite_if_traced, normalized_axes, s
+from adarray.ops.common import arrayed, composite_if_traced, normalized_axes, s
 from adarray.protocol import plain, traced
 
 _GATHERED = ("edge", "wrap", "reflect", "symmetric")
@@ -105,7 +105,7 @@ def _windows_vjp(g: Any, out: Any, x: Any, window_shape: Any, axis: Any = None) 
 
 
 def _windows_of(x: Any, window_shape: Any, axis: Any = None) -> Any:
-    return np.lib.stride_tricks.sliding_window_view(np.asarray(x), window_shape, axis)
+    return np.lib.stride_tricks.sliding_window_view(arrayed(x), window_shape, axis)
 
 
 sliding_window_view = register(

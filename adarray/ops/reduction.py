@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.device import is_device
 from adarray.op import Op, Opaque, Reduction, Rule, register
 from adarray.ops.common import keep, s
 from adarray.ops.folding import (
@@ -89,7 +90,7 @@ _SMALL = 4096
 
 def _spread(g: Any, out: Any, a: Any, axis: Any = None, keepdims: bool = False, **_: Any) -> Any:
     g = keep(g, a.shape, axis)
-    if a.size <= _SMALL and isinstance(g, (np.ndarray, np.generic)):
+    if a.size <= _SMALL and isinstance(g, (np.ndarray, np.generic)) and not is_device(g):
         back = np.empty(a.shape, g.dtype)
         back[...] = g
         return back

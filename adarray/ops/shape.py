@@ -10,7 +10,7 @@ from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Layout, Op, Opaque, composite, register
 from adarray.ops.borrow import borrow
-from adarray.ops.common import composite_if_traced, s, unbroadcast
+from adarray.ops.common import arrayed, composite_if_traced, s, unbroadcast
 from adarray.protocol import plain, plain_array
 
 
@@ -198,7 +198,7 @@ astype = _linear(
     params=("dtype", "copy"),
     signature="x, dtype, /, *, copy=True, order='K', casting='unsafe', subok=True, device=None",
     methods=("astype",),
-    evaluate=lambda x, dtype, copy=True: np.asarray(x).astype(dtype, copy=copy)[()],
+    evaluate=lambda x, dtype, copy=True: arrayed(x).astype(dtype, copy=copy)[()],
     lower=Opaque(),
     note="an integer result has no derivative",
 )
@@ -326,7 +326,7 @@ tile = _linear(
     params=("reps",),
     lower=Opaque(),
     # NumPy's own asks for writeable subclasses on the way; values are all we need.
-    evaluate=lambda A, reps: np.tile(np.asarray(A), reps),
+    evaluate=lambda A, reps: np.tile(arrayed(A), reps),
 )
 
 borrow(np.rollaxis, views=True)

@@ -8,6 +8,7 @@ makes fusion a question of comparing maps.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 from adarray.passes.views import digits
@@ -25,6 +26,8 @@ class Map(NamedTuple):
 
 Maps = tuple[Map, ...]
 ZERO = Map(0, ())
+# Long programs repeat themselves: answers about maps that are remembered.
+REMEMBERED = 1 << 14
 
 
 class Access(NamedTuple):
@@ -55,11 +58,13 @@ class Use(NamedTuple):
     strides: Shape
 
 
+@lru_cache(REMEMBERED)
 def identity(shape: Shape) -> Maps:
     """Return maps of an array of `shape` onto itself."""
     return tuple(Map(0, ((a, 1),)) if n != 1 else ZERO for a, n in enumerate(shape))
 
 
+@lru_cache(REMEMBERED)
 def decompose(offset: int, strides: Shape, shape: Shape, base: Shape) -> Maps | None:
     """Return a view of an array of shape `base` as one map per axis, None if there is none."""
     radix = c_strides(base)
@@ -82,6 +87,7 @@ def decompose(offset: int, strides: Shape, shape: Shape, base: Shape) -> Maps | 
     return tuple(Map(c, tuple(t)) for c, t in zip(start, terms, strict=True))
 
 
+@lru_cache(REMEMBERED)
 def substitute(maps: Maps, inner: Maps) -> Maps:
     """Return `maps` with each index replaced by what `inner` says it is."""
     made = []
@@ -95,6 +101,7 @@ def substitute(maps: Maps, inner: Maps) -> Maps:
     return tuple(made)
 
 
+@lru_cache(REMEMBERED)
 def linear(maps: Maps, strides: Shape) -> Map:
     """Return the element that `maps` reach in an array of the given strides, as one map."""
     const, terms = 0, dict[int, int]()
@@ -103,6 +110,12 @@ def linear(maps: Maps, strides: Shape) -> Map:
         for axis, coef in m.terms:
             terms[axis] = terms.get(axis, 0) + coef * stride
     return Map(const, tuple((a, c) for a, c in sorted(terms.items()) if c))
+
+
+@lru_cache(REMEMBERED)
+def strided(offset: int, strides: Shape) -> Map:
+    """Return the element at some indices of what has these strides, as one map."""
+    return Map(offset, tuple((a, s) for a, s in enumerate(strides) if s))
 
 
 def whole(value: Value) -> Access:
@@ -129,6 +142,12 @@ def through(view: Value, operand: Access) -> Access | None:
     return None
 
 
+@lru_cache(REMEMBERED)
+def _shifted(shape: Shape, lead: int) -> Maps:
+    """Return maps of an array of `shape` onto itself behind `lead` more axes."""
+    return tuple(Map(0, ((a + lead, 1),)) if n != 1 else ZERO for a, n in enumerate(shape))
+
+
 def spread(access: Access, shape: Shape, ndim: int) -> Use:
     """Return `access`, of an operand of `shape`, by indices of `ndim` axes it broadcasts to."""
     lead = ndim - len(shape)
@@ -136,21 +155,25 @@ def spread(access: Access, shape: Shape, ndim: int) -> Use:
         return Use(access.root, access.maps, access.offset, (0,) * ndim)
     if not lead and 1 not in shape:
         return Use(access.root, access.maps, access.offset, access.strides)
-    moved = tuple(Map(0, ((a + lead, 1),)) if n != 1 else ZERO for a, n in enumerate(shape))
-    maps = None if access.maps is None else substitute(access.maps, moved)
+    maps = None if access.maps is None else substitute(access.maps, _shifted(shape, lead))
     strides = (0,) * lead + tuple(
         s if n != 1 else 0 for s, n in zip(access.strides, shape, strict=True)
     )
     return Use(access.root, maps, access.offset, strides)
 
 
-def moved(access: Access, shape: Shape, offsets: Shape) -> Use:
-    """Return `access`, of an operand of `shape`, by indices that are `offsets` larger."""
-    shift = tuple(
+@lru_cache(REMEMBERED)
+def _behind(shape: Shape, offsets: Shape) -> Maps:
+    """Return maps of an array of `shape` onto indices that are smaller by `offsets`."""
+    return tuple(
         Map(-o, ((a, 1),)) if n != 1 else ZERO
         for a, (o, n) in enumerate(zip(offsets, shape, strict=True))
     )
-    maps = None if access.maps is None else substitute(access.maps, shift)
+
+
+def moved(access: Access, shape: Shape, offsets: Shape) -> Use:
+    """Return `access`, of an operand of `shape`, by indices that are `offsets` larger."""
+    maps = None if access.maps is None else substitute(access.maps, _behind(shape, offsets))
     strides = tuple(s if n != 1 else 0 for s, n in zip(access.strides, shape, strict=True))
     offset = access.offset - sum(s * o for s, o in zip(strides, offsets, strict=True))
     return Use(access.root, maps, offset, strides)

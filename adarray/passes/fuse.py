@@ -7,7 +7,7 @@ group. So a group grows around an outer axis as long as everything in it runs ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adarray.passes.domains import Use, elements
@@ -27,9 +27,9 @@ class Fusion:
     Parameters
     ----------
     program : Program
-    late : frozenset of int
-        Values, by ``id``, that found groups of their own, so that they are not computed
-        before they are needed.
+    late : mapping, optional
+        By ``id`` of values that must not be computed before they are needed: a number; they
+        join groups only that such values with the same number have founded.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ class Fusion:
         Why two values are in different groups, by their ``id``.
     """
 
-    def __init__(self, program: Program, late: frozenset[int] = frozenset()) -> None:
+    def __init__(self, program: Program, late: Mapping[int, int] | None = None) -> None:
         self.program = program
-        self.late = late
+        self.late = late or {}
         self.uses = Uses()
         self.groups: list[Group] = []
         self.owner: dict[int, Group] = {}
@@ -163,26 +163,22 @@ class Fusion:
         return found
 
     def _candidates(self, value: Value, uses: tuple[Use, ...]) -> list[Group]:
-        found: list[Group] = []
-
-        def propose(group: Group | None) -> None:
-            if group is not None and group.kind != "step" and group not in found:
-                found.append(group)
-
-        owners = [self.owner.get(id(u.root)) for u in uses]
-        owners += [
-            self.owner.get(id(leaf)) for u in uses for leaf in self.uses.leaves.get(id(u.root), ())
-        ]
-        for owner in sorted((o for o in owners if o), key=lambda o: -o.index):
-            propose(owner)
-        if elements(domain(value)) <= SMALL:
-            for g in self.small[-2:]:
-                propose(g)
+        """Return the groups that a value may join, the likeliest first."""
+        owners: dict[int, Group] = {}
         for use in uses:
-            for g in self.readers.get(id(use.root), ())[-2:]:
-                propose(g)
-        propose(self.by_shape.get(domain(value)))
-        return found[:8]
+            for leaf in (use.root, *self.uses.leaves.get(id(use.root), ())):
+                owner = self.owner.get(id(leaf))
+                if owner is not None:
+                    owners[owner.index] = owner
+        found = [owners[k] for k in sorted(owners, reverse=True)]
+        shape = domain(value)
+        if elements(shape) <= SMALL:
+            found += self.small[-2:]
+        for use in uses:
+            found += self.readers.get(id(use.root), ())[-2:]
+        if shape in self.by_shape:
+            found.append(self.by_shape[shape])
+        return [g for g in dict.fromkeys(found) if g.kind != "step"][:8]
 
     def _fuse(self, value: Value) -> None:
         """Let a value join a group, or found one."""
@@ -191,7 +187,10 @@ class Fusion:
             return
         uses = self.uses.uses(value)
         small = elements(domain(value)) <= SMALL
-        for group in self._candidates(value, uses) if id(value) not in self.late else ():
+        batch = self.late.get(id(value))
+        for group in self._candidates(value, uses):
+            if batch is not None and self.late.get(id(group.members[0])) != batch:
+                continue
             if group.kind == "small" and not small:
                 continue
             before = self._foreign(group, uses)

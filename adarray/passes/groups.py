@@ -43,7 +43,7 @@ class Group:
 
     __slots__ = (
         "before", "classes", "dead", "depth", "extents", "hints", "index", "kind", "library",
-        "members",        "outer", "parents", "places", "shape", "streams", "totals",
+        "members", "outer", "parents", "places", "shape", "streams", "totals", "united",
     )  # fmt: skip
 
     def __init__(self, index: int, kind: str) -> None:
@@ -55,6 +55,7 @@ class Group:
         self.depth: dict[int, int] = {}
         self.extents: list[int] = []
         self.parents: list[int] = []
+        self.united = False
         self.totals: set[int] = set()
         self.hints: dict[int, tuple[int, ...]] = {}
         self.streams: set[int] = set()
@@ -78,7 +79,8 @@ class Group:
 
     def of(self, value: Value) -> Classes:
         """Return the classes of the domain of a member."""
-        return tuple(self.find(c) for c in self.classes[id(value)])
+        classes = self.classes[id(value)]
+        return tuple([self.find(c) for c in classes]) if self.united else classes
 
     def result(self, value: Value) -> Classes:
         """Return the classes of a member's own axes."""
@@ -97,6 +99,7 @@ class Group:
             if a in found and b in found:
                 return False
         self.parents[max(a, b)] = min(a, b)
+        self.united = True
         return True
 
 
@@ -108,9 +111,11 @@ class Join:
         self.value = value
         self.shape = domain(value)
         self.uses = uses.uses(value)
-        self.all = uses
+        # What it reads of members, in the pass that computes them, and of memory.
+        self.inside = [u for u in self.uses if group.has(u.root)]
+        self.outside = [u for u in self.uses if not group.has(u.root)]
+        self.depth = 0
         self.classes = [-1] * len(self.shape)
-        self.united: list[tuple[int, int]] = []
         self.reason = ""
 
     def refuse(self, reason: str) -> bool:
@@ -124,18 +129,18 @@ class Join:
         small = g.outer < 0
         if len(g.members) >= MEMBERS:
             return self.refuse("the kernel has as many operations as a kernel may have")
-        for use in self.uses:
-            if g.has(use.root) and not self._follow(use, small):
+        for use in self.inside:
+            if not self._follow(use, small):
                 return False
-        for use in self.uses:
-            if not g.has(use.root):
-                self._take_hint(use)
+        for use in self.outside:
+            self._take_hint(use)
         self._by_shape()
         if not small and g.outer not in self.classes:
             return self.refuse("they run over different outer axes")
         if not small and self._too_many_streams():
             return self.refuse("the kernel reads as many arrays as a kernel may read")
-        if self.depth() > DEPTH:
+        self.depth = self._depth()
+        if self.depth > DEPTH:
             return self.refuse("too many regions lie inside each other")
         if folded(self.value) and not self._fits():
             return self.refuse("the fold over the outer axis is too large for every thread")
@@ -144,24 +149,24 @@ class Join:
                 self.classes[a] = self._any_class(n, small)
         return True
 
-    def depth(self) -> int:
+    def _depth(self) -> int:
         """Return how many regions and pieces lie inside each other, in one loop nest."""
-        g = self.group
-        below = 0
-        for use in self.uses:
-            if g.has(use.root) and use.maps is not None:
-                exact = all(
-                    n == 1 or aligned(m, n, self.shape) >= 0
-                    for m, n in zip(use.maps, use.root.shape, strict=True)
-                )
-                below = max(below, g.depth[id(use.root)] if exact else 0)
         if folded(self.value):
             return 0
+        below = 0
+        for use in self.inside:
+            deeper = self.group.depth[id(use.root)]
+            if deeper > below and use.maps is not None:
+                for m, n in zip(use.maps, use.root.shape, strict=True):
+                    if n != 1 and aligned(m, n, self.shape) < 0:
+                        break
+                else:
+                    below = deeper
         return below + (self.value.kind in ("place", "join", "scatter"))
 
     def _too_many_streams(self) -> bool:
-        new = {id(u.root) for u in self.uses if not self.group.has(u.root)}
-        return len(self.group.streams | new) > STREAMS
+        new = {id(u.root) for u in self.outside}
+        return bool(new) and len(self.group.streams | new) > STREAMS
 
     def _fits(self) -> bool:
         axes = folded(self.value)
@@ -241,12 +246,12 @@ class Join:
         if not g.members:
             g.shape = self.shape
         g.members.append(value)
-        g.depth[id(value)] = self.depth()
+        g.depth[id(value)] = self.depth
         g.classes[id(value)] = tuple(self.classes)
         if g.outer >= 0 and any(self.classes[a] == g.outer for a in folded(value)):
             g.totals.add(id(value))
-        for use in self.uses:
-            if g.has(use.root) or use.maps is None:
+        for use in self.outside:
+            if use.maps is None:
                 continue
             g.streams.add(id(use.root))
             if id(use.root) not in g.hints:

@@ -106,7 +106,8 @@ class Interpreted:
                 self._kept.add(id(self._start[i]))
                 continue
             step = Step(tuple(slots[id(a)] for a in v.args), engine, lives.last_touch(i))
-            self._steps.append((_MAKERS[v.kind](v, step), i, lives.dead_after(i)))
+            run = under(getattr(v.origin, "errors", None), _MAKERS[v.kind](v, step))
+            self._steps.append((run, i, lives.dead_after(i)))
 
     def __call__(
         self, arrays: list[Any], watch: Callable[[Value, int, int], Any] | None = None
@@ -141,6 +142,18 @@ class Interpreted:
 
     def __repr__(self) -> str:
         return f"<interpreted {self.program!r}>"
+
+
+def under(errors: dict[str, Any] | None, run: Run) -> Run:
+    """Return a step that runs with what the function itself asked of `numpy.errstate`."""
+    if errors is None:
+        return run
+
+    def quiet(values: Values) -> Any:
+        with np.errstate(**errors):
+            return run(values)
+
+    return quiet
 
 
 def _result(x: Any, taken: set[int]) -> Any:

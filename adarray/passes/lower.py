@@ -57,6 +57,32 @@ class Work(NamedTuple):
     node: Node
 
 
+def in_blocks(order: list[Node], outer: int, extents: list[int]) -> bool:
+    """Whether rows are the vector loop: they are short, or lie side by side in memory."""
+    inner: dict[int, int] = {}
+    for node in order:
+        for c in node.classes or ():
+            if c >= 0 and c != outer:
+                inner[c] = 0
+    if not inner:
+        return True
+    if max(extents[c] for c in inner) < SHORT:
+        return True
+    across = 0
+    for node in order:
+        for ref in node.args:
+            if ref.at is None or node.classes is None:
+                continue
+            for a, coef in ref.at.terms:
+                if a < len(node.classes) and coef == 1:
+                    c = node.classes[a]
+                    if c == outer:
+                        across += len(ref.at.terms) > 1
+                    elif c >= 0:
+                        inner[c] += 1
+    return across > max(inner.values())
+
+
 class Lowering(Folds):
     """One kernel in the making.
 
@@ -96,7 +122,7 @@ class Lowering(Folds):
         self.totals: list[Total] = [] if base is None else base.totals
         self.total_names: dict[int, str] = {}
         self.vars: dict[int, str] = {}
-        self.blocked = not rows and outer >= 0 and self._in_blocks()
+        self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents)
         self.stages = Stages(order, set(stored), outer, self.blocked)
         self.size = BLOCK
         self.low: Affine = NOTHING
@@ -148,6 +174,11 @@ class Lowering(Folds):
         kernel = Kernel(buffers, tuple(ints.values()), tuple(self.totals), body)
         return Lowered(kernel, tuple(found[k] for k in v.buffers), tuple(k[1] for k in ints))
 
+    @property
+    def rows(self) -> int:
+        """Passes of the outer loop."""
+        return self.extents[self.outer]
+
     def _declare_total(self, node: Node) -> None:
         name = self.total_names[id(node)] = f"s{len(self.totals)}"
         out = self.values.buffer(self.stored[id(node)])
@@ -158,31 +189,6 @@ class Lowering(Folds):
 
     # -- the outer loop -------------------------------------------------------------------
 
-    def _in_blocks(self) -> bool:
-        """Whether rows are the vector loop: they are short, or lie side by side in memory."""
-        inner: dict[int, int] = {}
-        for node in self.order:
-            for c in node.classes or ():
-                if c >= 0 and c != self.outer:
-                    inner[c] = 0
-        if not inner:
-            return True
-        if max(self.extents[c] for c in inner) < SHORT:
-            return True
-        across = 0
-        for node in self.order:
-            for ref in node.args:
-                if ref.at is None or node.classes is None:
-                    continue
-                for a, coef in ref.at.terms:
-                    if a < len(node.classes) and coef == 1:
-                        c = node.classes[a]
-                        if c == self.outer:
-                            across += len(ref.at.terms) > 1
-                        elif c >= 0:
-                            inner[c] += 1
-        return across > max(inner.values())
-
     def _flat(self) -> bool:
         """Whether the kernel is one loop over rows, which needs no blocks."""
         works = self._works()
@@ -191,6 +197,7 @@ class Lowering(Folds):
             and list(works[0]) == [frozenset({self.outer})]
             and not any(w.what == "keep" for ws in works[0].values() for w in ws)
             and not any(n.kind in ("place", "join") for n in self.order)
+            and all(self._end(n, self.outer) == self.rows for n in self.order)
         )
 
     def _outer_loop(self) -> None:
@@ -380,6 +387,8 @@ class Lowering(Folds):
             v.vector_depth = scope.here
             self.vars[vector] = scope.index_name("j", low, high - 1, scope.here)
             for w in works:
+                if self._end(w.node, vector) < high:
+                    continue
                 if w.what == "fold":
                     self._fold(w.node, self._index(w.node), partial)
                 else:
@@ -411,7 +420,8 @@ class Lowering(Folds):
     def _segments(self, vector: int, works: list[Work]) -> list[tuple[int, int]]:
         """Return the parts of the vector loop in which no region begins or ends."""
         n = self.extents[vector]
-        if not any(node.kind in ("place", "join") for node in self.order):
+        ends = {self._end(w.node, vector) for w in works}
+        if ends == {n} and not any(node.kind in ("place", "join") for node in self.order):
             return [(0, n)]
         names = dict(self.vars)
         self.vars[vector] = "vector"
@@ -427,11 +437,20 @@ class Lowering(Folds):
         found = borders(roots, "vector", n, self.values)
         self.vars = names
         del self.scope.depth["vector"], self.scope.range["vector"]
+        found = sorted({*found, *ends} - {n})
         points = [0, *found, n]
         if found and found[0] % ALIGNED and points[2] - found[0] > 4 * ALIGNED:
             # Vectors of the long part begin where those of a whole row would.
             points.insert(2, found[0] + -found[0] % ALIGNED)
         return [(a, b) for a, b in itertools.pairwise(points) if a < b] or [(0, n)]
+
+    def _end(self, node: Node, vector: int) -> int:
+        """Return the last index, plus one, that a node has along a vector loop.
+
+        It is less than the loop's for siblings (see `adarray.passes.siblings`).
+        """
+        classes = node.classes or ()
+        return node.shape[classes.index(vector)] if vector in classes else self.extents[vector]
 
     def _range(self, vector: int, low: int, high: int) -> tuple[Expr, Expr]:
         """Return where a part of the vector loop begins and ends."""

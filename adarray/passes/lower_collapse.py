@@ -17,6 +17,7 @@ def collapse(order: list[Node], stored: dict[int, Memory], outer: int, extents: 
     own = [n for n in order if n.classes is not None]
     if not own:
         return outer
+    single = [n for n in order if n.classes is None]
     tried: set[tuple[int, int]] = set()
     while True:
         pair = _candidate(own, tried)
@@ -24,6 +25,8 @@ def collapse(order: list[Node], stored: dict[int, Memory], outer: int, extents: 
             return outer
         tried.add(pair)
         first, second = pair
+        if any(_has(r.node, first, second) for n in single for r in n.args):
+            continue
         if all(_fits(n, first, second, extents, stored) for n in own):
             for n in own:
                 _merge(n, first, second, stored)
@@ -73,8 +76,8 @@ def _fits(n: Node, first: int, second: int, extents: list[int], stored: dict[int
     a = _position(n, first, second)
     if a is None:
         return False
-    if a < 0:
-        return True
+    if a < 0:  # it has neither loop, and may yet read an element of what has both
+        return not any(_has(r.node, first, second) for r in n.args)
     b = _other(n, a)
     if (a in n.folded) != (b in n.folded):
         return False
@@ -84,6 +87,11 @@ def _fits(n: Node, first: int, second: int, extents: list[int], stored: dict[int
         if strides[k] != strides[m] * extents[second]:
             return False
     return all(_ref_fits(r, a, b, extents[second], first, second) for r in n.args)
+
+
+def _has(n: Node | None, first: int, second: int) -> bool:
+    """Whether one of two classes is an axis of a node's result."""
+    return n is not None and n.classes is not None and bool({first, second} & set(n.result))
 
 
 def _ref_fits(r: Ref, a: int, b: int, extent: int, first: int, second: int) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adarray.passes.domains import Map, Maps, Shape, Use, linear
+from adarray.passes.domains import Map, Maps, Shape, Use, linear, strided
 from adarray.passes.uses import domain, folded, op_cost
 from adarray.program import Value, c_strides
 
 _NAMES: dict[str, str] = {}
+# When a kernel computes what it reads: if maps say which elements, always, never.
+MAPPED, ALWAYS, NEVER = range(3)
 
 
 def dtype_name(dtype: Any) -> str:
@@ -142,6 +144,7 @@ class Nodes:
         self.by_id: dict[int, Node] = dict(self.rings)
         self.order: list[Node] = list(self.rings.values())
         self.memories: dict[int, Memory] = {}
+        self.known: dict[int, int] = {}
 
     def add(self, value: Value) -> Node:
         """Return the node of a value, and make those that it needs."""
@@ -152,30 +155,41 @@ class Nodes:
                 continue
             uses = self.fusion.uses.uses(v)
             if not ready:
-                stack.append((v, True))
-                stack += [
+                below = [
                     (u.root, False)
                     for u in uses
                     if id(u.root) not in self.by_id and self.is_node(u)
                 ]
-                continue
+                if below:
+                    stack.append((v, True))
+                    stack += below
+                    continue
             self._make(v, uses)
         return self.by_id[id(value)]
 
     def is_node(self, use: Use) -> bool:
         """Whether what is read is computed in the kernel, rather than lying in memory."""
-        if self.group.has(use.root) and self.fusion.owner.get(id(use.root)) is self.group:
-            return True
-        return use.maps is not None and bool(
-            self.fusion.uses.is_inline(use.root) or self.cloned(use.root, self.group)
-        )
+        key = id(use.root)
+        known = self.known.get(key)
+        if known is None:
+            if self.group.has(use.root) and self.fusion.owner.get(key) is self.group:
+                known = ALWAYS
+            elif self.fusion.uses.is_inline(use.root) or self.cloned(use.root, self.group):
+                known = MAPPED
+            else:
+                known = NEVER
+            self.known[key] = known
+        return known == ALWAYS or (known == MAPPED and use.maps is not None)
 
     def _make(self, v: Value, uses: tuple[Use, ...]) -> None:
         own = id(v) in self.group.classes and self.group.kind != "step"
         node = Node(v, self.group.of(v) if own else None)
         node.total = id(v) in self.group.totals
+        below = 0
         for use in uses:
-            node.args.append(self.ref(use))
+            ref = self.ref(use)
+            node.args.append(ref)
+            below += ref.node.cost if ref.node is not None else 1
         if v.kind == "scatter":
             node.counted = self.fusion.uses.row_scatter(v)
         if v.kind in ("const", "iota"):
@@ -183,8 +197,7 @@ class Nodes:
         elif node.kind == "fold":
             node.cost = 1
         else:
-            below = sum(r.node.cost if r.node else 1 for r in node.args)
-            node.cost = min(op_cost(v) * (v.kind == "map") + below, 1 << 20)
+            node.cost = min((op_cost(v) if v.kind == "map" else 0) + below, 1 << 20)
         self.by_id[id(v)] = node
         self.order.append(node)
 
@@ -195,8 +208,7 @@ class Nodes:
         memory = self.memory(use.root)
         if use.root.kind == "input" and use.maps is not None:
             return Ref(None, memory, None, linear(use.maps, memory.strides), use)
-        terms = tuple((a, s) for a, s in enumerate(use.strides) if s)
-        return Ref(None, memory, None, Map(use.offset, terms), use)
+        return Ref(None, memory, None, strided(use.offset, use.strides), use)
 
     def memory(self, value: Value) -> Memory:
         """Return the memory of a value."""

@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
-from adarray.passes.lower import Lowered, Lowering
+from adarray.passes import lower_steps, siblings
+from adarray.passes.lower import Lowered, Lowering, in_blocks
+from adarray.passes.lower_copies import with_copies
 from adarray.passes.lower_nodes import Memory, Node, Ref
 from adarray.passes.lower_rings import Stage, write
+from adarray.passes.lower_scope import LITERAL
 from adarray.passes.rings import Pipeline
+from adarray.passes.siblings import Part, one_loop
 from adarray.program import Value
 
 # Parameters of values that decide what a kernel says.
 PARAMS = ("name", "combine", "starts", "add", "axis", "axes", "position")
 SHAPED = frozenset({"place", "join", "gather", "scatter"})
+# Nodes that read their operands at their own indices: where arrays begin that these read is
+# an integer of the kernel, and nothing else depends on it.
+PLAIN = frozenset({"map", "fold", "view", "const", "iota"})
 
 
 class SharedKernels:
     """Kernels of a plan, found again by what they compute, whatever they compute it of."""
 
     def __init__(self) -> None:
-        self.made: dict[Hashable, tuple[Lowered, tuple[int, ...]]] = {}
+        self.made: dict[Hashable, Made] = {}
 
     def lower(
-        self, order: list[Node], stored: dict[int, Memory], outer: int, extents: list[int]
+        self,
+        order: list[Node],
+        stored: dict[int, Memory],
+        outer: int,
+        extents: list[int],
+        access: str = "out",
     ) -> Lowered:
         """Return the kernel of some nodes; see `Lowering`."""
-        s = Signature()
-        key = s.of(order, stored, outer, extents)
+        s = Signature(plain(order))
+        key = (s.of(order, stored, outer, extents), access)
         found = self.made.get(key)
         if found is not None:
             return s.again(found)
-        return self._keep(key, s, Lowering(order, stored, outer, extents).run())
+        if outer >= 0 and in_blocks(order, outer, extents):
+            order = with_copies(order, outer, extents)
+        lowering = Lowering(order, stored, outer, extents)
+        lowering.access = access
+        return self._keep(key, s, lowering.run())
+
+    def piece(self, ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool) -> Lowered:
+        """Return the kernel that writes what `ref` reads to a region, or adds it there."""
+        return self.lower(*lower_steps.piece(ref, shape, memory, add))
 
     def pipeline(self, p: Pipeline) -> Lowered:
         """Return the kernel of a pipeline."""
@@ -45,28 +65,81 @@ class SharedKernels:
         lowered = write(stages, rings, p.chain.count, p.rotates, stages[0].lowering)
         return self._keep(key, s, lowered)
 
+    def siblings(self, parts: list[Part]) -> Lowered:
+        """Return the kernel of parts that run together."""
+        if parts[0].flat:
+            return self.lower(*one_loop(parts))
+        s = Signature()
+        key = tuple(s.of(*p) for p in parts)
+        found = self.made.get(key)
+        if found is not None:
+            return s.again(found)
+        return self._keep(key, s, siblings.write(parts))
+
     @staticmethod
     def _stage(s: Signature, stage: Stage) -> Hashable:
         x = stage.lowering
         return (*stage[1:], s.of(x.order, x.stored, x.outer, x.extents))
 
     def _keep(self, key: Hashable, s: Signature, lowered: Lowered) -> Lowered:
-        self.made[key] = (lowered, tuple(s.places[id(v)] for v in lowered.buffers))
+        places = tuple(s.places[id(v)] for v in lowered.buffers)
+        at = [v for n, v in zip(lowered.kernel.ints, lowered.ints, strict=True) if is_place(n)]
+        if not s.far or all(v in s.far for v in at):
+            self.made[key] = Made(lowered, places, tuple(s.far))
         return lowered
 
 
-class Signature:
-    """What decides a kernel, and the arrays that it reads and writes, in order."""
+class Made(NamedTuple):
+    """A kernel, the places of its buffers in a signature, and the signature's large offsets."""
 
-    def __init__(self) -> None:
+    lowered: Lowered
+    places: tuple[int, ...]
+    far: tuple[int, ...]
+
+
+def is_place(name: str) -> bool:
+    """Whether an integer of a kernel says where in an array something lies."""
+    return name.startswith("at")
+
+
+def plain(order: list[Node]) -> bool:
+    """Whether offsets of arrays are integers of the kernel as they are."""
+    for node in order:
+        if node.kind not in PLAIN or node.ring is not None:
+            return False
+        for ref in node.args:
+            for m in ref.maps or ():
+                if m.const:
+                    return False
+    return True
+
+
+class Signature:
+    """What decides a kernel, and the arrays that it reads and writes, in order.
+
+    Parameters
+    ----------
+    moves : bool
+        Whether kernels are the same wherever in their arrays they begin, other than near
+        the beginning, where the offset stands in the text.
+    """
+
+    def __init__(self, moves: bool = False) -> None:
+        self.moves = moves
+        self.far: dict[int, int] = {}
         self.memories: list[Value] = []
         self.places: dict[int, int] = {}
         self.number: dict[int, int] = {}
 
-    def again(self, found: tuple[Lowered, tuple[int, ...]]) -> Lowered:
+    def again(self, found: Made) -> Lowered:
         """Return a kernel that was made before, on the arrays of this signature."""
-        lowered, which = found
-        return Lowered(lowered.kernel, tuple(self.memories[k] for k in which), lowered.ints)
+        lowered, places, far = found
+        kernel, ints = lowered.kernel, lowered.ints
+        if far != tuple(self.far):
+            new = dict(zip(far, self.far, strict=True))
+            named = zip(kernel.ints, ints, strict=True)
+            ints = tuple([new[v] if is_place(name) else v for name, v in named])
+        return Lowered(kernel, tuple([self.memories[k] for k in places]), ints)
 
     def of(
         self, order: list[Node], stored: dict[int, Any], outer: int, extents: list[int]
@@ -78,7 +151,7 @@ class Signature:
             params = value.params
             made.append((
                 node.kind, value.dtype.char, node.shape, node.classes, node.folded, node.total,
-                tuple(self._ref(r) for r in node.args), self._written(stored.get(id(node))),
+                tuple([self._ref(r) for r in node.args]), self._written(stored.get(id(node))),
                 tuple([params[p] for p in PARAMS if p in params]),
                 repr(params["value"]) if node.kind == "const" else None,
                 tuple(a.shape for a in value.args) if node.kind in SHAPED else None,
@@ -101,11 +174,17 @@ class Signature:
         if r.node is not None:
             return self._number(r.node), r.maps
         assert r.memory is not None
-        return self._place(r.memory.value), r.at, r.memory.value.dtype.char
+        at = r.at if r.at is None else (self._offset(r.at.const), r.at.terms)
+        return self._place(r.memory.value), at, r.memory.value.dtype.char
+
+    def _offset(self, value: int) -> Hashable:
+        if not self.moves or abs(value) <= LITERAL:
+            return value
+        return "far", self.far.setdefault(value, len(self.far))
 
     def _written(self, memory: Any) -> Hashable:
         if memory is None:
             return None
         if isinstance(memory, Memory):
-            return self._place(memory.value), memory.offset, memory.strides
+            return self._place(memory.value), self._offset(memory.offset), memory.strides
         return self._number(memory), memory.axis

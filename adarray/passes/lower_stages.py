@@ -107,4 +107,6 @@ class Stages:
             return False
         if not self.blocked and self.outer >= 0 and self.outer not in node.classes:
             return False
-        return node.cost >= KEEP and len(places) > 1
+        # What is the same in all passes of a loop around it is computed before that loop.
+        mine = self.nest(node)
+        return node.cost >= KEEP and (len(places) > 1 or any(mine < nest for _, nest in places))

@@ -23,8 +23,8 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.passes.domains import Map, Use, spread
-from adarray.passes.lower import Lowered, Lowering
+from adarray.passes.domains import Use, spread, strided
+from adarray.passes.lower import Lowered
 from adarray.passes.lower_nodes import Memory, Node, Nodes, Ref
 from adarray.passes.lower_scope import NOTHING, Affine, Scope, combine, neutral
 from adarray.passes.lower_values import Values
@@ -55,8 +55,17 @@ def region(out: Value, starts: Sequence[int], steps: Sequence[int]) -> Memory:
     return memory
 
 
-def write(nodes: Nodes, ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool) -> Lowered:
-    """Return the kernel that writes what `ref` reads to memory, or adds it to what is there."""
+def piece(
+    ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool
+) -> tuple[list[Node], dict[int, Memory], int, list[int], str]:
+    """Return what to lower, to write what `ref` reads to memory, or add it to what is there.
+
+    Returns
+    -------
+    tuple
+        Nodes, what is stored, the outer loop and the extents, as for `Lowering`, and how the
+        memory is accessed.
+    """
     classes = tuple(a if n != 1 else -1 for a, n in enumerate(shape))
     dtype = memory.value.dtype
     like = Value("view", (), {}, shape, dtype)
@@ -65,8 +74,8 @@ def write(nodes: Nodes, ref: Ref, shape: tuple[int, ...], memory: Memory, add: b
     if add:
         node.kind = "map"
         like.params["name"] = "logical_or" if dtype == np.bool_ else "add"
-        terms = tuple((a, s) for a, s in enumerate(memory.strides) if s)
-        node.args = [Ref(None, Memory(memory.value), None, Map(memory.offset, terms)), ref]
+        here = strided(memory.offset, memory.strides)
+        node.args = [Ref(None, Memory(memory.value), None, here), ref]
     size = 1
     for n in shape:
         size *= n
@@ -74,10 +83,25 @@ def write(nodes: Nodes, ref: Ref, shape: tuple[int, ...], memory: Memory, add: b
     outer = -1
     if size > SMALL:
         outer = axes[0] if shape[axes[0]] >= 8 else max(axes, key=lambda a: shape[a])
-    lowering = Lowering([*nodes.order, node], {id(node): memory}, outer, list(shape))
     whole = memory.offset == 0 and memory.strides == c_strides(memory.value.shape)
-    lowering.access = "out" if whole and not add and shape == memory.value.shape else "inout"
-    return lowering.run()
+    access = "out" if whole and not add and shape == memory.value.shape else "inout"
+    return [*_below(ref), node], {id(node): memory}, outer, list(shape), access
+
+
+def _below(ref: Ref) -> list[Node]:
+    """Return the nodes that a reading needs, operands first."""
+    done: dict[int, Node] = {}
+    stack = [(ref.node, False)]
+    while stack:
+        node, ready = stack.pop()
+        if node is None or id(node) in done:
+            continue
+        if ready:
+            done[id(node)] = node
+        else:
+            stack.append((node, True))
+            stack += [(r.node, False) for r in reversed(node.args)]
+    return list(done.values())
 
 
 class Serial:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from adarray.codegen.loopir import Apply, Const, Expr, Fail, Fold, If, Load, Local, Var, integer
@@ -89,6 +90,8 @@ class Values:
         place = self.done.get(id(node))
         if place is not None:
             return self._from_local(node, place, index)
+        if node.kind == "map":
+            return self._map(node, index)
         found: Found = getattr(self, f"_{node.kind}")(node, index)
         if isinstance(found[0], (Apply, Load)):
             return self.scope.let(key, *found)
@@ -111,10 +114,30 @@ class Values:
     # -- kinds ----------------------------------------------------------------------------
 
     def _map(self, node: Node, index: Index) -> Found:
-        args = [self.read(r, index) for r in node.args]
-        depth = max((d for _, d in args), default=0)
-        name = node.value.params["name"]
-        return Apply(node.dtype, name, tuple(e for e, _ in args)), depth
+        """Return the element of a map of maps, however long the chain of them is."""
+        stack: list[tuple[Node, Index, Iterator[Ref], list[Found]]] = []
+        stack.append((node, index, iter(node.args), []))
+        while True:
+            node, index, refs, args = stack[-1]
+            for ref in refs:
+                below = ref.node
+                if below is not None and below.kind == "map" and id(below) not in self.done:
+                    at = self.seen(ref, index)
+                    hit = self.scope.memo.get((id(below), at))
+                    if hit is None:
+                        stack.append((below, at, iter(below.args), []))
+                        break
+                    args.append(hit)
+                else:
+                    args.append(self.read(ref, index))
+            else:
+                depth = max((d for _, d in args), default=0)
+                made = Apply(node.dtype, node.value.params["name"], tuple(e for e, _ in args))
+                found = self.scope.let((id(node), index), made, depth)
+                stack.pop()
+                if not stack:
+                    return found
+                stack[-1][3].append(found)
 
     def _view(self, node: Node, index: Index) -> Found:
         return self.read(node.args[0], index)

@@ -7,7 +7,7 @@ groups are lowered, and buffers get their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from adarray.codegen.plan import (
 from adarray.passes import lower_steps
 from adarray.passes.buffers import place_buffers
 from adarray.passes.domains import Access, linear
+from adarray.passes.donation import donate
 from adarray.passes.fuse import Fusion
 from adarray.passes.groups import Group
 from adarray.passes.interpret import interpret
@@ -38,6 +39,7 @@ from adarray.passes.lower_shared import SharedKernels
 from adarray.passes.recompute import Recompute
 from adarray.passes.remat import within
 from adarray.passes.rings import Pipeline, find_chains
+from adarray.passes.siblings import Family, Part, find_siblings
 from adarray.passes.stretches import stretches
 from adarray.passes.uses import numeric
 from adarray.passes.work import work_of
@@ -47,7 +49,11 @@ from adarray.program import Program, Slot, Value, c_strides
 STREAM = 32 << 20
 
 
-def plan(program: Program, memory_limit: int | None = None) -> Plan:
+def plan(
+    program: Program,
+    memory_limit: int | None = None,
+    donated: tuple[tuple[int, int], ...] = (),
+) -> Plan:
     """Return the plan of a program.
 
     Parameters
@@ -55,6 +61,9 @@ def plan(program: Program, memory_limit: int | None = None) -> Plan:
     program : Program
     memory_limit : int, optional
         Most bytes of temporary memory.
+    donated : tuple of (int, int)
+        Outputs, and the inputs whose memory they may have, that are contiguous and of the
+        same dtype and size.
 
     Returns
     -------
@@ -62,8 +71,8 @@ def plan(program: Program, memory_limit: int | None = None) -> Plan:
     """
     program = _in_c_order(program)
     if memory_limit is None:
-        return Planner(program).run()
-    return within(program, memory_limit, Planner)
+        return Planner(program, donated=donated).run()
+    return within(program, memory_limit, partial(Planner, donated=donated))
 
 
 def _in_c_order(program: Program) -> Program:
@@ -94,17 +103,27 @@ class Planner:
     Parameters
     ----------
     program : Program
-    late : frozenset of int
-        Values, by ``id``, that are computed no earlier than they stand in the program.
+    late : mapping, optional
+        As for `adarray.passes.fuse.Fusion`.
+    donated : tuple of (int, int)
+        As for `plan`.
     """
 
-    def __init__(self, program: Program, late: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        program: Program,
+        late: Mapping[int, int] | None = None,
+        donated: tuple[tuple[int, int], ...] = (),
+    ) -> None:
         self.program = program
+        self.donated = donated
         self.fusion = Fusion(program, late)
+        self.late = late or {}
         self.requested: dict[int, Value] = {}
         self.nodes: dict[int, Nodes] = {}
         self.shared_kernels = SharedKernels()
         self.pipelines: dict[int, Pipeline] = {}
+        self.families: dict[int, Family] = {}
         self.recompute = Recompute(self.fusion, self.requested)
         self.buffers: dict[int, Buffer] = {}
         self.made: list[Buffer] = []
@@ -129,11 +148,15 @@ class Planner:
         self._number_uses()
         self._make_buffers()
         self._find_pipelines()
+        self._find_siblings()
         self._find_stretches()
         for group in self.fusion.groups:
             if not group.dead:
                 self._write(group)
         outputs = tuple(self._output(v) for v in self.program.outputs)
+        kept: list[tuple[int, int, str]] = []
+        if self.donated:
+            self.steps, kept = donate(self.steps, self.made, outputs, self.donated)
         arena = place_buffers(self.steps, self.made, outputs, self.inside)
         return Plan(
             tuple(self.steps),
@@ -141,7 +164,7 @@ class Planner:
             tuple(self.consts),
             outputs,
             arena,
-            tuple(self._notes()),
+            (*self._notes(), *self._kept(kept)),
         )
 
     def stored_values(self) -> Iterable[tuple[int, Value]]:
@@ -292,6 +315,10 @@ class Planner:
             pipeline = self.pipelines[group.index]
             if pipeline.chain.groups[-1] is group:
                 self._pipeline(pipeline)
+        elif group.index in self.families:
+            family = self.families[group.index]
+            if family.groups[0] is group:
+                self._family(family)
         elif group.kind != "step":
             self._fused(group)
         elif value.kind == "dot":
@@ -301,15 +328,38 @@ class Planner:
         else:
             self._single(group, value)
 
-    def _fused(self, group: Group) -> None:
+    def _part(self, group: Group) -> Part:
+        """Return what a group computes and stores."""
         nodes = self.nodes[group.index]
         stored = {
             id(nodes.by_id[id(m)]): Memory(m) for m in group.members if id(m) in self.requested
         }
-        extents = list(group.extents)
-        outer = collapse(nodes.order, stored, group.find(group.outer), extents)
-        lowered = self.shared_kernels.lower(nodes.order, stored, outer, extents)
-        self._kernel(lowered, tuple(n.value for n in nodes.order), work_of(nodes.order))
+        return Part(nodes.order, stored, group.find(group.outer), list(group.extents))
+
+    def _fused(self, group: Group) -> None:
+        order, stored, outer, extents = self._part(group)
+        outer = collapse(order, stored, outer, extents)
+        lowered = self.shared_kernels.lower(order, stored, outer, extents)
+        self._kernel(lowered, tuple(n.value for n in order), work_of(order))
+
+    def _find_siblings(self) -> None:
+        """Find groups that run as one though they do not fuse."""
+        if self.late:
+            return  # nothing is computed earlier than it stands
+
+        def part(group: Group) -> Part | None:
+            alone = group.kind != "rows" or group.index in self.pipelines
+            return None if alone else self._part(group)
+
+        groups = [g for g in self.fusion.groups if not g.dead]
+        for family in find_siblings(groups, self._reads, part):
+            self.families.update((g.index, family) for g in family.groups)
+
+    def _family(self, family: Family) -> None:
+        lowered = self.shared_kernels.siblings(family.parts)
+        nodes = [n for p in family.parts for n in p.order]
+        values = tuple({id(n.value): n.value for n in nodes}.values())
+        self._kernel(lowered, values, work_of(nodes))
 
     def _find_pipelines(self) -> None:
         """Find chains of groups that run as pipelines."""
@@ -451,7 +501,7 @@ class Planner:
             return
         ref = lower_steps.reference(nodes, piece)
         memory = lower_steps.region(value, starts, steps)
-        lowered = lower_steps.write(nodes, ref, piece.shape, memory, add)
+        lowered = self.shared_kernels.piece(ref, piece.shape, memory, add)
         self._kernel(lowered, (value,), 0.5 * piece.size)
 
     def _join(self, value: Value, nodes: Nodes) -> None:
@@ -496,10 +546,21 @@ class Planner:
                 first = f.owner.get(id(use.root))
                 if first is None or first is owner or first.dead:
                     continue
+                family = self.families.get(owner.index)
+                if family is not None and family is self.families.get(first.index):
+                    continue
                 reason = f.reasons.get((id(use.root), id(value)))
                 if first.kind == "step":
                     reason = f"a {use.root.kind} is a step of its own"
                 yield Note(use.root, value, reason or "another kernel suited it better")
+
+    def _kept(self, refused: Iterable[tuple[int, int, str]]) -> Iterable[Note]:
+        """Yield why results are not written into donated arguments."""
+        inputs = {v.params["index"]: v for v in self.program.inputs}
+        for j, i, why in refused:
+            if i in inputs:
+                reason = f"not in the memory of the donated argument: {why}"
+                yield Note(inputs[i], self.program.outputs[j], reason)
 
 
 def _one(program: Program, *arrays: Any) -> Any:

@@ -7,17 +7,20 @@ another.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from adarray.passes.groups import Group
 from adarray.passes.lower_nodes import Nodes
-from adarray.passes.uses import op_cost
+from adarray.passes.uses import domain, op_cost
 from adarray.program import Value
 
 # A value that costs at most so much is recomputed rather than read from memory.
 CHEAP = 8
 # The same, where one array that is read anyway gives it.
 LOCAL = 24
+# Times that a value is read from which on it is stored if it is not cheap.
+MANY = 16
 # Arrays that it may be recomputed from.
 SOURCES = 2
 KINDS = frozenset({"map", "place", "join"})
@@ -80,7 +83,7 @@ class Recompute:
         well, or if several come from it; so are those that come from inputs alone.
         """
         read = [m.value for m in nodes.memories.values()]
-        mine = [v for v in read if self._local(v, group)]
+        mine = [v for v in read if self._local(v, group) and not self._repeated(v, group)]
         if not mine:
             return False
         looks = self._looks(nodes)
@@ -120,6 +123,12 @@ class Recompute:
     def _local(self, value: Value, group: Group) -> bool:
         owner = self.fusion.owner.get(id(value))
         return owner is not None and owner is not group and owner.kind != "step"
+
+    def _repeated(self, value: Value, group: Group) -> bool:
+        """Whether a value is dear and would be computed again and again for other rows."""
+        if self.fusion.uses.cost[id(value)] <= CHEAP:
+            return False
+        return any(MANY * value.size <= math.prod(domain(m)) for m in group.members)
 
     def _ancestors(self, value: Value, limit: int) -> list[tuple[Value | None, list[Value]]]:
         """Return values of the same group from each of which alone `value` comes cheaply.

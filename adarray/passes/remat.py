@@ -1,28 +1,56 @@
 """Rematerialise or store: keeping the memory of temporaries within a limit.
 
-Where the arena would be larger than the limit, values that are alive at its fullest moment
-and cheap to compute again are not kept: they are computed a second time, for those that read
-them after that moment. One after the other is tried, the largest for its cost first; what
-helps stays.
+What fills memory in a gradient are values of the forward pass that wait for the backward pass.
+Where they take more than the limit, the program up to its fullest moment is cut into
+segments. Only what crosses a cut is kept; the rest of a segment is computed a second time,
+when something after that moment first reads of it, so that one segment at a time is in
+memory. Of a chain of n equal steps about the square root of n cuts need least; where that is
+not enough, the result is treated in the same way again. How many segments there are, and how
+many of them are computed twice, is chosen by counting what would be alive, before anything
+is planned.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from adarray.codegen.plan import Buffer, Plan
-from adarray.passes.buffers import touched
+from adarray.codegen.plan import Plan
+from adarray.passes.remat_values import singly
 from adarray.passes.uses import op_cost
 from adarray.program import Program, Value
 
-# Plans that are made before the search ends.
-ATTEMPTS = 64
-KINDS = frozenset({"map", "place", "join"})
+# Plans that are made before the search ends: what fusion stores is known afterwards only.
+ATTEMPTS = 5
+# Times that a program is cut again.
+LEVELS = 4
+WORTH = 0.97  # of memory: less is not worth a cut
+SEGMENTS = (2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64)
+SHORT = 300  # values of programs in which single values are tried one by one
+KEPT = frozenset({"input", "const", "array", "iota", "call", "pick"})
+# Operations of a product per element of its factor, in the units of `op_cost`.
+PRODUCT_COST = 0.1
 
 
-def within(program: Program, limit: int, attempt: Callable[[Program, frozenset[int]], Any]) -> Plan:
+class Variant(NamedTuple):
+    """A program that computes some values again.
+
+    Parameters
+    ----------
+    program : Program
+    late : dict
+        By ``id`` of a value that is computed again: values with one number belong together.
+    stored : set of int
+        Values, by ``id``, that are expected to lie in memory, results included.
+    """
+
+    program: Program
+    late: dict[int, int]
+    stored: set[int]
+
+
+def within(program: Program, limit: int, attempt: Callable[[Program, Any], Any]) -> Plan:
     """Return a plan whose temporaries take at most `limit` bytes, or as few as can be.
 
     Parameters
@@ -34,26 +62,26 @@ def within(program: Program, limit: int, attempt: Callable[[Program, frozenset[i
         ``attempt(program, late)`` returns a planner, not run yet, that computes the values
         `late`, known by their ``id``, no earlier than they stand in the program.
     """
-    chosen: dict[int, int] = {}
-    planner = attempt(program, frozenset())
+    planner = attempt(program, {})
     best: Plan = planner.run()
-    origin: dict[int, Value] = {id(v): v for v in program.values}
-    place = {id(v): k for k, v in enumerate(program.values)}
-    tried: set[int] = set()
-    for _ in range(ATTEMPTS):
-        if best.arena <= limit:
-            return best
-        found = _candidate(best, planner, origin, place, tried)
-        if found is None:
-            break
-        value, split = found
-        tried.add(id(value))
-        again = chosen | {id(value): split}
-        changed, late, origins = duplicated(program, again)
-        other = attempt(changed, late)
-        plan = other.run()
-        if plan.arena < best.arena:
-            chosen, best, planner, origin = again, plan, other, origins
+    if best.arena > limit:
+        stored = {id(v) for _, v in planner.stored_values()}
+        start = Variant(program, {}, stored | {id(v) for v in program.outputs})
+        start = start._replace(late=_early(start, planner.fusion.owner))
+        target = float(limit)
+        for _ in range(ATTEMPTS):
+            found = _within(start, target)
+            if found is None:
+                break
+            plan: Plan = attempt(found.program, found.late).run()
+            best = plan if plan.arena < best.arena else best
+            if best.arena <= limit:
+                return best
+            # What fusion leaves in memory besides is not known beforehand.
+            target *= min(0.8, limit / plan.arena)
+    if best.arena > limit and len(program.values) <= SHORT:
+        plan = singly(program, limit, attempt)
+        best = plan if plan.arena < best.arena else best
     if best.arena > limit:
         warnings.warn(
             f"jit: memory_limit: temporaries need {best.arena} bytes, got a limit of {limit}; "
@@ -64,111 +92,213 @@ def within(program: Program, limit: int, attempt: Callable[[Program, frozenset[i
     return best
 
 
-def duplicated(
-    program: Program, again: dict[int, int]
-) -> tuple[Program, frozenset[int], dict[int, Value]]:
-    """Return a program that computes some values twice.
+def _early(start: Variant, owner: Mapping[int, Any]) -> dict[int, int]:
+    """Return values that fusion computes before the fullest moment, and are read after it.
 
-    Parameters
-    ----------
-    program : Program
-    again : dict
-        By ``id`` of a value: the place in the program from which its readers read another
-        one, computed there.
-
-    Returns
-    -------
-    Program
-    frozenset of int
-        The second ones, by ``id``.
-    dict
-        By ``id`` of a value of the new program that is computed once or first: the value of
-        `program` that it is.
+    They are computed with what they are made of, which may be good for speed.
     """
-    now: dict[int, Value] = {}
-    waiting: dict[int, int] = {}
-    late: set[int] = set()
-    origin: dict[int, Value] = {}
-    values: list[Value] = []
-
-    def current(v: Value, k: int) -> Value:
-        """Return what a reader at place `k` reads for a value."""
-        if id(v) in waiting and k > waiting[id(v)]:
-            del waiting[id(v)]
-            stack = _copy(v, tuple(current(a, k) for a in v.args))
-            late.add(id(stack))
-            values.append(stack)
-            now[id(v)] = stack
-        return now[id(v)]
-
-    for k, v in enumerate(program.values):
-        args = tuple(current(a, k) for a in v.args)
-        same = all(a is b for a, b in zip(args, v.args, strict=True))
-        made = v if same else _copy(v, args)
-        values.append(made)
-        now[id(v)] = made
-        origin[id(made)] = v
-        if id(v) in again:
-            waiting[id(v)] = again[id(v)]
-    outputs = [now[id(v)] for v in program.outputs]
-    return Program(program.inputs, values, outputs), frozenset(late), origin
-
-
-def _copy(v: Value, args: tuple[Value, ...]) -> Value:
-    return Value(v.kind, args, v.params, v.shape, v.dtype, v.origin)
-
-
-def _candidate(
-    plan: Plan, planner: Any, origin: dict[int, Value], place: dict[int, int], tried: set[int]
-) -> tuple[Value, int] | None:
-    """Return a value that is alive when memory is fullest, and from where to compute it again."""
-    alive, step, fresh = _fullest(plan)
-    computed = [place[id(origin[id(v)])] for v in step if id(v) in origin]
-    if not computed:
-        return None
-    split = max(computed)
-    found: tuple[Value, int] | None = None
-    gain = 0.0
-    for key, stored in planner.stored_values():
-        value = origin.get(id(stored))
-        if key not in alive or value is None or id(value) in tried or value.kind not in KINDS:
-            continue
-        if value.nbytes / op_cost(value) > gain:
-            # What is made at that moment need not be made before it is read.
-            found = value, place[id(value)] if key in fresh else split
-            gain = value.nbytes / op_cost(value)
+    values = start.program.values
+    place = {id(v): k for k, v in enumerate(values)}
+    fullest = Liveness(start).fullest
+    found: dict[int, int] = {}
+    for k in range(fullest + 1, len(values)):
+        v = values[k]
+        group = owner.get(id(v)) if v.kind == "map" else None
+        if group is not None and place.get(id(group.members[0]), k) <= fullest:
+            found[id(v)] = 0
     return found
 
 
-def _fullest(plan: Plan) -> tuple[set[int], tuple[Value, ...], set[int]]:
-    """Return the temporaries, by ``id``, that could be away when most bytes are in use.
+def _within(start: Variant, target: float) -> Variant | None:
+    """Return the program with the least work that is expected to stay below `target` bytes."""
+    best, least = None, Liveness(start).peak
+    if least <= target:
+        return start
+    current = start
+    for level in range(LEVELS):
+        found, cost, peak = None, float("inf"), least
+        for variant, work in _cuts(current, level, target):
+            needs = Liveness(variant).peak
+            fits = needs <= target
+            if (fits and (peak > target or work < cost)) or (not fits and needs < WORTH * peak):
+                found, cost, peak = variant, work, needs
+        if found is None:
+            return best
+        best = current = found
+        least = peak
+        if peak <= target:
+            return best
+    return best
 
-    With them the values of the step at that moment, and those of the temporaries that this
-    step makes.
+
+def _cuts(start: Variant, level: int, target: float) -> Iterator[tuple[Variant, float]]:
+    """Yield programs with the values before the fullest moment cut in different ways."""
+    live = Liveness(start)
+    waiting = [k for k in live.alive() if id(start.program.values[k]) in start.stored]
+    total = sum(start.program.values[k].nbytes for k in waiting)
+    for count in SEGMENTS:
+        if count > len(waiting):
+            return
+        ends: list[int] = []
+        size = 0.0
+        for k in waiting:
+            size += start.program.values[k].nbytes
+            if size >= total * (len(ends) + 1) / count:
+                ends.append(k)
+        ends[-1] = live.fullest
+        if len(ends) < 2:
+            continue
+        low, high = 1, len(ends) - 1
+        most = _cut(start, ends, high, live.fullest, level)
+        yield most
+        if Liveness(most[0]).peak > target:
+            continue
+        while low < high:  # the fewest segments that are enough
+            middle = (low + high) // 2
+            variant = _cut(start, ends, middle, live.fullest, level)
+            if Liveness(variant[0]).peak <= target:
+                high = middle
+            else:
+                low = middle + 1
+        yield _cut(start, ends, low, live.fullest, level)
+
+
+class Liveness:
+    """Bytes of the stored values of a program that are alive, by position.
+
+    A value that is not stored is taken to be computed where stored ones read it.
+
+    Attributes
+    ----------
+    peak, fullest : int
+        The most bytes at a time, and where.
+    last : list of int
+        Of each position the last one that reads its value.
     """
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    buffers: dict[int, Buffer] = {}
-    for k, step in enumerate(plan.steps):
-        for b in touched(step):
-            if b.kind == "temp":
-                buffers[id(b)] = b
-                first.setdefault(id(b), k)
-                last[id(b)] = k
-    use = [0] * (len(plan.steps) + 1)
-    for key, b in buffers.items():
-        size = b.size * int(b.dtype.itemsize)
-        use[first[key]] += size
-        use[last[key] + 1] -= size
-    now = peak = at = 0
-    for k, change in enumerate(use):
-        now += change
-        if now > peak:
-            peak, at = now, k
-    if not plan.steps:
-        return set(), (), set()
-    # A value that is read at that moment has to be there.
-    here = {id(b) for b in touched(plan.steps[at])}
-    fresh = {key for key in buffers if first[key] == at < last[key]}
-    idle = {key for key in buffers if first[key] < at < last[key] and key not in here}
-    return fresh | idle, plan.steps[at].values, fresh
+
+    def __init__(self, variant: Variant) -> None:
+        values, stored = variant.program.values, variant.stored
+        place = {id(v): k for k, v in enumerate(values)}
+        self.last = list(range(len(values)))
+        for v in variant.program.outputs:
+            self.last[place[id(v)]] = len(values)
+        for k in range(len(values) - 1, -1, -1):
+            until = k if id(values[k]) in stored else self.last[k]
+            for a in values[k].args:
+                at = place[id(a)]
+                self.last[at] = max(self.last[at], until)
+        use = [0] * (len(values) + 2)
+        for k, v in enumerate(values):
+            if id(v) in stored and self.last[k] < len(values):  # a result is no temporary
+                use[k] += v.nbytes
+                use[self.last[k] + 1] -= v.nbytes
+        now = self.peak = self.fullest = 0
+        for k, change in enumerate(use):
+            now += change
+            if now > self.peak:
+                self.peak, self.fullest = now, k
+
+    def alive(self) -> list[int]:
+        """Return the positions of temporaries that are alive when memory is fullest."""
+        return [k for k in range(self.fullest + 1) if self.fullest < self.last[k] < len(self.last)]
+
+
+def _cut(
+    start: Variant, ends: list[int], again: int, fullest: int, level: int
+) -> tuple[Variant, float]:
+    """Return a program that computes values of its first segments again, and what that costs.
+
+    Parameters
+    ----------
+    start : Variant
+    ends : list of int
+        The last position of each segment.
+    again : int
+        How many segments are computed again.
+    fullest : int
+        The position after which readers read what was computed again.
+    level : int
+        How often the program was cut before.
+    """
+    values = start.program.values
+    segment: dict[int, int] = {}
+    number = 0
+    for k in range(ends[again - 1] + 1):
+        number += k > ends[number]
+        if values[k].kind not in KEPT:
+            segment[id(values[k])] = number
+    for k in range(ends[again - 1] + 1, fullest + 1):
+        for a in values[k].args:
+            segment.pop(id(a), None)
+    for k in range(ends[again - 1] + 1):  # what crosses a cut is kept
+        own = segment.get(id(values[k]), -1)
+        for a in values[k].args:
+            if segment.get(id(a), own) != own:
+                del segment[id(a)]
+    for v in start.program.outputs:
+        segment.pop(id(v), None)
+    return _Copier(start, segment, fullest, level).run()
+
+
+class _Copier:
+    """Writes a program in which some values are computed again, segment by segment."""
+
+    def __init__(
+        self, start: Variant, segment: Mapping[int, int], fullest: int, level: int
+    ) -> None:
+        self.start = start
+        self.segment = segment
+        self.fullest = fullest
+        self.level = level
+        self.values: list[Value] = []
+        self.stored: set[int] = set()
+        self.late: dict[int, int] = {}
+        self.now: dict[int, Value] = {}  # by id of a value: what stands for it
+        self.cost = 0.0
+        self.members: dict[int, list[Value]] = {}
+
+    def run(self) -> tuple[Variant, float]:
+        """Return the program and the cost of what it computes again."""
+        program = self.start.program
+        needed = self._needed()
+        for v in program.values:
+            if id(v) in needed:
+                self.members.setdefault(self.segment[id(v)], []).append(v)
+        for k, v in enumerate(program.values):
+            if k > self.fullest:
+                for a in v.args:
+                    self._again(self.segment.get(id(a), -1))
+            self._add(v, self.start.late.get(id(v)))
+        outputs = [self.now[id(v)] for v in program.outputs]
+        made = Program(program.inputs, self.values, outputs)
+        return Variant(made, self.late, self.stored), self.cost
+
+    def _needed(self) -> set[int]:
+        """Return the values that are computed again: those read later, and what they need."""
+        values = self.start.program.values
+        needed: set[int] = set()
+        for k in range(len(values) - 1, -1, -1):
+            if k > self.fullest or id(values[k]) in needed:
+                needed.update(id(a) for a in values[k].args if id(a) in self.segment)
+        return needed
+
+    def _again(self, number: int) -> None:
+        """Compute a segment again, before its first reader."""
+        for v in self.members.pop(number, ()):
+            self._add(v, (self.level + 1) * 1_000_000 + number, copy=True)
+            work = v.size * float(op_cost(v))
+            if v.kind == "dot":
+                work = PRODUCT_COST * v.size * v.args[0].shape[-1]
+            self.cost += work
+
+    def _add(self, v: Value, batch: int | None, copy: bool = False) -> None:
+        args = tuple(self.now[id(a)] for a in v.args)
+        made = v
+        if copy or any(a is not b for a, b in zip(args, v.args, strict=True)):
+            made = Value(v.kind, args, v.params, v.shape, v.dtype, v.origin)
+        self.values.append(made)
+        self.now[id(v)] = made
+        if batch is not None:
+            self.late[id(made)] = batch
+        if id(v) in self.start.stored:
+            self.stored.add(id(made))

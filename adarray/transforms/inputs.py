@@ -10,9 +10,11 @@ import numpy as np
 from adarray.ad.reverse import Pullback, check_guard
 from adarray.array import ADArray
 from adarray.aval import Symbolic
+from adarray.device import KINDS, adopt, host, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
+from adarray.ops.common import zeros_beside
 from adarray.trace import Handle, alive, leaf
 from adarray.transforms.tree import Unflatten, flatten, is_array
 
@@ -89,7 +91,7 @@ class Inputs:
         """Return a gradient as what was given: ADArray for ADArray or traced, else plain."""
         recorded = isinstance(given, Handle) and isinstance(given._v, Symbolic)
         if g is None:
-            g = np.zeros(node.aval.shape, node.aval.dtype)[()]
+            g = zeros_beside(_value(given), node.aval.shape, node.aval.dtype)[()]
             if recorded and node.aval.weak:
                 return g.item()
         if isinstance(g, Handle):
@@ -102,7 +104,10 @@ class Inputs:
                 return g
             g = g._v
         if isinstance(given, Handle):
-            return ADArray(np.array(g)[()])
+            return _beside(given._v, g)
+        if type(given) in KINDS:
+            return adopt(given).library.place(np.copy(g)).raw
+        g = host(g)
         if node.aval.weak:
             return complex(g) if node.aval.dtype.kind == "c" else float(g)
         if isinstance(given, np.ndarray):
@@ -116,6 +121,20 @@ class Inputs:
             made.append(rebuild(leaves[at : at + count]))
             at += count
         return made[0] if isinstance(self.argnums, int) else tuple(made)
+
+
+def _value(x: Any) -> Any:
+    """Return the plain value of an argument; that of a device's array shares its memory."""
+    return x._v if isinstance(x, Handle) else adopt(x) if type(x) in KINDS else x
+
+
+def _beside(v: Any, g: Any) -> ADArray:
+    """Return the gradient `g` as an ADArray where the value `v` is."""
+    if not is_device(v):
+        return ADArray(np.array(g)[()])
+    g = v.library.place(g if isinstance(g, np.ndarray) else np.asarray(g))
+    # Others may hold it too, or see it through another view: a write copies it first.
+    return ADArray(g.library.wrap(g.raw, v.scalar), None, None, True)
 
 
 def pick(name: str, args: tuple[Any, ...], argnums: Argnums) -> list[int]:
@@ -146,24 +165,40 @@ def fresh(g: Any, shape: tuple[int, ...]) -> np.ndarray:
     return np.array(g).reshape(shape)
 
 
-def plain_result(y: Any, level: int, to_adarray: bool) -> Any:
-    """Return one leaf of a result as the caller may see it after the trace `level` closed."""
+def mirrored(given: Sequence[Any]) -> Any:
+    """Return what results become: as `plain_result` takes it, from what was given.
+
+    True for ADArrays, if one was given; the class of an array of a device, if one was; else
+    False, for ndarrays.
+    """
+    if any(isinstance(x, Handle) for x in given):
+        return True
+    return next((type(x) for x in given if type(x) in KINDS), False)
+
+
+def plain_result(y: Any, level: int, to: Any) -> Any:
+    """Return one leaf of a result as the caller may see it after the trace `level` closed.
+
+    `to` is what `mirrored` returned.
+    """
     if not isinstance(y, Handle):
         return y
     sync_if_view(y)
-    if to_adarray or alive(y, level):
+    if to is True or alive(y, level):
         # Nodes of the closed trace stay below it; they are harmless, since only
         # an outer trace can still be walked.
         return y
     if isinstance(y._v, Symbolic):
         return y
+    if is_device(y._v):
+        return y._v.host() if to is False else np.copy(y._v).raw  # type: ignore[attr-defined]
     return y._v.copy() if isinstance(y._v, np.ndarray) else y._v
 
 
-def closed_tree(tree: Any, level: int, to_adarray: bool = False) -> Any:
+def closed_tree(tree: Any, level: int, to: Any = False) -> Any:
     """Apply `plain_result` to every leaf of a tree."""
     leaves, rebuild = flatten(tree)
-    return rebuild([plain_result(x, level, to_adarray) for x in leaves])
+    return rebuild([plain_result(x, level, to) for x in leaves])
 
 
 def check_scalar(name: str, y: Any, holomorphic: bool = False) -> None:

@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.forward import dual, split
+from adarray.device import KINDS, adopt, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
+from adarray.protocol import followed
 from adarray.runtime import MODE, Mode, current_mode
-from adarray.trace import LEVEL, Handle, tracing
+from adarray.trace import LEVEL, Handle, root_of, tracing
 from adarray.transforms.inputs import (
     Argnums,
     Inputs,
     check_holomorphic,
     check_scalar,
     closed_tree,
+    mirrored,
     plain_result,
 )
 from adarray.transforms.tree import flatten
@@ -177,9 +180,9 @@ def _reverse(
             if holomorphic:
                 check_holomorphic(name, inputs.given)
             node = y._node if isinstance(y, Handle) else None
-            seeds = [] if node is None else [(node, node.aval.dtype.type(1))]
+            seeds = [] if node is None else [(node, one_like(y))]
             g = inputs.pull(seeds, release=True)
-            given = any(isinstance(x, Handle) for x in inputs.given)
+            given = mirrored(inputs.given)
             value = plain_result(y, level, given)
             if has_aux:
                 value = (value, closed_tree(aux, level, given))
@@ -250,7 +253,11 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
         # Later in-place updates of a result must not move the pullback's start.
         nodes = [sync_if_view(x)._node if isinstance(x, Handle) else None for x in leaves]
         shapes = [np.shape(x._v if isinstance(x, Handle) else x) for x in leaves]
-        given = any(isinstance(x, Handle) for x in inputs.given)
+        places = [
+            x._v.library.place if isinstance(x, Handle) and is_device(x._v) else None
+            for x in leaves
+        ]
+        given = mirrored(inputs.given)
         value = rebuild([plain_result(x, level, given) for x in leaves])
         closed_aux = closed_tree(aux, level, given)
 
@@ -259,17 +266,17 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     def pullback(g: Any) -> Any:
         cotangents, _ = flatten(g)
         if len(cotangents) != len(shapes) or any(
-            np.shape(c) != s for c, s in zip(cotangents, shapes, strict=True)
+            shape_of(c) != s for c, s in zip(cotangents, shapes, strict=True)
         ):
             raise ShapeError(
-                f"vjp: the cotangent has shapes {[np.shape(c) for c in cotangents]} and the "
+                f"vjp: the cotangent has shapes {[shape_of(c) for c in cotangents]} and the "
                 f"result {shapes}; they must be equal"
             )
         token = LEVEL.set(level)
         try:
             seeds = [
-                (n, _as_cotangent(c, n))
-                for n, c in zip(nodes, cotangents, strict=True)
+                (n, _as_cotangent(c, n, place))
+                for n, c, place in zip(nodes, cotangents, places, strict=True)
                 if n is not None
             ]
             return inputs.pull(seeds)
@@ -279,14 +286,33 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     return (value, pullback, closed_aux) if has_aux else (value, pullback)
 
 
-def _as_cotangent(c: Any, node: Node) -> Any:
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Return the shape of an array, of a device or not, or a number."""
+    shape: tuple[int, ...] = x.shape if hasattr(x, "shape") else np.shape(x)
+    return shape
+
+
+def one_like(y: Any) -> Any:
+    """Return the cotangent 1 of a traced scalar, where its value is."""
+    dtype = y._node.aval.dtype
+    return np.ones_like(y._v, dtype)[()] if is_device(y._v) else dtype.type(1)
+
+
+def _as_cotangent(c: Any, node: Node, place: Any = None) -> Any:
+    if type(c) in KINDS:
+        c = adopt(c).astype(node.aval.dtype)
     if np.iscomplexobj(c) and node.aval.dtype.kind == "f":
         raise DTypeError(
             f"vjp: the cotangent is complex and the result {node.aval.dtype}; pass a real one"
         )
+    if isinstance(c, Handle) and place is not None and not followed(c):
+        root_of(sync_if_view(c))._frozen = True  # the gradient may be this very array
+        c = c._v if is_device(c._v) else c
     if isinstance(c, Handle):
         return c if c._v.dtype == node.aval.dtype else c.astype(node.aval.dtype)  # type: ignore[attr-defined]
-    return np.array(c, dtype=node.aval.dtype)[()]
+    made = c.astype(node.aval.dtype, copy=False) if is_device(c) else None
+    made = np.array(c, dtype=node.aval.dtype) if made is None else made
+    return (made if place is None else place(made))[()]
 
 
 def jvp(
@@ -351,7 +377,9 @@ def jvp(
                     f"jvp: primal {i} has dtype {dtype}; pass floating point, for instance "
                     "x.astype(float)"
                 )
-            if dtype.kind == "f" and np.iscomplexobj(t):
+            if dtype.kind == "f" and (
+                t.dtype.kind == "c" if type(t) in KINDS else np.iscomplexobj(t)
+            ):
                 raise DTypeError(
                     f"jvp: primal {i} has dtype {dtype} and its tangent is complex; pass a real "
                     "tangent, or the primal as a complex number"
@@ -360,7 +388,7 @@ def jvp(
         y = f(*rebuild(duals))
         leaves, rebuild_y = flatten(y)
         pairs = [split(x, level) for x in leaves]
-        given = any(isinstance(x, Handle) for x in (*xs, *ts))
+        given = mirrored((*xs, *ts))
         primal = rebuild_y([plain_result(p, level, given) for p, _ in pairs])
         return primal, rebuild_y([plain_result(t, level, given) for _, t in pairs])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.device import KINDS
 from adarray.trace import Handle
 
 NAMESPACE = "adarray"
@@ -23,7 +24,7 @@ def flatten(tree: Any) -> tuple[list[Any], Unflatten]:
     Containers are lists, tuples, dicts, namedtuples, ordered and default dicts,
     dataclasses, and whatever is registered with optree. None holds no leaf.
     """
-    if isinstance(tree, _LEAVES):  # the most common tree needs no optree
+    if isinstance(tree, _LEAVES) or type(tree) in KINDS:  # the most common tree needs no optree
         return [tree], _only
     import optree
 
@@ -64,4 +65,4 @@ def _register_dataclass(cls: type) -> None:
 
 def is_array(x: Any) -> bool:
     """Whether a leaf is an array or a number (and not, say, a string or a function)."""
-    return isinstance(x, _LEAVES) and not isinstance(x, bool)
+    return (isinstance(x, _LEAVES) and not isinstance(x, bool)) or type(x) in KINDS

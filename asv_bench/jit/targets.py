@@ -91,7 +91,12 @@ def calls(report: dict[str, Any]) -> list[Line]:
 
 
 def compiling(report: dict[str, Any], made: list[Row]) -> list[Line]:
-    """Return seconds and numbers of kernels."""
+    """Return seconds and numbers of kernels.
+
+    Cold: passes, planning and compiling of all segments, without the recorded runs. From disk:
+    what compiling takes where the cache has all kernels; passes and planning, which are done
+    again, are in the targets per operation.
+    """
     long = report.get("long")
     every = [*made]
     if long:

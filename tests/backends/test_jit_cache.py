@@ -344,6 +344,30 @@ def test_a_failed_source_is_kept(folder: Path) -> None:
     assert "did not compile: 1" in "\n".join(cache.report())
 
 
+def test_what_did_not_compile_is_not_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from adarray_native import kernels
+
+    engine = _engine()
+    table = kernels.kernels(engine.library)
+    bad = {"adk_1": "int64_t adk_1(void) { return ah; }\n"}
+    with pytest.raises(CompileError) as first:
+        table.load(bad)
+
+    def again(*_: Any) -> None:
+        raise AssertionError("compiled again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "compile_units", again)
+        with pytest.raises(CompileError) as second:
+            table.load({**bad, "adk_2": "int64_t adk_2(void) { return 2; }\n"})
+    assert str(second.value) == str(first.value)
+    assert second.value.source == first.value.source
+    good = {"adk_1": _trivial(1)}  # the same name, another text
+    assert table.load(good).compiled == 1
+
+
 def test_without_a_home(tmp_path: Path) -> None:
     """A cache that nobody asked for is given up silently, and its substitute is removed."""
     _engine()

@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
-import sys
-import threading
 import time
-import weakref
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plans
 import pytest
-from plans import buffer, look, operand
+from plans import buffer, look
 
 import adarray
-from adarray.backend import load
-from adarray.codegen.plan import CallStep, DotStep, KernelStep, Operand
+from adarray.codegen.plan import KernelStep, Operand
 from adarray.errors import BackendError
-from adarray.program import Slot, Value, c_strides
-
-
-@pytest.fixture(scope="module")
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep kernels in a folder of these tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setenv("ADARRAY_CACHE_DIR", str(folder))
-        yield folder
-
-
-@pytest.fixture(params=["serial", "openmp"])
-def engine(request: Any, _cache: Path) -> Any:
-    try:
-        options = {"threads": 2} if request.param == "openmp" else {}
-        engine = load(request.param).engine(**options)
-        engine.executable(plans.scaled_plan(3))
-    except BackendError as error:
-        pytest.skip(str(error))
-    return engine
-
-
-def _dots(a: np.ndarray, b: np.ndarray, base_a: np.ndarray, base_b: np.ndarray) -> Any:
-    """Return a plan for ``a @ b`` of looks at two inputs."""
-    in_a = buffer("input", base_a.size, 0, a.dtype)
-    in_b = buffer("input", base_b.size, 1, b.dtype)
-    shape = np.matmul(a, b).shape
-    out = buffer("output", int(np.prod(shape)), 0, a.dtype)
-    step = DotStep(operand(in_a, a, base_a), operand(in_b, b, base_b), look(out, shape), ())
-    return plans.plan([step], [in_a, in_b, out], [look(out, shape)])
-
+from adarray.program import c_strides
 
 # -- kernels -------------------------------------------------------------------------------
 
@@ -205,157 +166,6 @@ def test_python_objects_are_refused(engine: Any) -> None:
         engine.executable(plans.plan([], [a], [look(a)]))
 
 
-# -- products ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
-@pytest.mark.parametrize("seed", range(8))
-def test_products(engine: Any, dtype: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for _ in range(12):
-        m, k, n = (int(v) for v in rng.choice([1, 2, 3, 17, 70], 3))
-        lead = tuple(int(v) for v in rng.choice([1, 2, 5], rng.integers(0, 3)))
-        a, base_a = _matrix(rng, (*lead[rng.integers(0, len(lead) + 1) :], m, k), dtype)
-        b, base_b = _matrix(rng, (*lead[rng.integers(0, len(lead) + 1) :], k, n), dtype)
-        if rng.random() < 0.15:
-            a, base_a = _matrix(rng, (k,), dtype)
-        elif rng.random() < 0.15:
-            b, base_b = _matrix(rng, (k,), dtype)
-        run = engine.executable(_dots(a, b, base_a, base_b))
-        (got,) = run([base_a, base_b])
-        tolerance = 0 if dtype == "int64" else 1e-4 if dtype == "float32" else 1e-12
-        np.testing.assert_allclose(got, np.matmul(a, b), rtol=tolerance, atol=tolerance)
-
-
-def _matrix(rng: Any, shape: tuple[int, ...], dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers in some layout: transposed, strided, reversed, repeated; and their memory."""
-    base = (rng.standard_normal(shape) * 8).astype(dtype)
-    kind = rng.integers(0, 6)
-    if kind == 1 and len(shape) > 1:
-        base = np.ascontiguousarray(base.swapaxes(-1, -2))
-        return base.swapaxes(-1, -2), base
-    if kind == 2:
-        base = np.repeat(base, 3, axis=-1)
-        return base[..., ::3], base
-    if kind == 3 and len(shape) > 1:
-        base = np.repeat(np.repeat(base, 2, axis=-1), 2, axis=-2)
-        return base[..., ::2, ::2], base
-    if kind == 4 and len(shape) > 2:
-        base = np.ascontiguousarray(base[:1])
-        return np.broadcast_to(base, shape), base
-    if kind == 5:
-        # Its first element is the last one in memory: an input with negative strides.
-        return base[..., ::-1], base
-    return base, base
-
-
-@pytest.mark.parametrize(("m", "k", "n"), [(0, 3, 2), (2, 0, 3), (2, 3, 0)])
-def test_empty_products(engine: Any, m: int, k: int, n: int) -> None:
-    a, b = np.ones((m, k)), np.ones((k, n))
-    (got,) = engine.executable(_dots(a, b, a, b))([a, b])
-    np.testing.assert_array_equal(got, np.zeros((m, n)))
-
-
-def test_products_without_blas(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from adarray_native import blas
-
-    monkeypatch.setattr(blas, "ready", lambda lib, ffi: False)
-    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
-    (got,) = engine.executable(_dots(a, b, a, b))([a, b])
-    np.testing.assert_array_equal(got, a @ b)
-
-
-# -- calls of Python -----------------------------------------------------------------------
-
-
-def _call(function: Any, args: Any, kwargs: Any, operands: Any, made: Any, **params: Any) -> Any:
-    shape, dtype = (made[0].size,), made[0].dtype
-    value = Value("call", (), params, shape, dtype)
-    return CallStep(function, args, kwargs, operands, made, (value,))
-
-
-def _sorted_plan(function: Any, n: int = 6) -> Any:
-    """Return a plan: a kernel, a call of `function` on its result, and another kernel."""
-    a, s, out, total = (
-        buffer("input", n, 0), buffer("input", 1, 1), buffer("output", n, 0), buffer("output", 1, 1)
-    )  # fmt: skip
-    middle, called = buffer("temp", n), buffer("temp", n)
-    steps = [
-        KernelStep(plans.scaled(), (a, s, middle, total), (n,), (), 0.0),
-        _call(function, (Slot(0),), {}, (look(middle),), (called,)),
-        KernelStep(plans.scaled(), (called, s, out, total), (n,), (), 0.0),
-    ]
-    return plans.plan(steps, [a, s, middle, called, out, total], [look(out), look(total, ())])
-
-
-def test_calls_between_kernels(engine: Any) -> None:
-    kept = []
-
-    def function(x: Any) -> Any:
-        kept.append(x)
-        return np.sort(x)
-
-    run = engine.executable(_sorted_plan(function))
-    x = np.array([0.1, -3, 0.5, 2, -1, 0])
-    for _ in range(3):
-        y, total = run([x, 0.5])
-        expected = np.exp(np.sort(np.exp(x) * 0.5)) * 0.5
-        np.testing.assert_allclose(y, expected, rtol=1e-14)
-        np.testing.assert_allclose(total, expected.sum(), rtol=1e-14)
-    run([x * 0, 1.0])
-    # What a function keeps stays as it was.
-    np.testing.assert_allclose(kept[0], np.exp(x) * 0.5, rtol=1e-15)
-
-
-def test_operands_and_results_of_calls(engine: Any) -> None:
-    n = 6
-    a, s = buffer("input", n, 0), buffer("input", 1, 1, np.int64)
-    const = buffer("const", 3, 0, np.float32)
-    one, two = buffer("output", 3, 0, np.float32), buffer("output", n, 1)
-    seen: list[Any] = []
-
-    def function(pair: Any, *, named: dict[str, Any]) -> Any:
-        seen.append((pair, named))
-        return pair[0] * 2, (named["x"][::-1] * pair[1]).reshape(2, 3)
-
-    step = _call(
-        function, ((Slot(1), Slot(2)),), {"named": {"x": Slot(0)}},
-        (look(a), look(const), look(s, ())), (one, two),
-        results=(((3,), np.float32), ((2, 3), np.float64)),
-    )  # fmt: skip
-    made = plans.plan(
-        [step], [a, s, const, one, two], [look(one), look(two, (2, 3))], [np.ones(3, np.float32)]
-    )
-    x = np.arange(6.0)
-    y, z = engine.executable(made)([x, 3])
-    np.testing.assert_array_equal(y, np.full(3, 2, np.float32))
-    np.testing.assert_array_equal(z, (x[::-1] * 3).reshape(2, 3))
-    (pair, named) = seen[0]
-    assert type(pair[1]) is np.int64
-    assert not named["x"].flags.writeable
-    assert y.dtype == np.float32
-
-
-def test_errors_in_calls(engine: Any) -> None:
-    def fails(x: Any) -> Any:
-        raise ZeroDivisionError("oh")
-
-    x = np.ones(6)
-    with pytest.raises(ZeroDivisionError, match="oh"):
-        engine.executable(_sorted_plan(fails))([x, 1.0])
-    with pytest.raises(BackendError, match="had shape"):
-        engine.executable(_sorted_plan(lambda x: x[:3]))([x, 1.0])
-    with pytest.raises(ValueError, match="string to float"):
-        engine.executable(_sorted_plan(lambda x: "none"))([x, 1.0])
-
-
-def test_a_plan_inside_of_a_plan(engine: Any) -> None:
-    inner = engine.executable(plans.scaled_plan(6))
-    outer = engine.executable(_sorted_plan(lambda x: inner([x, 2.0])[0]))
-    x = np.linspace(-1, 0, 6)
-    np.testing.assert_allclose(outer([x, 1.0])[0], np.exp(np.exp(np.exp(x)) * 2), rtol=1e-14)
-
-
 # -- failures and flags --------------------------------------------------------------------
 
 
@@ -411,153 +221,11 @@ def test_floating_point_flags(engine: Any, n: int, at: int) -> None:
     assert len(engine.executable(plans.scaled_plan(n))([x, 1.0])) == 2
 
 
-# -- threads, processes, memory ------------------------------------------------------------
-
-
-def test_threads_are_chosen_by_work(engine: Any) -> None:
-    assert engine.executable(plans.scaled_plan(10, work=100.0)).threads == (1,)
-    assert engine.executable(plans.scaled_plan(10, work=1e6)).threads == (engine.threads,)
-
-
-def test_the_number_of_threads_decides_not_their_luck(engine: Any) -> None:
-    n = 300_000
-    run = engine.executable(plans.scaled_plan(n, "float32", work=1e6))
-    x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
-    totals = {float(run([x, 1.0])[1]) for _ in range(20)}
-    assert len(totals) == 1
-
-
-def test_many_python_threads_at_once(engine: Any) -> None:
-    n = 20_000
-    run = engine.executable(_sorted_plan(np.sort, n))
-    big = engine.executable(plans.scaled_plan(n, work=1e5))
-    rng = np.random.default_rng(0)
-    inputs = [rng.standard_normal(n) for _ in range(6)]
-    expected = [run([x, 0.5])[0] for x in inputs]
-    wrong: list[int] = []
-
-    def work(i: int) -> None:
-        for _ in range(30):
-            y, _ = run([inputs[i], 0.5])
-            z, _ = big([inputs[i], 1.0])
-            if not np.array_equal(y, expected[i]) or abs(z[5] - np.exp(inputs[i][5])) > 1e-12:
-                wrong.append(i)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert wrong == []
-
-
-def test_other_threads_run_beside_long_plans(engine: Any) -> None:
-    n = 4_000_000
-    run = engine.executable(plans.scaled_plan(n, work=1e7))
-    x = np.zeros(n)
-    ticks, stop = [0], threading.Event()
-
-    def tick() -> None:
-        while not stop.is_set():
-            ticks[0] += 1
-            time.sleep(0)
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    try:
-        during = []
-        for _ in range(5):
-            before = ticks[0]
-            run([x, 1.0])
-            during.append(ticks[0] - before)
-    finally:
-        stop.set()
-        thread.join()
-    assert max(during) > 10
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_computes(engine: Any) -> None:
-    if "fork" not in multiprocessing.get_all_start_methods():
-        pytest.skip("no fork here")
-    n = 100_000
-    run = engine.executable(plans.scaled_plan(n, work=1e6))
-    x = np.linspace(-1, 1, n)
-    expected = run([x, 1.0])[1]
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-
-    def child() -> None:
-        new = engine.executable(plans.scaled_plan(n, kernel=plans.unique(), work=1e6))
-        queue.put((float(run([x, 1.0])[1]), float(new([x, 1.0])[1])))
-
-    process = context.Process(target=child)
-    process.start()
-    old, new = queue.get(timeout=60)
-    process.join(60)
-    assert process.exitcode == 0
-    assert old == expected
-    assert new > old
-    assert run([x, 1.0])[1] == expected
-
-
-def test_memory_of_results_is_used_again(engine: Any) -> None:
-    n = 1 << 16
-    lib = engine.library.lib
-    run = engine.executable(plans.scaled_plan(n))
-    x = np.zeros(n)
-    y = run([x, 1.0])[0]
-    address = y.ctypes.data
-    if lib.adarray_pool_cached() != 0:
-        pytest.skip("another plan holds the pool")
-    del y
-    if lib.adarray_pool_cached() == 0:
-        pytest.skip("no pool on this system")
-    y = run([x, 1.0])[0]
-    assert y.ctypes.data == address
-    z = np.empty(n)  # not the plan's business
-    assert lib.adarray_pool_cached() == 0
-    del y
-    assert lib.adarray_pool_cached() > 0
-    del run, z
-    gc.collect()
-    assert lib.adarray_pool_cached() == 0
-
-
-def test_nothing_leaks(engine: Any) -> None:
-    run = engine.executable(_sorted_plan(np.sort))
-    x, s = np.linspace(0, 1, 6), np.array(1.0)
-    arrays = [x, s]
-    run(arrays)
-    before = sys.getrefcount(x), sys.getrefcount(s), sys.getrefcount(np.sort)
-    for _ in range(100):
-        run(arrays)
-        with pytest.raises(TypeError):
-            run([x, None])
-    assert before == (sys.getrefcount(x), sys.getrefcount(s), sys.getrefcount(np.sort))
-
-
-class _Node:
-    """Holds an executable whose `rerun` refers to it."""
-
-    def __init__(self, engine: Any) -> None:
-        self.run = engine.executable(plans.scaled_plan(4), rerun=self.rerun)
-
-    def rerun(self, *args: Any) -> Any:
-        return [self]
-
-
-def test_an_executable_that_refers_to_itself_is_collected(engine: Any) -> None:
-    node = _Node(engine)
-    node.run([np.ones(4), 1.0])
-    dead = weakref.ref(node)
-    del node
-    gc.collect()
-    assert dead() is None
+# -- times, strides, words -----------------------------------------------------------------
 
 
 def test_stamps(engine: Any) -> None:
-    made = _sorted_plan(lambda x: (time.sleep(0.02), np.sort(x))[1])
+    made = plans.sorted_plan(lambda x: (time.sleep(0.02), np.sort(x))[1])
     before = time.perf_counter_ns()
     (y, _total), stamps = engine.executable(made).timed([np.ones(6), 1.0])
     after = time.perf_counter_ns()

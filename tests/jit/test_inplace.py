@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -265,3 +265,80 @@ def test_a_captured_array_that_changes_between_calls(backend: str) -> None:
         for k in range(8):
             assert jitted(X) == pytest.approx(look_up(X), rel=1e-13)
             table[k % 4] += 1.0
+
+
+# -- written where they are -----------------------------------------------------------------
+
+
+@pytest.fixture
+def compiling(backend: str) -> Iterator[None]:
+    with adarray.use(backend):
+        yield
+
+
+def donors(jf: Any, *args: Any) -> int:
+    return sum(b.donor >= 0 for n in jf.path(*args) if n.plan for b in n.plan.buffers)
+
+
+@pytest.mark.usefixtures("compiling")
+def test_a_written_argument_is_computed_in_place() -> None:
+    def step(w: Any, g: Any) -> None:
+        w -= 0.1 * g
+
+    w, g, expected = np.ones(1000), np.linspace(0, 1, 1000), np.ones(1000)
+    jf = adarray.jit(step)
+    for _ in range(5):
+        jf(w, g)
+        step(expected, g)
+        np.testing.assert_allclose(w, expected, rtol=1e-15)
+    if adarray.current_backend() != "numpy":
+        assert donors(jf, w, g) == 1
+    np.testing.assert_allclose(w, expected, rtol=1e-15)  # looking at it wrote nothing
+
+
+@pytest.mark.usefixtures("compiling")
+def test_what_was_there_before_is_returned() -> None:
+    def counts(w: Any) -> Any:
+        before = w.copy()
+        w += 1.0
+        return before, w
+
+    jf, w = adarray.jit(counts), np.zeros(10)
+    for k in range(5):
+        before, after = jf(w)
+        np.testing.assert_array_equal(before, np.full(10, float(k)))
+        np.testing.assert_array_equal(after, np.full(10, k + 1.0))
+        np.testing.assert_array_equal(w, np.full(10, k + 1.0))
+
+
+@pytest.mark.usefixtures("compiling")
+def test_two_arguments_that_change_places() -> None:
+    def swap(a: Any, b: Any) -> None:
+        old = a.copy()
+        a[:] = b
+        b[:] = 2.0 * old
+
+    jf = adarray.jit(swap)
+    a, b = np.arange(20.0), np.ones(20)
+    x, y = a.copy(), b.copy()
+    for _ in range(6):
+        jf(a, b)
+        swap(x, y)
+        np.testing.assert_array_equal(a, x)
+        np.testing.assert_array_equal(b, y)
+
+
+@pytest.mark.usefixtures("compiling")
+def test_errors_of_a_call_that_has_written() -> None:
+    def invert(w: Any) -> None:
+        w[:] = 1.0 / w
+
+    jf = adarray.jit(invert)
+    for _ in range(3):
+        jf(np.ones(5))
+    w = np.zeros(5)
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        jf(w)
+    assert np.all(np.isinf(w))
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+        jf(np.zeros(5))

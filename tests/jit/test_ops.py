@@ -1,11 +1,12 @@
 """Every operation record under jit: its samples, values and gradients, on every backend.
 
-All samples of a record are arguments of one jitted function, so that one compilation serves
-them all.
+All samples of a record are arguments of one jitted function, and neighbouring records are checked
+together (`together`), so that one compilation serves them all.
 """
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from differential import skip_unless_long
 from records import CORE
+from together import together
 
 import adarray
 from adarray.codegen import eager
@@ -29,6 +31,9 @@ from adarray.transforms.tree import flatten
 SUMS = frozenset({"convolve", "vecdot", "matvec", "vecmat", "nansum", "nanmean", "nanprod"})
 # Eager kernels that the compiler leaves scalar: other bits than the vector functions give.
 SCALAR = frozenset({"sinc"})
+# Records whose checks wait for the compiler together.
+CHUNK = 24
+NAMES = tuple(CORE)
 
 
 class Group(NamedTuple):
@@ -136,11 +141,29 @@ def _operands(group: Group, leaves: list[Any]) -> Iterator[tuple[Case, list[Any]
         yield case, [next(rest) if _is_leaf(x) else x for x in case.operands]
 
 
+@functools.cache
+def _checked(check: Callable[..., None], chunk: int, *rest: str) -> dict[str, BaseException | None]:
+    """Check some neighbouring records; return what each check raised."""
+    names = NAMES[chunk * CHUNK : (chunk + 1) * CHUNK]
+    return dict(together((name, functools.partial(check, name, *rest)) for name in names))
+
+
+def _check(check: Callable[..., None], name: str, *rest: str) -> None:
+    """Check a record, with its neighbours; raise what its check raised."""
+    error = _checked(check, NAMES.index(name) // CHUNK, *rest)[name]
+    if error is not None:
+        raise error
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", CORE)
+@pytest.mark.parametrize("name", NAMES)
 def test_values(name: str, dtype: str, backend: str) -> None:
     brief = {"serial": "float64", "openmp": "float32"}  # the printed text is the same
     skip_unless_long(brief.get(backend, dtype) == dtype)
+    _check(_check_values, name, dtype, backend)
+
+
+def _check_values(name: str, dtype: str, backend: str) -> None:
     op = OPS[name]
     with use_all_sizes(backend), np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -160,9 +183,13 @@ def test_values(name: str, dtype: str, backend: str) -> None:
                     assert found is None, f"{name}, {case.name}, call {seed}: {found}"
 
 
-@pytest.mark.parametrize("name", CORE)
+@pytest.mark.parametrize("name", NAMES)
 def test_gradients(name: str, backend: str) -> None:
     skip_unless_long(backend == "numpy")
+    _check(_check_gradients, name, backend)
+
+
+def _check_gradients(name: str, backend: str) -> None:
     op = OPS[name]
     if not op.rules:
         pytest.skip("has no derivative")

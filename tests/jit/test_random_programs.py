@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from programs import RandomProgram, as_tuple
 from random_programs import programs, seeded
+from together import together
 
 import adarray
 from adarray.testing import check_grads
@@ -24,7 +26,7 @@ from adarray.testing._ops import use_all_sizes
 LONG = int(os.environ.get("ADARRAY_LONG", "0"))
 FIRST = int(os.environ.get("ADARRAY_FIRST", "0"))
 # Programs for each backend in a short run; where they are compiled, that takes the time.
-SHORT = {"numpy": 200}
+SHORT = {"numpy": 200, "serial": 60, "openmp": 60}
 STEADY = {
     "deadline": None,
     "derandomize": True,
@@ -160,27 +162,45 @@ def test_a_wrong_result_is_found(change: Any, monkeypatch: pytest.MonkeyPatch) -
 # -- jit -----------------------------------------------------------------------------------------
 
 
+def failures(runner: Runner, numbered: Iterable[tuple[int, RandomProgram]]) -> list[str]:
+    """Check programs, given with their numbers; return what went wrong."""
+    checks = ((str(k), functools.partial(runner.check, program)) for k, program in numbered)
+    return [
+        f"program {k}: {type(error).__name__}: {error}"
+        for k, error in together(checks)
+        if error is not None
+    ]
+
+
 def test_random_programs(backend: str) -> None:
     runner = Runner(backend)
+    drawn: list[RandomProgram] = []
+    given_programs = given(program=programs())
+    several = settings(max_examples=SHORT.get(backend, 30), **STEADY)
 
-    @settings(max_examples=SHORT.get(backend, 30), **STEADY)
-    @given(program=programs())
-    def run(program: RandomProgram) -> None:
-        runner.check(program)
+    @several
+    @given_programs
+    def draw(program: RandomProgram) -> None:
+        drawn.append(program)
 
+    draw()
     with counted(runner):
-        run()
+        wrong = failures(runner, enumerate(drawn))
+    if wrong:
+
+        @several
+        @given_programs
+        def smaller(program: RandomProgram) -> None:
+            runner.check(program)
+
+        smaller()  # Hypothesis raises for the smallest program that it finds
+    assert not wrong, f"{len(wrong)} of {len(drawn)} programs failed:\n" + "\n".join(wrong[:3])
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not LONG, reason="set ADARRAY_LONG to the number of programs to run")
 def test_many_random_programs(backend: str) -> None:
     runner = Runner(backend)
-    failures: list[str] = []
     with counted(runner):
-        for seed in itertools.islice(itertools.count(FIRST), LONG):
-            try:
-                runner.check(seeded(seed))
-            except Exception as error:
-                failures.append(f"seed {seed}: {type(error).__name__}: {error}")
-    assert not failures, f"{len(failures)} of {LONG} programs failed:\n" + "\n".join(failures[:10])
+        wrong = failures(runner, ((k, seeded(k)) for k in range(FIRST, FIRST + LONG)))
+    assert not wrong, f"{len(wrong)} of {LONG} programs failed:\n" + "\n".join(wrong[:10])

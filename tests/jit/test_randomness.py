@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jitting import JitWarning
 from adarray.testing._ops import use_all_sizes
 
 X = np.linspace(0.5, 2.0, 6)
@@ -72,19 +71,6 @@ def test_gradients(name: str, backend: str) -> None:
             np.testing.assert_allclose(g, g2, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", DRAWERS)
-def test_a_generator_that_is_captured(name: str, backend: str) -> None:
-    """It stays eager, says so, and the stream goes on."""
-    f, ours, theirs = DRAWERS[name], np.random.default_rng(3), np.random.default_rng(3)
-    with use_all_sizes(backend):
-        jitted = adarray.jit(lambda x: f(x, ours))
-        with pytest.warns(JitWarning, match="pass a np.random.Generator"):
-            first = float(jitted(X))
-        assert first == pytest.approx(float(f(X, theirs)), rel=1e-12)
-        for _ in range(9):
-            assert float(jitted(X)) == pytest.approx(float(f(X, theirs)), rel=1e-12)
-
-
 def test_a_generator_made_inside_starts_afresh(backend: str) -> None:
     def seeded(x: Any) -> Any:
         rng = np.random.default_rng(7)
@@ -94,21 +80,6 @@ def test_a_generator_made_inside_starts_afresh(backend: str) -> None:
         jitted = adarray.jit(seeded)
         for k in range(5):
             assert jitted(X + k) == pytest.approx(seeded(X + k), rel=1e-13)
-
-
-def test_the_global_stream(backend: str) -> None:
-    def draw(x: Any) -> Any:
-        return np.sum(x * np.random.normal(size=6))  # noqa: NPY002
-
-    with use_all_sizes(backend):
-        jitted = adarray.jit(draw)
-        with pytest.warns(JitWarning, match="pass a np.random.Generator"):
-            jitted(X)
-        np.random.seed(5)  # noqa: NPY002
-        got = [float(jitted(X)) for _ in range(6)]
-        np.random.seed(5)  # noqa: NPY002
-        expected = [float(draw(X)) for _ in range(6)]
-        np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
 def test_two_generators(backend: str) -> None:

@@ -11,9 +11,11 @@ from random_programs import seeded
 from recorded import recorded
 
 import adarray
+from adarray.codegen.loopir import Load, statements, walk
 from adarray.codegen.plan import CallStep, KernelStep
+from adarray.codegen.schedule import expressions
 from adarray.codegen.verify import verify
-from adarray.passes import fuse, lower, lower_steps, rings
+from adarray.passes import fuse, lower, lower_copies, lower_shared, lower_steps, rings, siblings
 from adarray.passes.interpret import interpret
 from adarray.passes.planning import plan
 
@@ -55,6 +57,9 @@ def form(request, monkeypatch):
         monkeypatch.setattr(lower, "SHORT", 1 if request.param == "rows" else 1000)
         for name in ("BLOCK", "MOST", "LEAST"):
             monkeypatch.setattr(lower, name, 4)
+        monkeypatch.setattr(lower_copies, "READINGS", 1)
+        monkeypatch.setattr(siblings, "SHARED", 1)
+        monkeypatch.setattr(siblings, "NEAR", 2)
     return request.param
 
 
@@ -142,6 +147,89 @@ class TestKinds:
             return np.where(i > 2, x.astype(np.float32), i.astype(np.float32)) + i % 3, np.sum(i)
 
         checked(f, RNG.normal(size=(7,)), np.arange(7))
+
+
+class TestBlocks:
+    @staticmethod
+    def distances(x, means, scales):
+        scaled = (x[:, None, :] - means) * np.exp(scales)
+        return np.log(np.sum(np.exp(-np.sum(scaled * scaled, axis=2)), axis=1))
+
+    @pytest.mark.parametrize("rows", [130, 300])
+    def test_what_is_read_across_is_copied_once(self, rows):
+        args = RNG.normal(size=(rows, 5)), RNG.normal(size=(7, 5)), RNG.normal(size=(7, 5))
+        made = checked(self.distances, *args)
+        large = max((s for s in made.steps if isinstance(s, KernelStep)), key=lambda s: s.work)
+        params = zip(large.buffers, large.kernel.buffers, strict=True)
+        (name,) = [p.name for b, p in params if b.kind == "input" and b.size == 5 * rows]
+        found = [e for e in loads(large.kernel) if e.buffer == name]
+        assert len(found) == 1
+
+    def test_dear_small_values_are_stored(self):
+        args = RNG.normal(size=(300, 5)), RNG.normal(size=(7, 5)), RNG.normal(size=(7, 5))
+        made = checked(self.distances, *args)
+        exps = [
+            sum(v.kind == "map" and v.params["name"] == "exp" for v in s.values)
+            for s in made.steps
+            if isinstance(s, KernelStep)
+        ]
+        assert exps == [1, 1]
+
+
+def loads(kernel):
+    """Return the loads in a kernel."""
+    return [
+        e
+        for s in statements(kernel.body)
+        for top in expressions(s)
+        for e in walk(top)
+        if isinstance(e, Load)
+    ]
+
+
+class TestSiblings:
+    @staticmethod
+    def kernels(f, *args):
+        return [s for s in checked(f, *args).steps if isinstance(s, KernelStep)]
+
+    @staticmethod
+    def read(kernels, nbytes):
+        """Return how often kernels read arrays of that size."""
+        return sum(
+            b.size * b.dtype.itemsize == nbytes and p.access == "in"
+            for k in kernels
+            for b, p in zip(k.buffers, k.kernel.buffers, strict=True)
+        )
+
+    def test_value_and_gradient_of_slices_are_one_kernel(self):
+        def f(x):
+            return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+        for n in (4096, 9001):
+            (kernel,) = self.kernels(adarray.value_and_grad(f), RNG.normal(size=n))
+            assert self.read([kernel], 8 * n) == 1
+
+    def test_far_slices_are_kernels_of_their_own(self):
+        def f(x):
+            return np.sum(x[5000:] * x[:-5000]), np.cumsum(np.exp(x))[-1] + x
+
+        assert self.read(self.kernels(f, RNG.normal(size=10000)), 80000) > 1
+
+    def test_what_reads_a_result_waits_for_it(self):
+        def f(x):
+            total = np.sum(x[1:] * x[:-1])
+            return total, np.sum(x * total)
+
+        assert len(self.kernels(f, RNG.normal(size=9000))) == 2
+
+    def test_rows_of_several_loops(self):
+        def f(x):
+            top = np.max(x, axis=1, keepdims=True)
+            first = np.sum(np.log(np.sum(np.exp(x - top), axis=1)))
+            return first, np.sum(np.exp(x[2:] * x[:-2]), axis=1), np.sum(x[1:] * x[:-1], axis=0)
+
+        kernels = self.kernels(f, RNG.normal(size=(100, 80)))
+        assert self.read(kernels, 8 * 8000) == 1
 
 
 class TestRings:
@@ -235,3 +323,43 @@ class TestMemory:
         x = RNG.normal(size=64)
         made = checked(f, x)
         assert made.arena <= 3 * x.nbytes
+
+
+class TestLongPrograms:
+    """Chains and loops of thousands of operations: linear, without recursion, few kernels."""
+
+    def test_a_long_chain_in_one_kernel(self):
+        def f(x):
+            for _ in range(450):  # as many as a kernel may have, about
+                x = np.sin(x) * 0.9
+            return x
+
+        made = checked(f, RNG.normal(size=8))
+        assert len(made.steps) == 2
+
+    def test_one_kernel_for_all_steps_of_a_loop(self, monkeypatch):
+        """Kernels that are found again are those that would be made, integers included."""
+        lowering = lower_shared.SharedKernels.lower
+
+        def compare(self, *args):
+            found = lowering(self, *args)
+            fresh = lowering(lower_shared.SharedKernels(), *args)
+            assert found.kernel == fresh.kernel
+            assert found.ints == fresh.ints
+            assert all(a is b for a, b in zip(found.buffers, fresh.buffers, strict=True))
+            return found
+
+        monkeypatch.setattr(lower_shared.SharedKernels, "lower", compare)
+
+        def f(x, w):
+            h = np.zeros((16, 32))
+            made = []
+            for t in range(12):
+                h = np.tanh(x[t] + h @ w) * x[t, :, :1]
+                made.append(np.sin(h))
+            return np.stack(made)
+
+        made = checked(f, RNG.normal(size=(12, 16, 32)), RNG.normal(size=(32, 32)) / 8)
+        steps = [s for s in made.steps if isinstance(s, KernelStep)]
+        assert len({id(s.kernel) for s in steps}) <= 8
+        assert len(steps) > 12

@@ -25,8 +25,8 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.codegen.plan import Buffer, KernelStep, Operand, Plan
-from adarray.program import c_strides
+from adarray.codegen.plan import Buffer, CallStep, KernelStep, Operand, Plan
+from adarray.program import Slot, Value, c_strides
 
 _unique = itertools.count(1)
 INDEX, N = Var("int64", "i"), Var("int64", "n")
@@ -124,3 +124,26 @@ def refusing() -> Kernel:
             ),
         ),
     )
+
+
+def call_step(
+    function: Any, args: Any, kwargs: Any, operands: Any, made: Any, **params: Any
+) -> CallStep:
+    """Return a step that calls `function`; its first result is `made[0]`."""
+    shape, dtype = (made[0].size,), made[0].dtype
+    value = Value("call", (), params, shape, dtype)
+    return CallStep(function, args, kwargs, operands, made, (value,))
+
+
+def sorted_plan(function: Any, n: int = 6) -> Plan:
+    """Return a plan: a kernel, a call of `function` on its result, and another kernel."""
+    a, s, out, total = (
+        buffer("input", n, 0), buffer("input", 1, 1), buffer("output", n, 0), buffer("output", 1, 1)
+    )  # fmt: skip
+    middle, called = buffer("temp", n), buffer("temp", n)
+    steps = [
+        KernelStep(scaled(), (a, s, middle, total), (n,), (), 0.0),
+        call_step(function, (Slot(0),), {}, (look(middle),), (called,)),
+        KernelStep(scaled(), (called, s, out, total), (n,), (), 0.0),
+    ]
+    return plan(steps, [a, s, middle, called, out, total], [look(out), look(total, ())])

@@ -94,7 +94,7 @@ def test_devices() -> None:
     assert x.to_device("cpu") is x
     with pytest.raises(ValueError, match=r"to_device: device='cuda' is not known"):
         x.to_device("cuda")
-    with pytest.raises(ValueError, match=r"to_device: stream=1, and the device"):
+    with pytest.raises(ValueError, match=r"to_device: stream=1, and the device 'cpu'"):
         x.to_device("cpu", stream=1)
     for make in (
         lambda d: xp.zeros(2, device=d), lambda d: xp.asarray([1.0], device=d),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import importlib
 import inspect
 import itertools
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from apart import apart
 
 import adarray
 from adarray.op import Pointwise, all_ops
@@ -111,11 +111,6 @@ def combinations(cls: Any) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(("cls", "name"), ON_NUMPY, ids=identifier)
 def test_benchmarks_run(cls: Any, name: str) -> None:
-    # What a setup leaves open when it says that a parameter does not apply ends with the copy.
-    contextvars.copy_context().run(_run, cls, name)
-
-
-def _run(cls: Any, name: str) -> None:
     for params in combinations(cls):
         if cls is memory.Counts and params[0] in workloads.WORKLOADS:
             continue  # minutes on a small machine
@@ -207,6 +202,7 @@ def test_data_are_the_same_on_every_call() -> None:
             np.testing.assert_array_equal(first, second)
 
 
+@apart  # engines choose their backend for good
 def test_numpy_and_adarray_engines_agree() -> None:
     w = SMALL["mlp b128 h128 f32"]
     made = [engines.make(name, 1).gradient(w) for name in ("numpy",)]
@@ -265,6 +261,7 @@ def test_results_that_differ_are_not_timed() -> None:
         fleet._agree([1.0, 2.1, 3.0], reference)
 
 
+@apart  # engines choose their backend for good
 def test_the_guard_is_back_after_measuring_without() -> None:
     from adarray import guard
 

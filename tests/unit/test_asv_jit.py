@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
-import functools
 import itertools
 import json
 import shutil
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from apart import apart
 
 import adarray
 
@@ -213,17 +212,7 @@ def test_peaks_are_those_of_first_and_of_steady_calls() -> None:
     assert found["facts"] == {}
 
 
-def apart(test: Any) -> Any:
-    """Run a test in a context of its own: engines choose their backend for good."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        contextvars.copy_context().run(test, *args, **kwargs)
-
-    return run
-
-
-@apart
+@apart  # engines choose their backend for good
 def test_engine_tells_what_it_compiled() -> None:
     engine = engines.make("jit-serial" if "serial" in adarray.backends() else "jit-numpy", 1)
     prepared = engine.gradient(SMALL["chain"].workload)
@@ -238,7 +227,7 @@ def test_engine_tells_what_it_compiled() -> None:
     assert found["trace"] >= 0
 
 
-@apart
+@apart  # engines choose their backend for good
 def test_a_workload_that_is_not_compiled_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     if "serial" not in adarray.backends():
         pytest.skip("needs the serial backend")

@@ -13,7 +13,8 @@ from adarray.inplace import assign
 from adarray.numpy._lift import dressed, lift
 from adarray.numpy.random._draws import DRAWS, REFUSED, drawn_shape, multivariate_normal
 from adarray.ops import creation
-from adarray.protocol import plain, traced
+from adarray.protocol import followed, plain, traced
+from adarray.runtime import MODE
 from adarray.scope import asked_by_library
 from adarray.trace import Handle
 
@@ -138,8 +139,7 @@ def _shuffle(raw: Any, x: Any, axis: int = 0) -> None:
     if not isinstance(x, Handle):
         raw.shuffle(x, **options)
         return
-    order = np.arange(x.shape[axis])  # type: ignore[attr-defined]
-    raw.shuffle(order)
+    order = raw.permutation(np.arange(x.shape[axis]))  # type: ignore[attr-defined]
     assign(x, np.take(x, order, axis=axis))  # type: ignore[call-overload]
 
 
@@ -321,15 +321,41 @@ for _cls, _base in ((Generator, np.random.Generator), (RandomState, np.random.Ra
             _method(_cls, _base, _name)
 
 
-def default_rng(seed: Any = None) -> Generator:
+def default_rng(seed: Any = None) -> np.random.Generator:
     """As `numpy.random.default_rng`, with ADArrays as draws."""
     if isinstance(seed, Generator):
         return seed
+    recorder = _recorder()
+    if recorder is not None:
+        if isinstance(seed, np.random.Generator):  # of which the draws are recorded
+            return seed
+        if seed is None or followed(seed):
+            return recorder.seeded(np.random.default_rng, seed)  # type: ignore[no-any-return]
     return Generator(np.random.default_rng(plain(seed)))
 
 
-# NumPy's own global state: both namespaces draw from one stream.
-GLOBAL = RandomState(np.random.mtrand._rand)
+def _recorder() -> Any:
+    """Return what records the run of a function; None where nothing does."""
+    mode = MODE.get()
+    return mode.engine if mode is not None and mode.symbolic else None
+
+
+class _Global(RandomState):
+    """NumPy's own global state, whose draws `jit` records."""
+
+    @property
+    def _raw(self) -> Any:
+        recorder = _recorder()
+        return _STREAM if recorder is None else recorder.generator(_STREAM)
+
+    @_raw.setter
+    def _raw(self, raw: Any) -> None:
+        assert raw is _STREAM
+
+
+# Both namespaces draw from one stream.
+_STREAM = np.random.mtrand._rand
+GLOBAL = _Global(_STREAM)
 
 
 def function(name: str) -> Callable[..., Any]:

@@ -178,6 +178,14 @@ def loop(ufunc: Any, keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
         return None
 
 
+def _holds(dtype: np.dtype[Any], x: int) -> bool:
+    """Whether a dtype has an int; NumPy also compares with ints that it has not."""
+    if dtype.kind not in "iu":
+        return True
+    info = np.iinfo(dtype)
+    return bool(info.min <= x <= info.max)
+
+
 def apply_ufunc(b: Builder, ufunc: Any, operands: Any, literal: bool | None = None) -> Any:
     """Apply a ufunc by its name, in NumPy's loop; None where no kernel does."""
     if ufunc.nout != 1:
@@ -189,6 +197,8 @@ def apply_ufunc(b: Builder, ufunc: Any, operands: Any, literal: bool | None = No
         return None
     # Small integers are divided as float64; comparisons compare in the operands' dtype.
     common = dtypes[0] if dtypes[-1] == BOOL else dtypes[-1]
+    if any(type(x) is int and not _holds(common, x) for x in operands):
+        return None
     args = tuple([b.value(x, common) for x in operands])
     if literal is None:
         literal = type(operands[-1]) in (int, float)

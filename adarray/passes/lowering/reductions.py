@@ -155,9 +155,10 @@ def _norm(b: Builder, call: Recorded) -> Any:
 
 def _masked(b: Builder, x: Value, where: Any, fill: Any) -> Value:
     """Return `x` with `fill` where the mask does not hold."""
-    if where is True or where is None:
+    if where is True:
         return x
-    mask = b.broadcast(b.value(where, BOOL), x.shape)
+    # None is false to NumPy.
+    mask = b.broadcast(b.value(False if where is None else where, BOOL), x.shape)
     return b.map("where", mask, x, b.const(fill, x.dtype))
 
 

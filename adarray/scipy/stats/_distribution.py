@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
 import numpy as np
 
+from adarray.aval import Symbolic
 from adarray.errors import UnsupportedFunctionError
-from adarray.protocol import finish, plain, traced
+from adarray.protocol import finish, followed, on_plain, plain, plain_array, traced
+from adarray.runtime import MODE
 from adarray.scipy._drop_in import array, guarded, holds
 from adarray.scipy.stats._law import Body, Law, completed
 
@@ -25,6 +28,20 @@ def wide(x: Any) -> Any:
     return x if x.dtype == dtype else x.astype(dtype)
 
 
+def streamed(rvs: Any, owner: Any) -> Any:
+    """Return SciPy's ``rvs``, whose draws from NumPy's global stream `jit` records."""
+
+    @functools.wraps(rvs)
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        mode = MODE.get()
+        stream = np.random.mtrand._rand
+        if mode is not None and mode.symbolic and owner.random_state is stream:
+            kwargs.setdefault("random_state", mode.engine.generator(stream))  # type: ignore[union-attr]
+        return rvs(*args, **kwargs)
+
+    return draw
+
+
 class Base:
     """What continuous and discrete distributions share: arguments, and SciPy for plain ones.
 
@@ -37,6 +54,8 @@ class Base:
     """
 
     methods: tuple[str, ...] = ()
+    # Whether `jit` records our own functions, and not a call of SciPy's, for what is not traced.
+    recorded = False
 
     def __init__(self, scipy: Any, extra: tuple[str, ...]) -> None:
         self.scipy = scipy
@@ -67,6 +86,8 @@ class Base:
         found = getattr(self.scipy, name)
         if not callable(found):
             return found
+        if name == "rvs":
+            found = streamed(found, self.scipy)
         return guarded(found, f"scipy.stats.{self.name}", self.refusal(name))
 
     def refusal(self, name: str) -> str:
@@ -80,8 +101,16 @@ class Base:
         if not (holds(args) or holds(kwargs)):
             return getattr(self.scipy, method)(*args, **kwargs)
         if not (traced(args) or traced(kwargs)):
-            r = getattr(self.scipy, method)(*plain(args), **plain(kwargs))
+            if self.recorded and (followed(args) or followed(kwargs)):
+                with contextlib.suppress(UnsupportedFunctionError):
+                    r = self.computed(method, args, kwargs)
+                    return r[()] if r.ndim == 0 else r  # SciPy gives a scalar
+            r = on_plain(getattr(self.scipy, method), args, kwargs)
             return finish(r, None, method)
+        return self.computed(method, args, kwargs)
+
+    def computed(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a method by `compute`."""
         has_value = method not in _MOMENTS
         x, given = (args[0], args[1:]) if has_value and args else (None, args)
         if has_value and not args:
@@ -175,11 +204,15 @@ class FrozenPlain(Frozen):
         found = getattr(self.scipy, name)
         if not callable(found):
             return found
+        if name == "rvs":
+            found = streamed(found, self.scipy)
         return guarded(found, f"scipy.stats.{self.dist.name}", self.dist.refusal(name))
 
 
 class Continuous(Base):
     """A continuous distribution with a `Law`."""
+
+    recorded = True
 
     def __init__(self, scipy: Any, law: Law) -> None:
         super().__init__(scipy, ("loc", "scale"))
@@ -187,8 +220,8 @@ class Continuous(Base):
 
     def ends(self, shapes: list[Any]) -> tuple[Any, Any]:
         """Return the ends of the standard support, nan where shapes are not valid."""
-        plain_ends = self.scipy.support(*map(plain, shapes))
-        low, high = (np.asarray(e, float)[()] for e in plain_ends)
+        plain_ends = on_plain(self.scipy.support, tuple(shapes), {})
+        low, high = (plain_array(e, float)[()] for e in plain_ends)
         if self.law.support is None:
             return low, high
         valid = ~np.isnan(low)
@@ -215,7 +248,9 @@ class Continuous(Base):
         inside = ((z >= low) & (z <= high)) if closed else ((z > low) & (z < high))
         inside = inside & np.isfinite(z)
         if closed and method == "pdf":
-            inside = inside & ~self.vanishes(plain(z), plain((z == low) | (z == high)), shapes)
+            ends = plain((z == low) | (z == high))
+            at = np.where(ends, plain(z), interior(low, high))
+            inside = inside & ~self.vanishes(at, ends, shapes)
         safe = np.where(inside, z, interior(low, high))
         body = self.body("logpdf" if method == "pdf" else method)
         r = body(safe, *shapes)
@@ -231,7 +266,7 @@ class Continuous(Base):
 
         Its logarithm has no finite slope.
         """
-        if not np.any(ends):
+        if not isinstance(ends, Symbolic) and not np.any(ends):
             return ends
         with np.errstate(all="ignore"):
             return ends & np.isneginf(self.body("logpdf")(z, *map(plain, shapes)))
@@ -263,8 +298,10 @@ class Continuous(Base):
         """
         name = "cdf" if method == "ppf" else "sf"
         function, density = self.body(name), self.body("logpdf")
-        x = getattr(self.scipy, method)(plain(q), *map(plain, shapes))
-        x, sign = np.asarray(x, float)[()], 1.0 if method == "ppf" else -1.0
+        x = on_plain(getattr(self.scipy, method), (q, *shapes), {})
+        if not (traced(q) or traced(shapes)):
+            return x
+        x, sign = plain_array(x, float)[()], 1.0 if method == "ppf" else -1.0
         for _ in range(2):
             slope = sign * np.exp(density(x, *shapes))
             x = x - (function(x, *shapes) - q) / slope

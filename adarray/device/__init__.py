@@ -1,0 +1,16 @@
+"""Arrays in the memory of a device, which ADArrays may hold in place of ndarrays.
+
+A backend describes its array library as a `Library`. Values of it that take part in
+adarray's computations are `DeviceArray`: duck arrays that pass for ndarrays and NumPy
+scalars, so that operations and derivative rules, which call NumPy, run on the device by
+NumPy's dispatch protocols. What the library lacks is computed by NumPy on the host; every
+transfer is counted, and `adarray.profile` shows it.
+"""
+
+from adarray.device.array import DeviceArray, host, is_device
+from adarray.device.library import DEVICES, KINDS, DeviceEngine, Library, adopt, of_dlpack
+
+__all__ = [
+    "DEVICES", "KINDS", "DeviceArray", "DeviceEngine", "Library", "adopt", "host", "is_device",
+    "of_dlpack",
+]  # fmt: skip

@@ -1,0 +1,112 @@
+"""Indices of device arrays: moved there, in range, and with NumPy's meaning of repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from adarray.device.library import Library
+
+
+def _is_array(i: Any) -> bool:
+    """Whether a part of an index is an array of the host or of a device."""
+    return hasattr(i, "raw") or isinstance(i, np.ndarray)
+
+
+def _axes_of(i: Any) -> int:
+    """Return how many axes one part of an index takes."""
+    if i is None or i is Ellipsis or isinstance(i, (bool, np.bool)):
+        return 0
+    if _is_array(i) and i.dtype == bool:
+        return int(i.ndim)
+    return 1
+
+
+def _parts(index: Any, ndim: int) -> Iterator[tuple[Any, int]]:
+    """Yield the parts of an index, lists as arrays, each with its first axis."""
+    given = index if type(index) is tuple else (index,)
+    parts = [_as_array(i) if isinstance(i, list) else i for i in given]
+    axis, taken = 0, sum(map(_axes_of, parts))
+    for i in parts:
+        yield i, axis
+        axis += ndim - taken if i is Ellipsis else _axes_of(i)
+
+
+def _as_array(i: list[Any]) -> Any:
+    return np.asarray(i, None if i else np.intp)
+
+
+def device_index(library: Library, index: Any, shape: tuple[int, ...]) -> Any:
+    """Return an index as `library` takes it.
+
+    Raises
+    ------
+    IndexError
+        If an array of the host points out of range, which libraries do not report.
+    """
+    kind = type(index)
+    if kind is int or index is Ellipsis:
+        return index
+    made = []
+    for i, axis in _parts(index, len(shape)):
+        if hasattr(i, "raw"):
+            made.append(bool(i) if i.scalar and i.dtype == bool else library.raw(i))
+        elif isinstance(i, np.ndarray):
+            _check_range(i, axis, shape)
+            made.append(library.raw(i))
+        elif isinstance(i, slice):
+            made.append(slice(*(_whole(x) for x in (i.start, i.stop, i.step))))
+        elif isinstance(i, np.generic):
+            made.append(i.item())
+        else:
+            made.append(i)
+    return tuple(made) if kind is tuple else made[0]
+
+
+def _whole(x: Any) -> Any:
+    return x if x is None or type(x) is int else x.__index__()
+
+
+def _check_range(i: np.ndarray, axis: int, shape: tuple[int, ...]) -> None:
+    if i.dtype.kind not in "iu" or not i.size or axis >= len(shape):
+        return
+    n = shape[axis]
+    low, high = int(i.min()), int(i.max())
+    if high >= n or low < -n:
+        wrong = high if high >= n else low
+        raise IndexError(f"index {wrong} is out of bounds for axis {axis} with size {n}")
+
+
+def last_values(library: Library, raw: Any, index: Any, at: Any, value: Any) -> Any:
+    """Return `value` so that an element which is written several times gets NumPy's result.
+
+    That is the last value; a device writes in any order. Here each write gets the value of
+    the last one to the same element.
+    """
+    if not getattr(value, "ndim", 0) or not _may_repeat(index, len(raw.shape)):
+        return value
+    xp = library.xp
+    places = library.run(xp.arange, raw.size).reshape(raw.shape)[at]
+    shape, places = places.shape, places.reshape(-1)
+    if not places.size:
+        return value
+    whole = xp.uint32 if max(places.size, raw.size) < 1 << 32 else xp.uint64
+    numbers = library.run(xp.arange, places.size, dtype=whole)
+    last = library.run(xp.zeros, raw.size, whole)
+    library.run(xp.maximum.at, last, places, numbers)
+    values = library.run(xp.broadcast_to, value, shape).reshape(-1)
+    return values[last[places]].reshape(shape)
+
+
+def _may_repeat(index: Any, ndim: int) -> bool:
+    """Whether an index may name an element twice: arrays of integers, if not seen to be unique."""
+    arrays = [i for i, _ in _parts(index, ndim) if _is_array(i) and i.dtype.kind in "iu" and i.ndim]
+    if not arrays:
+        return False
+    one = arrays[0]
+    if len(arrays) > 1 or not isinstance(one, np.ndarray) or hasattr(one, "raw"):
+        return True
+    return bool((one < 0).any()) or np.unique(one).size < one.size

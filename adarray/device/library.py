@@ -1,0 +1,451 @@
+"""`Library`: what adarray must know of an array library whose arrays live on a device."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from adarray.aval import PLAIN
+from adarray.device.array import DeviceArray, host_of, is_device
+from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING
+from adarray.device.indices import device_index
+from adarray.errors import BackendError, DeviceMemoryError
+from adarray.spans import RECORDER
+
+# Classes of the arrays of libraries that are in use, and what gives the library of one.
+KINDS: dict[type, Callable[[Any], Library]] = {}
+# By DLPack's number of a type of device: what makes an array of ours of an exporter of that.
+_IMPORTERS: dict[int, Callable[[Any], Any]] = {}
+
+# The libraries in use, by the names of their devices.
+DEVICES: dict[str, Library] = {}
+
+_NUMBERS = frozenset({float, int, bool, complex})
+_LINALG_RESULTS = {
+    "eig": "EigResult", "eigh": "EighResult", "qr": "QRResult", "slogdet": "SlogdetResult",
+    "svd": "SVDResult",
+}  # fmt: skip
+
+
+class UnplaceableError(TypeError):
+    """An operand cannot be moved to the device: NumPy computes."""
+
+
+class Transfers:
+    """How often, and how much, values went to the device and came back.
+
+    Attributes
+    ----------
+    to_device, to_host : int
+        Number of transfers.
+    bytes_to_device, bytes_to_host : int
+    on_host : dict of str to int
+        Functions that NumPy computed for the device, and how often.
+    converted : int
+        How many of `to_host` were asked for by code that wants ndarrays.
+    """
+
+    def __init__(self) -> None:
+        self.to_device = self.to_host = self.bytes_to_device = self.bytes_to_host = 0
+        self.converted = 0
+        self.on_host: dict[str, int] = {}
+
+
+class Library:
+    """An array library with NumPy's functions, on one device; a backend derives from it.
+
+    Attributes
+    ----------
+    name : str
+        Name of the device, such as ``"cuda:0"``.
+    xp : module
+        Holds NumPy's functions under NumPy's names.
+    kind : type
+        Class of its arrays.
+    unable : tuple of exception classes
+        Raised where the library cannot do what NumPy does: NumPy does it, or raises.
+    out_of_memory : tuple of exception classes
+        Raised where an array does not fit.
+    flushes : bool
+        Whether float32 results below the smallest normal number become zero.
+    transfers : Transfers
+    """
+
+    name: str = ""
+    xp: Any = None
+    kind: Any = object
+    unable: tuple[type[Exception], ...] = (
+        TypeError, ValueError, LookupError, AttributeError, NotImplementedError, ImportError,
+    )  # fmt: skip
+    out_of_memory: tuple[type[BaseException], ...] = ()
+    flushes: bool = False
+
+    def __init__(self) -> None:
+        self.transfers = Transfers()
+        self._functions: dict[Any, Any] = {}
+
+    # -- what a library brings -------------------------------------------------------------
+
+    def to_device(self, values: np.ndarray) -> Any:
+        """Return a copy of an ndarray on the device."""
+        raise NotImplementedError
+
+    def to_host(self, raw: Any) -> np.ndarray:
+        """Return a copy as an ndarray; wait for the device."""
+        raise NotImplementedError
+
+    def shares(self, a: Any, b: Any) -> bool:
+        """Whether two arrays may share memory."""
+        raise NotImplementedError
+
+    def accepts(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the device has arrays of this dtype."""
+        return dtype.kind in "biufc" and dtype.char not in "gG"
+
+    def release(self) -> None:
+        """Give memory that is kept for later arrays back to the device."""
+
+    def memory(self) -> str:
+        """Return words about the memory of the device, for an error."""
+        return ""
+
+    def synchronize(self) -> None:
+        """Wait until everything that was asked for is computed."""
+
+    def find(self, function: Any) -> Any:
+        """Return the library's counterpart of a function of NumPy, None if it has none."""
+        module = getattr(function, "__module__", None) or "numpy"
+        place: Any = self.xp
+        for part in module.split(".")[1:] if module.startswith("numpy.") else ():
+            place = getattr(place, part, None)
+        if place is None:
+            return None
+        return getattr(place, getattr(function, "__name__", ""), None)
+
+    def copied(self, raw: Any, order: Any) -> Any:
+        """Return a copy of an array in the order that NumPy would give it."""
+        return self.run(raw.copy, order)
+
+    def pointwise(self, op: Any, values: tuple[Any, ...]) -> Any:  # noqa: ARG002
+        """Compute a pointwise operation with a kernel; NotImplemented: with a ufunc of `xp`."""
+        return NotImplemented
+
+    def derivative(self, op: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
+        """Compute a rule of a pointwise operation in one pass; NotImplemented: with NumPy's."""
+        return NotImplemented
+
+    def compute(self, op: Any, values: tuple[Any, ...], params: dict[str, Any]) -> Any:  # noqa: ARG002
+        """Compute any other operation; NotImplemented: with functions of `xp`."""
+        return NotImplemented
+
+    def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
+        """Compute a rule of any other operation; NotImplemented: as the record says."""
+        return NotImplemented
+
+    # -- transfers -------------------------------------------------------------------------
+
+    def send(self, values: np.ndarray) -> Any:
+        """Move an ndarray to the device, and count it."""
+        start = perf_counter_ns()
+        raw = self.run(self.to_device, values)
+        t = self.transfers
+        t.to_device += 1
+        t.bytes_to_device += values.nbytes
+        self._note("to", start, values.nbytes, values.shape)
+        return raw
+
+    def receive(self, raw: Any) -> np.ndarray:
+        """Copy an array of the device to the host, and count it."""
+        start = perf_counter_ns()
+        values: np.ndarray = self.run(self.to_host, raw)
+        t = self.transfers
+        t.to_host += 1
+        t.bytes_to_host += values.nbytes
+        self._note("from", start, values.nbytes, values.shape)
+        return values
+
+    def converted(self) -> None:
+        """Count a conversion that some code asked for without a word about the device."""
+        self.transfers.converted += 1
+
+    def _note(self, way: str, start: int, moved: int, shape: tuple[int, ...]) -> None:
+        recorder = RECORDER.get()
+        if recorder is not None:
+            name = f"{way} {self.name}"
+            recorder.add("transfer", name, start, perf_counter_ns(), moved, 0.0, (shape,))
+
+    def place(self, x: Any) -> Any:
+        """Return an operand on the device if it is an array that the device can hold."""
+        kind = type(x)
+        if kind is np.ndarray:
+            return DeviceArray(self.send(x), self) if self.accepts(x.dtype) else x
+        return adopt(x) if kind in KINDS else x
+
+    def plain(self, x: Any) -> Any:
+        """Return `x`, or what is in it, as values of the host."""
+        return host_of(x)
+
+    def wrap(self, raw: Any, scalar: bool) -> DeviceArray:
+        """Return an array of the library as a value."""
+        return DeviceArray(raw, self, scalar)
+
+    def raw(self, x: Any) -> Any:
+        """Return an operand, or what is in it, as the library takes it."""
+        kind = type(x)
+        if kind in _NUMBERS:
+            return x
+        if kind is DeviceArray:
+            if x.library is not self:
+                raise self._elsewhere(x.library.name)
+            return x.raw
+        if kind is np.ndarray:
+            if not self.accepts(x.dtype):
+                raise UnplaceableError(f"{self.name} has no arrays of {x.dtype}")
+            return self.send(x)
+        if kind is tuple or kind is list:
+            return kind(map(self.raw, x))
+        if kind in KINDS and KINDS[kind](x) is not self:
+            raise self._elsewhere(KINDS[kind](x).name)
+        return x
+
+    def _elsewhere(self, other: str) -> BackendError:
+        return BackendError(
+            f"operands are on two devices, {self.name} and {other}; move one of them with "
+            f"x.to_device({self.name!r})"
+        )
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function of the library; where memory is short, once more after `release`."""
+        try:
+            return function(*args, **kwargs)
+        except self.out_of_memory:
+            self.release()
+        try:
+            return function(*args, **kwargs)
+        except self.out_of_memory as error:
+            raise DeviceMemoryError(
+                f"{getattr(function, '__name__', 'array')}: {self.name} is out of memory "
+                f"({error}; {self.memory()}); earlier results are intact: free some, or compute "
+                "on smaller arrays"
+            ) from error
+
+    def function(self, function: Any) -> Any:
+        """Return `find(function)`, looked up once."""
+        try:
+            return self._functions[function]
+        except KeyError:
+            found = self._functions[function] = self.find(function)
+            return found
+        except TypeError:  # not hashable
+            return None
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of NumPy on the device, or where that cannot be, on the host."""
+        own = self.function(function)
+        if own is not None:
+            try:
+                made = self.run(
+                    own, *map(self.raw, args), **{k: self.raw(v) for k, v in kwargs.items()}
+                )
+            except self.unable:
+                pass
+            else:
+                return self._results(function, made, (*args, *kwargs.values()))
+        return self.on_host(function, args, kwargs)
+
+    def _results(self, function: Any, made: Any, given: tuple[Any, ...]) -> Any:
+        """Return what a function of the library returned as values."""
+        whole = function in ARRAY_RESULTS
+        if function in SCALAR_KEEPING and given[0].scalar:
+            whole = False
+        if isinstance(made, self.kind):
+            for x in given:  # out=
+                if type(x) is DeviceArray and x.raw is made and not whole:
+                    return x
+            return self._like(made, whole, given)
+        if isinstance(made, (tuple, list)):
+            parts = [self._results(function, r, given) for r in made]
+            named = _result_class(function) if isinstance(made, tuple) else None
+            if named is not None and len(parts) == len(named._fields):
+                return named(*parts)
+            return parts if isinstance(made, list) else tuple(parts)
+        return made
+
+    def _like(self, raw: Any, whole: bool, given: tuple[Any, ...]) -> DeviceArray:
+        scalar = not raw.ndim and not whole
+        if scalar and raw.base is not None:
+            raw = self.run(raw.copy)
+        made = DeviceArray(raw, self, scalar)
+        if raw.base is not None:
+            for x in given:  # a view of an array that must not be written into
+                if type(x) is DeviceArray and not x._writeable and not x.scalar:
+                    made._writeable = made._writeable and not self.shares(raw, x.raw)
+        return made
+
+    def on_host(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Let NumPy compute, and move the results to the device."""
+        out = kwargs.get("out")
+        values = function(*host_of(args), **host_of(kwargs))
+        name = getattr(function, "__qualname__", None) or repr(function)
+        name = getattr(function, "__name__", name)
+        self.transfers.on_host[name] = self.transfers.on_host.get(name, 0) + 1
+        targets = out if isinstance(out, tuple) else (out,)
+        if any(type(t) is DeviceArray for t in targets):
+            parts = values if isinstance(values, tuple) else (values,)
+            for target, part in zip(targets, parts, strict=True):
+                if type(target) is DeviceArray:
+                    target[...] = part
+            return out[0] if isinstance(out, tuple) and len(out) == 1 else out
+        return self._placed(values)
+
+    def _placed(self, x: Any) -> Any:
+        if isinstance(x, np.generic) and not is_device(x):
+            if not self.accepts(x.dtype):
+                return x
+            return DeviceArray(self.send(np.asarray(x)), self, True)
+        if isinstance(x, tuple):
+            parts = map(self._placed, x)
+            return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+        return [self._placed(v) for v in x] if type(x) is list else self.place(x)
+
+    def ufunc(
+        self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a ufunc, or one of its methods."""
+        if method == "__call__" and not kwargs:
+            own = self.function(ufunc)
+            if own is not None:
+                try:
+                    made = self.run(own, *map(self.raw, inputs))
+                except self.unable:
+                    pass
+                else:
+                    if type(made) is self.kind:
+                        return DeviceArray(made, self, not made.ndim)
+                    return tuple(DeviceArray(r, self, not r.ndim) for r in made)
+            return self.on_host(ufunc, inputs, kwargs)
+        if method == "at":
+            return self._at(ufunc, *inputs)
+        return self._method(ufunc, method, inputs, kwargs)
+
+    def _method(
+        self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a ufunc with keywords, or a method of it."""
+        by_numpy = ufunc if method == "__call__" else getattr(ufunc, method)
+        own = self.function(ufunc)
+        own = own if method == "__call__" else getattr(own, method, None)
+        out = kwargs.get("out")
+        given = dict(kwargs)
+        if isinstance(out, tuple) and len(out) == 1:
+            given["out"] = out[0]
+        if any(type(t) is np.ndarray for t in (out if isinstance(out, tuple) else (out,))):
+            return by_numpy(*host_of(inputs), **host_of(kwargs))  # into an array of the host
+        if own is not None and given.get("where", True) is True:
+            given.pop("where", None)
+            try:
+                made = self.run(
+                    own, *map(self.raw, inputs), **{k: self.raw(v) for k, v in given.items()}
+                )
+            except self.unable:
+                pass
+            else:
+                if out is not None:
+                    return out[0] if isinstance(out, tuple) and len(out) == 1 else out
+                return self._results(ufunc, made, ())
+        return self.on_host(by_numpy, inputs, kwargs)
+
+    def _at(self, ufunc: Any, array: Any, index: Any, *values: Any) -> None:
+        """Compute ``ufunc.at``: in place, repeated indices counted."""
+        own = getattr(self.function(ufunc), "at", None)
+        if type(array) is DeviceArray:
+            if not array._writeable:
+                raise ValueError("array is read-only")
+            if own is not None:
+                try:
+                    at = device_index(self, index, array.shape)
+                    self.run(own, array.raw, at, *map(self.raw, values))
+                    return
+                except self.unable:
+                    pass
+            result = np.array(array.host())
+            ufunc.at(result, host_of(index), *host_of(values))
+            self.transfers.on_host[f"{ufunc.__name__}.at"] = 1
+            array[...] = result
+            return
+        ufunc.at(array, host_of(index), *host_of(values))
+
+
+@functools.cache
+def _result_class(function: Any) -> Any:
+    """Return the namedtuple that a function of `numpy.linalg` returns, None if it has none."""
+    if not str(getattr(function, "__module__", "")).startswith("numpy.linalg"):
+        return None
+    name = _LINALG_RESULTS.get(function.__name__)
+    found = getattr(np.linalg, "_linalg", None)
+    return None if name is None else getattr(found, name, None)
+
+
+class DeviceEngine:
+    """An engine that moves the operands of a `use` block to a device.
+
+    Parameters
+    ----------
+    name : str
+        Name of the backend.
+    library : Library
+    """
+
+    threads = 1
+
+    def __init__(self, name: str, library: Library) -> None:
+        self.name = name
+        self.library = library
+        self.place = library.place
+        self.pointwise = library.pointwise
+        self.derivative = library.derivative
+        self.call = library.compute
+        self.synchronize = library.synchronize
+        DEVICES[library.name] = library
+
+
+def adopt(x: Any) -> DeviceArray:
+    """Return an array of a registered library as a value, which shares its memory."""
+    return DeviceArray(x, KINDS[type(x)](x))
+
+
+def register_kind(
+    kind: type, library_of: Callable[[Any], Library], dlpack: int, importer: Callable[[Any], Any]
+) -> None:
+    """Let arrays of a library be operands.
+
+    Parameters
+    ----------
+    kind : type
+        Class of the arrays.
+    library_of : callable
+        Returns the `Library` of one of them.
+    dlpack : int
+        DLPack's number of its type of device.
+    importer : callable
+        Makes such an array of an object that exports DLPack from such a device.
+    """
+    KINDS[kind] = library_of
+    PLAIN.add(kind)
+    _IMPORTERS[dlpack] = importer
+
+
+def of_dlpack(x: Any) -> DeviceArray | None:
+    """Return an array of another library on a device as a value; None if it is none."""
+    if type(x) in KINDS:
+        return adopt(x)
+    if isinstance(x, (np.ndarray, np.generic)) or not hasattr(type(x), "__dlpack_device__"):
+        return None
+    importer = _IMPORTERS.get(int(x.__dlpack_device__()[0]))
+    return None if importer is None else adopt(importer(x))

@@ -1,0 +1,476 @@
+"""CuPy on one GPU, as adarray's core uses it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from adarray_backends.cuda import extrema, nvrtc, pointwise, reductions
+from adarray_backends.cuda.folds import Extrema, Folding, Step, lengths, normalized
+
+from adarray.codegen.eager import FIXED
+from adarray.device import DeviceArray, Library
+from adarray.op import FUNCTIONS, POINTWISE, Op, Reduction
+
+_FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
+POSITIVE = FUNCTIONS[np.positive]
+_CHARS = {"f": "float32", "d": "float64"}
+_NUMBERS = frozenset({float, int, bool})
+_REDUCTIONS = frozenset({np.sum, np.prod, np.mean, np.max, np.min})
+_FOLDED = frozenset({"axis", "keepdims"})
+# What NumPy refuses or computes otherwise for complex operands.
+_REAL_ONLY = frozenset({
+    "clip", "ihfft", "rfft", "rfft2", "rfftn", "interp", "nanprod", "nanstd", "nansum", "nanvar",
+    "nanmean", "percentile", "quantile", "nanpercentile", "nanquantile", "i0", "bincount",
+    "arctan2", "copysign", "hypot",
+})  # fmt: skip
+_MUCH = 1 << 20  # bytes
+_SHORT_INDEX = 1 << 31
+_BLOCK = (pointwise.THREADS,)
+_SHORT = 128  # rows of fewer elements are CuPy's to fold
+_STRETCH = 8192  # elements that a block folds at least, where a row is shared by several
+
+
+@functools.cache
+def _header() -> str:
+    text = files("adarray_native").joinpath("adarray_math.h").read_text(encoding="utf-8")
+    return text + pointwise.LOGARITHMS
+
+
+class CudaLibrary(Library):
+    """CuPy on the GPU number `index`.
+
+    Parameters
+    ----------
+    cupy : module
+    index : int
+    """
+
+    def __init__(self, cupy: Any, index: int) -> None:
+        super().__init__()
+        self.xp = cupy
+        self.kind = cupy.ndarray
+        self.index = index
+        self.name = f"cuda:{index}"
+        self.flushes = True  # CuPy compiles everything so
+        self.out_of_memory = (cupy.cuda.memory.OutOfMemoryError,)
+        self.unable = (*Library.unable, cupy.cuda.compiler.CompileException)
+        self.device = cupy.cuda.Device(index)
+        self._several = cupy.cuda.runtime.getDeviceCount() > 1
+        properties = cupy.cuda.runtime.getDeviceProperties(index)
+        self._blocks = 8 * int(properties["multiProcessorCount"])
+        self._texts: dict[Any, Any] = {}
+        self._kernels: dict[Any, Any] = {}
+        self._folds: dict[Any, Any] = {}
+
+    # -- transfers and memory --------------------------------------------------------------
+
+    def to_device(self, values: np.ndarray) -> Any:
+        """Return a copy of an ndarray on the GPU, in the machine's byte order."""
+        if not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))
+        return self.xp.array(values)
+
+    def to_host(self, raw: Any) -> np.ndarray:
+        """Return a copy as an ndarray."""
+        values: np.ndarray = raw.get(order="A")
+        return values
+
+    def shares(self, a: Any, b: Any) -> bool:
+        """Whether two arrays lie in the same allocation."""
+        return bool(a.data.mem is b.data.mem)
+
+    def release(self) -> None:
+        """Give the pool's free blocks back."""
+        self.xp.get_default_memory_pool().free_all_blocks()
+
+    def memory(self) -> str:
+        """Return words about the GPU's memory."""
+        free, total = self.xp.cuda.runtime.memGetInfo()
+        used = self.xp.get_default_memory_pool().used_bytes()
+        return (
+            f"{used / 2**30:.2f} GiB are in use by arrays, {free / 2**30:.2f} of "
+            f"{total / 2**30:.2f} GiB are free"
+        )
+
+    def synchronize(self) -> None:
+        """Wait for the current stream."""
+        self.xp.cuda.get_current_stream().synchronize()
+
+    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function of CuPy with this GPU as the current one."""
+        if not self._several:
+            try:
+                return function(*args, **kwargs)
+            except self.out_of_memory:
+                return super().run(function, *args, **kwargs)
+        with self.device:
+            return super().run(function, *args, **kwargs)
+
+    def find(self, function: Any) -> Any:
+        """Return CuPy's counterpart; those of numpy.linalg raise NumPy's errors."""
+        if function is np.linalg.eig:
+            return None  # the derivative rule relies on LAPACK's choice of phases
+        found = super().find(function)
+        module = getattr(function, "__module__", None) or ""
+        if found is not None and function.__name__ in _REAL_ONLY:
+            return _real_only(found)
+        if found is None or not module.startswith("numpy.linalg"):
+            return found
+        import cupyx
+
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            with cupyx.errstate(linalg="raise"):
+                return found(*args, **kwargs)
+
+        return checked
+
+    def ufunc(
+        self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a ufunc: where it has a record, the printed kernel."""
+        if method == "__call__" and not kwargs:
+            op = POINTWISE.get(ufunc)
+            if op is not None:
+                r = self._map(op, -1, inputs, 0)
+                if r is not NotImplemented:
+                    return r
+        return super().ufunc(ufunc, method, inputs, kwargs)
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of NumPy: reductions with printed kernels."""
+        if function in _REDUCTIONS and len(args) <= 2 and kwargs.keys() <= _FOLDED:
+            params = kwargs if len(args) == 1 else {"axis": args[1], **kwargs}
+            r = self.compute(FUNCTIONS[function], args[:1], params)
+            if r is not NotImplemented:
+                return r
+        return super().call(function, args, kwargs)
+
+    def copied(self, raw: Any, order: Any) -> Any:
+        """Return a copy; a kernel is twice as fast as the driver's copy."""
+        if raw.nbytes < _MUCH or raw.dtype.char not in _CHARS or not raw._c_contiguous:
+            return super().copied(raw, order)
+        text = pointwise.identity(_CHARS[raw.dtype.char])
+        return self._run((POSITIVE, -1, raw.dtype.char, None), text, [raw], "f", 0, raw.shape).raw
+
+    # -- pointwise operations ------------------------------------------------------------------
+
+    def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
+        """Compute a pointwise operation with a printed kernel."""
+        return self._map(op, -1, values, 0)
+
+    def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+        """Compute a derivative rule with a printed kernel, in one pass."""
+        return self._map(op, operand, (g, *saved), 2)
+
+    def _map(self, op: Op, operand: int, values: tuple[Any, ...], first: int) -> Any:
+        """Run a kernel on ``values``: operands, or ``(g, out, *operands)`` with `first` 2."""
+        char = ""
+        for x in values:
+            if type(x) is DeviceArray and x.raw.dtype.char in _CHARS:
+                char = x.raw.dtype.char
+                break
+        else:
+            return NotImplemented
+        fixed = _fixed(op, values[first:]) if op.name in FIXED else None
+        key = (op, operand, char, fixed)
+        try:
+            text, reads = self._texts[key]
+        except KeyError:
+            text, reads = self._texts[key] = self._text(key, first)
+        if text is None:
+            return NotImplemented
+        given, arrays, shape, same, plain = [], 0, (), True, True
+        for position, truth in reads:
+            x = values[position]
+            if type(x) is DeviceArray:
+                raw = x.raw
+                if raw.dtype.char != ("?" if truth else char):
+                    return NotImplemented
+                if not arrays:
+                    shape = raw.shape
+                elif raw.shape != shape:
+                    same = False
+                plain = plain and raw._c_contiguous
+                arrays += 1
+                given.append(raw)
+            else:
+                argument = _argument(x, char, truth)
+                if argument is None:
+                    return NotImplemented
+                given.append(argument)
+        if not arrays:
+            return NotImplemented
+        if same and plain and (first or len(reads) == len(values)):
+            kinds = "f" * arrays if arrays == len(given) else _kinds(given, self.kind)
+            return self._run(key, text, given, kinds, 0, shape)
+        kind = self.kind
+        shapes = {x.shape for x in given if type(x) is kind}
+        if operand < 0:  # operands that the kernel does not read give the result its shape, too
+            shapes.update(x.raw.shape for x in values if type(x) is DeviceArray)
+        (shape,) = shapes if len(shapes) == 1 else (np.broadcast_shapes(*shapes),)
+        return self._launch(key, text, given, shape)
+
+    def _text(self, key: Any, first: int) -> Any:
+        """Return the text of a kernel and, for each input, where it is and if it is a truth."""
+        op, operand, char, fixed = key
+        text = pointwise.text_of(op, operand, _CHARS[char], fixed)
+        if text is None:
+            return None, ()
+        places = {"g": 0, "out": 1}
+        return text, tuple(
+            (places[n] if n in places else first + int(n[1:]), n in text.truths)
+            for n in text.inputs
+        )
+
+    def _launch(
+        self, key: Any, text: pointwise.Text, given: list[Any], shape: tuple[int, ...]
+    ) -> Any:
+        kind = self.kind
+        arrays = [x for x in given if type(x) is kind]
+        same = all(x.shape == shape for x in arrays)
+        if same and all(x.flags.c_contiguous for x in arrays):
+            kinds, columns = _kinds(given, kind), 0
+        else:
+            if len(shape) > 1 and all(
+                x.flags.f_contiguous and x.ndim == len(shape) and not x.flags.c_contiguous
+                for x in arrays
+            ):
+                turned = [x.T if type(x) is kind else x for x in given]
+                made = self._launch(key, text, turned, shape[::-1])
+                return made if made is NotImplemented else DeviceArray(made.raw.T, self)
+            found = pointwise.arrangement(
+                [(x.shape, x.strides) for x in arrays], [x.itemsize for x in arrays], shape
+            )
+            if found is None:
+                return NotImplemented
+            letters, columns = iter(found[0]), found[1]
+            kinds = "".join(next(letters) if type(x) is kind else "n" for x in given)
+        return self._run(key, text, given, kinds, columns, shape)
+
+    def _run(
+        self, key: Any, text: pointwise.Text, given: list[Any], kinds: str, columns: int,
+        shape: tuple[int, ...],
+    ) -> Any:  # fmt: skip
+        out = self.run(self.xp.empty, shape, key[2])
+        size = out.size
+        if size:
+            pack = 2 if key[2] == "d" else 4
+            if size % pack or columns % pack or not _aligned(given, kinds):
+                pack = 1
+            full = (key, kinds, pack, size < _SHORT_INDEX)
+            kernel = self._kernels.get(full)
+            if kernel is None:
+                index = "unsigned int" if size < _SHORT_INDEX else "long long"
+                kernel = self._compiled(pointwise.source(text, kinds, pack, index), text.name)
+                self._kernels[full] = kernel
+            whole: Any = np.uint32 if size < _SHORT_INDEX else np.int64
+            blocks = -(-size // (pack * pointwise.THREADS))
+            arguments = (*given, out, whole(size), whole(columns or 1))
+            self.run(kernel, (min(blocks, 1 << 30),), _BLOCK, arguments)
+        return DeviceArray(out, self, not shape and key[0].name != "where")
+
+    def _compiled(self, source: str, *names: str) -> Any:
+        """Return the kernels of a text, compiled once and kept on disk."""
+        made = self.run(nvrtc.load, self.xp, f"{_header()}\n{source}", names)
+        return made if len(made) > 1 else made[0]
+
+    # -- reductions ----------------------------------------------------------------------------
+
+    def compute(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Compute a reduction with printed kernels."""
+        if not isinstance(op.lower, Reduction) or type(values[0]) is not DeviceArray:
+            return NotImplemented
+        x = values[0].raw
+        char = x.dtype.char
+        if char not in _CHARS or not x.size or params.get("dtype") is not None:
+            return NotImplemented
+        axis, keep = params.get("axis"), bool(params.get("keepdims"))
+        turned = not x._c_contiguous
+        if turned:
+            if not x.flags.f_contiguous:
+                return NotImplemented
+            x = x.T
+        aligned = x.base is None or x.data.ptr % 16 == 0
+        try:
+            key = (op, char, x.shape, axis, keep, turned, aligned)
+            plan = self._folds.get(key)
+        except TypeError:  # an axis that is no number
+            return NotImplemented
+        if plan is None:
+            plan = self._folds[key] = self._plan(*key)
+        if plan is NotImplemented:
+            return NotImplemented
+        raw, aside = plan.run(self, x)
+        made = DeviceArray(raw, self, not raw.ndim)
+        made.aside = None if turned else aside
+        return made
+
+    def _plan(
+        self, op: Op, char: str, shape: tuple[int, ...], axis: Any, keep: bool, turned: bool,
+        aligned: bool,
+    ) -> Any:  # fmt: skip
+        """Return how an array in C order is folded; NotImplemented: by CuPy."""
+        ndim = len(shape)
+        axes = normalized(axis, ndim)
+        if axes is None:
+            return NotImplemented
+        if turned:
+            axes = [ndim - 1 - a for a in axes]
+        sizes = lengths(shape, axes)
+        if sizes is None:
+            return NotImplemented
+        outer, n, inner = sizes
+        to = tuple(1 if i in axes else k for i, k in enumerate(shape) if keep or i not in axes)
+        wide = 2 if char == "d" else 4
+        dtype = _CHARS[char]
+        steps: Any
+        if inner == 1:
+            pack = wide if n % wide == 0 and aligned else 1
+            if n < _SHORT:
+                return NotImplemented
+            if op.name in ("max", "min") and outer >= 64 and n < 1 << 30 and outer < 1 << 30:
+                kernel, _ = self._extreme_kernels(op.name, dtype, pack)
+                return Extrema(kernel, char, outer, np.int32(n), to, turned)
+            steps = self._rows(op, dtype, outer, n, pack)
+        else:
+            pack = wide if inner % wide == 0 and aligned else 1
+            if inner < 32 or n < 16:
+                return NotImplemented
+            steps = self._columns(op, dtype, outer, n, inner, pack)
+        return NotImplemented if steps is None else Folding(steps, char, to, turned)
+
+    def _pass(self, op: Op, dtype: str, rows: bool, first: bool, pack: int) -> Any:
+        key = (op, dtype, rows, first, pack)
+        if key not in self._kernels:
+            fold = reductions.fold_of(op, dtype)
+            made = None
+            if fold is not None:
+                itemsize = 8 if dtype == "float64" else 4
+                text = reductions.source(fold, rows, first, pack, itemsize)
+                made = self._compiled(text, "rows" if rows else "columns")
+            self._kernels[key] = made
+        return self._kernels[key]
+
+    def _rows(self, op: Op, dtype: str, outer: int, n: int, pack: int) -> Any:
+        """Return the launches that fold rows."""
+        parts = max(1, min(-(-self._blocks // outer), n // _STRETCH))
+        stretch = -(-n // (parts * 1024)) * 1024 if parts > 1 else n
+        parts = -(-n // stretch)
+        kernel = self._pass(op, dtype, True, True, pack)
+        if kernel is None or outer * parts >= 1 << 31:
+            return None
+        count = np.dtype(dtype).type(n)
+        numbers = (np.int64(n), np.int64(stretch), np.int32(parts), np.int32(parts == 1), count)
+        steps = [Step(kernel, (outer * parts,), _BLOCK, outer * parts, numbers)]
+        if parts > 1:
+            last = self._pass(op, dtype, True, False, 1)
+            numbers = (np.int64(parts), np.int64(parts), np.int32(1), np.int32(1), count)
+            steps.append(Step(last, (outer,), _BLOCK, outer, numbers))
+        return steps
+
+    def _columns(self, op: Op, dtype: str, outer: int, n: int, inner: int, pack: int) -> Any:
+        """Return the launches that fold columns."""
+        wide = -(-inner // (32 * pack))
+        parts = max(1, min(-(-self._blocks // (wide * outer)), n // 32))
+        stretch = -(-n // parts)
+        parts = -(-n // stretch)
+        kernel = self._pass(op, dtype, False, True, pack)
+        if kernel is None or outer * parts > 65535:
+            return None
+        count = np.dtype(dtype).type(n)
+        block = (32, reductions.THREADS // 32)
+        numbers = (
+            np.int64(n), np.int64(inner), np.int64(stretch), np.int32(parts),
+            np.int32(parts == 1), count,
+        )  # fmt: skip
+        steps = [Step(kernel, (wide, outer * parts), block, outer * parts * inner, numbers)]
+        if parts > 1:
+            last = self._pass(op, dtype, False, False, pack)
+            numbers = (
+                np.int64(parts), np.int64(inner), np.int64(parts), np.int32(1), np.int32(1), count,
+            )  # fmt: skip
+            steps.append(Step(last, (wide, outer), block, outer * inner, numbers))
+        return steps
+
+    def _extreme_kernels(self, name: str, dtype: str, pack: int) -> Any:
+        key = ("extrema", name, dtype, pack)
+        if key not in self._kernels:
+            text = extrema.source(name == "max", dtype, pack)
+            self._kernels[key] = self._compiled(text, "forward", "backward")
+        return self._kernels[key]
+
+    def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
+        """Compute the cotangent of a maximum along the last axes, if its kernel found the ties."""
+        if node.op.name not in ("max", "min"):
+            return NotImplemented
+        out = saved[0]
+        if type(out) is not DeviceArray or out.aside is None:
+            return NotImplemented
+        a, dtype = saved[1].raw, _FLOATS.get(saved[1].raw.dtype)
+        if dtype is None or not a.flags.c_contiguous or g.raw.dtype != a.dtype:
+            return NotImplemented
+        outer = out.raw.size
+        n, raw = a.size // outer, g.raw
+        single = all(s == 0 for s, d in zip(raw.strides, raw.shape, strict=True) if d > 1)
+        if not single and not raw.flags.c_contiguous:
+            raw = self.run(self.xp.ascontiguousarray, raw)
+        wide = 2 if dtype == "float64" else 4
+        pack = wide if n % wide == 0 and a.data.ptr % 16 == 0 else 1
+        _, backward = self._extreme_kernels(node.op.name, dtype, pack)
+        made = self.run(self.xp.empty, a.shape, dtype)
+        self.run(backward, (outer,), (extrema.THREADS,),
+                 (a, out.raw, raw, np.int32(not single), out.aside, made, np.int32(n)))  # fmt: skip
+        return DeviceArray(made, self)
+
+
+def _fixed(op: Op, values: tuple[Any, ...]) -> int | None:
+    """Return which of the values with kernels of their own an operand has."""
+    operand, fixed = FIXED[op.name]
+    value = values[operand]
+    if (type(value) is int or type(value) is float) and value in fixed:
+        return fixed.index(value)
+    return None
+
+
+def _aligned(given: list[Any], kinds: str) -> bool:
+    """Whether arrays that are read several elements at a time begin where that is allowed."""
+    for x, how in zip(given, kinds, strict=True):
+        # What owns its memory begins where the pool's blocks do.
+        if (how == "f" or how == "r") and x.base is not None and x.data.ptr % 16:
+            return False
+    return True
+
+
+def _kinds(given: list[Any], kind: type) -> str:
+    """Return how arrays in C order, of the shape of the result, and numbers are read."""
+    return "".join("f" if type(x) is kind else "n" for x in given)
+
+
+def _argument(x: Any, char: str, truth: bool) -> Any:
+    """Return a number as kernels take it; None if they do not."""
+    if type(x) in _NUMBERS:
+        if truth:
+            return np.uint8(bool(x))
+        with np.errstate(over="ignore"):
+            return np.float32(x) if char == "f" else np.float64(x)
+    if isinstance(x, np.generic) and x.dtype.char == ("?" if truth else char):
+        return np.uint8(bool(x)) if truth else x
+    return None
+
+
+def _real_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that leaves complex operands to NumPy."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if any(getattr(x, "dtype", _REAL).kind == "c" for x in args):
+            raise TypeError("complex operands")
+        return function(*args, **kwargs)
+
+    return call
+
+
+_REAL = np.dtype(float)

@@ -1,0 +1,259 @@
+"""A stand-in for an array library on a device, over NumPy, and a backend that computes with it.
+
+Its arrays refuse what CuPy's refuse: ndarrays as operands, implicit conversion into ndarrays.
+It lacks what CuPy lacks, counts transfers, and can be made to run out of memory. So the
+core's handling of devices is tested on machines that have none.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import numpy as np
+
+from adarray import backend
+from adarray.device import DeviceEngine, Library
+from adarray.device.library import register_kind
+from adarray.errors import BackendError
+
+
+class OutOfMemoryError(Exception):
+    """What the stand-in raises where CuPy raises its own."""
+
+
+class Array:
+    """An array of the stand-in."""
+
+    __slots__ = ("device", "v")
+    __hash__ = None
+    __array_priority__ = 100
+
+    def __init__(self, v: np.ndarray, device: int = 0) -> None:
+        self.v = v
+        self.device = device
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        raise TypeError("ufuncs of NumPy do not take arrays of the stand-in")
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise TypeError("functions of NumPy do not take arrays of the stand-in")
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("shape", "dtype", "ndim", "size", "strides", "flags"):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return _wrapped(getattr(self.v, name), self.device)
+        return getattr(self.v, name)
+
+    @property
+    def base(self) -> Any:
+        return None if self.v.base is None else self
+
+    def __getitem__(self, index: Any) -> Any:
+        return _made(self.v[_opened(index)], self.device, self.v)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.v[_opened(index)] = _opened(value)
+
+    def __eq__(self, other: Any) -> Any:
+        return _made(self.v == _opened(other), self.device)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.v.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (KIND_OF_DEVICE, self.device)
+
+
+KIND_OF_DEVICE = 12  # DLPack's number for devices of extensions
+
+
+def _opened(x: Any) -> Any:
+    if type(x) is Array:
+        return x.v
+    if isinstance(x, np.ndarray):
+        raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(_opened, x))
+    if isinstance(x, slice):
+        return slice(*(None if i is None else i.__index__() for i in (x.start, x.stop, x.step)))
+    if isinstance(x, dict):
+        return {k: _opened(v) for k, v in x.items()}
+    return x
+
+
+class Allocator:
+    """Refuses arrays above a limit; the first refusals may be cured by `release`."""
+
+    limit: int | None = None
+    kept = 0  # bytes that `release` frees
+    released = 0
+
+
+def _made(r: Any, device: int, of: Any = None) -> Any:
+    """Return results of NumPy as arrays of the stand-in; scalars are 0-d arrays there."""
+    if isinstance(r, np.generic):
+        return Array(np.array(r), device)
+    if isinstance(r, np.ndarray):
+        if r.dtype == object:
+            raise TypeError("object arrays are not supported")
+        if Allocator.limit is not None and r.nbytes + Allocator.kept > Allocator.limit:
+            raise OutOfMemoryError(f"Out of memory allocating {r.nbytes} bytes")
+        return Array(r, device)
+    if isinstance(r, (tuple, list)):
+        return (
+            type(r)(_made(x, device) for x in r)
+            if type(r) in (tuple, list)
+            else tuple(_made(x, device) for x in r)
+        )
+    return r
+
+
+def _device_of(x: Any) -> int:
+    if type(x) is Array:
+        return x.device
+    if isinstance(x, (tuple, list)):
+        return max((_device_of(i) for i in x), default=0)
+    return 0
+
+
+def _wrapped(function: Any, device: int | None = None) -> Any:
+    """Return a function of NumPy as one of the stand-in."""
+    if not callable(function):
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if "where" in kwargs or "initial" in kwargs:
+            raise TypeError("unexpected keyword argument")
+        on = device if device is not None else _device_of((*args, *kwargs.values()))
+        out = kwargs.get("out")
+        r = function(*_opened(args), **_opened(kwargs))
+        return out if out is not None else _made(r, on)
+
+    return call
+
+
+# What CuPy lacks, among others.
+MISSING = {
+    "spacing", "nextafter_", "linalg.eig_", "float_power_", "setxor1d_", "cross_", "matvec",
+    "vecmat", "divmod", "frexp_", "nanquantile_", "unique_all", "unique_counts", "insert",
+}  # fmt: skip
+
+
+class Ufunc:
+    """A ufunc of the stand-in, with the methods that CuPy's have."""
+
+    def __init__(self, ufunc: np.ufunc) -> None:
+        self.ufunc = ufunc
+        self.__name__ = ufunc.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _wrapped(self.ufunc)(*args, **kwargs)
+
+    def at(self, a: Any, index: Any, *values: Any) -> None:
+        self.ufunc.at(_opened(a), _opened(index), *_opened(values))
+
+    def reduce(self, *args: Any, **kwargs: Any) -> Any:
+        return _wrapped(self.ufunc.reduce)(*args, **kwargs)
+
+
+class Namespace:
+    """NumPy's module of the given name, for arrays of the stand-in."""
+
+    def __init__(self, module: Any, prefix: str = "") -> None:
+        self._module = module
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        if self._prefix + name in MISSING:
+            raise AttributeError(name)
+        found = getattr(self._module, name)
+        if isinstance(found, types.ModuleType):
+            return Namespace(found, f"{self._prefix}{name}.")
+        if isinstance(found, np.ufunc):
+            return Ufunc(found)
+        if isinstance(found, type):
+            return found
+        return _wrapped(found)
+
+
+class StandIn(Library):
+    """One device of the stand-in."""
+
+    xp = Namespace(np)
+    kind = Array
+    out_of_memory = (OutOfMemoryError,)
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.name = f"standin:{index}"
+        self.strict = False
+
+    def to_device(self, values: np.ndarray) -> Any:
+        return _made(
+            np.array(values.astype(values.dtype.newbyteorder("="), copy=False)), self.index
+        )
+
+    def to_host(self, raw: Any) -> np.ndarray:
+        return np.array(raw.v)
+
+    def shares(self, a: Any, b: Any) -> bool:
+        return bool(np.may_share_memory(a.v, b.v))
+
+    def release(self) -> None:
+        Allocator.released += 1
+        Allocator.kept = 0
+
+    def memory(self) -> str:
+        return f"limit {Allocator.limit}"
+
+    def converted(self) -> None:
+        if self.strict:
+            raise AssertionError("a value of the device was converted into an ndarray")
+        super().converted()
+
+
+@functools.cache
+def _library(index: int) -> StandIn:
+    return StandIn(index)
+
+
+def library(index: int = 0) -> StandIn:
+    """Return the library of one device."""
+    return _library(index)
+
+
+class StandInBackend:
+    """A backend that computes with the stand-in."""
+
+    name = "standin"
+
+    def engine(self, **options: Any) -> DeviceEngine:
+        for name in options:
+            if name != "device":
+                raise BackendError(f"backend 'standin': unknown option {name!r}")
+        return DeviceEngine("standin", library(options.get("device", 0)))
+
+    def info(self) -> dict[str, str]:
+        return {"status": "available"}
+
+
+register_kind(
+    Array, lambda raw: library(raw.device), KIND_OF_DEVICE, lambda x: Array(np.from_dlpack(x))
+)
+
+
+def installed(monkeypatch: Any) -> None:
+    """Let `adarray.use` find the stand-in until the test ends."""
+    found = dict(backend._entry_points())
+    found["standin"] = [EntryPoint("standin", "device:StandInBackend", backend.GROUP)]
+    backend.refresh()
+    monkeypatch.setattr(backend, "_entry_points", lambda: found)
