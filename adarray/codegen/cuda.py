@@ -285,8 +285,9 @@ class CudaPrinter(GroupLoops):
         room = f"({kind} *)room_"
         self.line(f"{c} = adarray_together<{self.form.block}>({c}, {room}, {combine});")
         self.line(
-            f"adarray_last<{self.form.block}>({c}, ({kind}){neutral}, ({kind} *)(scratch + o{place}), "
-            f"(unsigned *)scratch + {place}, {room}, {self.memory[t.out]}, {combine});"
+            f"adarray_last<{self.form.block}>({c}, ({kind}){neutral}, "
+            f"({kind} *)(scratch + o{place}), (unsigned *)scratch + {place}, {room}, "
+            f"{self.memory[t.out]}, {combine});"
         )
 
     # -- waiting ---------------------------------------------------------------------------
@@ -343,7 +344,7 @@ class CudaPrinter(GroupLoops):
             return
         c, kind = self.fresh("s"), STORED[s.dtype]
         self.dtypes[s.name] = s.dtype
-        first = self.place[s.name]
+        first = self.home[s.name]
         if first != s.name:
             self.line(f"{kind} *const {c} = ({kind} *){self.memory[first]};")
             self.memory[s.name] = c
@@ -409,10 +410,9 @@ class CudaPrinter(GroupLoops):
         scope = Scope()
         self.scopes.append(scope)
         self.bind(s.var, fixed(v))
-        if self.form.kind not in ("flat", "sheet") and self.form.group > 1:
-            read, written = self.touches(s.body)
-            if written:  # by this pass, or the one before
-                self._wait()
+        waits = self.form.kind not in ("flat", "sheet") and self.form.group > 1
+        if waits and self.touches(s.body)[1]:  # by this pass, or the one before
+            self._wait()
         self.block(s.body)
         self.scopes.pop()
         self.braced(f"for (int64_t {v} = {start}; {v} < {stop}; {v}++)", scope)

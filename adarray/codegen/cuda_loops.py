@@ -6,7 +6,7 @@ from adarray.codegen import functions
 from adarray.codegen.affine import ZERO, at, slope
 from adarray.codegen.cprinter import CPrinter
 from adarray.codegen.cvalues import Operand, Scope, fixed
-from adarray.codegen.device import PACK, Form, places, scattered, walks
+from adarray.codegen.device import PACK, Form, homes, scattered, walks
 from adarray.codegen.functions import SIZES, STORED
 from adarray.codegen.loopir import (
     Expr,
@@ -38,14 +38,15 @@ class GroupLoops(CPrinter):
         self.form = form
         self.inside = False  # of a vector loop
         self.counter = "int" if form.narrow else "int64_t"
-        self.place = places(kernel)
+        self.home = homes(kernel)
         self.outs = {b.name for b in kernel.buffers if b.access != "in"}
 
     # -- what both need --------------------------------------------------------------------
 
     def combiner(self, combine: str, dtype: str) -> str:
-        kind = STORED[dtype]
-        return f"[](const {kind} a, const {kind} b) -> {kind} {{ return {self.combined(combine, dtype, 'a', 'b')}; }}"
+        """Return a function that combines two values of a fold, as C++."""
+        kind, text = STORED[dtype], self.combined(combine, dtype, "a", "b")
+        return f"[](const {kind} a, const {kind} b) -> {kind} {{ return {text}; }}"
 
     def touches(self, body: tuple[Stmt, ...]) -> tuple[set[str], set[str]]:
         """Return the memory that statements read and write, of that which threads share."""
@@ -61,11 +62,12 @@ class GroupLoops(CPrinter):
         shared = self.outs | {s.name for s in self.statements if isinstance(s, Local) and s.size}
         shared |= {t.name for t in self.kernel.totals if t.size is not None}
         return (
-            {self.place.get(n, n) for n in read & shared},
-            {self.place.get(n, n) for n in written & shared},
+            {self.home.get(n, n) for n in read & shared},
+            {self.home.get(n, n) for n in written & shared},
         )
 
     def braced(self, head: str, scope: Scope, end: str = "}") -> None:
+        """Print the lines of a scope below `head`."""
         self.line(f"{head} {{")
         for text in scope.lines:
             self.line(text if text.startswith("#") else f"    {text}")

@@ -269,13 +269,13 @@ def _blocks(
 
 
 def arrays(kernel: Kernel) -> list[Local]:
-    """Return the local arrays that have memory of their own, see `places`."""
-    where = places(kernel)
+    """Return the local arrays that have memory of their own, see `homes`."""
+    where = homes(kernel)
     found = (s for s in statements(kernel.body) if isinstance(s, Local) and s.size is not None)
     return [s for s in found if where[s.name] == s.name]
 
 
-def places(kernel: Kernel) -> dict[str, str]:
+def homes(kernel: Kernel) -> dict[str, str]:
     """Return for each local array the one whose memory it takes: mostly itself.
 
     One that is no longer used gives its memory to the next one of the same size, from the

@@ -1,56 +1,65 @@
-"""Printed kernels compiled by NVRTC, kept by their text."""
+"""Kernels printed from loop IR, compiled and kept by their names."""
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
-import adarray_native
 import cupy
+from adarray_backends.cuda import nvrtc
 
-from adarray.codegen import cuda
-from adarray.errors import CompileError
+from adarray.codegen.cuda import Text
 
-HEADERS = Path(adarray_native.__file__).parent
-OPTIONS = ("--std=c++17", f"-I{HEADERS}", "-diag-suppress=177,550,186")
-DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
+_INCLUDE = '#include "'
+_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+USUAL_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
 _lock = threading.Lock()
 _functions: dict[tuple[int, str], Any] = {}
+_allowed: dict[int, int] = {}
 
 
-def load(texts: Iterable[cuda.Text]) -> dict[str, Any]:
+@functools.cache
+def _header(name: str) -> str:
+    """Return one of our headers with those that it includes written out."""
+    lines = []
+    for line in files("adarray_native").joinpath(name).read_text(encoding="utf-8").split("\n"):
+        own = line.startswith(_INCLUDE)
+        lines.append(_header(line.removeprefix(_INCLUDE).rstrip('"')) if own else line)
+    return "\n".join(lines)
+
+
+def load(texts: Iterable[Text]) -> dict[str, Any]:
     """Return the kernels of texts, and those that follow them, by name.
 
     Raises
     ------
     CompileError
-        If NVRTC refuses a text; the message names the file that it was written to.
+        If NVRTC refuses a text.
     """
     device = cupy.cuda.runtime.getDevice()
     wanted = {t.name: t for t in texts}
+
+    def compiled(t: Text) -> tuple[Any, ...]:
+        with cupy.cuda.Device(device):
+            source = t.text.replace(f'{_INCLUDE}adarray_device.h"', _header("adarray_device.h"))
+            return nvrtc.load(cupy, source, (t.name, *t.followers))
+
     with _lock:
         missing = [t for n, t in wanted.items() if (device, n) not in _functions]
         with ThreadPoolExecutor(max_workers=8) as pool:
-            for text, module in zip(missing, pool.map(_compiled, missing), strict=True):
-                for name in (text.name, *text.followers):
-                    _functions[device, name] = module.get_function(name)
-    names = [n for t in wanted.values() for n in (t.name, *t.followers)]
-    return {n: _functions[device, n] for n in names}
+            for t, found in zip(missing, pool.map(compiled, missing), strict=True):
+                for name, function in zip((t.name, *t.followers), found, strict=True):
+                    _functions[device, name] = function
+    return {n: _functions[device, n] for t in wanted.values() for n in (t.name, *t.followers)}
 
 
-def _compiled(text: cuda.Text) -> Any:
-    module = cupy.RawModule(code=text.text, options=OPTIONS, backend="nvrtc")
-    try:
-        module.compile()
-    except cupy.cuda.compiler.CompileException as error:
-        import tempfile
-
-        with tempfile.NamedTemporaryFile("w", suffix=".cu", delete=False) as file:
-            file.write(text.text)
-        raise CompileError(
-            f"NVRTC refused a printed kernel, kept as {file.name}: {str(error)[:2000]}"
-        ) from error
-    return module
+def allow(function: Any, shared: int) -> None:
+    """Let a kernel have so many bytes of shared memory, or more if others asked for more."""
+    with _lock:
+        if shared > _allowed.get(function.ptr, USUAL_SHARED):
+            cupy.cuda.driver.funcSetAttribute(function.ptr, _DYNAMIC_SHARED, shared)
+            _allowed[function.ptr] = shared

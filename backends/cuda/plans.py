@@ -13,7 +13,8 @@ import numpy as np
 from adarray_backends.cuda import cublas, modules
 
 from adarray.codegen import cuda
-from adarray.codegen.device import Device, form_of, launch_of
+from adarray.codegen.device import Device, Form, form_of, launch_of
+from adarray.codegen.device import Launch as Sizes
 from adarray.codegen.plan import CallStep, DotStep, KernelStep, Operand, Plan, Step
 from adarray.errors import BackendError
 from adarray.program import Slot, c_strides
@@ -98,53 +99,42 @@ class Executable:
 
     def _prepare(self) -> dict[int, list[Launch]]:
         """Print, compile and size the kernels; return the launches of each step."""
-        steps = [s for s in self.plan.steps if isinstance(s, KernelStep)]
-        forms, texts, scratches = {}, {}, []
-        printed: dict[Any, cuda.Text] = {}
-        for s in steps:
+        sized: list[tuple[KernelStep, Form, Sizes, cuda.Text]] = []
+        printed: dict[tuple[int, Form], cuda.Text] = {}
+        for s in self.plan.steps:
+            if not isinstance(s, KernelStep):
+                continue
             ints = dict(zip(s.kernel.ints, s.ints, strict=True))
             form = form_of(s.kernel, ints, self.device)
             key = (id(s.kernel), form)
             if key not in printed:
                 printed[key] = cuda.source(s.kernel, form)
-            forms[id(s)], texts[id(s)] = (
-                (form, launch_of(s.kernel, form, ints, self.device)),
-                printed[key],
-            )
-            scratches.append(forms[id(s)][1].scratch)
+            sizes = launch_of(s.kernel, form, ints, self.device)
+            sized.append((s, form, sizes, printed[key]))
             self.may_fail |= cuda.may_fail(s.kernel)
-        functions = modules.load(texts.values())
+        functions = modules.load(printed.values())
         # Kernels run one after the other, and each leaves the first bytes zero.
-        self.scratch = cupy.zeros(max(scratches, default=256), cupy.uint8)
-        found: dict[int, list[Launch]] = {}
-        for s in steps:
-            form, launch = forms[id(s)]
-            text = texts[id(s)]
-            rest = (
-                *(np.int64(n) for n in s.ints), self.scratch, self.fail, np.int64(launch.blocks),
-                np.int64(launch.blocks * launch.chunks),
-            )  # fmt: skip
-            main = functions[text.name]
-            for name in (text.name, *text.followers):
-                f = functions[name]
-                if launch.shared > max(modules.DEFAULT_SHARED, f.max_dynamic_shared_size_bytes):
-                    f.max_dynamic_shared_size_bytes = launch.shared
-            made = [
-                Launch(
-                    main.kernel,
-                    (launch.blocks, launch.chunks, 1),
-                    (form.block, 1, 1),
-                    launch.shared,
-                    rest,
-                )
+        room = max((sizes.scratch for _, _, sizes, _ in sized), default=256)
+        self.scratch = cupy.zeros(room, cupy.uint8)
+        return {
+            id(s): [
+                self._launch(functions[name], name, s, form, sizes)
+                for name in (text.name, *text.followers)
             ]
-            for name in text.followers:
-                merge = name.endswith("_merge")
-                grid = (self._columns(s) if merge else 1, 1, 1)
-                block = (cuda.MERGE if merge else form.block, 1, 1)
-                made.append(Launch(functions[name].kernel, grid, block, launch.shared, rest))
-            found[id(s)] = made
-        return found
+            for s, form, sizes, text in sized
+        }
+
+    def _launch(self, function: Any, name: str, s: KernelStep, form: Form, sizes: Sizes) -> Launch:
+        """Return the launch of a kernel, or of one that follows it."""
+        counts = sizes.blocks, sizes.blocks * sizes.chunks
+        rest = (*map(np.int64, s.ints), self.scratch, self.fail, *map(np.int64, counts))
+        modules.allow(function, sizes.shared)
+        grid, threads = (sizes.blocks, sizes.chunks, 1), form.block
+        if name.endswith("_merge"):
+            grid, threads = (self._columns(s), 1, 1), cuda.MERGE
+        elif name.endswith("_after"):
+            grid = (1, 1, 1)
+        return Launch(function, grid, (threads, 1, 1), sizes.shared, rest)
 
     def _columns(self, s: KernelStep) -> int:
         """Return how many blocks combine array totals."""

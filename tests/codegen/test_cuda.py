@@ -1,0 +1,217 @@
+"""Kernels for GPUs: run on the processor by an emulator of blocks, and compiled by nvcc."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from device_plans import SMALL, Compiled, DevicePlanRunner
+from plan_runner import FailedError
+from random_programs import seeded
+from recorded import recorded
+
+import adarray
+from adarray.codegen import cuda
+from adarray.codegen.device import Device, form_of, launch_of
+from adarray.codegen.plan import KernelStep
+from adarray.passes import fuse, lower, lower_steps
+from adarray.passes.interpret import interpret
+from adarray.passes.planning import plan
+
+NATIVE = Path(__file__).resolve().parents[2] / "native"
+RNG = np.random.default_rng(5)
+
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+
+
+@pytest.fixture(params=["small", "gpu", "rows", "blocks"])
+def lowering(request, monkeypatch):
+    """Let kernels have each of the forms that lowering knows, whatever the size of arrays."""
+    if request.param != "small":
+        monkeypatch.setattr(fuse, "SMALL", 1)
+        monkeypatch.setattr(lower_steps, "SMALL", 1)
+    if request.param in ("rows", "blocks"):
+        monkeypatch.setattr(lower, "SHORT", 1 if request.param == "rows" else 1000)
+        for name in ("BLOCK", "MOST", "LEAST"):
+            monkeypatch.setattr(lower, name, 4)
+    return request.param
+
+
+def compare(cases, folder, device=SMALL):
+    """Compare plans on the emulator with the interpreter; return what was compiled."""
+    plans = [plan(r.program) for r in cases]
+    compiled = Compiled(plans, folder, device)
+    for r, made in zip(cases, plans, strict=True):
+        arrays = [np.asarray(a) for a in r.arrays]
+        expected = interpret(r.program, arrays)
+        single = any(v.dtype == np.float32 for v in r.program.values)
+        tight = 2e-3 if single else 1e-10
+        for got, want in zip(DevicePlanRunner(made, compiled)(arrays), expected, strict=True):
+            want = np.asarray(want)
+            assert got.dtype == want.dtype
+            assert got.shape == want.shape
+            if want.dtype.kind != "f":
+                np.testing.assert_array_equal(got, want)
+                continue
+            size = np.max(np.abs(want[np.isfinite(want)]), initial=1.0)
+            np.testing.assert_allclose(got, want, rtol=tight, atol=tight * size)
+    return compiled
+
+
+def kinds(compiled):
+    """Return the forms of kernels by kind."""
+    return {form.kind for form, _ in compiled.texts.values()}
+
+
+def of_seeds(seeds):
+    """Return recorded random programs and their gradients."""
+    found = []
+    for seed in seeds:
+        program = seeded(seed)
+        args = program.args(0)
+        f, loss = program.function("f"), program.function("loss")
+        for g in (f, adarray.value_and_grad(loss, argnums=tuple(range(len(args))))):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    found.append(recorded(g, *args))
+                except AssertionError:  # a call whose result has a shape that depends on values
+                    continue
+    return found
+
+
+def cross_entropy(z, labels):
+    z = z - np.max(z, axis=1, keepdims=True)
+    return np.mean(np.log(np.sum(np.exp(z), axis=1)) - z[np.arange(len(labels)), labels])
+
+
+def layer_norm(x, scale, shift):
+    c = x - np.mean(x, axis=1, keepdims=True)
+    v = np.mean(c * c, axis=1, keepdims=True)
+    return np.sum(np.tanh(c / np.sqrt(v + 1e-5) * scale + shift) ** 2)
+
+
+def softmax(x):
+    e = np.exp(x - np.max(x, axis=1, keepdims=True))
+    return e / np.sum(e, axis=1, keepdims=True)
+
+
+def heat(u):
+    return u + 0.1 * (np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) - 3 * u)
+
+
+def row_cases(dtype, n):
+    z = RNG.normal(size=(7, n)).astype(dtype)
+    labels = RNG.integers(0, n, 7)
+    scale, shift = RNG.normal(size=(2, n)).astype(dtype)
+    return [
+        recorded(adarray.value_and_grad(cross_entropy), z, labels),
+        recorded(adarray.value_and_grad(layer_norm, (0, 1, 2)), z, scale, shift),
+        recorded(softmax, z),
+        recorded(heat, z),
+        recorded(lambda x: (np.sum(x, axis=0), np.max(x, axis=1), np.prod(x)), z),
+    ]
+
+
+@emulated
+class TestEmulated:
+    """What printed kernels compute."""
+
+    def test_random_programs(self, lowering, tmp_path):
+        seen = compare(of_seeds(range(24)), tmp_path)
+        assert "flat" in kinds(seen)
+        assert "alone" in kinds(seen) if lowering == "small" else "rows" in kinds(seen)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_rows(self, dtype, monkeypatch, tmp_path):
+        monkeypatch.setattr(fuse, "SMALL", 1)
+        monkeypatch.setattr(lower_steps, "SMALL", 1)
+        cases = [case for n in (1, 5, 96, 130, 513) for case in row_cases(dtype, n)]
+        for i, device in enumerate((SMALL, Device(2, 1024, 48 << 10))):
+            folder = tmp_path / str(i)
+            folder.mkdir()
+            seen = compare(cases, folder, device)
+            assert kinds(seen) >= {"rows", "sheet", "flat"}
+        assert any(form.shared for form, _ in seen.texts.values())
+
+    def test_an_index_out_of_range_is_told(self, tmp_path):
+        r = recorded(lambda x, k: np.exp(x[k]), RNG.normal(size=9), np.array([1, 2, 8]))
+        made = plan(r.program)
+        run = DevicePlanRunner(made, Compiled([made], tmp_path))
+        run([r.arrays[0], r.arrays[1]])
+        with pytest.raises(FailedError):
+            run([r.arrays[0], np.array([1, 2, 9])])
+
+    def test_a_result_does_not_depend_on_blocks(self, tmp_path):
+        r = recorded(lambda x: np.sin(x) * 2, RNG.normal(size=5000))
+        made = plan(r.program)
+        results = []
+        for i, device in enumerate((SMALL, Device(7, 512, 4096))):
+            folder = tmp_path / str(i)
+            folder.mkdir()
+            results += DevicePlanRunner(made, Compiled([made], folder, device))(r.arrays)
+        np.testing.assert_array_equal(*results)
+
+
+class TestForms:
+    """Who shares a pass."""
+
+    def first(self, f, *args, device=None):
+        steps = plan(recorded(f, *args).program).steps
+        (step,) = [s for s in steps if isinstance(s, KernelStep)][:1]
+        ints = dict(zip(step.kernel.ints, step.ints, strict=True))
+        form = form_of(step.kernel, ints, device or Device())
+        return form, launch_of(step.kernel, form, ints, device or Device()), step
+
+    def test_one_loop_is_shared_by_all(self):
+        form, launch, _ = self.first(np.sin, np.ones(100_000))
+        assert form.kind == "flat"
+        assert launch.blocks == -(-100_000 // (4 * form.block))
+
+    def test_long_rows_have_large_groups(self):
+        short, long = (self.first(softmax, np.ones((4000, n)))[0] for n in (20, 4096))
+        assert short.kind == long.kind == "rows"
+        assert short.group == 32
+        assert long.group == long.block == 256
+
+    def test_memory_that_blocks_share_is_counted(self):
+        form, launch, step = self.first(
+            adarray.value_and_grad(layer_norm, (0, 1, 2)), np.ones((4096, 512)), np.ones(512),
+            np.ones(512),
+        )  # fmt: skip
+        sized = [t for t in step.kernel.totals if t.size is not None]
+        assert len(sized) == 2
+        groups = launch.blocks * (form.block // form.group)
+        assert launch.scratch >= 2 * groups * 512 * 8
+        assert cuda.source(step.kernel, form).followers[0].endswith("_merge")
+
+    def test_text_depends_on_classes_of_extents_alone(self):
+        texts = set()
+        for n in (100_000, 123_456):
+            form, _, step = self.first(np.sin, np.ones(n))
+            texts.add(cuda.source(step.kernel, form).text)
+        assert len(texts) == 1
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+def test_nvcc_compiles_what_is_printed(lowering, tmp_path):
+    cases = [*of_seeds(range(8)), *row_cases(np.float32, 130), *row_cases(np.float64, 600)]
+    texts = {}
+    for r in cases:
+        for s in plan(r.program).steps:
+            if isinstance(s, KernelStep):
+                ints = dict(zip(s.kernel.ints, s.ints, strict=True))
+                text = cuda.source(s.kernel, form_of(s.kernel, ints, Device()))
+                texts[text.name] = text.text
+    source = tmp_path / "kernels.cu"
+    source.write_text("\n".join(texts.values()))
+    command = ["nvcc", "-arch=sm_90", "-std=c++17", "-cubin", "-w", f"-I{NATIVE}"]
+    done = subprocess.run(
+        [*command, str(source), "-o", str(tmp_path / "kernels.cubin")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[:3000]
