@@ -236,7 +236,11 @@ class Executable:
 
     def _call(self, s: CallStep, memory: dict[int, Any]) -> None:
         values = [self._look_at(o, memory) for o in s.operands]
-        made = s.function(*_filled(s.args, values), **_filled(s.kwargs, values))
+        try:
+            made = s.function(*_filled(s.args, values), **_filled(s.kwargs, values))
+        except Exception:  # what CuPy lacks; NumPy raises what the user's fault is
+            values = [x.get() for x in values]
+            made = s.function(*_filled(s.args, values), **_filled(s.kwargs, values))
         many = made if isinstance(made, (tuple, list)) else (made,)
         for b, x in zip(s.results, many, strict=True):
             memory[id(b)][...] = cupy.asarray(x).ravel()

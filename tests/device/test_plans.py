@@ -112,7 +112,8 @@ def test_a_held_result_is_not_overwritten() -> None:
     r = recorded(adarray.value_and_grad(network, (0, 1, 2)), *args)
     run = Executable(plan(r.program))
     inputs = [moved(a) for a in r.arrays]
-    held = [x.get() for x in (first := run(inputs))]
+    first = run(inputs)
+    held = [x.get() for x in first]
     inputs[0] *= 2
     for _ in range(3):
         run(inputs)
