@@ -13,6 +13,7 @@ from adarray.numpy._lift import dressed, lift
 from adarray.ops import creation
 from adarray.protocol import call_function, plain, traced
 from adarray.refusals import leaves_graph
+from adarray.runtime import MODE
 from adarray.trace import Handle
 
 
@@ -42,7 +43,11 @@ def from_plain(function: Callable[..., Any], name: str | None = None) -> Callabl
             raise leaves_graph(
                 f"{name}", "its arguments are shapes and counts, which have no derivative"
             )
-        return lift(function(*plain(args), **plain(kwargs)), args)
+        mode = MODE.get()
+        # What empty memory holds would be a constant of a recording, another one in each.
+        recorded = function is np.empty and mode is not None and mode.symbolic
+        run = np.zeros if recorded else function
+        return lift(run(*plain(args), **plain(kwargs)), args)
 
     return dressed(make, function, name)
 

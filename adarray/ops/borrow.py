@@ -167,8 +167,9 @@ def _replacements() -> dict[int, Any]:
         id(getattr(np, name)): function for name, function in creation.CREATION.items()
     }
     for name in ("zeros", "empty", "ones", "zeros_like", "empty_like", "ones_like"):
-        function = getattr(np, name)
-        made[id(function)] = _allocator(function)
+        # What empty memory holds would be a constant of a recording, another one in each.
+        make = getattr(np, name.replace("empty", "zeros"))
+        made[id(getattr(np, name))] = _allocator(make)
     made[id(np.full)] = _full
     for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
         made[id(function)] = _each(function)

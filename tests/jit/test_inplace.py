@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import adarray
+import adarray.numpy
+from adarray.jitting.build import checking
 from adarray.testing._ops import use_all_sizes
 
 X = np.linspace(-1.0, 2.0, 12).reshape(3, 4)
@@ -36,6 +38,26 @@ def recurrence(x: Any) -> Any:
     for i in range(1, 12):
         y[i] = np.tanh(0.5 * y[i - 1] + flat[i])
     return y
+
+
+@writer
+def through_a_view_of_an_array_of_adarrays(x: Any) -> Any:
+    y = adarray.numpy.zeros((3, 5))
+    back = y[:, ::-1]
+    back[:, 0] = 1.0
+    back[:, 1:] = x
+    return y * y
+
+
+@writer
+def bodies_of_numpy_that_write(x: Any) -> Any:
+    return np.vander(x[0]), np.linalg.matrix_power(x[:, :3], 0) * x[:, :3]
+
+
+@writer
+def corners_of_padded_arrays(x: Any) -> Any:
+    y = np.pad(np.tanh(x[:, :1]), 1)
+    return y * y, (x[:, 1:] * x[:, 1:])[1:, 1:-1] * 2.0, np.tanh(x)[1:2, 2:3] * x[0]
 
 
 @writer
@@ -291,7 +313,7 @@ def test_a_written_argument_is_computed_in_place() -> None:
         jf(w, g)
         step(expected, g)
         np.testing.assert_allclose(w, expected, rtol=1e-15)
-    if adarray.current_backend() != "numpy":
+    if adarray.current_backend() != "numpy" and not checking():
         assert donors(jf, w, g) == 1
     np.testing.assert_allclose(w, expected, rtol=1e-15)  # looking at it wrote nothing
 

@@ -147,8 +147,9 @@ def measured(g: Any, args: Any, limit: int | None) -> tuple[int, list[Any]]:
     return node.plan.arena, flatten(result)[0]
 
 
-@pytest.mark.parametrize("name", ["layers", "heat"])
-@pytest.mark.parametrize("share", [0.5, 0.25])
+@pytest.mark.parametrize(
+    ("name", "share"), [("layers", 0.5), ("layers", 0.25), ("heat", 0.5), ("heat", 0.3)]
+)
 def test_a_limit_is_kept_by_checkpoints(name: str, share: float) -> None:
     g, args = chained(name)
     free, expected = measured(g, args, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import io
 import itertools
 import operator
 from collections import deque, namedtuple
@@ -269,8 +270,8 @@ def _item_in_arithmetic(x: Any) -> Any:
 
 @idiom
 def _formatted(x: Any) -> Any:
-    text = f"{x[0]:.3f} {np.sum(x):8.2e}"
-    return x * len(text) + float(len(str(x)) > 0)
+    print(f"{x[0]:.3f} {np.sum(x):8.2e}", str(x), file=io.StringIO())  # noqa: T201
+    return x * 2
 
 
 @idiom

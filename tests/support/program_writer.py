@@ -110,7 +110,7 @@ class BaseWriter:
     def let_view(self, expr: str, of: Var, shape: tuple[int, ...], writeable: bool = True) -> Var:
         """Name a view; without axes it is a number of its own."""
         cell = of.cell if shape else Cell(of.cell.mag, of.cell.exact, False)
-        v = Var(self.name(), shape, cell, writeable)
+        v = Var(self.name(), shape, cell, writeable and of.writeable)
         self.line(f"{v.name} = {expr}")
         self.env.append(v)
         return v
