@@ -270,7 +270,7 @@ def _item_in_arithmetic(x: Any) -> Any:
 
 @idiom
 def _formatted(x: Any) -> Any:
-    print(f"{x[0]:.3f} {np.sum(x):8.2e}", str(x), file=io.StringIO())  # noqa: T201
+    print(f"{x[0]:.3f} {np.sum(x):8.2e}", str(x), file=io.StringIO())
     return x * 2
 
 
