@@ -173,7 +173,7 @@ class TestForms:
         assert launch.blocks == -(-100_000 // (4 * form.block))
 
     def test_long_rows_have_large_groups(self):
-        short, long = (self.first(softmax, np.ones((4000, n)))[0] for n in (20, 4096))
+        short, long = (self.first(softmax, np.ones(s))[0] for s in ((20_000, 200), (4000, 4096)))
         assert short.kind == long.kind == "rows"
         assert short.group == 32
         assert long.group == long.block == 256
