@@ -10,7 +10,7 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.backend import use
-from adarray.device import host, is_device
+from adarray.device import DeviceEngine, host, is_device
 from adarray.dispatch import run
 from adarray.errors import BackendError
 from adarray.op import OPS, Contraction, Op, Reduction, Scan
@@ -145,10 +145,11 @@ class _OpCheck:
 
         Some take those below the smallest normal one for zero, and round others to infinity.
         """
-        library = getattr(current_mode().engine, "library", None)
-        if library is None:
+        engine = current_mode().engine
+        if not isinstance(engine, DeviceEngine):
             return case
-        return case._replace(operands=[self._inside(x, library.flushes) for x in case.operands])
+        flushes = engine.library.flushes
+        return case._replace(operands=[self._inside(x, flushes) for x in case.operands])
 
     def _inside(self, x: Any, flushes: bool) -> Any:
         if not isinstance(x, np.ndarray) or x.dtype.kind != "f" or not x.ndim:
