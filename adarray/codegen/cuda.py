@@ -219,7 +219,8 @@ class CudaPrinter(GroupLoops):
 
     def _offsets(self) -> list[str]:
         lines, far, close = [], "256", "0"
-        for x in (*self.kernel.totals, *arrays(self.kernel)):
+        placed: list[Total | Local] = [*self.kernel.totals, *arrays(self.kernel)]
+        for x in placed:
             i = self.places[id(x)]
             size = None if x.size is None else f"({self.index(x.size)} + 63) / 64 * 64"
             if isinstance(x, Local) and x.name in self.form.shared:

@@ -225,19 +225,17 @@ class GroupLoops(CPrinter):
         scope = Scope()
         self.scopes.append(scope)
         self.bind(s.var, fixed(v))
-
         self.inside, self.load = True, lambda e: loads.get(e) or self.element(e)
         places = {id(f): c for f, c in partial}
-        for x in s.body:
-            if id(x) in stores:
-                assert isinstance(x, Store)
-                self.line(f"{stores[id(x)]} = {self.value(x.value)};")
-            elif isinstance(x, Fold) and id(x) in places:
-                c = places[id(x)]
-                text = self.combined(x.combine, x.value.dtype, c, self.value(x.value))
+        for y in s.body:
+            if isinstance(y, Store) and id(y) in stores:
+                self.line(f"{stores[id(y)]} = {self.value(y.value)};")
+            elif isinstance(y, Fold) and id(y) in places:
+                c = places[id(y)]
+                text = self.combined(y.combine, y.value.dtype, c, self.value(y.value))
                 self.line(f"{c} = {text};")
             else:
-                self.statement(x)
+                self.statement(y)
         self.inside, self.load = False, None
         self.scopes.pop()
         scope.lines.append(f"(void){v};")

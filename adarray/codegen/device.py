@@ -6,7 +6,7 @@ kernel's text holds the class alone, and so serves many extents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from adarray.codegen.affine import ONE, ZERO, at, slope
@@ -112,7 +112,7 @@ def evaluate(expr: Expr, known: Mapping[str, int]) -> int | None:
     return None if function is None else int(function(*args))
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: a * b,
@@ -299,9 +299,9 @@ def homes(kernel: Kernel) -> dict[str, str]:
                     found[s.name] = found[t.name]
                     del free[t.name]
                     break
-    for s in statements(kernel.body):
-        if isinstance(s, Local) and s.size is not None:
-            found.setdefault(s.name, s.name)
+    for x in statements(kernel.body):
+        if isinstance(x, Local) and x.size is not None:
+            found.setdefault(x.name, x.name)
     return found
 
 

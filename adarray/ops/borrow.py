@@ -168,9 +168,10 @@ def _replacements() -> dict[int, Any]:
     }
     for name in ("zeros", "empty", "ones", "zeros_like", "empty_like", "ones_like"):
         # What empty memory holds would be a constant of a recording, another one in each.
-        make = getattr(np, name.replace("empty", "zeros"))
+        make: Any = getattr(np, name.replace("empty", "zeros"))
         made[id(getattr(np, name))] = _allocator(make)
     made[id(np.full)] = _full
+    function: Any
     for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
         made[id(function)] = _each(function)
     for function in (np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack):
