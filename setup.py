@@ -9,4 +9,6 @@ from setuptools import setup
 # from the package's own operation records.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-setup(cffi_modules=["native/build.py:serial", "native/build.py:openmp"])
+MODULES = ("serial", "openmp", "device")
+
+setup(cffi_modules=[f"native/build.py:{name}" for name in MODULES])

@@ -1,4 +1,4 @@
-"""``python -m adarray info``, ``cache`` and ``demo``."""
+"""``python -m adarray info``, ``cache``, ``demo`` and ``bench``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from pathlib import Path
 
 import adarray
 from adarray.backend import load
+from adarray.bench import Options as BenchOptions
+from adarray.bench import bench
+from adarray.bench.run import SIZES, STUDIES, WIDTHS
+from adarray.bench.studies import OPERATORS
 from adarray.demo import Options, demo
 from adarray.errors import BackendError
 
@@ -151,6 +155,68 @@ def _positive(text: str) -> int:
     return number
 
 
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(_positive(part) for part in text.split(","))
+
+
+def _blocks(text: str) -> tuple[int, ...]:
+    found = _numbers(text)
+    for number in found:
+        if number % 32 or number > 1024:
+            raise argparse.ArgumentTypeError(f"{number} is not a multiple of 32 up to 1024")
+    return found
+
+
+def _operators(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in OPERATORS:
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is no operation to measure; there are {', '.join(OPERATORS)}"
+            )
+    return names
+
+
+def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command ``bench``."""
+    found = commands.add_parser(
+        "bench",
+        help="measure operations and a network on every backend, write tables and pictures",
+        description=(
+            "Measure fifteen operations on square matrices, forward and backward, and steps of a "
+            "three-layer network, on the backends serial, openmp and cuda, as far as they work "
+            "here. On a GPU, the threads of a block are varied, too. About a minute."
+        ),
+    )
+    found.add_argument(
+        "--backend", action="append", default=[], metavar="NAME", help="only this one; repeatable"
+    )
+    found.add_argument(
+        "--study", action="append", default=[], choices=STUDIES, help="only this one; repeatable"
+    )
+    found.add_argument(
+        "--operators", type=_operators, default=tuple(OPERATORS), metavar="NAME,...",
+        help=f"default: {','.join(OPERATORS)}",
+    )  # fmt: skip
+    found.add_argument(
+        "--threads-per-block", type=_blocks, default=(), metavar="N,...",
+        help="of a GPU, multiples of 32 (default: 32,64,...,1024 where there is a GPU)",
+    )  # fmt: skip
+    for name, default, about in (
+        ("sizes", SIZES, "rows and columns of the matrices"),
+        ("widths", WIDTHS, "of the network's layers"),
+    ):
+        found.add_argument(
+            f"--{name}", type=_numbers, default=default, metavar="N,...",
+            help=f"{about} (default: {','.join(map(str, default))})",
+        )  # fmt: skip
+    found.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    found.add_argument(
+        "--output", type=Path, default=Path(), metavar="DIR",
+        help="folder of tables and pictures (default: the current one)",
+    )  # fmt: skip
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m adarray", description="Gradients of plain NumPy code."
@@ -203,6 +269,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of weights and batches (default: 0)"
     )
+    _add_bench(commands)
     return parser
 
 
@@ -218,6 +285,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return demo(
             Options(tuple(given.backend), given.epochs, given.hidden, given.output, given.seed)
         )
+    if given.command == "bench":
+        return bench(BenchOptions(
+            tuple(given.backend), tuple(given.study), given.operators, given.threads_per_block,
+            given.sizes, given.widths, given.dtype, given.output,
+        ))  # fmt: skip
     parser.print_help()
     return 0
 

@@ -105,6 +105,10 @@ class Mode:
         self.place: Callable[[Any], Any] | None = getattr(engine, "place", None)
 
 
+# Functions that ask the engine of the current mode for parts of their work: where a compiled
+# plan calls one, the engine that compiled the plan is the current one.
+BY_ENGINE: set[Callable[..., Any]] = set()
+
 MODE: ContextVar[Mode | None] = ContextVar("adarray_mode", default=None)
 
 # Wraps the engines that `adarray.use` chooses meanwhile, as those before: see `adarray.profile`.

@@ -86,6 +86,8 @@ class Member:
         Environment variables beside the inherited ones.
     patience : float, optional
         Seconds to wait for an answer.
+    worker : Path, optional
+        The script that answers.
     """
 
     def __init__(
@@ -95,12 +97,14 @@ class Member:
         threads: int,
         env: dict[str, str] | None = None,
         patience: float = PATIENCE_S,
+        worker: Path = WORKER,
     ) -> None:
         self.name = name
         self.python = python
         self.threads = threads
         self.env = env or {}
         self.patience = patience
+        self.worker = worker
         self.version = ""
         self.absent = ""
         self.start()
@@ -113,7 +117,7 @@ class Member:
         # -P keeps the working directory, and so the source tree, off sys.path: an
         # installed adarray with its compiled modules is what is measured.
         self.process = subprocess.Popen(
-            [self.python, "-P", str(WORKER), self.name, str(self.threads)],
+            [self.python, "-P", str(self.worker), self.name, str(self.threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.stderr,
@@ -258,7 +262,7 @@ class Fleet:
                 continue
             try:
                 digest = member.ask(do="prepare", kind=kind, name=name, **options)["digest"]
-                reference = _agree(digest, reference)
+                reference = agreed(digest, reference)
             except Failed as error:
                 results[member.name] = Result([], [], [], str(error))
                 continue
@@ -281,7 +285,9 @@ class Fleet:
         return results
 
 
-def _agree(digest: list[float] | None, reference: list[float] | None) -> list[float] | None:
+def agreed(
+    digest: list[float] | None, reference: list[float] | None, tolerance: float = 1e-3
+) -> list[float] | None:
     """Return the reference after comparing a result with it.
 
     Raises
@@ -296,7 +302,7 @@ def _agree(digest: list[float] | None, reference: list[float] | None) -> list[fl
     for i, (a, b) in enumerate(zip(digest[:shared], reference[:shared], strict=True)):
         # A value, and then of each gradient its norm and a projection: judged by the norm.
         scale = max(abs(b), largest if i == 0 else abs(reference[i - (i + 1) % 2]))
-        if not abs(a - b) <= 1e-3 * scale:
+        if not abs(a - b) <= tolerance * scale:
             raise Failed(f"computed {a:.6g}, the reference {b:.6g}")
     return digest if len(digest) > len(reference) else reference
 

@@ -164,7 +164,7 @@ def digest_of(value: Any, gradients: list[Any]) -> list[float]:
     return made
 
 
-def serve(worker: Worker, requests: Any, answers: Any) -> None:
+def serve(worker: Any, requests: Any, answers: Any) -> None:
     """Answer requests until the pipe closes."""
     for line in requests:
         request = json.loads(line)
@@ -180,20 +180,24 @@ def serve(worker: Worker, requests: Any, answers: Any) -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def main() -> None:
-    """Run one worker: ``worker.py ENGINE THREADS``."""
-    name, threads = sys.argv[1], int(sys.argv[2])
+def serving(make_worker: Callable[[], Any]) -> None:
+    """Make a worker, say its version, and answer until the pipe closes."""
     # What libraries print must not get between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        worker = Worker(name, threads)
+        worker = make_worker()
     except Absent as error:
         print(json.dumps({"absent": str(error)}), file=answers, flush=True)
         return
     print(json.dumps({"version": worker.engine.version}), file=answers, flush=True)
     with contextlib.suppress(BrokenPipeError):
         serve(worker, sys.stdin, answers)
+
+
+def main() -> None:
+    """Run one worker: ``worker.py ENGINE THREADS``."""
+    serving(lambda: Worker(sys.argv[1], int(sys.argv[2])))
 
 
 if __name__ == "__main__":

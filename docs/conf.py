@@ -21,7 +21,8 @@ extensions = [
     "optable",
     "packagetable",
 ]
-exclude_patterns = ["_build", "_ext", "_templates", "jit/speed.rst"]  # the last is included
+# The last ones are included in other pages.
+exclude_patterns = ["_build", "_ext", "_templates", "jit/speed.rst", "cuda/speed.rst"]
 templates_path = ["_templates"]
 # Docstrings put names in single backticks, as numpydoc asks.
 default_role = "py:obj"

@@ -43,26 +43,105 @@ template <int N, class T> ADARRAY_IN int64_t adarray_head(const T *p, int64_t n)
     return head < n ? head : n;
 }
 
-template <class T, int N>
-ADARRAY_IN void adarray_load(adarray_pack<T, N> &x, const T *p, bool aligned)
+/* Packs at aligned addresses; and element by element, at any. There is no choice at run time
+ * in here: compilers make one of the two branches, which moves elements one by one. */
+template <class T, int N> ADARRAY_IN void adarray_load(adarray_pack<T, N> &x, const T *p)
 {
-    if (aligned) {
-        x = *(const adarray_pack<T, N> *)p;
-        return;
+    x = *(const adarray_pack<T, N> *)p;
+}
+
+/* Stores of one instruction each: nvcc takes some assignments of packs apart, into four that
+ * write a quarter of each line. The compiler may move loads across what adarray_store_only
+ * writes, which must be nothing that the kernel reads or writes elsewhere. */
+#ifdef __CUDA_ARCH__
+#define ADARRAY_PUT(name, space, way, ...)                                                 \
+    template <class T, int N> ADARRAY_IN void name(const adarray_pack<T, N> &x, T *p)       \
+    {                                                                                      \
+        constexpr int size = sizeof(T) * N;                                                \
+        union { adarray_pack<T, N> pack; unsigned w[(size + 3) / 4]; } bits;                \
+        bits.pack = x;                                                                     \
+        const unsigned *const w = bits.w;                                                  \
+        const uint64_t at = __cvta_generic_to_##space(p);                                  \
+        if constexpr (size == 16)                                                          \
+            asm volatile("st." #space way ".v4.b32 [%0], {%1, %2, %3, %4};"                \
+                         ::"l"(at), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) __VA_ARGS__); \
+        else if constexpr (size == 8)                                                      \
+            asm volatile("st." #space way ".v2.b32 [%0], {%1, %2};"                        \
+                         ::"l"(at), "r"(w[0]), "r"(w[1]) __VA_ARGS__);                      \
+        else if constexpr (size == 4)                                                      \
+            asm volatile("st." #space way ".b32 [%0], %1;" ::"l"(at), "r"(w[0]) __VA_ARGS__); \
+        else                                                                               \
+            *(adarray_pack<T, N> *)p = x;                                                  \
     }
+#else
+#define ADARRAY_PUT(name, space, way, ...)                                                 \
+    template <class T, int N> ADARRAY_IN void name(const adarray_pack<T, N> &x, T *p)       \
+    {                                                                                      \
+        *(adarray_pack<T, N> *)p = x;                                                      \
+    }
+#endif
+ADARRAY_PUT(adarray_store, global, "", : "memory")
+ADARRAY_PUT(adarray_store_only, global, "")
+ADARRAY_PUT(adarray_store_past, global, ".cs") /* like _only; nobody reads it soon */
+ADARRAY_PUT(adarray_store_near, shared, "", : "memory")
+
+template <class T, int N> ADARRAY_IN void adarray_load_each(adarray_pack<T, N> &x, const T *p)
+{
 #pragma unroll
     for (int u = 0; u < N; u++) x.v[u] = p[u];
 }
 
-template <class T, int N>
-ADARRAY_IN void adarray_store(const adarray_pack<T, N> &x, T *p, bool aligned)
+template <class T, int N> ADARRAY_IN void adarray_store_each(const adarray_pack<T, N> &x, T *p)
 {
-    if (aligned) {
-        *(adarray_pack<T, N> *)p = x;
-        return;
-    }
 #pragma unroll
     for (int u = 0; u < N; u++) p[u] = x.v[u];
+}
+
+/* Extrema in folds, whose operands come in no order of their own: a nan wins, and of zeros of
+ * both signs the larger one for a maximum. One instruction in place of four. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define ADARRAY_EXTREMUM(name, op)                                                          \
+    ADARRAY_IN float adarray_##name##_of(float a, float b)                                  \
+    {                                                                                      \
+        float c;                                                                           \
+        asm(op ".NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));                          \
+        return c;                                                                          \
+    }
+#else
+#define ADARRAY_EXTREMUM(name, op)                                                          \
+    ADARRAY_IN float adarray_##name##_of(float a, float b)                                  \
+    {                                                                                      \
+        return adarray_##name##_f32(a, b);                                                 \
+    }
+#endif
+ADARRAY_EXTREMUM(maximum, "max")
+ADARRAY_EXTREMUM(minimum, "min")
+
+/* A number that is compared with those of passes, of which there are fewer than 2^30. */
+ADARRAY_IN int adarray_narrow(int64_t x)
+{
+    return x >= 0 && x <= 0x7fffffff ? (int)x : -0x7fffffff - 1;
+}
+
+/* Fold a value into memory that other threads fold into, too. */
+#ifdef __CUDA_ARCH__
+template <class T> ADARRAY_IN void adarray_atomic_add(T *p, T x)
+{
+    if constexpr (sizeof(T) == 8 && T(0.5) == T(0)) /* wraps like unsigned integers */
+        atomicAdd((unsigned long long *)p, (unsigned long long)x);
+    else
+        atomicAdd(p, x);
+}
+#else
+template <class T> ADARRAY_IN void adarray_atomic_add(T *p, T x) { *p += x; }
+#endif
+ADARRAY_IN void adarray_atomic_maximum(int64_t *p, int64_t x)
+{
+#ifdef __CUDA_ARCH__
+    atomicMax((long long *)p, (long long)x);
+#else
+    if (x > *p) *p = x;
+#endif
 }
 
 /* Functions out of line: see codegen/cuda.py. */
@@ -154,6 +233,36 @@ template <int G, class T, class F> ADARRAY_IN T adarray_together(T x, T *room, F
     return x;
 }
 
+/* Fold the values of a group's threads up to and with each thread's own; `total` is that of
+ * all. `room` has an element for each warp of a block. */
+template <int G, class T, class F> ADARRAY_IN T adarray_scan(T x, T *room, T &total, F f)
+{
+    constexpr int W = G < 32 ? G : 32;
+    const unsigned mask = adarray_lanes<G>();
+    const int lane = threadIdx.x % W, first = threadIdx.x % 32 - lane;
+    for (int d = 1; d < W; d *= 2) {
+        const T before = adarray_from(mask, x, lane < d ? first + lane : first + lane - d);
+        if (lane >= d) x = f(before, x);
+    }
+    total = adarray_from(mask, x, first + W - 1);
+    if constexpr (G > 32) {
+        constexpr int N = G / 32;
+        const int warp = threadIdx.x / 32, slot = lane % N;
+        __syncthreads(); /* somebody may still read what `room` held before */
+        if (lane == 31) room[warp] = x;
+        __syncthreads();
+        T sum = room[slot];
+        for (int d = 1; d < N; d *= 2) {
+            const T before = adarray_from(mask, sum, slot < d ? slot : slot - d);
+            if (slot >= d) sum = f(before, sum);
+        }
+        total = adarray_from(mask, sum, N - 1);
+        const T before = adarray_from(mask, sum, warp > 0 ? warp - 1 : 0);
+        if (warp > 0) x = f(before, x);
+    }
+    return x;
+}
+
 /* Fold the values of all blocks into out[0]: the last block to come here does it, in the
  * order of the blocks. Every thread calls; `x` is the same for all of a block. `parts` has
  * an element for each block, and `count` is 0 before and after. */
@@ -184,23 +293,23 @@ ADARRAY_IN bool adarray_last(T x, T neutral, T *parts, unsigned *count, T *room,
     return mine;
 }
 
-/* Fold rows of `parts`, one for each group that ran, into out: a block of 32 by 8 threads
+/* Fold rows of `parts`, one for each group that ran, into out: a block of 32 by 32 threads
  * for each 32 columns, rows in a fixed order. */
 template <class T, class F>
 ADARRAY_IN void adarray_merge(const T *parts, int64_t rows, int64_t stride, int64_t size,
                               T neutral, T *out, F f)
 {
-    __shared__ T room[8][32];
+    __shared__ T room[32][32];
     const int x = threadIdx.x % 32, y = threadIdx.x / 32;
     for (int64_t first = (int64_t)blockIdx.x * 32; first < size; first += (int64_t)gridDim.x * 32) {
         const int64_t column = first + x;
         T sum = neutral;
         if (column < size)
-            for (int64_t row = y; row < rows; row += 8) sum = f(sum, parts[row * stride + column]);
+            for (int64_t row = y; row < rows; row += 32) sum = f(sum, parts[row * stride + column]);
         room[y][x] = sum;
         __syncthreads();
         if (y == 0 && column < size) {
-            for (int k = 1; k < 8; k++) sum = f(sum, room[k][x]);
+            for (int k = 1; k < 32; k++) sum = f(sum, room[k][x]);
             out[column] = sum;
         }
         __syncthreads();

@@ -106,19 +106,32 @@ ADARRAY_PAIRS(float, f32)
 /* c ? a : b without a branch even before compilers look for such: they move calls into
  * branches, where those cannot become vector calls. */
 #define ADARRAY_SELECT(T, U, s)                                                            \
-    ADARRAY_FN T adarray_select_##s(_Bool c, T a, T b)                                     \
+    ADARRAY_FN T adarray_pick_##s(U mask, T a, T b)                                        \
     {                                                                                      \
         U x, y;                                                                            \
         memcpy(&x, &a, sizeof x);                                                          \
         memcpy(&y, &b, sizeof y);                                                          \
-        x = y ^ ((x ^ y) & (c ? (U)-1 : (U)0));                                            \
+        x = y ^ ((x ^ y) & mask);                                                          \
         memcpy(&a, &x, sizeof x);                                                          \
         return a;                                                                          \
+    }                                                                                      \
+    ADARRAY_FN T adarray_select_##s(_Bool c, T a, T b)                                     \
+    {                                                                                      \
+        return adarray_pick_##s(c ? (U)-1 : (U)0, a, b);                                   \
     }
 ADARRAY_SELECT(double, uint64_t, f64)
 ADARRAY_SELECT(float, uint32_t, f32)
 ADARRAY_SELECT(int32_t, uint32_t, i32)
 ADARRAY_SELECT(int64_t, uint64_t, i64)
+
+/* The mask for `adarray_pick` of a truth that is the same for all elements of a loop: gcc
+ * makes no vector of such a truth, and would turn the mask back into one if it saw through. */
+ADARRAY_FN int64_t adarray_mask(_Bool c)
+{
+    int64_t mask = -(int64_t)c;
+    __asm__("" : "+r"(mask));
+    return mask;
+}
 
 /* The last block of a padded loop: `m` elements come, the last one repeated, or go. Calls,
  * since compilers take long to unroll such loops in every kernel. */

@@ -1,6 +1,6 @@
-"""The cffi builder: prints the eager kernels and describes both extension modules.
+"""The cffi builder: prints the eager kernels and describes the extension modules.
 
-setup.py names `serial` and `openmp` below; nothing here is needed at run time.
+setup.py names `serial`, `openmp` and `device` below; nothing here is needed at run time.
 """
 
 from __future__ import annotations
@@ -235,5 +235,24 @@ def builder(name: str, flags: list[str], link: list[str]) -> FFI:
     return ffi
 
 
+def launcher() -> FFI:
+    """Return the description of the module that launches plans on GPUs.
+
+    It needs neither CUDA's headers nor its libraries.
+    """
+    ffi = FFI()
+    ffi.cdef((HERE / "device_launch.cdef").read_text())
+    ffi.set_source(
+        "adarray_native._device",
+        '#include "device_launch.h"\n',
+        sources=[f"{HERE.name}/device_launch.c"],
+        include_dirs=[str(HERE)],
+        extra_compile_args=["-O2", "-g0", "-std=gnu11"] if sys.platform != "win32" else [],
+        optional=True,
+    )
+    return ffi
+
+
 serial = builder("_serial", ["-fopenmp-simd"], [])
 openmp = builder("_openmp", ["-fopenmp"], ["-fopenmp"])
+device = launcher()

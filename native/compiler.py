@@ -159,7 +159,8 @@ def find() -> Compiler:
     return found
 
 
-def _processors() -> int:
+def processors() -> int:
+    """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -182,7 +183,7 @@ def split(texts: dict[str, str], parts: int | None = None) -> list[list[str]]:
     """
     # A unit costs some 50 ms whatever is in it.
     total = sum(map(len, texts.values()))
-    parts = min(parts or _processors(), 8, 1 + total // 12_000, max(1, len(texts)))
+    parts = min(parts or processors(), 8, 1 + total // 12_000, max(1, len(texts)))
     units: list[list[str]] = [[] for _ in range(parts)]
     sizes = [0] * parts
     for name in sorted(texts, key=lambda n: -len(texts[n])):
@@ -207,6 +208,20 @@ def _failed(compiler: Compiler, source: Path, why: str) -> CompileError:
     )
 
 
+def start_unit(
+    compiler: Compiler, flags: list[str], source: Path, target: Path
+) -> subprocess.Popen[bytes]:
+    """Begin to compile a source into a shared library; what is said goes to ``.log``."""
+    command = [*compiler.command, *flags, f"-I{HERE}", "-o", str(target), str(source), "-lm"]
+    with open(source.with_suffix(".log"), "wb") as log:
+        try:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            raise _failed(compiler, source, str(error)) from error
+
+
 def compile_units(
     compiler: Compiler, flags: list[str], sources: Sequence[Path], targets: Sequence[Path]
 ) -> None:
@@ -218,17 +233,10 @@ def compile_units(
         If one does not compile; its output lies beside the source, as ``.log``.
     """
     end = time.monotonic() + PATIENCE
-    running = []
-    for source, target in zip(sources, targets, strict=True):
-        command = [*compiler.command, *flags, f"-I{HERE}", "-o", str(target), str(source), "-lm"]
-        with open(source.with_suffix(".log"), "wb") as log:
-            try:
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-                )
-            except OSError as error:
-                raise _failed(compiler, source, str(error)) from error
-        running.append(process)
+    running = [
+        start_unit(compiler, flags, source, target)
+        for source, target in zip(sources, targets, strict=True)
+    ]
     problem: CompileError | None = None
     for process, source, target in zip(running, sources, targets, strict=True):
         try:

@@ -14,6 +14,7 @@ from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Operand,
 from adarray.errors import BackendError
 from adarray.passes.interpret import under
 from adarray.program import Slot, c_strides
+from adarray.runtime import BY_ENGINE, MODE, Mode
 
 _INPUT, _CONST, _RESULT, _ARENA = range(4)
 _KERNEL, _PRODUCT, _COPY, _CALL = range(4)
@@ -89,7 +90,7 @@ def _filled(x: Any, operands: list[Any]) -> Any:
     return x
 
 
-def _caller(step: CallStep) -> Callable[[list[Any]], list[Any]]:
+def _caller(step: CallStep, engine: Any) -> Callable[[list[Any]], list[Any]]:
     """Return a function of the operands, as arrays, that gives a list of arrays in C order."""
     function, args, kwargs = step.function, step.args, step.kwargs
     call = next((v for v in step.values if v.kind == "call"), None)
@@ -120,7 +121,23 @@ def _caller(step: CallStep) -> Callable[[list[Any]], list[Any]]:
             made.append(x)
         return made
 
-    return under(getattr(getattr(call, "origin", None), "errors", None), run)
+    made = under(getattr(getattr(call, "origin", None), "errors", None), run)
+    return _by_engine(engine, made) if function in BY_ENGINE and engine is not None else made
+
+
+def _by_engine(engine: Any, function: Callable[..., Any]) -> Callable[[list[Any]], list[Any]]:
+    """Return a function that computes with an engine, whatever was chosen meanwhile."""
+    mode = Mode(engine, name=engine.name)
+
+    def run(operands: list[Any]) -> list[Any]:
+        token = MODE.set(mode)
+        try:
+            made: list[Any] = function(operands)
+        finally:
+            MODE.reset(token)
+        return made
+
+    return run
 
 
 def _product_caller(dtype: np.dtype[Any]) -> Callable[[list[Any]], list[Any]]:
@@ -138,6 +155,8 @@ class Encoder:
         The most that a step may use.
     products : bool
         Whether the extension module has a BLAS.
+    engine : Engine, optional
+        Computes parts of functions that the plan calls.
 
     Attributes
     ----------
@@ -150,7 +169,8 @@ class Encoder:
         Number of threads of each step of the plan.
     """
 
-    def __init__(self, library: Any, threads: int, products: bool) -> None:
+    def __init__(self, library: Any, threads: int, products: bool, engine: Any = None) -> None:
+        self._engine = engine
         self._library = library
         self._threads = threads
         self._products = products
@@ -385,7 +405,7 @@ class Encoder:
             elif isinstance(step, DotStep):
                 self._dot(steps, i, step)
             else:
-                self._call_words(steps, i, _caller(step), step.operands, step.results)
+                self._call_words(steps, i, _caller(step, self._engine), step.operands, step.results)
         for k, (_, size) in enumerate(self._copied):
             self._slots[first + 3 * k + 2] = self._reserve(size)
         results = self._results(plan, direct, steps)

@@ -12,6 +12,7 @@ from adarray_native.encoding import Encoder
 from adarray_native.kernels import Kernels, Loaded, kernels
 
 from adarray.codegen import cprinter
+from adarray.codegen.loopir import Kernel
 from adarray.codegen.plan import KernelStep, Plan
 from adarray.codegen.schedule import Target
 from adarray.errors import BackendError
@@ -21,7 +22,7 @@ Rerun = Callable[[list[Any], int, int, Any], list[Any]]
 _ARRAY_API: Any = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
 _FLAGS = (("divide", 1), ("over", 2), ("under", 4), ("invalid", 8))
 _VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
-_LONG = 100_000  # characters of C from which on compiling fast matters more
+LONG = 100_000  # characters of C from which on compiling fast matters more
 _KEPT = 20_000  # kernels whose text is remembered
 _makers: dict[Any, Any] = {}
 _printed: dict[tuple[Any, Target], str] = {}
@@ -144,6 +145,16 @@ class Executable:
         return "" if name is None else self._texts[name]
 
 
+def text_of(kernel: Kernel, target: Target) -> str:
+    """Return the source of a kernel."""
+    text = _printed.get((kernel, target))
+    if text is None:
+        if len(_printed) >= _KEPT:
+            _printed.clear()
+        text = _printed[kernel, target] = cprinter.source(kernel, target)
+    return text
+
+
 def _print(plan: Plan, target: Target) -> tuple[dict[int, str], dict[str, str]]:
     """Return the kernels' names by step, and their sources by name."""
     known: dict[int, str] = {}  # most steps of a long plan share a few kernel objects
@@ -155,11 +166,7 @@ def _print(plan: Plan, target: Target) -> tuple[dict[int, str], dict[str, str]]:
         kernel = step.kernel
         name = known.get(id(kernel))
         if name is None:
-            text = _printed.get((kernel, target))
-            if text is None:
-                if len(_printed) >= _KEPT:
-                    _printed.clear()
-                text = _printed[kernel, target] = cprinter.source(kernel, target)
+            text = text_of(kernel, target)
             name = known[id(kernel)] = cprinter.name(text)
             texts[name] = text
         names[i] = name
@@ -167,10 +174,11 @@ def _print(plan: Plan, target: Target) -> tuple[dict[int, str], dict[str, str]]:
 
 
 def _table(library: Any, precise: bool, texts: Iterable[str]) -> Kernels:
-    return kernels(library, precise, quick=sum(map(len, texts)) > _LONG)
+    return kernels(library, precise, quick=sum(map(len, texts)) > LONG)
 
 
-def _target(library: Any, threads: int, precise: bool) -> Target:
+def target_of(library: Any, threads: int, precise: bool) -> Target:
+    """Return what kernels are printed for."""
     table = kernels(library, precise)
     # The text does not depend on the number of threads.
     return Target(_VECTOR_BYTES[table.level], table.compiler.libmvec, precise, threads)
@@ -184,18 +192,19 @@ def prepare(library: Any, threads: int, plans: Iterable[Plan], precise: bool = F
     BackendError, CompileError
         As `executable`.
     """
-    target = _target(library, threads, precise)
+    target = target_of(library, threads, precise)
     texts: dict[str, str] = {}
     for plan in plans:
         own = _print(plan, target)[1]
-        if sum(map(len, own.values())) <= _LONG:  # a long one has flags of its own
+        if sum(map(len, own.values())) <= LONG:  # a long one has flags of its own
             texts |= own
     kernels(library, precise).load(texts)
 
 
 def executable(
-    library: Any, threads: int, plan: Plan, precise: bool = False, rerun: Rerun | None = None
-) -> Executable:
+    library: Any, threads: int, plan: Plan, precise: bool = False, rerun: Rerun | None = None,
+    engine: Any = None,
+) -> Executable:  # fmt: skip
     """Compile a plan.
 
     Parameters
@@ -212,6 +221,8 @@ def executable(
         if a kernel failed (`code` is what it returned, `results` is None), or floating-point
         flags were raised that the caller's `np.errstate` does not ignore (bits 1 divide, 2
         overflow, 4 underflow, 8 invalid). Without it, flags are not looked at.
+    engine : Engine, optional
+        Computes parts of functions that the plan calls.
 
     Raises
     ------
@@ -221,9 +232,9 @@ def executable(
         If a kernel does not compile.
     """
     make = _maker(library)
-    names, texts = _print(plan, _target(library, threads, precise))
+    names, texts = _print(plan, target_of(library, threads, precise))
     loaded = _table(library, precise, texts.values()).load(texts)
-    encoder = Encoder(library, threads, blas.ready(library.lib, library.ffi))
+    encoder = Encoder(library, threads, blas.ready(library.lib, library.ffi), engine)
     encoder.encode(plan, names, loaded.functions)
     run, timed = make(
         array("q", encoder.words).tobytes(),

@@ -122,6 +122,8 @@ class Kernels:
         self.head = (_PRECISE if precise else "") + _HEAD
         self._lock = threading.Lock()
         self._functions: dict[str, Functions] = {}
+        # Kernels by name that `adarray_native.ahead` has compiled and nobody has loaded yet.
+        self.early: set[str] = set()
         # Units that did not compile, by their kernels' keys: they are not tried again.
         self._failed: dict[frozenset[str], CompileError] = {}
         told = (str(ABI), *self.compiler.command, self.compiler.version, *self.flags, machine())
@@ -130,6 +132,12 @@ class Kernels:
     def key(self, text: str) -> str:
         """Return the name in the cache of the kernel with this source."""
         return disk.digest(self._salt + text.encode())
+
+    def lacks(self, name: str, key: str, cache: disk.Cache) -> bool:
+        """Whether a kernel is not there, and was not refused by the compiler."""
+        if name in self._functions or any(key in unit for unit in self._failed):
+            return False
+        return key not in cache.find([key])
 
     def unlock(self) -> None:
         """Forget who was compiling, in a forked child."""
@@ -155,6 +163,9 @@ class Kernels:
                 if from_disk < len(missing):
                     more, compiled = self._make(cache, missing, keys)
                     from_disk += more
+                early = len(self.early.intersection(missing))
+                self.early.difference_update(missing)
+                from_disk, compiled = from_disk - early, compiled + early
             functions = {name: self._functions[name] for name in texts}
         in_memory = len(texts) - from_disk - compiled
         return Loaded(functions, compiled, from_disk, in_memory, time.perf_counter() - begun)

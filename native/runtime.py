@@ -24,6 +24,7 @@ from adarray.op import OPS, Op, Reduction
 from adarray.scalar import Expr
 
 if TYPE_CHECKING:
+    from adarray_native.ahead import Ahead
     from adarray_native.executor import Executable, Rerun
 
     from adarray.codegen.plan import Plan
@@ -213,13 +214,19 @@ class CPUEngine:
         """Compile a plan; see `adarray_native.executor.executable`."""
         from adarray_native.executor import executable  # only jit needs it
 
-        return executable(self.library, self.threads, plan, precise, rerun)
+        return executable(self.library, self.threads, plan, precise, rerun, self)
 
     def prepare(self, plans: Iterable[Plan], precise: bool = False) -> None:
         """Compile the kernels of several plans together, before `executable` asks for them."""
         from adarray_native.executor import prepare
 
         prepare(self.library, self.threads, plans, precise)
+
+    def ahead(self, precise: bool = False) -> Ahead:
+        """Return what compiles kernels while their plan is being made."""
+        from adarray_native.ahead import Ahead
+
+        return Ahead(self.library, self.threads, precise)
 
     # -- memory ----------------------------------------------------------------------------
 

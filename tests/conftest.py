@@ -18,6 +18,7 @@ if UNDER_JIT:
     import under_jit
 
     under_jit.install()
+    collect_ignore = ["jit"]  # these call `jit` themselves, and look at what it compiles
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

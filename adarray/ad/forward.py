@@ -53,7 +53,7 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
 def split(y: Any, level: int) -> tuple[Any, Any]:
     """Return the primal and the tangent at `level` of a result; zeros where it has none."""
     if not isinstance(y, Handle):
-        return y, np.zeros(np.shape(y), np.result_type(float, np.asarray(y).dtype))[()]
+        return y, _zero(np.asarray(y))
     sync_if_view(y)
     tangent: Any = tangent_of(y, level)
     primal = snapshot(y)
@@ -61,5 +61,11 @@ def split(y: Any, level: int) -> tuple[Any, Any]:
         primal._x.tangents = tuple(t for t in primal._x.tangents if t.level != level)
     if tangent is None:
         v: Any = primal._v
-        tangent = ADArray(np.zeros_like(v if is_device(v) else np.asarray(v))[()])
+        tangent = ADArray(_zero(v if is_device(v) else np.asarray(v)))
     return primal, tangent
+
+
+def _zero(v: Any) -> Any:
+    """Return the tangent of a constant: of its dtype, as all tangents; float64 for integers."""
+    dtype = v.dtype if v.dtype.kind in "fc" else np.result_type(float, v.dtype)
+    return np.zeros_like(v, dtype)[()]

@@ -116,3 +116,39 @@ def at(expr: Expr, var: str, place: Expr, lets: Mapping[str, Expr]) -> Expr:
     if expr.name == "cast":
         return at(expr.args[0], var, place, lets)
     return Apply(expr.dtype, expr.name, tuple(at(a, var, place, lets) for a in expr.args))
+
+
+def terms(expr: Expr, lets: Mapping[str, Expr], depth: int = 16) -> tuple[int, dict[Expr, int]]:
+    """Return an int64 expression as a constant and multiples of what is not taken apart.
+
+    Examples
+    --------
+    >>> i, k = Var("int64", "i"), Var("int64", "k")
+    >>> const, found = terms(plus(k, integer(3)), {"k": times(i, integer(2))})
+    >>> const, found[i]
+    (3, 2)
+    """
+    if isinstance(expr, Const):
+        return int(expr.value), {}
+    if isinstance(expr, Var) and expr.name in lets and depth:
+        return terms(lets[expr.name], lets, depth - 1)
+    if isinstance(expr, Apply) and expr.dtype == "int64" and depth:
+        found = [terms(a, lets, depth - 1) for a in expr.args]
+        if expr.name in ("add", "subtract"):
+            return _sum(found[0], found[1], 1 if expr.name == "add" else -1)
+        if expr.name == "negative":
+            return _sum((0, {}), found[0], -1)
+        if expr.name == "multiply":
+            for one, other in (found, found[::-1]):
+                if not one[1]:
+                    return _sum((0, {}), other, one[0])
+    return 0, {expr: 1}
+
+
+def _sum(
+    a: tuple[int, dict[Expr, int]], b: tuple[int, dict[Expr, int]], times_: int
+) -> tuple[int, dict[Expr, int]]:
+    found = dict(a[1])
+    for e, n in b[1].items():
+        found[e] = found.get(e, 0) + times_ * n
+    return a[0] + times_ * b[0], {e: n for e, n in found.items() if n}

@@ -12,12 +12,10 @@ from typing import NamedTuple
 from adarray.codegen import functions
 from adarray.codegen.cprinter import is_parallel
 from adarray.codegen.cuda_loops import GroupLoops
+from adarray.codegen.cuda_waits import Waits
 from adarray.codegen.cvalues import Operand, Scope, fixed
-from adarray.codegen.device import (
-    Form,
-    arrays,
-    folding,
-)
+from adarray.codegen.device import LARGEST, Form, sheet_width
+from adarray.codegen.device_loops import arrays, folding, running
 from adarray.codegen.functions import SIZES, STORED
 from adarray.codegen.loopir import (
     Apply,
@@ -25,7 +23,6 @@ from adarray.codegen.loopir import (
     Fail,
     Fold,
     For,
-    If,
     Kernel,
     Let,
     Local,
@@ -75,7 +72,7 @@ CUDA_FAR = CUDA._replace(
     library={k: f"adarray_far_{v}" if v in _HEAVY else v for k, v in CUDA.library.items()}
 )
 FAR = 12  # calls of mathematical functions from which on they are not inlined
-MERGE = 256  # threads of a block that combines array totals
+MERGE = 1024  # threads of a block that combines array totals
 
 _KERNEL = """\
 extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})
@@ -144,9 +141,7 @@ class CudaPrinter(GroupLoops):
         heavy = sum(isinstance(e, Apply) and CUDA.library.get(e.name) in _HEAVY for e in applied)
         self.dialect = CUDA_FAR if heavy > FAR else CUDA
         self.both = _both(applied)
-        # What threads of the group have read and written since they last waited.
-        self.read_: set[str] = set()
-        self.written_: set[str] = set()
+        self.waits = Waits(self.touches, self.home)
 
     # -- functions -------------------------------------------------------------------------
 
@@ -157,6 +152,8 @@ class CudaPrinter(GroupLoops):
         for t in found:
             self._begin_total(t)
         self.line("(void)fail;")
+        if self.form.kind not in ("flat", "sheet") and self.form.group > 1:
+            self.waits.block(body)
         self.block(body)
         for t in found:
             self._end_total(t)
@@ -178,8 +175,10 @@ class CudaPrinter(GroupLoops):
 
     def _kernel(self, name: str, threads: int) -> str:
         lines = "\n".join(f"    {line}" for line in self.scopes[0].lines)
+        # So large a block fills a multiprocessor: more registers do not cost it a neighbour.
+        bounds = f"{threads}, 1" if threads == LARGEST else str(threads)
         return _KERNEL.format(
-            threads=threads, name=name, parameters=", ".join(self._parameters()), body=lines
+            threads=bounds, name=name, parameters=", ".join(self._parameters()), body=lines
         )
 
     def _parameters(self) -> list[str]:
@@ -223,11 +222,13 @@ class CudaPrinter(GroupLoops):
         for x in placed:
             i = self.places[id(x)]
             size = None if x.size is None else f"({self.index(x.size)} + 63) / 64 * 64"
-            if isinstance(x, Local) and x.name in self.form.shared:
-                lines.append(f"const int64_t o{i} = {close};")
+            if x.name in self.form.shared:
+                letter = "o" if isinstance(x, Local) else "p"
+                lines.append(f"const int64_t {letter}{i} = {close};")
                 per = self.form.block // self.form.group
-                close = f"o{i} + {size} * {per * SIZES[x.dtype]}"
-                continue
+                close = f"{letter}{i} + {size} * {per * SIZES[x.dtype]}"
+                if isinstance(x, Local):
+                    continue
             lines.append(f"const int64_t o{i} = {far};")
             count = "(parts + 63) / 64 * 64" if size is None else f"groups * ({size})"
             far = f"o{i} + {count} * {SIZES[x.dtype]}"
@@ -244,25 +245,23 @@ class CudaPrinter(GroupLoops):
             self.line(f"{kind} {c} = {neutral};")
             return
         self.memory[t.name] = c
-        size = self.index(t.size)
+        size, place = self.index(t.size), self.places[id(t)]
+        if self.form.kind == "sheet":
+            width, pack, one = self._sheet_width(t), self.fresh("a"), self.fresh("a")
+            self.held[t.name] = pack, one
+            self.line(f"adarray_pack<{kind}, {width}> {pack};")
+            self.line(f"for (int u = 0; u < {width}; u++) {pack}.v[u] = {neutral};")
+            self.line(f"{kind} {one} = {neutral};")
+            return
+        near = t.name in self.form.shared
+        base = f"near_ + p{place}" if near else f"scratch + o{place}"
+        who = f"threadIdx.x / {self.form.group}" if near else "group"
         self.line(
-            f"{kind} *__restrict__ const {c} = ({kind} *)(scratch + o{self.places[id(t)]}) "
-            f"+ group * (({size} + 63) / 64 * 64);"
+            f"{kind} *__restrict__ const {c} = ({kind} *)({base}) "
+            f"+ {who} * (({size} + 63) / 64 * 64);"
         )
-        width = self._sheet_width(t)
-        if width > 1:  # by the threads that fold into them later
-            self.line(
-                f"for (int64_t k = (int64_t)lane * {width}; k < {size} / {width} * {width}; "
-                f"k += (int64_t)span * {width}) for (int u = 0; u < {width}; u++) "
-                f"{c}[k + u] = {neutral};"
-            )
-        self.line(
-            f"for (int64_t k = {size} / {width} * {width} + lane; k < {size}; k += span) "
-            f"{c}[k] = {neutral};"
-            if width > 1
-            else f"for (int64_t k = lane; k < {size}; k += span) {c}[k] = {neutral};"
-        )
-        self.written_.add(t.name)
+        self.line(f"for (int64_t k = lane; k < {size}; k += span) {c}[k] = {neutral};")
+        self.waits.written[t.name] = None
 
     def _sheet_width(self, t: Total) -> int:
         """Return how many elements of an array total a thread of a sheet has side by side.
@@ -270,14 +269,32 @@ class CudaPrinter(GroupLoops):
         Blocks share such a total, and cannot wait for each other, so an element belongs to
         the same thread in every pass.
         """
-        if self.form.kind != "sheet":
-            return 1
         (loop,) = folding(self.kernel, t)
-        lets = {x.name: x.value for x in loop.body if isinstance(x, Let)}
-        return self.width(loop, self.packed(loop, lets))
+        return sheet_width(self.kernel, loop)
+
+    def _end_sized(self, t: Total) -> None:
+        """Print the stores of an array total that was not in scratch memory."""
+        assert t.size is not None
+        kind, size, place = STORED[t.dtype], self.index(t.size), self.places[id(t)]
+        c = self.fresh("s")
+        out = f"({kind} *)(scratch + o{place}) + group * (({size} + 63) / 64 * 64)"
+        if self.form.kind == "sheet":
+            width, (pack, one) = self._sheet_width(t), self.held[t.name]
+            whole = f"{size} / {width} * {width}" if width > 1 else "0"
+            self.line(f"{kind} *const {c} = {out};")
+            if width > 1:
+                each = f"{c}[(int64_t)lane * {width} + u] = {pack}.v[u];"
+                self.line(f"if (lane < {size} / {width}) for (int u = 0; u < {width}; u++) {each}")
+            self.line(f"if (lane < {size} - {whole}) {c}[{whole} + lane] = {one};")
+        elif t.name in self.form.shared:
+            self.line(f"{kind} *const {c} = {out};")
+            self.line(f"adarray_sync<{self.form.group}>();")
+            held = self.memory[t.name]
+            self.line(f"for (int64_t k = lane; k < {size}; k += span) {c}[k] = {held}[k];")
 
     def _end_total(self, t: Total) -> None:
         if t.size is not None:
+            self._end_sized(t)
             return
         kind, c = STORED[t.dtype], self.changing[t.name]
         combine = self.combiner(t.combine, t.dtype)
@@ -295,23 +312,16 @@ class CudaPrinter(GroupLoops):
 
     def _wait_for(self, s: Stmt) -> None:
         """Print a barrier if `s` needs what other threads of the group did."""
-        if self.form.kind in ("flat", "sheet") or self.form.group == 1:
-            return
-        read, written = self.touches((s,))
-        if read & self.written_ or written & (self.written_ | self.read_):
-            self._wait()
-        self.read_ |= read
-        self.written_ |= written
-
-    def _wait(self) -> None:
-        self.line(f"adarray_sync<{self.form.group}>();")
-        self.read_.clear()
-        self.written_.clear()
+        if id(s) in self.waits.before:
+            self.line(f"adarray_sync<{self.form.group}>();")
 
     # -- values ----------------------------------------------------------------------------
 
     def apply(self, e: Apply, args: list[Operand]) -> Operand:
         """Name the value of a function; a sine and a cosine of one operand come together."""
+        number = self.number_of_pass(e, args)
+        if number is not None:
+            return number
         if e.name not in ("sin", "cos") or (e.dtype, e.args) not in self.both:
             return super().apply(e, args)
         keys = [f"{e.dtype} {n} {e.dtype}: {args[0].key}" for n in ("sin", "cos")]
@@ -331,7 +341,7 @@ class CudaPrinter(GroupLoops):
 
     def statement(self, s: Stmt) -> None:
         """Print one statement."""
-        if not self.inside and not isinstance(s, For | If):
+        if not self.inside:
             self._wait_for(s)
         if isinstance(s, Fail):
             self.line(f"if (lane == 0) atomicExch(fail, {s.code});")
@@ -379,6 +389,12 @@ class CudaPrinter(GroupLoops):
         value = self.value(s.value)
         shared = s.index is not None or s.target in {t.name for t in self.kernel.totals}
         only = "if (lane == 0) " if shared and not self.inside else ""
+        if s.target in self.outs:
+            assert s.index is not None
+            assert s.combine in ("add", "maximum")
+            place = f"{self.memory[s.target]} + {self.index(s.index)}"
+            self.line(f"{only}adarray_atomic_{s.combine}({place}, {value});")
+            return
         if s.index is not None:
             place = f"{self.memory[s.target]}[{self.index(s.index)}]"
         else:
@@ -386,16 +402,8 @@ class CudaPrinter(GroupLoops):
         self.line(f"{only}{place} = {self.combined(s.combine, s.value.dtype, place, value)};")
         self.changed(s.target)
 
-    def _if(self, s: If) -> None:
-        self._wait_for(Let("", s.condition))
-        before = (set(self.read_), set(self.written_))
-        super()._if(s)
-        self.read_ |= before[0]
-        self.written_ |= before[1]
-
     def _loop(self, s: For) -> None:
         if s.kind == "vector":
-            self._wait_for(s)
             self.written(s)
             self.shared_loop(s)
         elif is_parallel(s):
@@ -404,16 +412,60 @@ class CudaPrinter(GroupLoops):
             self._serial(s)
         self.written(s)
 
+    def _running(self, s: For, fold: Fold, store: Store) -> None:
+        """Print a loop that stores what it has folded so far: a pass for each thread."""
+        start, stop = self.index(s.start), self.index(s.stop)
+        self.written(s)
+        if any(id(x) in self.waits.before for x in s.body):
+            self.line(f"adarray_sync<{self.form.group}>();")
+        kind, combine = STORED[fold.value.dtype], self.combiner(fold.combine, fold.value.dtype)
+        sofar, v = self.changing[fold.target], self.fresh("v")
+        term, put = self.fresh("f"), self.fresh("f")
+        self.inside = True
+        for name, last in ((term, fold), (put, store)):
+            scope = Scope()
+            self.scopes.append(scope)
+            self.bind(s.var, fixed(v))
+            self.block(tuple(x for x in s.body if isinstance(x, Let)))
+            if last is fold:
+                self.line(f"return {self.value(fold.value)};")
+            else:
+                self.line(f"{self.memory[store.buffer]}[{self.index(store.index)}] = y;")
+            self.scopes.pop()
+            more = "" if last is fold else f", const {kind} y"
+            result = kind if last is fold else "void"
+            self.braced(
+                f"const auto {name} = [&](const int64_t {v}{more}) -> {result}", scope, "};"
+            )
+        self.inside = False
+        lines, x, all_, k = Scope(), self.fresh("x"), self.fresh("x"), self.fresh("k")
+        neutral = functions.neutral(fold.combine, fold.value.dtype)
+        room = f"({kind} *)room_"
+        lines.lines += [
+            f"const int64_t {v} = {k} + lane;",
+            f"{kind} {x} = {v} < {stop} ? {term}({v}) : ({kind}){neutral}, {all_};",
+            f"{x} = adarray_scan<{self.form.group}>({x}, {room}, {all_}, {combine});",
+            f"if ({v} < {stop}) {put}({v}, {self._sum(fold, sofar, x)});",
+            f"{sofar} = {self._sum(fold, sofar, all_)};",
+        ]
+        self.braced(f"for (int64_t {k} = {start}; {k} < {stop}; {k} += span)", lines)
+        self.changed(fold.target)
+        self.changed(store.buffer)
+
+    def _sum(self, fold: Fold, left: str, right: str) -> str:
+        return self.combined(fold.combine, fold.value.dtype, left, right)
+
     def _serial(self, s: For) -> None:
+        found = running(s) if self.form.group > 1 and self.form.kind in ("rows", "alone") else None
+        if found is not None:
+            self._running(s, *found)
+            return
         start, stop = self.index(s.start), self.index(s.stop)
         self.written(s)
         v = self.fresh("v")
         scope = Scope()
         self.scopes.append(scope)
         self.bind(s.var, fixed(v))
-        waits = self.form.kind not in ("flat", "sheet") and self.form.group > 1
-        if waits and self.touches(s.body)[1]:  # by this pass, or the one before
-            self._wait()
         self.block(s.body)
         self.scopes.pop()
         self.braced(f"for (int64_t {v} = {start}; {v} < {stop}; {v}++)", scope)
@@ -426,8 +478,6 @@ class CudaPrinter(GroupLoops):
         scope = Scope()
         self.scopes.append(scope)
         self.bind(s.var, fixed(v))
-        if self.form.kind == "rows" and self.form.group > 1:
-            self._wait()  # the pass before may have used the same memory
         self.block(s.body)
         self.scopes.pop()
         self.braced(f"const auto {one} = [&](const int64_t {v})", scope, "};")

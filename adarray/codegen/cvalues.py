@@ -148,7 +148,7 @@ class Values:
             texts = [a.text for a in args]
             exact = not functions.is_vector_call(e.name, e.dtype, self.libmvec)
             if self.outside is not None and varies:
-                chosen = self._in_vectors(e, texts)
+                chosen = self._in_vectors(e, args)
                 if chosen is not None:
                     return chosen
             if exact or (self.outside is not None and varies):
@@ -160,13 +160,24 @@ class Values:
 
         return self.named(key, e.dtype, made, varies)
 
-    def _in_vectors(self, e: Apply, texts: list[str]) -> str | None:
+    def _in_vectors(self, e: Apply, args: list[Operand]) -> str | None:
         """Return the text of a function that is printed otherwise in vector loops."""
+        texts = [a.text for a in args]
         if e.name == "where":
-            return functions.selected(texts, e.dtype) if self.calls else None
+            return self._selected(e.dtype, args) if self.calls else None
         if e.name == "cast":
             return functions.wide_cast(texts[0], e.args[0].dtype, e.dtype) if self.calls else None
         return functions.by_lane(e.name, texts, e.dtype)
+
+    def _selected(self, dtype: str, args: list[Operand]) -> str | None:
+        """Return the text of ``where`` in a vector loop that calls functions."""
+        texts = [a.text for a in args]
+        if dtype == "bool" or args[0].key in self.varying:
+            return functions.selected(texts, dtype)
+        mask = self.named(
+            f"mask {args[0].key}", "int64", lambda: f"adarray_mask({texts[0]})", varies=False
+        )
+        return functions.selected([mask.text, *texts[1:]], dtype, mask=True)
 
     def named(self, key: str, dtype: str, made: Callable[[], str], varies: bool = True) -> Operand:
         """Return the value known as `key`; if there is none, print a constant for it.

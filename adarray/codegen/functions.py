@@ -262,10 +262,13 @@ def by_lane(name: str, args: list[str], dtype: str) -> str | None:
     return f"adarray_lanes_{name}_{end}({', '.join(args)})"
 
 
-def selected(args: list[str], dtype: str) -> str | None:
-    """Return the text of ``where`` without a branch, into which calls could be moved."""
+def selected(args: list[str], dtype: str, mask: bool = False) -> str | None:
+    """Return the text of ``where`` without a branch, into which calls could be moved.
+
+    With `mask`, the condition is an int64 of equal bits.
+    """
     if dtype in ("float64", "float32", "int32", "int64"):
-        return f"adarray_select_{SUFFIX[dtype]}({', '.join(args)})"
+        return f"adarray_{'pick' if mask else 'select'}_{SUFFIX[dtype]}({', '.join(args)})"
     return None
 
 

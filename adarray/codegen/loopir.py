@@ -100,6 +100,9 @@ class Store:
 class Fold:
     """Combine `value` into a scalar, an element of a local array, or a `Total`.
 
+    On machines with atomic additions also into an element of a buffer that nothing else in
+    the kernel reads or writes: passes of a parallel loop may then fold into the same one.
+
     `combine` is one of ``add multiply maximum minimum logical_and logical_or``. In a vector
     loop, folds into one scalar run in lanes that are combined after the loop.
     """

@@ -7,10 +7,10 @@ NumPy's dispatch protocols. What the library lacks is computed by NumPy on the h
 transfer is counted, and `adarray.profile` shows it.
 """
 
-from adarray.device.array import DeviceArray, host, is_device
+from adarray.device.array import DeviceArray, Form, form_of, host, is_device
 from adarray.device.library import DEVICES, KINDS, DeviceEngine, Library, adopt, of_dlpack
 
 __all__ = [
-    "DEVICES", "KINDS", "DeviceArray", "DeviceEngine", "Library", "adopt", "host", "is_device",
-    "of_dlpack",
+    "DEVICES", "KINDS", "DeviceArray", "DeviceEngine", "Form", "Library", "adopt",
+    "form_of", "host", "is_device", "of_dlpack",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -41,8 +41,8 @@ class Flags:
 
     @property
     def aligned(self) -> bool:
-        """True: devices have no other arrays."""
-        return True
+        """Whether elements lie at multiples of their size."""
+        return self._array.form.aligned
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -52,6 +52,42 @@ class Flags:
     def __getitem__(self, name: str) -> Any:
         short = {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "O": "owndata"}
         return getattr(self, short.get(name, name.lower()))
+
+
+class Form(NamedTuple):
+    """What compiled code depends on of an array on a device.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+    shape : tuple of int
+    strides : tuple of int or None
+        In bytes; None for C order.
+    aligned : bool
+        Whether elements lie at multiples of their size.
+    scalar : bool
+    device : str
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    aligned: bool
+    scalar: bool
+    device: str
+
+
+_forms: dict[Form, Form] = {}
+_FORMS = 4096  # that are kept: others are equal, and not the same object
+
+
+def form_of(raw: Any, library: Library, scalar: bool) -> Form:
+    """Return the form of an array of a library."""
+    strides = None if raw.flags.c_contiguous else raw.strides
+    made = Form(raw.dtype, raw.shape, strides, library.aligned(raw), scalar, library.name)
+    if len(_forms) >= _FORMS:
+        _forms.clear()
+    return _forms.setdefault(made, made)
 
 
 class DeviceArray(NDArrayOperatorsMixin):
@@ -69,7 +105,9 @@ class DeviceArray(NDArrayOperatorsMixin):
     ``isinstance`` takes it for an ndarray, or for a NumPy scalar of its dtype.
     """
 
-    __slots__ = ("_writeable", "aside", "dtype", "library", "raw", "scalar", "shape")
+    __slots__ = (
+        "__weakref__", "_form", "_writeable", "aside", "dtype", "library", "raw", "scalar", "shape",
+    )  # fmt: skip
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
@@ -81,6 +119,7 @@ class DeviceArray(NDArrayOperatorsMixin):
         self.scalar = scalar
         self._writeable = not scalar
         self.aside: Any = None  # what a kernel found on the way, for the derivative rule
+        self._form: Form | None = None
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -123,6 +162,13 @@ class DeviceArray(NDArrayOperatorsMixin):
     def flags(self) -> Flags:
         """Memory layout."""
         return Flags(self)
+
+    @property
+    def form(self) -> Form:
+        """What compiled code depends on; arrays of one form have the same object."""
+        if self._form is None:
+            self._form = form_of(self.raw, self.library, self.scalar)
+        return self._form
 
     def __len__(self) -> int:
         if not self.raw.ndim:

@@ -155,6 +155,7 @@ def _sliding_window_view(
     axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     strides = (*x.strides, *(x.strides[a] for a in axes))
     raw = library.run(library.xp.lib.stride_tricks.as_strided, x.raw, shape, strides)
+    raw = raw.view()  # CuPy's does not say that the memory belongs to another array
     made = library.wrap(raw, False)
     made.flags.writeable = writeable and x.flags.writeable
     return made

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from adarray.device.library import Library
+
+
+# Whether indices that are on a device are looked at, too, which waits for it.
+CAREFUL: ContextVar[bool] = ContextVar("adarray_careful", default=False)
 
 
 def _is_array(i: Any) -> bool:
@@ -45,7 +50,8 @@ def device_index(library: Library, index: Any, shape: tuple[int, ...]) -> Any:
     Raises
     ------
     IndexError
-        If an array of the host points out of range, which libraries do not report.
+        If an array of the host points out of range, which libraries do not report; and
+        where `CAREFUL` says so, if one of the device does.
     """
     kind = type(index)
     if kind is int or index is Ellipsis:
@@ -53,6 +59,8 @@ def device_index(library: Library, index: Any, shape: tuple[int, ...]) -> Any:
     made = []
     for i, axis in _parts(index, len(shape)):
         if hasattr(i, "raw"):
+            if CAREFUL.get():
+                _check_range(np.asarray(i.host()), axis, shape)
             made.append(bool(i) if i.scalar and i.dtype == bool else library.raw(i))
         elif isinstance(i, np.ndarray):
             _check_range(i, axis, shape)

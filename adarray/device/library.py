@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import PLAIN
-from adarray.device.array import DeviceArray, host_of, is_device
+from adarray.device.array import DeviceArray, Form, form_of, host_of, is_device
 from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING
-from adarray.device.indices import device_index
+from adarray.device.indices import CAREFUL, device_index
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.spans import RECORDER
 
@@ -20,6 +20,9 @@ from adarray.spans import RECORDER
 KINDS: dict[type, Callable[[Any], Library]] = {}
 # By DLPack's number of a type of device: what makes an array of ours of an exporter of that.
 _IMPORTERS: dict[int, Callable[[Any], Any]] = {}
+
+# Computed by NumPy where indices on the device are to be looked at.
+_INDEXING = frozenset({np.take, np.take_along_axis, np.choose, np.put_along_axis, np.put})
 
 # The libraries in use, by the names of their devices.
 DEVICES: dict[str, Library] = {}
@@ -101,6 +104,18 @@ class Library:
     def shares(self, a: Any, b: Any) -> bool:
         """Whether two arrays may share memory."""
         raise NotImplementedError
+
+    def aligned(self, raw: Any) -> bool:  # noqa: ARG002
+        """Whether the elements of an array lie at multiples of their size."""
+        return True
+
+    def fits(self, form: Form) -> Callable[[Any], bool]:
+        """Return a test of whether an array of the library is on this device and has a form."""
+        return lambda raw: KINDS[type(raw)](raw) is self and bool(form_of(raw, self, False) == form)
+
+    def engine(self) -> DeviceEngine:
+        """Return the engine that compiles for arrays which meet outside of `use` blocks."""
+        return DeviceEngine(self.name.partition(":")[0], self)
 
     def accepts(self, dtype: np.dtype[Any]) -> bool:
         """Whether the device has arrays of this dtype."""
@@ -248,7 +263,7 @@ class Library:
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of NumPy on the device, or where that cannot be, on the host."""
         own = self.function(function)
-        if own is not None:
+        if own is not None and not (CAREFUL.get() and function in _INDEXING):
             try:
                 made = self.run(
                     own, *map(self.raw, args), **{k: self.raw(v) for k, v in kwargs.items()}
@@ -400,6 +415,13 @@ class DeviceEngine:
     name : str
         Name of the backend.
     library : Library
+
+    Notes
+    -----
+    One that compiles has ``executable(plan, precise=False, rerun=None)``, which returns an
+    object with ``run``: a function of a list of arrays of the library, and numbers, that
+    returns a list of such arrays, fresh or donated. If a kernel refuses its data it calls
+    ``rerun(arrays, 0, code, None)``.
     """
 
     threads = 1

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray
-from adarray.jitting import recorder
+from adarray.jitting import record
+from adarray.jitting.devices import OnDevice, write
 from adarray.jitting.generators import Draws
 from adarray.jitting.signature import Bound, positional, shares_memory, unaligned
 from adarray.jitting.state import State
@@ -20,12 +21,21 @@ from adarray.transforms.tree import flatten
 class Run:
     """One recorded run of the function, and what it leaves to be done.
 
+    Parameters
+    ----------
+    state : State
+    bound : Bound
+    device : OnDevice, optional
+        Where it computes, if not on the host.
+
     Attributes
     ----------
     recorded : Recorded or None
     aliased : bool
         Whether it wrote into an argument that shares memory with another one, which the
         recording does not show.
+    values : list
+        The inputs as they were recorded: where the call computes.
     reason : str
         Why nothing can be compiled; "" if it can.
     plain_operands : list of ndarray
@@ -36,10 +46,12 @@ class Run:
         Whether the recording is no good, since somebody else drew from NumPy's global stream.
     """
 
-    def __init__(self, state: State, bound: Bound) -> None:
+    def __init__(self, state: State, bound: Bound, device: OnDevice | None = None) -> None:
         self._state = state
         self._bound = bound
-        self.recorded: recorder.Recorded | None = None
+        self._device = device
+        self.values: list[Any] = []
+        self.recorded: record.Recorded | None = None
         self.aliased = False
         self.reason = ""
         self.disturbed = False
@@ -52,8 +64,11 @@ class Run:
         """Run the function on traced inputs."""
         bound, state = self._bound, self._state
         count = len(bound.leaves)
-        leaves = aligned([*bound.leaves, *state.values])
+        leaves = [*bound.leaves, *state.values]
+        device = self._device
+        leaves = aligned(leaves) if device is None else list(map(device.placed, leaves))
         traced = [*bound.traced, *range(count, len(leaves))]
+        self.values = [leaves[k] for k in traced]
         statics = [k for k in range(count) if k not in set(bound.traced)]
         passed: list[Any] = []
 
@@ -67,7 +82,7 @@ class Run:
             passed[:] = [own, args, kwargs]
             return (f, args, kwargs), {}
 
-        recorded = recorder.record(_called, leaves, rebuild, traced, self.draws)
+        recorded = record.record(_called, leaves, rebuild, traced, self.draws)
         own, args, kwargs = passed
         if bound.rebuild is not positional:
             now, _ = flatten((args, kwargs))
@@ -106,7 +121,7 @@ class Run:
         assert recorded is not None
         targets = [*self._bound.targets, *(i.found.value for i in self._state.inputs)]
         for (i, _), value in zip(recorded.recording.writes, recorded.written, strict=True):
-            targets[i][...] = value
+            write(targets[i], value)
             if i >= len(self._bound.targets) and isinstance(targets[i], ADArray):
                 self.reason = "it writes into a captured ADArray; pass it as an argument"
         before = self._state.check(self._bound.statics)
@@ -123,6 +138,8 @@ class Run:
             x.item() if type(s) is Symbol and s.weak and isinstance(x, np.generic) else x
             for s, x in zip(recorded.recording.outputs, recorded.leaves, strict=True)
         ]
+        if self._device is not None:
+            return recorded.rebuild(list(map(self._device.result, leaves)))
         return mirrored(recorded.rebuild(leaves), self._bound)
 
 

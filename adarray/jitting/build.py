@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.codegen.machine import CPU
+from adarray.device import DeviceEngine, is_device
 from adarray.errors import BackendError, CompileError
 from adarray.inplace import WRITE
 from adarray.jitting.check import checked
@@ -43,6 +45,9 @@ class FailError(Exception):
 SPENT = "adarray_spent"
 
 
+# Values of a program that is planned for so long that its kernels are compiled meanwhile.
+LONG = 4000
+
 # What was said of kernels that do not compile.
 _uncompiled: set[str] = set()
 
@@ -73,6 +78,7 @@ class Draft:
         self.after: Any = None
         self.plan: Any = None
         self.executable: Any = None
+        self.ahead: Any = None
         self.run: Run = _no_run
         self.seconds: dict[str, float] = {}
         self.eager = ""
@@ -115,17 +121,19 @@ class Builder:
     def __init__(self, engine: Any, options: Options) -> None:
         self.engine = engine
         self.options = options
+        # Of the device where it computes, if it does.
+        self.library: Any = engine.library if isinstance(engine, DeviceEngine) else None
         self._said: set[str] = set()
         self._built = False
 
     def build(self, nodes: list[Node]) -> None:
         """Set ``node.compiled`` and what `explain` shows of it; compile all kernels at once."""
         drafts: dict[Any, Draft] = {}
-        with collector_waits():
+        with collector_waits(), contextlib.ExitStack() as stack:
             for node in nodes:
                 key = _shared_key(node)
                 if key not in node.tree.shared and key not in drafts:
-                    drafts[key] = self._draft(node)
+                    drafts[key] = self._draft(node, stack)
             self._compile([d for d in drafts.values() if d.plan is not None])
         self._built = self._built or bool(drafts)
         for node in nodes:
@@ -135,7 +143,8 @@ class Builder:
             draft = node.tree.shared[key]
             node.before, node.after, node.plan = draft.before, draft.after, draft.plan
             node.executable, node.seconds, node.eager = draft.executable, draft.seconds, draft.eager
-            node.compiled = (node.targets, checked(node, draft.run) if checking() else draft.run)
+            run = checked(node, draft.run, self.library) if checking() else draft.run
+            node.compiled = (node.targets, run)
 
     def settle(self) -> None:
         """Give memory back, once recorded runs are forgotten that led to something compiled.
@@ -146,7 +155,7 @@ class Builder:
             self.engine.trim()
         self._built = False
 
-    def _draft(self, node: Node) -> Draft:
+    def _draft(self, node: Node, stack: contextlib.ExitStack) -> Draft:
         """Return the plan of a segment, or what runs it without one."""
         symbols = node.path.symbols
         inputs = [symbols[n] for n in node.sources]
@@ -172,34 +181,49 @@ class Builder:
             draft.before = draft.after = None
             draft.eager = f"the passes failed: {type(error).__name__}: {error}"
             self._say(f"jit: {draft.eager}; its operations run one by one")
-            draft.run = Replayed(node.calls, inputs, outputs, constants)
+            draft.run = self._stepwise(Replayed(node.calls, inputs, outputs, constants))
             return draft
         draft.seconds["passes"] = perf_counter() - start
         if self.engine is None or not hasattr(self.engine, "executable"):
             draft.eager = "the backend does not compile programs"
-            draft.run = Ordered(Interpreted(draft.after, self.engine))
+            draft.run = self._interpreted(draft)
             return draft
         start = perf_counter()
         try:
             from adarray.passes.planning import plan
 
             with span("plan", "jit"):
-                draft.plan = plan(draft.after, self.options.memory_limit, _donations(node, draft))
+                machine = getattr(self.engine, "machine", CPU)
+                donated = _donations(node, draft)
+                draft.ahead = ahead = self._ahead(draft, stack)
+                draft.plan = plan(
+                    draft.after, self.options.memory_limit, donated, machine, ahead and ahead.take
+                )
         except Exception as error:
             self._failed(draft, f"planning failed: {type(error).__name__}: {error}")
         draft.seconds["plan"] = perf_counter() - start
         return draft
 
+    def _ahead(self, draft: Draft, stack: contextlib.ExitStack) -> Any:
+        """Return what compiles kernels of a long program while it is planned, if anything does."""
+        if len(draft.after.values) < LONG or not hasattr(self.engine, "ahead"):
+            return None
+        with contextlib.suppress(BackendError, OSError):  # seen when the plan is compiled
+            return stack.enter_context(self.engine.ahead(self.options.precise))
+        return None
+
     def _compile(self, drafts: list[Draft]) -> None:
         """Compile plans, all in one run of the compiler where that works."""
         prepare = getattr(self.engine, "prepare", None)
         precise = self.options.precise
-        shared = 0.0
+        start = perf_counter()
+        for draft in drafts:
+            if draft.ahead is not None:
+                draft.ahead.finish()
         if prepare is not None and len(drafts) > 1:
-            start = perf_counter()
             with span("compile", "jit"), contextlib.suppress(Exception):  # seen below, one by one
                 prepare([d.plan for d in drafts], precise)
-            shared = (perf_counter() - start) / len(drafts)
+        shared = (perf_counter() - start) / max(1, len(drafts))
         for draft in drafts:
             start = perf_counter()
             try:
@@ -207,6 +231,8 @@ class Builder:
                     rerun = Rerun(draft.after, any(b.donor >= 0 for b in draft.plan.buffers))
                     made = self.engine.executable(draft.plan, precise=precise, rerun=rerun)
                 draft.set(made, perf_counter() - start + shared)
+                if self.library is not None:
+                    draft.run = after_numbers(draft.run, draft.after, self.library.kind)
             except BackendError as error:  # no compiler, or source that it refused
                 self._failed(draft, str(error), error)
             except Exception as error:
@@ -218,12 +244,21 @@ class Builder:
             raise
         draft.eager = why
         draft.plan = None
-        draft.run = Ordered(Interpreted(draft.after, self.engine))
+        draft.run = self._interpreted(draft)
         if isinstance(error, CompileError):
             if why in _uncompiled:
                 return  # another function has the same kernel
             _uncompiled.add(why)
         self._say(f"jit: {why.removeprefix('jit: ')}; the optimised program runs step by step")
+
+    def _interpreted(self, draft: Draft) -> Run:
+        """Return what runs the optimised program step by step."""
+        if self.library is not None:
+            return self._stepwise(Interpreted(draft.after, self.engine))
+        return Ordered(Interpreted(draft.after, self.engine))
+
+    def _stepwise(self, run: Any) -> Run:
+        return run if self.library is None else OnLibrary(run, self.library)
 
     def _say(self, text: str) -> None:
         if text not in self._said:
@@ -312,6 +347,42 @@ def _numbers_of(program: Program) -> Run:
     return Interpreted(Program(program.inputs, reversed(kept), found))
 
 
+# Arithmetic of Python numbers that raises, other than by overflow.
+_RAISING = frozenset({"divide", "floor_divide", "remainder", "power", "float_power"})
+
+
+def after_numbers(run: Run, program: Program, kind: type) -> Run:
+    """Return `run` after arithmetic of Python numbers that may raise.
+
+    Devices tell of no floating-point flags, so it is done on the host in every call, if the
+    numbers are there: where Python would raise, this does, and f runs eagerly. `kind` is the class
+    of arrays on the device.
+    """
+    found = [
+        v
+        for v in program.values
+        if v.args
+        and getattr(v.origin, "errors", None) is PYTHON
+        and getattr(v.origin.function, "__name__", "") in _RAISING
+    ]
+    if not found:
+        return run
+    needed = {id(v) for v in found}
+    for v in reversed(program.values):
+        if id(v) in needed:
+            needed.update(id(a) for a in v.args)
+    kept = [v for v in program.values if id(v) in needed or v.kind == "input"]
+    numbers = Interpreted(Program(program.inputs, kept, found))
+    used = [id(v) in needed for v in program.inputs]
+
+    def both(arrays: list[Any]) -> list[Any]:
+        if all(type(x) is not kind for x, u in zip(arrays, used, strict=True) if u):
+            numbers([x if u else 0.0 for x, u in zip(arrays, used, strict=True)])
+        return run(arrays)
+
+    return both
+
+
 class Ordered:
     """Runs a program with results in C order, as compiled segments expect them."""
 
@@ -324,6 +395,27 @@ class Ordered:
             x if x.ndim == 0 or x.flags.c_contiguous else np.ascontiguousarray(x)
             for x in self._run(arrays, watch)
         ]
+
+
+class OnLibrary:
+    """Runs the steps of a segment on values of a device, for arrays of its library."""
+
+    def __init__(self, run: Any, library: Any) -> None:
+        self._run = run
+        self._library = library
+
+    def __call__(self, arrays: list[Any], *watch: Any) -> list[Any]:
+        """Return the results for `arrays`, which are their own and in C order."""
+        library = self._library
+        values = [library.wrap(x, False) if type(x) is library.kind else x for x in arrays]
+        return [self._own(x) for x in self._run(values, *watch)]
+
+    def _own(self, x: Any) -> Any:
+        library = self._library
+        if not is_device(x):
+            return library.send(np.asarray(x, order="C"))
+        own = x.raw.base is None and x.flags.c_contiguous
+        return x.raw if own else library.copied(x.raw, "C")
 
 
 class Replayed:

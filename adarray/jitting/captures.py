@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.device import KINDS
 from adarray.intercepting.memory import is_cached
 from adarray.intercepting.standins import FunctionStandIn
 from adarray.scope import KEPT, package_of
@@ -86,10 +87,10 @@ class Found:
     ----------
     value : any
     kind : str
-        ``array``, ``adarray``, ``scalar``, ``function``, ``method``, ``partial``,
-        ``sequence``, ``mapping``, ``proxy``, ``instance``, ``class``, ``module``, ``set``,
-        ``random``, ``jitted``, ``cached``, ``dispatch``, ``variable``, ``content`` (compared by
-        all of its contents) or ``opaque`` (by identity).
+        ``array``, ``adarray``, ``device`` (an array of a device's library), ``scalar``,
+        ``function``, ``method``, ``partial``, ``sequence``, ``mapping``, ``proxy``,
+        ``instance``, ``class``, ``module``, ``set``, ``random``, ``jitted``, ``cached``,
+        ``dispatch``, ``variable``, ``content`` (compared by its contents) or ``opaque``.
     name : str
         How the user would write it.
     edges : list of Edge
@@ -353,6 +354,8 @@ def kind_of(x: Any) -> str:
         return "array" if x.dtype.kind in "biufc" and x.dtype.isnative else "content"
     if issubclass(cls, Handle):
         return "adarray"
+    if cls in KINDS:
+        return "device"
     if isinstance(x, _SCALARS) and not issubclass(cls, type):
         return "scalar"
     if cls is types.FunctionType:

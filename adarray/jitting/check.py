@@ -66,17 +66,26 @@ def compare(
             raise CheckError(f"{name}: result {i} is {a!r}, that of the plain function {b!r}")
 
 
-def checked(node: Any, run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-    """Return `run` compared with the interpreted program of a segment, before its passes."""
+def checked(
+    node: Any, run: Callable[[list[Any]], list[Any]], library: Any = None
+) -> Callable[[list[Any]], list[Any]]:
+    """Return `run` compared with the interpreted program of a segment, before its passes.
+
+    `library` is that of the device whose arrays `run` takes.
+    """
     if node.before is None:
         return run
     interpreted = Interpreted(node.before)
 
+    def plain(x: Any) -> Any:
+        on_device = library is not None and type(x) is library.kind
+        return library.to_host(x) if on_device else copy.deepcopy(x)
+
     def both(arrays: list[Any]) -> list[Any]:
         with np.errstate(all="ignore"):
-            expected = interpreted([copy.deepcopy(x) for x in arrays])
+            expected = interpreted([plain(x) for x in arrays])
         results = run(arrays)
-        for i, (a, b) in enumerate(zip(results, expected, strict=True)):
+        for i, (a, b) in enumerate(zip(map(plain, results), expected, strict=True)):
             if not close(a, b):
                 last = f" before {node.guard!r}" if node.guard is not None else ""
                 raise CheckError(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.device import DeviceArray, adopt, host, is_device
 from adarray.jitting.captures import INDIRECT, Edge, Found, Walk, is_library, slots_of
 from adarray.jitting.keys import digest, value_key
 from adarray.jitting.signature import INPUT_LIMIT
@@ -33,13 +34,17 @@ class Input:
 
     def __init__(self, found: Found) -> None:
         self.found = found
-        self.value = found.value._v if found.kind == "adarray" else found.value
+        value = found.value
+        if found.kind == "adarray":
+            value = value._v
+        self.value = adopt(value) if found.kind == "device" else value
 
 
 class Content:
     """What an array held, for arrays that plain code may have read."""
 
     def __init__(self, array: Any) -> None:
+        array = host(array)
         self._copy: bytes | None = None
         self._sums: bytes | None = None
         self._objects: list[Any] | None = None
@@ -52,6 +57,7 @@ class Content:
 
     def same(self, array: Any) -> bool:
         """Whether an array holds the same bytes."""
+        array = host(array)
         if self._sums is not None:
             return self._sums == sums_of(array)
         if self._objects is not None:
@@ -95,6 +101,7 @@ class Maker:
         self._floats = floats
         self._space: dict[str, Any] = {
             "N": None, "A": np.ndarray, "H": Handle, "same": same_scalar, "freeze": frozenset,
+            "D": DeviceArray, "adopt": adopt,
         }  # fmt: skip
         self._lines: list[str] = []
         self._variables: dict[int, str] = {}
@@ -264,13 +271,33 @@ class Maker:
             f"if type({name}) is not {self._constant(type(found.value))} or "
             f"{name}._node is not N or {name}._x is not N: return N"
         )
-        if isinstance(found.value._v, np.ndarray):
+        if is_device(found.value._v):
+            self._lines.append(f"{name}v = {name}._v")
+            self._lines.append(f"if type({name}v) is not D: return N")
+            self._test_form(f"{name}v", found, found.value._v)
+        elif isinstance(found.value._v, np.ndarray):
             self._lines.append(f"{name}v = {name}._v")
             self._test_array(f"{name}v", found, found.value._v)
         else:
             self._lines.append(
                 f"if not same({name}._v, {self._constant(found.value._v)}): return N"
             )
+
+    def _test_device(self, name: str, found: Found) -> None:
+        self._lines.append(f"if type({name}) is not {self._constant(type(found.value))}: return N")
+        self._lines.append(f"{name}v = adopt({name})")
+        self._test_form(f"{name}v", found, adopt(found.value))
+
+    def _test_form(self, name: str, found: Found, value: Any) -> None:
+        """Write the test of a value on a device, which is an input."""
+        self._lines.append(
+            f"if {name}.form != {self._constant(value.form)} or "
+            f"{name}._writeable is not {value._writeable}: return N"
+        )
+        if found.direct:
+            self._input(name, found)
+        if found.hidden:
+            self._test_held(name, value)
 
     def _test_sequence(self, name: str, found: Found) -> None:
         self._lines.append(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 # Objects that may come before the collector looks at them, in place of Python's 700: the
 # stages of compiling make many that stay and next to no cycles, and looking at them again
 # and again took half of the time of long programs.
-MANY = 200_000
+MANY = 2_000_000
 
 _lock = threading.Lock()
 _inside = 0

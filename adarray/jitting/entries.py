@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from adarray.jitting.build import Builder, say
 from adarray.jitting.checks import Content
+from adarray.jitting.devices import OnDevice
+from adarray.jitting.matching import Matcher
 from adarray.jitting.nodes import Site
 from adarray.jitting.state import State
 from adarray.jitting.tree import Tree
@@ -44,10 +46,19 @@ class CacheInfo(NamedTuple):
 class Variant:
     """The compiled paths for one state of what the function captured."""
 
-    def __init__(self, state: State, strides: list[Any], max_paths: int) -> None:
+    def __init__(
+        self,
+        state: State,
+        strides: list[Any],
+        max_paths: int,
+        builder: Builder,
+        device: OnDevice | None = None,
+    ) -> None:
         self.state = state
         self.check = state.check
         self.tree = Tree(strides, max_paths)
+        self.tree.device = self.device = device
+        self.builder = builder
         # Set when there is one segment: inputs -> result.
         self.fast: Callable[[list[Any]], Any] | None = None
         self.written: list[int] = []  # inputs that some path writes into
@@ -131,9 +142,10 @@ class Entry:
 class Recent:
     """The signature of the call before, which the next one has most often."""
 
-    __slots__ = ("entry", "fits", "place")
+    __slots__ = ("entry", "fits", "leaves", "place")
 
-    def __init__(self, place: Any, fits: Callable[[tuple[Any, ...]], bool], entry: Entry) -> None:
+    def __init__(self, place: Any, matcher: Matcher, entry: Entry) -> None:
         self.place = place
-        self.fits = fits
+        self.fits = matcher.fits
+        self.leaves = matcher.leaves
         self.entry = entry

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adarray.array import ADArray
+from adarray.device import KINDS, DeviceEngine, adopt
 from adarray.jitting.costs import Cost, peak, total
 from adarray.jitting.picture import Picture, picture
 from adarray.jitting.sections import Names, Segment, kernels, outcome_text, plural, segment_section
@@ -238,9 +240,8 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     segments = _segments(taken[0].tree.nodes()) if taken else {}
     backend = ""
     if entry is not None:
-        engine = entry.builder.engine
-        threads = f" ({plural(engine.threads, 'thread')})" if engine is not None else ""
-        backend = f"{engine.name if engine is not None else 'numpy'}{threads}"
+        engine = next(v.builder.engine for v in entry.variants if v.tree is taken[0].tree)
+        backend = _backend_text(engine)
     return Explanation(
         getattr(jitted, "__name__", "function"),
         entry.signature if entry is not None else "",
@@ -250,6 +251,15 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         notes,
         (taken[0].tree.recordings, taken[0].tree.seconds) if taken else (0, 0.0),
     )
+
+
+def _backend_text(engine: Any) -> str:
+    """Return the name of what compiles, with its threads or its device."""
+    if engine is None:
+        return "numpy"
+    if isinstance(engine, DeviceEngine):
+        return f"{engine.name} ({engine.library.name})"
+    return f"{engine.name} ({plural(engine.threads, 'thread')})"
 
 
 def _path(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Node]:
@@ -279,6 +289,10 @@ def _copied(x: Any) -> Any:
     """Return arguments with arrays and generators of their own: the function may change them."""
     if type(x) is np.ndarray:
         return x.copy("K")
+    if isinstance(x, ADArray):
+        return x if x._node is not None else x.copy()
+    if type(x) in KINDS:
+        return adopt(x).copy().raw
     if isinstance(x, (np.random.Generator, np.random.RandomState)):
         return copy.deepcopy(x)
     if type(x) in (tuple, list):

@@ -1,4 +1,4 @@
-"""`jit`: what a call does before and after the compiled program runs."""
+"""A jitted function: what a call does before and after the compiled program runs."""
 
 from __future__ import annotations
 
@@ -9,49 +9,38 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Hashable
-from time import perf_counter
 from typing import Any
 
 from adarray.array import ADArray
 from adarray.backend import chosen, load
-from adarray.errors import BackendError
-from adarray.jitting.attempt import Run, aligned, mirrored
-from adarray.jitting.build import SPENT, Builder, JitWarning, checking
-from adarray.jitting.captures import kind_of
+from adarray.errors import BackendError, DeviceMemoryError
+from adarray.jitting.attempt import aligned, mirrored
+from adarray.jitting.build import SPENT, Builder, checking
 from adarray.jitting.check import compare, copies
-from adarray.jitting.collector import collector_waits
+from adarray.jitting.devices import borrowed, careful, write
 from adarray.jitting.entries import CacheInfo, Entry, Recent, Variant
-from adarray.jitting.generators import DRAWING
+from adarray.jitting.matching import Matcher, fast_key
 from adarray.jitting.nodes import Site, attach, can_be_node
-from adarray.jitting.options import Options, checked
-from adarray.jitting.run import MissError, Walk, runner
+from adarray.jitting.options import Options
+from adarray.jitting.run import MissError, Walk
 from adarray.jitting.signature import (
-    INT_VALUES,
     Bound,
     Ints,
     describe,
-    element_strides,
-    fast_key,
-    matcher,
     shares_memory,
-    unaligned,
     unfit,
 )
-from adarray.jitting.state import State
+from adarray.jitting.tracing import Given, Tracing
 from adarray.jitting.tree import Node
 from adarray.runtime import MODE, Mode
 from adarray.spans import span
 from adarray.trace import LEVEL
 from adarray.transforms.tree import flatten
 
-Given = tuple[tuple[Any, ...], dict[str, Any]]
-
 MAX_SIGNATURES = 256
-MAX_VARIANTS = 8
-DISTURBED = 8
 
 
-class JitFunction:
+class JitFunction(Tracing):
     """A function that records its runs and compiles what it recorded.
 
     Made by `adarray.jit`. Called as the function that it was made of.
@@ -67,13 +56,11 @@ class JitFunction:
         # First of all: a transform of a jitted function has the attributes of one.
         with contextlib.suppress(AttributeError, TypeError):
             functools.update_wrapper(self, f)
-        self._f = f
-        self.options = options
+        super().__init__(f, options)
         self._table: dict[Hashable, Entry] = {}
         self._ints = Ints()
         self._lock = threading.RLock()
         self._recent: Recent | None = None
-        self._numbers: set[str] = set()  # captured numbers that are inputs, for they change
         self._eager = not_recorded(f)
 
     @property
@@ -115,11 +102,10 @@ class JitFunction:
             # While a profile is open, this is an engine that is in no table.
             place = (mode.engine if mode is not None else None) or not chosen()
             recent = self._recent
-            if recent is not None and recent.place is place and recent.fits(args):
-                entry: Entry | None = recent.entry
-            else:
-                entry = self._find(args, place)
-            if entry is not None and entry.variants:
+            if recent is None or recent.place is not place or not recent.fits(args):
+                recent = self._find(args, place)
+            if recent is not None and recent.entry.variants:
+                entry = recent.entry
                 variant = entry.variants[0]
                 fast = variant.fast
                 if fast is not None:
@@ -128,22 +114,23 @@ class JitFunction:
                         if entry.donates:
                             self._permit(args, found)
                         try:
+                            if recent.leaves is not None:
+                                return fast([*recent.leaves(args), *found])
                             return fast([*args, *found])
                         except MissError:
                             pass  # another path
-                        except Exception as error:  # eager code raises its own
-                            if hasattr(error, SPENT):
-                                raise
-                            return self._f(*args)
+                        except Exception as error:
+                            return self._instead(error, (args, {}))
         return self._call(args, kwargs, mode)
 
-    def _find(self, args: tuple[Any, ...], place: Any) -> Entry | None:
-        """Return the entry of positional arrays and numbers, if there is one."""
+    def _find(self, args: tuple[Any, ...], place: Any) -> Recent | None:
+        """Return the signature of positional arrays and numbers, if it is known."""
         key = fast_key(args)
         entry = self._table.get((key, place)) if key is not None else None
-        if entry is not None:
-            self._recent = Recent(place, matcher(args), entry)
-        return entry
+        if entry is None:
+            return None
+        self._recent = made = Recent(place, Matcher(args), entry)
+        return made
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode | None) -> Any:
         """Call it, other than with plain arrays along one compiled segment."""
@@ -212,18 +199,17 @@ class JitFunction:
         effects = variant.written or variant.draws
         if shares_memory(inputs, variant.written) or (effects and not alone):
             return self._f(*args, **kwargs), None
-        walk = Walk(variant.tree, aligned(inputs), entry.builder.build)
+        walk = Walk(variant.tree, self._entered(variant, bound, inputs), variant.builder.build)
         before = copies(bound.leaves) if checking() else []
         try:
             with span("jit", entry.signature):
                 leaf = walk.run()
         except MissError as miss:
-            if miss.__cause__ is not None:  # eager code raises its own, and may catch it
-                if hasattr(miss.__cause__, SPENT):
-                    raise miss.__cause__ from None
-                return self._f(*args, **kwargs), None
+            if isinstance(miss.__cause__, Exception):
+                return self._instead(miss.__cause__, given), None
             return self._record(entry, variant, bound, given, alone, captured)
-        result = leaf.finish(walk.values, walk.given)
+        device = variant.device
+        result = leaf.finish(walk.values, walk.given, device)
         if (
             checking()
             and walk.repeatable(bound.values)
@@ -233,16 +219,29 @@ class JitFunction:
         for i, n, value in leaf.writes:
             target = bound.targets[i] if i < len(bound.targets) else inputs[i]
             final = walk.values[n] if n is not None else value
-            if final is not target:  # else it was computed there
+            if device is not None:
+                write(target, device.seen(final, False))
+            elif final is not target:  # else it was computed there
                 target[...] = final
-        return mirrored(result, bound), variant
+        return (mirrored(result, bound) if device is None else result), variant
 
-    def _permit(self, args: tuple[Any, ...], captured: list[Any]) -> None:
-        """Raise if arguments must not be given up, given what is captured."""
+    @staticmethod
+    def _entered(variant: Variant, bound: Bound, inputs: list[Any]) -> list[Any]:
+        """Return inputs as compiled code takes them."""
+        for i in variant.written:  # what others rely on is not computed in place
+            if i < len(bound.targets) and borrowed(bound.targets[i]):
+                inputs[i] = inputs[i].copy()
+        if variant.device is None:
+            return aligned(inputs)
+        return variant.device.enter(inputs, len(bound.targets), variant.written)
 
-    def _given_up(self, entry: Entry, bound: Bound) -> tuple[int, ...]:  # noqa: ARG002
-        """Return the numbers of the inputs whose memory compiled code may take."""
-        return ()
+    def _instead(self, error: Exception, given: Given) -> Any:
+        """Run the function where compiled code raised: it raises its own, and may catch it."""
+        if isinstance(error, DeviceMemoryError) or hasattr(error, SPENT):
+            raise error from None
+        args, kwargs = given
+        with careful():
+            return self._f(*args, **kwargs)
 
     def _entry(
         self,
@@ -257,6 +256,8 @@ class JitFunction:
         place: Any = mode.engine if mode is not None else None
         place = getattr(place, "wrapped", place) or not chosen()
         key: Hashable = (fast if fast is not None else bound.key, place)
+        if fast is None and bound.to_adarray and mode is not None and mode.place is not None:
+            key = (key, "ADArrays")  # of the host: they have the keys of ndarrays
         kept = bool(self.options.donate) and (not alone or bound.to_adarray)
         if kept:
             key = (key, "nothing is donated")
@@ -278,154 +279,6 @@ class JitFunction:
                 self._table[key] = entry
         return entry
 
-    # -- recording -------------------------------------------------------------------------
-
-    def _record(
-        self,
-        entry: Entry,
-        variant: Variant | None,
-        bound: Bound,
-        given: Given,
-        alone: bool,
-        captured: list[Any] | None,
-    ) -> tuple[Any, Variant | None]:
-        """Run the function and record it; return as `_outcome` does."""
-        try:
-            return self._recorded(entry, variant, bound, given, alone, captured)
-        finally:
-            entry.builder.settle()
-
-    def _recorded(
-        self,
-        entry: Entry,
-        variant: Variant | None,
-        bound: Bound,
-        given: Given,
-        alone: bool,
-        captured: list[Any] | None,
-    ) -> tuple[Any, Variant | None]:
-        args, kwargs = given
-        state = self._state(entry, variant, bound, alone)
-        if state is None:
-            return self._f(*args, **kwargs), None
-        if entry.donates:
-            self._permit(args, state.values)
-        run = Run(state, bound)
-        try:
-            start = perf_counter()
-            with span("trace", entry.signature), collector_waits():
-                run.record()
-            run.seconds = perf_counter() - start
-        except Exception as error:
-            run.restore()
-            result = self._f(*args, **kwargs)  # where f itself is wrong, this raises
-            entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
-            return result, None
-        entry.aliased = entry.aliased or run.aliased
-        entry.draws = entry.draws or bool(run.draws)
-        if run.aliased or (not alone and run.changes()):
-            run.restore()
-            return self._f(*args, **kwargs), None
-        result = run.commit()
-        entry.disturbed = entry.disturbed + 1 if run.disturbed else 0
-        if entry.disturbed > DISTURBED:
-            run.reason = "other code draws from NumPy's global stream meanwhile; pass a generator"
-        if run.reason:
-            entry.give_up(run.reason)
-        if run.reason or run.disturbed:
-            return result, None
-        if captured is not None:
-            captured[:] = state.values
-        try:
-            with collector_waits():
-                variant = self._insert(entry, variant, state, run, bound)
-        except JitWarning:  # where warnings are errors
-            raise
-        except Exception as error:
-            if checking():
-                raise
-            entry.give_up(f"it cannot be compiled: {type(error).__name__}: {error}")
-            return result, None
-        return result, variant
-
-    def _state(
-        self, entry: Entry, variant: Variant | None, bound: Bound, alone: bool
-    ) -> State | None:
-        """Return what is captured now; None if nothing can be recorded over it."""
-        try:
-            state = State(self.target(), bound.statics, self._numbers)
-        except Exception as error:  # objects that cannot be looked at
-            if alone:
-                entry.give_up(f"what it captured cannot be read: {type(error).__name__}: {error}")
-            return None
-        if not state.reason and variant is None and entry.variants:
-            changed = state.changed_numbers(entry.variants[0].state)
-            ints = {n for n in changed if isinstance(state.scalars[n], int)}
-            if changed and (not ints or len(entry.variants) >= INT_VALUES):
-                self._numbers |= changed
-                state = State(self.target(), bound.statics, self._numbers)
-            elif len(entry.variants) >= MAX_VARIANTS:
-                state.reason = (
-                    "what it captured keeps changing"
-                    + (f" ({', '.join(sorted(changed))})" if changed else "")
-                    + "; pass it as an argument"
-                )
-        if state.reason:
-            if alone:
-                entry.give_up(state.reason)
-            return None
-        return state
-
-    def target(self) -> Any:
-        """Return the function, of an object with ``__call__`` that method."""
-        f = self._f
-        method = getattr(f, "__call__", None)  # noqa: B004  (its value is wanted)
-        return method if kind_of(f) == "instance" and kind_of(method) == "method" else f
-
-    def _insert(
-        self, entry: Entry, variant: Variant | None, state: State, run: Run, bound: Bound
-    ) -> Variant:
-        """Add a recording to the tree, and compile what is known well enough."""
-        with entry.lock:
-            if variant is None:  # another thread may have recorded the same state meanwhile
-                variant, found = entry.find(bound.statics)
-                if variant is not None and len(found) != len(state.values):
-                    variant = None
-            if variant is None or variant not in entry.variants:
-                values = [*bound.values, *state.values]
-                strides = [element_strides(x) for x in aligned(values)]
-                variant = Variant(state, strides, self.options.max_paths)
-                variant.tree.donated = self._given_up(entry, bound)
-                variant.numbers = set(self._numbers)
-                entry.variants.insert(0, variant)
-            elif len(variant.tree.strides) != len(bound.values) + len(state.values):
-                return variant  # another thread has made a captured number an input meanwhile
-            assert run.recorded is not None
-            variant.tree.insert(run.recorded)
-            variant.tree.seconds += run.seconds
-            if variant.tree.eager:
-                entry.give_up(variant.tree.eager)
-                return variant
-            variant.take(state, run.plain_operands)
-            variant.written = sorted(
-                {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
-            )
-            variant.draws = any(
-                n.guard is not None
-                and n.guard.call is not None
-                and n.guard.call.function in DRAWING
-                for n in variant.tree.nodes()
-            )
-            build = entry.builder.build
-            waiting = [n for n in variant.tree.nodes() if n.ready and n.compiled is None]
-            with variant.tree.lock:
-                build(waiting)
-            usable = not checking() and not bound.to_adarray
-            usable = usable and not any(map(unaligned, (*bound.values, *state.values)))
-            variant.fast = runner(variant.tree, build) if usable else None
-        state.forget()
-        return variant
-
     # -- to look at ------------------------------------------------------------------------
 
     def path(self, *args: Any, **kwargs: Any) -> list[Node]:
@@ -438,10 +291,11 @@ class JitFunction:
         variant, found = entry.find(bound.statics)
         if variant is None:
             return []
-        values = aligned([*bound.values, *found])
+        values = [*bound.values, *found]
         for i in {*variant.tree.donated, *variant.written}:
             values[i] = values[i].copy()
-        walk = Walk(variant.tree, values, entry.builder.build)
+        values = self._entered(variant, bound, values)
+        walk = Walk(variant.tree, values, variant.builder.build)
         with contextlib.suppress(MissError):
             walk.run()
         walk.undo()
@@ -497,83 +351,3 @@ def default_engine() -> Any:
         except BackendError:
             continue
     return None
-
-
-def jit(
-    f: Callable[..., Any] | None = None,
-    *,
-    precise: bool = False,
-    memory_limit: int | None = None,
-    max_paths: int = 64,
-    donate: int | tuple[int, ...] = (),
-) -> Any:
-    """Return a function that does what `f` does, compiled.
-
-    Parameters
-    ----------
-    f : callable
-        Plain NumPy code, or a transform such as ``adarray.value_and_grad(loss)``. Not given
-        where `jit` is used as a decorator with options.
-    precise : bool
-        Compute exp, sin and the like with the C library's scalar functions. By default
-        vector versions are used, which may differ in the last bits.
-    memory_limit : int, optional
-        Bytes that intermediate values may take; what does not fit is computed again where
-        that is possible.
-    max_paths : int
-        How many ways through `f` are compiled for one signature. Numbers of rounds of a
-        loop, after which `f` goes on in the same way, count once.
-    donate : int or tuple of int
-        Positional arguments whose arrays the caller gives up: of each, the first result of
-        its shape and dtype is written into its memory, and is that array, as with ``out=``
-        of NumPy's functions. Meant for loops such as ``w = step(w, x)``. The arrays must be
-        contiguous, own their memory and share it with nothing; where a derivative is taken,
-        and of ADArrays, nothing is donated.
-
-    Returns
-    -------
-    callable
-        Takes what `f` takes and returns what it returns: plain arrays for plain arrays,
-        ADArrays for ADArrays.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `f` is not callable, or an option is wrong; in calls, if an array cannot be
-        donated.
-
-    Warns
-    -----
-    JitWarning
-        Once for each signature that is not compiled, with the reason; and for donated
-        arrays that no result fits into.
-
-    Notes
-    -----
-    The first two calls with arguments of one signature (shapes, dtypes, memory layout,
-    types of numbers) run `f` and record its operations; if both runs agree, what they did is
-    compiled, and later calls run that. Where Python looks at a value, as in ``if x > 0``,
-    the compiled function looks too, and follows the branch that it finds; a branch that is
-    new is recorded. What `f` reads besides its arguments is looked at in every call:
-    captured arrays are inputs, and other captured values that change are seen. Effects of
-    `f` besides its results and writes into arrays happen only in calls that are recorded.
-
-    Examples
-    --------
-    >>> import numpy as np, adarray
-    >>> @adarray.jit
-    ... def f(x):
-    ...     return np.sum(x * x) if x[0] > 0 else np.max(x)
-    >>> [float(f(np.array([a, 2.0]))) for a in (1.0, -1.0, 3.0, -3.0)]
-    [5.0, 2.0, 13.0, 2.0]
-    """
-    options = checked(precise, memory_limit, max_paths, donate)
-    if f is None:
-        return functools.partial(jit, **options._asdict())
-    if not callable(f):
-        raise TypeError(f"jit: expected a function, got {type(f).__name__}")
-    if options.donate:
-        from adarray.jitting.donating import DonatingFunction  # which derives from ours
-
-        return DonatingFunction(f, options)
-    return JitFunction(f, options)

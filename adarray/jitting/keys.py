@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.device import host
 from adarray.recording import Call, Guard, Symbol
 
 Numbers = Mapping[int, Hashable]
@@ -51,6 +52,7 @@ def array_key(array: np.ndarray) -> Hashable:
     """Return the key of an array: dtype, shape and contents."""
     if array.dtype.hasobject:
         return Same(array)
+    array = host(array)
     return ("array", array.dtype.str, array.shape, digest(array))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.aval import aval_of
+from adarray.device import KINDS, adopt, is_device
 from adarray.dispatch import pick
 from adarray.errors import TraceError
 from adarray.graph import Node, merge_spans
@@ -107,7 +108,8 @@ class Site:
         if i == self._followed[-1]:
             self._memory.last = None
         ct = known[2][self._followed.index(i)]
-        return np.asarray(ct)[()] if isinstance(ct, (float, complex)) else ct
+        number = isinstance(ct, (float, complex)) and not is_device(ct)
+        return np.asarray(ct)[()] if number else ct
 
 
 def is_floating(x: Any) -> bool:
@@ -133,7 +135,7 @@ def attach(site: Site, bound: Bound, captured: list[Any], result: Any) -> Any:
             if node is not None:
                 span = node.span if span is None else merge_spans(span, node.span)
         else:
-            kept, guard = keep_plain(x)
+            kept, guard = keep_plain(adopt(x) if type(x) in KINDS else x)
             saved.append(kept)
             if guard is not None:
                 guards.append(guard)

@@ -10,31 +10,25 @@ import contextlib
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from adarray.device import is_device
 from adarray.dispatch import compute, replay
 from adarray.errors import NotDifferentiableError
-from adarray.inplace import WRITE, sync_if_view
-from adarray.intercepting import intercepted
+from adarray.inplace import WRITE
 from adarray.jitting.generators import (
-    GENERATORS,
     Draws,
     TracedGenerator,
-    output,
-    recorded,
     seeded,
 )
-from adarray.jitting.leaks import refuse_leaks
-from adarray.jitting.signature import INPUT_LIMIT
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
 from adarray.jitting.whole import Bounds, fitting, is_number, is_whole
 from adarray.op import FUNCTIONS, OPS, Op
 from adarray.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
-from adarray.runtime import MODE, Mode
+from adarray.runtime import Mode
 from adarray.trace import Extras, Handle
-from adarray.transforms.tree import flatten
 
 _AS_IT_IS = contextlib.nullcontext()
 # Functions of shapes, dtypes and memory, which are the same in every run.
@@ -269,7 +263,7 @@ class Recorder:
         """Return a result as a traced value with a symbol of its own."""
         if isinstance(r, (np.ndarray, np.generic)):
             if r.dtype.kind in "biufc":
-                if type(r) is not np.ndarray and isinstance(r, np.ndarray):
+                if type(r) is not np.ndarray and isinstance(r, np.ndarray) and not is_device(r):
                     r = np.asarray(r)
                 return Traced(r, Symbol(r.shape, r.dtype), self)
         elif isinstance(r, (bool, int, float, complex)):
@@ -329,12 +323,11 @@ class Recorder:
         value = fitting(value, old.dtype, self._bounds.of(value)) if is_whole(value) else value
         index, steps = _settled(opened(index), False), opened(steps)
         fresh = old.value.copy("K") if hasattr(old.value, "copy") else np.array(old.value)
-        target = replay(np.asarray(fresh), concrete(steps))
+        fresh = _beside(fresh, concrete(value))
+        target = replay(fresh, concrete(steps))
         target[concrete(index)] = concrete(value)
         params = {"steps": symbolic(steps), "index": symbolic(index)}
-        made: Traced = self._recorded(
-            WRITE, WRITE.evaluate, symbolic((old, value)), params, np.asarray(fresh)
-        )
+        made: Traced = self._recorded(WRITE, WRITE.evaluate, symbolic((old, value)), params, fresh)
         return made
 
     def look(self, kind: str, x: Traced, outcome: Any) -> Any:
@@ -348,6 +341,13 @@ class Recorder:
 
 def _name(op: Op) -> str:
     return str(getattr(op.numpy, "__name__", op.name))
+
+
+def _beside(x: Any, value: Any) -> Any:
+    """Return a number as an array, and an array where the value is that is written into it."""
+    if is_device(x):
+        return x.library.wrap(x.raw, False)
+    return value.library.place(np.asarray(x)) if is_device(value) else np.asarray(x)
 
 
 def _checked(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[()]:
@@ -429,147 +429,3 @@ def _place() -> tuple[str, int] | None:
             _met[id(names)] = names
         frame = frame.f_back  # type: ignore[assignment]
     return None
-
-
-class Recorded(NamedTuple):
-    """What `record` returns.
-
-    Parameters
-    ----------
-    recording : Recording
-    leaves : list
-        Concrete values of the result's leaves, in the order of ``recording.outputs``:
-        fresh arrays, NumPy scalars, Python numbers and other objects.
-    rebuild : callable
-        Puts leaves into the structure of the result.
-    written : list of ndarray
-        What the inputs in ``recording.writes`` hold in the end; the run itself leaves the
-        caller's arrays alone.
-    """
-
-    recording: Recording
-    leaves: list[Any]
-    rebuild: Callable[[list[Any]], Any]
-    written: list[Any]
-
-
-def record(
-    f: Callable[..., Any],
-    leaves: list[Any],
-    rebuild: Callable[[list[Any]], tuple[tuple[Any, ...], dict[str, Any]]],
-    traced: list[int],
-    draws: Draws | None = None,
-) -> Recorded:
-    """Run `f` once, with the current backend, and record what it computes.
-
-    Parameters
-    ----------
-    f : callable
-    leaves : list
-        Leaves of the arguments: plain values.
-    rebuild : callable
-        Returns ``(args, kwargs)`` for leaves.
-    traced : list of int
-        Positions of the leaves that become inputs: arrays, numbers, random generators.
-        The others are passed as they are.
-    draws : Draws, optional
-        Gets what the run draws from random generators.
-
-    Raises
-    ------
-    UntraceableError
-        If a value leaves in a way that cannot be recorded.
-    """
-    recorder = Recorder(MODE.get(), draws)
-    recording = recorder.recording
-    given = list(leaves)
-    handles: list[tuple[int, Handle]] = []
-    for i, k in enumerate(traced):
-        x = leaves[k]
-        if isinstance(x, GENERATORS):
-            symbol = Symbol((), object)
-            recording.inputs.append(symbol)
-            given[k] = recorded(x, symbol, recorder)
-            continue
-        t = recorder._new(x, f)
-        recording.inputs.append(t.symbol)
-        if is_whole(t):
-            recorder._bounds.note(t, INPUT_LIMIT)
-        given[k] = recorder.handle(t)
-        if isinstance(x, np.ndarray):
-            handles.append((i, given[k]))
-    args, kwargs = rebuild(given)
-    inner = MODE.get()
-    token = MODE.set(Mode(recorder, inner is None or inner.record, recorder.name))
-    try:
-        result = _run(intercepted(f), args, kwargs)
-        found, rebuild_result = flatten(_named(result))
-        concretes = [_output(x, recorder) for x in found]
-        written = []
-        for i, h in handles:
-            v = h._v if type(h._v) is Traced else recorder.capture(h._v)
-            if v.symbol is not recording.inputs[i]:
-                if v.shape != recording.inputs[i].shape or v.dtype != recording.inputs[i].dtype:
-                    raise UntraceableError("jit: an argument gets another shape or dtype in place")
-                recording.writes.append((i, v.symbol))
-                written.append(v.value)
-    finally:
-        MODE.reset(token)
-    if recorder.error is not None:
-        raise UntraceableError(
-            f"jit: the function caught {recorder.error!r}; what raises depends on values"
-        )
-    return Recorded(recording, concretes, rebuild_result, written)
-
-
-def _named(x: Any) -> Any:
-    """Return a result with plain numbers as keys: a dict has looked at what it hashed."""
-    kind = type(x)
-    if kind is tuple or kind is list:
-        parts = [_named(i) for i in x]
-        return x if all(a is b for a, b in zip(parts, x, strict=True)) else kind(parts)
-    if kind is not dict:
-        return x
-    parts = [_named(i) for i in x.values()]
-    if not any(isinstance(k, Handle) for k in x) and all(map(operator.is_, parts, x.values())):
-        return x
-    return {concrete(opened(k)): v for k, v in zip(x, parts, strict=True)}
-
-
-def _run(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call `f`; where NumPy words our error anew, raise ours."""
-    try:
-        return f(*args, **kwargs)
-    except UntraceableError:
-        raise
-    except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, UntraceableError):
-            cause = cause.__cause__ or cause.__context__
-        if cause is not None:
-            raise cause from None
-        raise
-
-
-def _output(x: Any, recorder: Recorder) -> Any:
-    """Note one leaf of the result, and return its concrete value."""
-    recording = recorder.recording
-    if isinstance(x, Handle):
-        x = sync_if_view(x)._v
-    if type(x) is np.ndarray and x.dtype.kind in "biufc":
-        x = recorder.capture(x)
-    generator = output(x)
-    if generator is not None:
-        recording.outputs.append(generator[0])
-        return generator[1]
-    if type(x) is not Traced:
-        refuse_leaks(x)
-        if isinstance(x, str) and recorder.shown:
-            raise UntraceableError(
-                "jit: a result is text that may show computed values; make text outside of the "
-                "jitted function"
-            )
-        recording.outputs.append(x)
-        return x
-    recording.outputs.append(x.symbol)
-    return x.value.copy() if isinstance(x.value, np.ndarray) else x.value

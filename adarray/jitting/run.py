@@ -7,48 +7,108 @@ from typing import Any
 
 import numpy as np
 
+from adarray.device import DeviceArray
 from adarray.jitting.build import run_call
 from adarray.jitting.check import CheckError
+from adarray.jitting.devices import OnDevice, borrowed, write
 from adarray.jitting.generators import DRAWING, GENERATORS, Draws
 from adarray.jitting.keys import outcome_key, replace_symbols
 from adarray.jitting.tree import Leaf, Node, Tree
 from adarray.recording import Call, Symbol
 from adarray.spans import RECORDER
 
+Build = Callable[[list[Node]], None]
+Enter = Callable[[list[Any]], list[Any]]
+
 
 class MissError(Exception):
     """A call left the paths that are compiled. Nothing was committed; f runs again."""
 
 
-def runner(tree: Tree, build: Build) -> Callable[[list[Any]], Any] | None:
-    """Return what runs a tree: inputs -> result; None if a path writes into its inputs."""
+def runner(tree: Tree, build: Build, enter: Enter | None = None) -> Callable[[Any], Any] | None:
+    """Return what runs a tree: inputs -> result; None if there is no such short way.
+
+    `enter` makes arrays of a device of the inputs. There is none for paths that write into
+    inputs, unless there is one path without looks at values, on a device.
+    """
     root = tree.root
     ends = [n.leaf for n in tree.nodes() if n.leaf is not None]
-    if root is None or not root.ready or any(leaf.writes for leaf in ends):
+    if root is None or not root.ready:
         return None
-    if root.leaf is not None and root.calls:
-        return _single(root, build)
-    given = len(tree.strides)
+    writes = any(leaf.writes for leaf in ends)
+    if root.leaf is not None and root.calls and (not writes or enter is not None):
+        return _single(root, build, enter)
+    if writes:
+        return None
+    given, device = len(tree.strides), tree.device
 
     def run(values: list[Any]) -> Any:
-        walk = Walk(tree, values, build)
-        return walk.run().finish(walk.values, given)
+        walk = Walk(tree, values if enter is None else enter(values), build)
+        return walk.run().finish(walk.values, given, device)
 
     return run
 
 
-def _single(root: Node, build: Build) -> Callable[[list[Any]], Any] | None:
+def _single(root: Node, build: Build, enter: Enter | None) -> Callable[[list[Any]], Any] | None:
     """Return what runs a tree of one segment; None if that returns an argument."""
     targets, run = prepare(root, build)
     leaf = root.leaf
     assert leaf is not None
     if not {n for n, _ in leaf.outputs} <= {*targets, None}:
         return None
-    finish = finisher(leaf, {n: i for i, n in enumerate(targets)}, 0)
+    device = root.tree.device
+    finish = finisher(leaf, {n: i for i, n in enumerate(targets)}, 0, device)
     sources = root.sources
-    if sources == tuple(range(len(root.tree.strides))):
+    whole = sources == tuple(range(len(root.tree.strides)))
+    if device is not None and enter is not None:
+        if leaf.writes:
+            return _writing(root, enter, finish)
+        if whole:
+            return lambda values: finish(run(enter(values)))
+
+        def on_device(values: list[Any]) -> Any:
+            values = enter(values)
+            return finish(run([values[i] for i in sources]))
+
+        return on_device
+    if whole:
         return lambda values: finish(run(values))
     return lambda values: finish(run([values[i] for i in sources]))
+
+
+def _writing(root: Node, enter: Enter, finish: Callable[[Any], Any]) -> Callable[[Any], Any] | None:
+    """Return what runs a segment on a device that writes into arguments.
+
+    Memory that others rely on, or that two arguments share, is left to the longer way.
+    """
+    assert root.compiled is not None
+    assert root.leaf is not None
+    assert root.tree.device is not None
+    (targets, run), sources = root.compiled, root.sources
+    library = root.tree.device.library
+    kind, shares = library.kind, library.shares
+    pairs = [(i, targets.index(n)) for i, n, _ in root.leaf.writes if n in targets]
+    strides = [root.tree.strides_of(i) for i, _ in pairs]
+    if len(pairs) < len(root.leaf.writes) or any(s is not None for s in strides):
+        return None
+
+    def call(given: list[Any]) -> Any:
+        values = enter(given)
+        for i, _ in pairs:
+            own = values[i]
+            if borrowed(given[i]):
+                raise MissError
+            for k, x in enumerate(values):
+                if k != i and type(x) is kind and (x is own or shares(own, x)):
+                    raise MissError
+        results = run([values[i] for i in sources])
+        made = finish(results)
+        for i, k in pairs:
+            if results[k] is not values[i]:
+                write(given[i], DeviceArray(results[k], library))
+        return made
+
+    return call
 
 
 class _Mark:
@@ -58,12 +118,18 @@ class _Mark:
         self.text = text
 
 
-def finisher(leaf: Leaf, at: Mapping[int, int] | range, inputs: int) -> Callable[[list[Any]], Any]:
+def finisher(
+    leaf: Leaf, at: Mapping[int, int] | range, inputs: int, device: OnDevice | None = None
+) -> Callable[[list[Any]], Any]:
     """Return what makes the user's result of values; value `n` is number ``at[n]`` of them.
 
     Values with numbers below `inputs` are the caller's own arrays, which are copied.
     """
-    space: dict[str, Any] = {"copy": np.copy, "array": np.array, "plain": _plain}
+    space: dict[str, Any] = {
+        "copy": np.copy, "array": np.array, "plain": _plain, "number": _number,
+    }  # fmt: skip
+    if device is not None:
+        space = {"copy": device.copy, "plain": device.constant}
     seen: set[int] = set()
     marks: list[Any] = []
     for i, (number, kind) in enumerate(leaf.outputs):
@@ -72,8 +138,12 @@ def finisher(leaf: Leaf, at: Mapping[int, int] | range, inputs: int) -> Callable
             marks.append(_Mark(f"plain(c{i})"))
             continue
         text = f"v[{at[number]}]"
-        if kind == "array" and (number in seen or number < inputs):
+        own = kind == "array" or (device is not None and kind != "number")
+        if own and (number in seen or number < inputs):
             text = f"copy({text})"  # one value twice in a result: two arrays
+        if device is not None:
+            space[f"r{i}"] = device.finisher(kind)
+            text = f"r{i}({text})"
         elif kind != "array":
             text = _CONVERT[kind].format(text)
         seen.add(number)
@@ -82,7 +152,6 @@ def finisher(leaf: Leaf, at: Mapping[int, int] | range, inputs: int) -> Callable
     if structure is None:
         space["rebuild"] = leaf.rebuild
         structure = f"rebuild([{', '.join(m.text for m in marks)}])"
-    space["number"] = _number
     exec(f"def finish(v): return {structure}", space)  # our own text
     made: Callable[[list[Any]], Any] = space["finish"]
     return made
@@ -113,9 +182,6 @@ def _text_of(x: Any) -> str | None:
 def _plain(x: Any) -> Any:
     """Return a result that is the same every time; arrays are the caller's own."""
     return x.copy() if isinstance(x, np.ndarray) else x
-
-
-Build = Callable[[list[Node]], None]
 
 
 def prepare(node: Node, build: Build) -> tuple[tuple[int, ...], Any]:
@@ -215,6 +281,8 @@ class Walk:
         if not isinstance(number, int):
             return node.path.constants[symbol]
         x = self.values[number]
+        if self.tree.device is not None:
+            x = self.tree.device.seen(x, symbol.shape == ())
         if symbol.shape == () and symbol.dtype != object:
             if symbol.weak:
                 return x.item() if hasattr(x, "item") else x
@@ -237,7 +305,9 @@ class Walk:
             missing = number + 1 - len(self.values)
             if missing > 0:
                 self.values.extend([None] * missing)
-            if isinstance(x, np.ndarray) and not (x.base is None and x.flags.c_contiguous):
+            if self.tree.device is not None:
+                x = self.tree.device.kept(x)
+            elif isinstance(x, np.ndarray) and not (x.base is None and x.flags.c_contiguous):
                 x = np.array(x, order="C")
             self.values[number] = x
         return outcome_key("call", [_kind_of(x) for x in several])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.device import KINDS, DeviceArray, adopt, is_device
 from adarray.inplace import sync_if_view
 from adarray.protocol import traced
 from adarray.trace import Handle
@@ -103,6 +104,10 @@ class Bound:
         if kind is np.ndarray:
             self._input(x, given)
             return array_key(x)
+        if kind is DeviceArray or kind in KINDS:
+            x = x if kind is DeviceArray else adopt(x)
+            self._input(x, given)
+            return (*x.form, x._writeable, type(given).__name__)
         if kind in NUMBERS or kind in RANDOM:
             self._input(x, given)
             return kind.__name__
@@ -182,39 +187,6 @@ def array_key(x: np.ndarray) -> Hashable:
     return (x.dtype, x.shape, flags) if flags & 1 else (x.dtype, x.shape, flags, x.strides)
 
 
-def matcher(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:
-    """Return a test of whether arguments have the `fast_key` of `args`; it takes half the time."""
-    space: dict[str, Any] = {"A": np.ndarray}
-    tests = [f"len(a) == {len(args)}"]
-    for i, x in enumerate(args):
-        kind = space[f"k{i}"] = x.__class__
-        tests.append(f"(x := a[{i}]).__class__ is " + ("A" if kind is np.ndarray else f"k{i}"))
-        if kind is np.ndarray:
-            flags = x.flags.num & FLAGS
-            space[f"d{i}"] = x.dtype
-            tests.append(f"x.flags.num & {FLAGS} == {flags} and x.shape == {x.shape!r}")
-            tests.append(f"x.dtype is d{i}")
-            if not flags & 1:
-                tests.append(f"x.strides == {x.strides!r}")
-    exec(f"def fits(a): return {' and '.join(tests)}", space)  # our own text
-    made: Callable[[tuple[Any, ...]], bool] = space["fits"]
-    return made
-
-
-def fast_key(args: tuple[Any, ...]) -> Hashable:
-    """Return the key of positional arrays and floats; None if there is anything else."""
-    parts: list[Any] = []
-    for x in args:
-        kind = x.__class__
-        if kind is np.ndarray:
-            parts.append(array_key(x))
-        elif kind in NUMBERS:
-            parts.append(kind.__name__)
-        else:
-            return None
-    return tuple(parts)
-
-
 def unfit(x: Any) -> str:
     """Return why an input cannot be compiled for; "" if it can."""
     if not isinstance(x, np.ndarray):
@@ -239,6 +211,8 @@ def element_strides(x: Any) -> tuple[int, ...] | None:
 
 def unaligned(x: Any) -> bool:
     """Whether an array cannot be addressed in elements, and has to be copied first."""
+    if is_device(x):
+        return not x.form.aligned
     return isinstance(x, np.ndarray) and not (
         x.flags.aligned and all(s % x.itemsize == 0 for s in x.strides)
     )

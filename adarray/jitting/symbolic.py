@@ -18,6 +18,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.aval import PLAIN, Symbolic
+from adarray.device import is_device
 from adarray.errors import ADArrayError
 from adarray.inplace import sync_if_view
 from adarray.jitting.texts import is_shown_only
@@ -53,7 +54,9 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return type(self.value)  # for isinstance: arrays, NumPy scalars, Python numbers
+        # For isinstance: arrays, NumPy scalars, Python numbers; those of devices say what they are.
+        kind: type = self.value.__class__
+        return kind
 
     # -- what is the same in every run of the same signature ---------------------------
 
@@ -110,7 +113,8 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     @property
     def array(self) -> Any:
         """The concrete value as an array."""
-        return self.value if isinstance(self.value, np.ndarray) else np.asarray(self.value)
+        v = self.value
+        return v if isinstance(v, np.ndarray) or is_device(v) else np.asarray(v)
 
     # -- NumPy's protocols ---------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.device import host
+from adarray.jitting.devices import OnDevice
 from adarray.jitting.keys import (
     Same,
     array_key,
@@ -24,7 +26,7 @@ from adarray.jitting.keys import (
     value_key,
 )
 from adarray.jitting.recompute import recomputed
-from adarray.jitting.recorder import Recorded
+from adarray.jitting.record import Recorded
 from adarray.recording import Call, Guard, Symbol
 
 Strides = tuple[int, ...] | None
@@ -58,19 +60,20 @@ class Leaf:
             if isinstance(number, int):
                 self.outputs.append((number, "number" if x.weak else _kind(leaf)))
             else:  # a capture that is the same every time, or no array at all
-                self.outputs.append((None, leaf.copy() if type(leaf) is np.ndarray else leaf))
+                array = isinstance(leaf, np.ndarray)
+                self.outputs.append((None, leaf.copy() if array else leaf))
         self.writes: list[tuple[int, int | None, Any]] = []
         for (i, s), value in zip(recorded.recording.writes, recorded.written, strict=True):
             number = numbers[id(s)]
             known = isinstance(number, int)
             self.writes.append((i, number, None) if known else (i, None, value))  # type: ignore[arg-type]
 
-    def finish(self, values: list[Any], inputs: int) -> Any:
+    def finish(self, values: list[Any], inputs: int, device: OnDevice | None = None) -> Any:
         """Return the result, of the values by number; see `adarray.jitting.run.finisher`."""
         if self._finish is None:
             from adarray.jitting.run import finisher  # which imports this module
 
-            self._finish = finisher(self, range(len(values)), inputs)
+            self._finish = finisher(self, range(len(values)), inputs, device)
         return self._finish(values)
 
     def key(self) -> Hashable:
@@ -220,8 +223,9 @@ class Path:
         self.numbers: dict[int, Hashable] = {id(s): i for i, s in enumerate(self.symbols)}
         self.constants: dict[Symbol, np.ndarray] = {}
         for symbol, _, value in recording.captures:
-            self.constants[symbol] = compact(value)
-            self.numbers[id(symbol)] = array_key(value)
+            plain = host(value)
+            self.constants[symbol] = compact(plain)
+            self.numbers[id(symbol)] = array_key(plain)
         recording.captures.clear()  # they hold the arrays themselves, and copies
         self.given = len(self.symbols)
         # What made a value, of calls with one result.
@@ -325,6 +329,8 @@ class Tree:
         self.strides = strides
         self.max_paths = max_paths
         self.donated: tuple[int, ...] = ()  # inputs that the caller gives up
+        # Where its calls compute, if not on the host.
+        self.device: OnDevice | None = None
         self.root: Node | None = None
         self.eager = ""
         self.paths = 0

@@ -24,6 +24,7 @@ from adarray.ops import (  # noqa: F401
     joining,
     methods,
     missing,
+    nn,
     norms,
     order,
     padding,
@@ -36,9 +37,11 @@ from adarray.ops import (  # noqa: F401
     scan,
     sets,
     shape,
+    sliding,
     solvers,
     statistics,
     ufunc,
+    windows,
     writing,
 )
 

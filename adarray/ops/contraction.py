@@ -12,6 +12,7 @@ from adarray.dispatch import apply, run
 from adarray.op import Contraction, Layout, Op, composite, register
 from adarray.ops import creation
 from adarray.ops.common import s, unbroadcast
+from adarray.ops.sliding import convolved
 from adarray.protocol import plain
 
 
@@ -304,7 +305,9 @@ def _einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: An
     elif len(arrays) == 1 and set(term) == set(right) and not kwargs and out is None:
         return apply(einsum_view, (arrays[0],), {"subscripts": text})
     else:
-        r = apply(einsum, tuple(arrays), {"subscripts": text})
+        r = convolved(text, *arrays) if len(arrays) == 2 and not kwargs else None
+        if r is None:
+            r = apply(einsum, tuple(arrays), {"subscripts": text})
     if kwargs and str(kwargs.get("order")).upper() in ("C", "F", "A"):
         r = np.copy(r, order="C" if expected.flags.c_contiguous else "F")
     return r if out is None else np.positive(r, out=out)

@@ -1,7 +1,8 @@
 """Algebraic simplification: only what keeps every bit, signed zeros and nan included.
 
-The exceptions are sums: a sum of equal terms becomes a product, sums of sums one sum,
-which rounds less often than what it stands for; and softplus, logaddexp of a constant,
+The exceptions are sums: a sum of equal terms becomes a product, sums of sums one sum, a sum
+of multiples a multiple of the sum (`adarray.passes.sums`), which round less often than what
+they stand for; and softplus, logaddexp of a constant,
 which is written out so that loops over it become vector code.
 """
 
@@ -16,6 +17,7 @@ from adarray.passes.boxes import placed, through
 from adarray.passes.builder import BOOL, Builder, uniform
 from adarray.passes.lowering.elementwise import emit
 from adarray.passes.rebuild import rebuild, renewed, uses
+from adarray.passes.sums import sum_of_multiples
 from adarray.passes.views import Shape, View
 from adarray.program import Program, Value
 
@@ -27,13 +29,20 @@ DEPTH = 16
 def algebra(program: Program) -> Program:
     """Return the program with simpler values in place of equal ones."""
     count = uses(program)
+    sums: dict[tuple[int, Shape], Value] = {}
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         made = None
         if v.kind == "map":
             made = simplified(b, v, args)
         elif v.kind == "reduce":
-            made = _reduce(b, v, args[0], count[id(v.args[0])] == 1)
+            x, axes = args[0], v.params["axes"]
+            add = v.params["combine"] == "add"
+            made = sum_of_multiples(b, x, axes, sums) if add else None
+            if made is None:
+                made = _reduce(b, v, x, count[id(v.args[0])] == 1)
+            if made is None and add:
+                made = sums[id(x), axes] = renewed(b, v, args)
         elif v.kind == "place":
             made = placed(b, v, *args)
         elif v.kind == "view":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.passes import views
-from adarray.passes.interpret import function_of
+from adarray.passes.interpret_values import function_of
 from adarray.passes.views import Shape, View
 from adarray.program import Program, Value, c_strides
 from adarray.scalar import COMPARISONS, LOGICAL, PREDICATES
@@ -144,13 +144,16 @@ class Builder:
     def apply(self, name: str, args: tuple[Value, ...], dtype: Any) -> Value:
         """Apply a scalar function whose result has `dtype`."""
         shape = args[0].shape
+        equal, constant = True, False
         for a in args:
             if a.shape != shape:
-                shape = views.broadcast_shape([a.shape for a in args])
-                break
-        for a in args:
+                equal = False
             if a.kind == "const" or (a.kind == "view" and uniform(a) is not None):
-                return self._with_constants(name, args, dtype, shape)
+                constant = True
+        if not equal:
+            shape = views.broadcast_shape([a.shape for a in args])
+        if constant:
+            return self._with_constants(name, args, dtype, shape)
         return self.make("map", args, {"name": name}, shape, dtype)
 
     def _with_constants(
@@ -206,10 +209,11 @@ class Builder:
 
     def transpose(self, x: Value, axes: Sequence[int]) -> Value:
         """Reorder the axes of `x`."""
-        if tuple(axes) == tuple(range(x.ndim)):
+        shape = x.shape
+        if tuple(axes) == tuple(range(len(shape))):
             return x
-        strides = c_strides(x.shape)
-        return self.view(x, 0, tuple(strides[i] for i in axes), tuple(x.shape[i] for i in axes))
+        strides = c_strides(shape)
+        return self.view(x, 0, tuple([strides[i] for i in axes]), tuple([shape[i] for i in axes]))
 
     def slice(self, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
         """Take ``x[start:stop:step]`` along one axis, of positions in range."""

@@ -19,11 +19,13 @@ from adarray.passes.lowering.elementwise import apply_ufunc, pointwise
 from adarray.passes.lowering.reductions import ufunc_accumulate, ufunc_reduce
 from adarray.passes.views import Shape
 from adarray.program import Program, Slot, Value
-from adarray.recording import Call, Symbol
+from adarray.recording import Call, Symbol, as_number
 
 for _name in ("contraction", "creation", "indexing", "numerics", "shape", "special"):
     importlib.import_module(f"adarray.passes.lowering.{_name}")
 
+# What holds no symbols.
+_PLAIN = frozenset({int, float, bool, str, type(None)})
 _KINDS: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 
@@ -85,7 +87,11 @@ class Canonicaliser:
         if type(x) is Symbol:
             value = self.env[x]
             return Weak(value, _KINDS[x.dtype.kind]) if x.weak else value
+        if type(x) in _PLAIN:
+            return x
         if isinstance(x, tuple):
+            if _PLAIN.issuperset(map(type, x)):
+                return x
             made = [self.read(i) for i in x]
             return x if all(a is c for a, c in zip(made, x, strict=True)) else tuple(made)
         if type(x) is list:
@@ -101,14 +107,24 @@ class Canonicaliser:
 
     def translate(self, call: Call) -> None:
         """Translate one call: by its lowering, or as a call of NumPy."""
-        operands = tuple([self.read(x) for x in call.args])
+        env = self.env
+        operands = tuple(
+            [env[x] if type(x) is Symbol and not x.weak else self.read(x) for x in call.args]
+        )
         params = {k: self.read(v) for k, v in call.params.items()} if call.params else {}
         results = call.results
-        made = self.lower(call, operands, params, results if call.several else results[0])
+        if not call.several:
+            (result,) = results
+            made = self.lower(call, operands, params, result)
+            if type(made) is not tuple and _fits(made, result):
+                env[result] = made
+                return
+        else:
+            made = self.lower(call, operands, params, results)
         values = made if isinstance(made, tuple) else (made,)
         if len(values) != len(results) or not all(map(_fits, values, results)):
             values = self.opaque(call, operands, params)
-        self.env.update(zip(results, values, strict=True))
+        env.update(zip(results, values, strict=True))
 
     def lower(self, call: Call, operands: Any, params: Any, result: Any) -> Any:
         """Return the value of a call in primitives, None if there are none for it.
@@ -116,28 +132,26 @@ class Canonicaliser:
         Of a call with several results, a tuple.
         """
         b, op, function = self.b, call.op, call.function
-        if getattr(function, "__name__", "") == "as_number":
-            return b.value(operands[0])
         if op is None:
+            if function is as_number:
+                return b.value(operands[0])
             special = lowering.FUNCTIONS.get(function) if _hashable(function) else None
             if special is None:
                 bound = self.bind(function, operands, params)
                 if bound is not None:
                     op, operands, params = bound
-        results = result if isinstance(result, tuple) else (result,)
-        if not (_printable(results) and _printable(operands)):
+        several = isinstance(result, tuple)
+        if not (_printable(result) if several else result.dtype in PRINTABLE):
             return None
-        seen = Recorded(operands, params, result)
-        made: Any = None
+        if not _printable(operands):
+            return None
         if op is not None:
             special = lowering.RECORDS.get(op.name)
-            if special is None and op.pointwise and not params:
-                made = pointwise(b, op, operands, result)
-        elif special is None:
-            made = self.ufunc(function, seen)
-        if special is not None:
-            made = special(b, seen)
-        return made
+            if special is None:
+                takes = op.pointwise and not params
+                return pointwise(b, op, operands, result) if takes else None
+        seen = Recorded(operands, params, result)
+        return self.ufunc(function, seen) if special is None else special(b, seen)
 
     def bind(self, function: Any, operands: Any, params: Any) -> tuple[Op, Any, Any] | None:
         """Return the record of a function, with its operands and parameters."""
@@ -239,7 +253,11 @@ def written(base: Any, value: Any, steps: Any, index: Any) -> Any:
 
 def _fits(value: Value | None, symbol: Symbol) -> bool:
     """Whether a value is what was recorded."""
-    return value is not None and value.shape == symbol.shape and value.dtype == symbol.dtype
+    return (
+        value is not None
+        and value.shape == symbol.shape
+        and (value.dtype is symbol.dtype or value.dtype == symbol.dtype)
+    )
 
 
 def _elsewhere(function: Any) -> bool:
@@ -254,6 +272,10 @@ def _hashable(function: Any) -> bool:
 def _printable(operands: Any) -> bool:
     """Whether all operands have dtypes that arithmetic is printed for."""
     for x in operands:
+        if type(x) is Value:
+            if x.dtype not in PRINTABLE:
+                return False
+            continue
         if isinstance(x, Weak):
             x = x.value
         if isinstance(x, (list, tuple)):

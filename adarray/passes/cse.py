@@ -39,7 +39,7 @@ def cse(program: Program) -> Program:
 
 def _key(v: Value, args: tuple[Value, ...]) -> Any:
     """Return what equal values have in common, None for one that is like no other."""
-    ids = tuple([id(a) for a in args])
+    ids = tuple(map(id, args))
     p = v.params
     if v.kind == "map":
         if p["name"] in _COMMUTATIVE and len(ids) == 2 and ids[1] < ids[0]:

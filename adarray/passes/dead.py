@@ -39,10 +39,10 @@ def is_pure(function: Any) -> bool:
 
 def dead(program: Program) -> Program:
     """Return the program without values that nothing reads; inputs stay."""
-    live = {id(v) for v in program.outputs}
+    live = set(map(id, program.outputs))
     kept = []
     for v in reversed(program.values):
         if id(v) in live or v.kind == "input" or (v.kind == "call" and not pure(v)):
             kept.append(v)
-            live.update(id(a) for a in v.args)
+            live.update(map(id, v.args))
     return Program(program.inputs, reversed(kept), program.outputs)

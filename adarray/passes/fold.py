@@ -8,7 +8,7 @@ import numpy as np
 
 from adarray.passes.builder import BOOL, PRINTABLE, Builder, uniform
 from adarray.passes.interpret import interpret
-from adarray.passes.rebuild import again, keep, rebuild, renewed
+from adarray.passes.rebuild import keep, rebuild, renewed
 from adarray.program import Program, Value
 
 # Results of more elements are left to run time: constants take memory.
@@ -32,7 +32,7 @@ def folded(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         return made
     if v.kind in _COMPUTED and v.size <= LIMIT and args and all(map(_constant, args)):
         return _computed(b, v, args)
-    return again(b, v, args)
+    return renewed(b, v, args)
 
 
 def _folds(args: tuple[Value, ...]) -> bool:

@@ -7,18 +7,19 @@ group. So a group grows around an outer axis as long as everything in it runs ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from adarray.codegen.machine import CPU, Machine
 from adarray.passes.domains import Use, elements
 from adarray.passes.groups import TOTAL, Group, Join
 from adarray.passes.uses import PIECES, Uses, domain, folded, numeric, sweeps
 from adarray.program import Program, Value, c_strides
 
-# Values up to so many elements are computed together whatever their axes are.
-SMALL = 2048
 # Groups beyond which none gets new predecessors once others depend on it.
 MANY = 512
+# Groups that a value tries to join.
+TRIES = 8
 
 
 class Fusion:
@@ -30,6 +31,7 @@ class Fusion:
     late : mapping, optional
         By ``id`` of values that must not be computed before they are needed: a number; they
         join groups only that such values with the same number have founded.
+    machine : Machine
 
     Attributes
     ----------
@@ -42,8 +44,16 @@ class Fusion:
         Why two values are in different groups, by their ``id``.
     """
 
-    def __init__(self, program: Program, late: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        late: Mapping[int, int] | None = None,
+        machine: Machine = CPU,
+    ) -> None:
         self.program = program
+        # Values up to so many elements are computed together whatever their axes are.
+        self.most = machine.small
+        self.along = machine.along
         self.late = late or {}
         self.uses = Uses()
         self.groups: list[Group] = []
@@ -72,7 +82,7 @@ class Fusion:
         kind = value.kind
         if kind in ("input", "array", "view") or self.uses.is_inline(value):
             return
-        if is_step(value, self.uses):
+        if is_step(value, self.uses, self.most):
             self._step(value)
         else:
             self._fuse(value)
@@ -162,23 +172,34 @@ class Fusion:
                     return None
         return found
 
-    def _candidates(self, value: Value, uses: tuple[Use, ...]) -> list[Group]:
-        """Return the groups that a value may join, the likeliest first."""
+    def _candidates(self, value: Value, uses: tuple[Use, ...]) -> Iterator[Group]:
+        """Yield the groups that a value may join, the likeliest first."""
         owners: dict[int, Group] = {}
         for use in uses:
-            for leaf in (use.root, *self.uses.leaves.get(id(use.root), ())):
+            key = id(use.root)
+            owner = self.owner.get(key)
+            if owner is not None:
+                owners[owner.index] = owner
+            for leaf in self.uses.leaves.get(key, ()):
                 owner = self.owner.get(id(leaf))
                 if owner is not None:
                     owners[owner.index] = owner
-        found = [owners[k] for k in sorted(owners, reverse=True)]
+        tried = [owners[k] for k in sorted(owners, reverse=True) if owners[k].kind != "step"][
+            :TRIES
+        ]
+        yield from tried  # most values join the first one
+        found: list[Group] = []
         shape = domain(value)
-        if elements(shape) <= SMALL:
+        if elements(shape) <= self.most:
             found += self.small[-2:]
         for use in uses:
             found += self.readers.get(id(use.root), ())[-2:]
         if shape in self.by_shape:
             found.append(self.by_shape[shape])
-        return [g for g in dict.fromkeys(found) if g.kind != "step"][:8]
+        for group in found:
+            if len(tried) < TRIES and group.kind != "step" and group not in tried:
+                tried.append(group)
+                yield group
 
     def _fuse(self, value: Value) -> None:
         """Let a value join a group, or found one."""
@@ -186,7 +207,7 @@ class Fusion:
             self._step(value)
             return
         uses = self.uses.uses(value)
-        small = elements(domain(value)) <= SMALL
+        small = elements(domain(value)) <= self.most
         batch = self.late.get(id(value))
         for group in self._candidates(value, uses):
             if batch is not None and self.late.get(id(group.members[0])) != batch:
@@ -198,11 +219,20 @@ class Fusion:
                 self._note(uses, value, group, "it needs a result of the whole kernel")
                 continue
             attempt = Join(group, value, self.uses)
-            if attempt.run():
+            if attempt.run() and self._runs_along(attempt, uses):
                 self._commit(attempt, before)
                 return
-            self._note(uses, value, group, attempt.reason)
+            self._note(uses, value, group, attempt.reason or "it runs along another axis")
         self._found(value, uses, small)
+
+    def _runs_along(self, attempt: Join, uses: tuple[Use, ...]) -> bool:
+        """Whether the group's outer axis is the one that a value should have, if it matters."""
+        group = attempt.group
+        if not self.along or group.outer < 0 or sum(n != 1 for n in attempt.shape) < 2:
+            return True
+        outer = group.find(group.outer)
+        mine = [a for a, c in enumerate(attempt.classes) if c >= 0 and group.find(c) == outer]
+        return not mine or mine[0] == outer_axis(attempt.value, uses, True)
 
     def _note(self, uses: Iterable[Use], value: Value, group: Group, reason: str) -> None:
         for use in uses:
@@ -217,7 +247,7 @@ class Fusion:
         assert before is not None
         attempt = Join(group, value, self.uses)
         if not small:
-            axis = outer_axis(value, uses)
+            axis = outer_axis(value, uses, self.along)
             group.outer = group.new_class(domain(value)[axis])
             attempt.classes[axis] = group.outer
         found = attempt.run()
@@ -249,11 +279,11 @@ def live(program: Program) -> list[Value]:
 
 def computable(value: Value) -> bool:
     """Whether kernels can compute a value: they know real numbers and truth values."""
-    return numeric(value.dtype) and all(numeric(a.dtype) for a in value.args)
+    return all(map(numeric, [v.dtype for v in (value, *value.args)]))
 
 
-def is_step(value: Value, uses: Uses) -> bool:
-    """Whether a value has a step of its own."""
+def is_step(value: Value, uses: Uses, small: int) -> bool:
+    """Whether a value has a step of its own; `small` ones of these have none."""
     kind = value.kind
     if kind == "dot":
         return not sweeps(value)
@@ -266,16 +296,22 @@ def is_step(value: Value, uses: Uses) -> bool:
         if any(s != 1 for s in value.params["steps"]):
             return True
         inline = uses.is_inline(uses.access(base).root)
-        return value.size > SMALL and piece.size * (32 if inline else 4) <= value.size
+        return value.size > small and piece.size * (32 if inline else 4) <= value.size
     if kind == "join":
         return len(value.args) > PIECES
     return False
 
 
-def outer_axis(value: Value, uses: tuple[Use, ...]) -> int:
-    """Return the axis of a value's domain along which a new group runs."""
+def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
+    """Return the axis of a value's domain along which a new group runs.
+
+    With `along`, arrays that are much smaller, or read at indices from memory, do not decide.
+    """
     shape = domain(value)
     reach = [0] * len(shape)
+    if along:
+        large = [u for u in uses if u.maps is not None and 2 * u.root.size >= elements(shape)]
+        uses = () if value.kind == "gather" else tuple(large)
     largest = max((u.root.size for u in uses), default=0)
     for use in uses:
         if use.root.size == largest:

@@ -112,8 +112,10 @@ class Join:
         self.shape = domain(value)
         self.uses = uses.uses(value)
         # What it reads of members, in the pass that computes them, and of memory.
-        self.inside = [u for u in self.uses if group.has(u.root)]
-        self.outside = [u for u in self.uses if not group.has(u.root)]
+        self.inside: list[Use] = []
+        self.outside: list[Use] = []
+        for use in self.uses:
+            (self.inside if group.has(use.root) else self.outside).append(use)
         self.depth = 0
         self.classes = [-1] * len(self.shape)
         self.reason = ""
@@ -222,8 +224,9 @@ class Join:
         if not g.members or g.shape != self.shape:
             return
         first = g.of(g.members[0])
-        if any(c not in (-1, f) for c, f in zip(self.classes, first, strict=True)):
-            return
+        for c, f in zip(self.classes, first, strict=True):
+            if c not in (-1, f):
+                return
         self.classes = list(first)
 
     def _any_class(self, extent: int, small: bool) -> int:

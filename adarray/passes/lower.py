@@ -24,6 +24,7 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
+from adarray.codegen.machine import CPU, Machine
 from adarray.passes.lower_breaks import borders
 from adarray.passes.lower_folds import Folds
 from adarray.passes.lower_nodes import Memory, Node
@@ -36,10 +37,6 @@ from adarray.program import Value
 BLOCK, MOST, LEAST = 4096, 1024, 64
 # Bytes of local arrays that a block of rows may take.
 SCRATCH = 96 * 1024
-# Rows shorter than that are not vector loops.
-SHORT = 24
-# Elements that fill whole vectors of every type.
-ALIGNED = 16
 
 
 class Lowered(NamedTuple):
@@ -57,7 +54,7 @@ class Work(NamedTuple):
     node: Node
 
 
-def in_blocks(order: list[Node], outer: int, extents: list[int]) -> bool:
+def in_blocks(order: list[Node], outer: int, extents: list[int], machine: Machine = CPU) -> bool:
     """Whether rows are the vector loop: they are short, or lie side by side in memory."""
     inner: dict[int, int] = {}
     for node in order:
@@ -66,7 +63,7 @@ def in_blocks(order: list[Node], outer: int, extents: list[int]) -> bool:
                 inner[c] = 0
     if not inner:
         return True
-    if max(extents[c] for c in inner) < SHORT:
+    if max(extents[c] for c in inner) < machine.short:
         return True
     across = 0
     for node in order:
@@ -100,6 +97,7 @@ class Lowering(Folds):
         Another stage of the same kernel, whose names and buffers are shared.
     rows : bool
         Whether rows are computed one by one, rather than in blocks if they are short.
+    machine : Machine
     """
 
     def __init__(
@@ -110,6 +108,7 @@ class Lowering(Folds):
         extents: list[int],
         base: Lowering | None = None,
         rows: bool = False,
+        machine: Machine = CPU,
     ) -> None:
         self.order = order
         self.stored = stored
@@ -119,11 +118,13 @@ class Lowering(Folds):
         self.extents = extents
         self.scope = Scope() if base is None else base.scope
         self.values = Values(self.scope) if base is None else base.values
+        self.values.choose = machine.choose
         self.totals: list[Total] = [] if base is None else base.totals
         self.total_names: dict[int, str] = {}
         self.vars: dict[int, str] = {}
-        self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents)
-        self.stages = Stages(order, set(stored), outer, self.blocked)
+        self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents, machine)
+        self.stages = Stages(order, set(stored), outer, self.blocked, machine.keep)
+        self.aligned = machine.aligned
         self.size = BLOCK
         self.low: Affine = NOTHING
         self.high: Expr = integer(0)
@@ -439,9 +440,10 @@ class Lowering(Folds):
         del self.scope.depth["vector"], self.scope.range["vector"]
         found = sorted({*found, *ends} - {n})
         points = [0, *found, n]
-        if found and found[0] % ALIGNED and points[2] - found[0] > 4 * ALIGNED:
+        short = self.aligned
+        if found and found[0] % short and points[2] - found[0] > 4 * short:
             # Vectors of the long part begin where those of a whole row would.
-            points.insert(2, found[0] + -found[0] % ALIGNED)
+            points.insert(2, found[0] + -found[0] % short)
         return [(a, b) for a, b in itertools.pairwise(points) if a < b] or [(0, n)]
 
     def _end(self, node: Node, vector: int) -> int:

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from adarray.codegen.loopir import Apply, Expr, For, If, Local, Var, integer
+from adarray.codegen.machine import Machine
 from adarray.passes.lower import Lowered, Lowering
 from adarray.passes.lower_nodes import Node, Ref
 from adarray.passes.lower_scope import Affine, Scope, combine
 from adarray.passes.lower_values import Index, Values, mapped
 
-# Rows of a block: an eighth of all, within these bounds.
-FEWEST, MOST = 32, 256
 # Elements between rows of a ring.
 PADDING = 24
 
@@ -174,13 +173,15 @@ def rotation(
 
 
 def write(
-    stages: list[Stage], rings: list[Ring], count: int, periodic: bool, base: Lowering
+    stages: list[Stage], rings: list[Ring], count: int, periodic: bool, machine: Machine
 ) -> Lowered:
     """Return the kernel of a pipeline over `count` rows."""
+    base = stages[0].lowering
     scope, values = base.scope, base.values
     for stage in stages:
         stage.lowering.declare()
-    rows = max(FEWEST, min(MOST, -(-count // 8)))
+    fewest, most = machine.block
+    rows = max(fewest, min(most, -(-count // 8)))
     n = scope.number("rows", count, literal=False)
     scope.open()
     block = scope.index_name("block", 0, max(0, -(-count // rows) - 1), 1)
@@ -202,7 +203,7 @@ def write(
     scope.open()
     step = scope.index_name("step", 0, rows + 64, scope.here)
     for stage in stages:
-        _stage(stage, scope, values, (step, lead), (first, mine, n), count, periodic)
+        _stage(stage, scope, values, (step, lead), (first, mine, n), count, periodic, most)
     body = scope.close()
     passes = max(lead + s.lag + s.after for s in stages)
     stop = Apply("int64", "add", (mine, integer(passes)))
@@ -229,6 +230,7 @@ def _stage(
     block: tuple[Expr, Expr, Expr],
     count: int,
     periodic: bool,
+    most: int,
 ) -> None:
     """Write one stage of one pass: a row, if it is one that the block needs."""
     step, lead = at
@@ -264,7 +266,7 @@ def _stage(
     scope.open()
     here = scope.here
     names = []
-    for expr, low_, high in ((row, 0, count - 1), (turn, -64, MOST + 64)):
+    for expr, low_, high in ((row, 0, count - 1), (turn, -64, most + 64)):
         name = expr.name  # type: ignore[attr-defined]
         # Known inside of the branch alone, so that nothing moves out of it.
         scope.depth[name] = here

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+from adarray.codegen.machine import CPU, Machine
 from adarray.passes import lower_steps, siblings
 from adarray.passes.lower import Lowered, Lowering, in_blocks
 from adarray.passes.lower_copies import with_copies
@@ -26,7 +27,8 @@ PLAIN = frozenset({"map", "fold", "view", "const", "iota"})
 class SharedKernels:
     """Kernels of a plan, found again by what they compute, whatever they compute it of."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine = CPU) -> None:
+        self.machine = machine
         self.made: dict[Hashable, Made] = {}
 
     def lower(
@@ -43,26 +45,26 @@ class SharedKernels:
         found = self.made.get(key)
         if found is not None:
             return s.again(found)
-        if outer >= 0 and in_blocks(order, outer, extents):
+        if outer >= 0 and in_blocks(order, outer, extents, self.machine):
             order = with_copies(order, outer, extents)
-        lowering = Lowering(order, stored, outer, extents)
+        lowering = Lowering(order, stored, outer, extents, machine=self.machine)
         lowering.access = access
         return self._keep(key, s, lowering.run())
 
     def piece(self, ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool) -> Lowered:
         """Return the kernel that writes what `ref` reads to a region, or adds it there."""
-        return self.lower(*lower_steps.piece(ref, shape, memory, add))
+        return self.lower(*lower_steps.piece(ref, shape, memory, add, self.machine))
 
     def pipeline(self, p: Pipeline) -> Lowered:
         """Return the kernel of a pipeline."""
-        stages = p.stages()
+        stages = p.stages(self.machine)
         s = Signature()
         key = (p.chain.count, p.rotates, *(self._stage(s, x) for x in stages))
         found = self.made.get(key)
         if found is not None:
             return s.again(found)
         rings = list(p.rings.values())
-        lowered = write(stages, rings, p.chain.count, p.rotates, stages[0].lowering)
+        lowered = write(stages, rings, p.chain.count, p.rotates, self.machine)
         return self._keep(key, s, lowered)
 
     def siblings(self, parts: list[Part]) -> Lowered:
@@ -74,7 +76,7 @@ class SharedKernels:
         found = self.made.get(key)
         if found is not None:
             return s.again(found)
-        return self._keep(key, s, siblings.write(parts))
+        return self._keep(key, s, siblings.write(parts, self.machine))
 
     @staticmethod
     def _stage(s: Signature, stage: Stage) -> Hashable:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from adarray.passes.domains import aligned
 from adarray.passes.lower_nodes import Node
 
-# Values that cost less are computed again in every nest.
-KEEP = 7
 Place = tuple[int, frozenset[int]]
 
 
@@ -28,10 +26,15 @@ class Stages:
         Class of the outer loop, -1 if there is none.
     blocked : bool
         Whether a pass of the outer loop runs over a block of rows, by its innermost loops.
+    keep : int
+        Cost from which on values are kept; others are computed again in every nest.
     """
 
-    def __init__(self, order: list[Node], stored: set[int], outer: int, blocked: bool) -> None:
+    def __init__(
+        self, order: list[Node], stored: set[int], outer: int, blocked: bool, keep: int
+    ) -> None:
         self.order = order
+        self.dear = keep
         self.stored = stored
         self.outer = outer
         self.blocked = blocked
@@ -109,4 +112,6 @@ class Stages:
             return False
         # What is the same in all passes of a loop around it is computed before that loop.
         mine = self.nest(node)
-        return node.cost >= KEEP and (len(places) > 1 or any(mine < nest for _, nest in places))
+        return node.cost >= self.dear and (
+            len(places) > 1 or any(mine < nest for _, nest in places)
+        )

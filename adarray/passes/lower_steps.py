@@ -23,14 +23,13 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
+from adarray.codegen.machine import Machine
 from adarray.passes.domains import Use, spread, strided
 from adarray.passes.lower import Lowered
 from adarray.passes.lower_nodes import Memory, Node, Nodes, Ref
 from adarray.passes.lower_scope import NOTHING, Affine, Scope, combine, neutral
 from adarray.passes.lower_values import Values
 from adarray.program import Value, c_strides
-
-SMALL = 2048
 
 
 def own_use(fusion: Any, operand: Value) -> Use:
@@ -56,7 +55,7 @@ def region(out: Value, starts: Sequence[int], steps: Sequence[int]) -> Memory:
 
 
 def piece(
-    ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool
+    ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool, machine: Machine
 ) -> tuple[list[Node], dict[int, Memory], int, list[int], str]:
     """Return what to lower, to write what `ref` reads to memory, or add it to what is there.
 
@@ -81,7 +80,7 @@ def piece(
         size *= n
     axes = [a for a, n in enumerate(shape) if n != 1]
     outer = -1
-    if size > SMALL:
+    if size > machine.small:
         outer = axes[0] if shape[axes[0]] >= 8 else max(axes, key=lambda a: shape[a])
     whole = memory.offset == 0 and memory.strides == c_strides(memory.value.shape)
     access = "out" if whole and not add and shape == memory.value.shape else "inout"
@@ -158,48 +157,11 @@ class Serial:
         return Lowered(kernel, tuple(known[k] for k in names), tuple(k[1] for k in ints))
 
 
-def scatter(value: Value, nodes: Nodes) -> Lowered:
-    """Return the kernel that scatters into memory that holds the base already."""
-    _, piece, *indices = value.args
-    refs = [reference(nodes, i) for i in indices]
-    new = reference(nodes, piece)
-    s = Serial(value, nodes)
-    position, axes = value.params["position"], value.params["axes"]
-    width = indices[0].ndim
-    rest = [a for a in range(piece.ndim) if not position <= a < position + width]
-    order = [*range(position, position + width), *rest]
-    kept = [a for a in range(value.ndim) if a not in axes]
-    strides = c_strides(value.shape)
-
-    def body(index: tuple[Affine, ...]) -> None:
-        by_axis = dict(zip(order, index, strict=True))
-        where = tuple(by_axis[a] for a in range(position, position + width))
-        parts = []
-        for axis, ref in zip(axes, refs, strict=True):
-            parts.append((strides[axis], s.values.wrapped(ref, where, value.shape[axis])))
-        for axis, a in zip(kept, rest, strict=True):
-            parts.append((strides[axis], by_axis[a]))
-        found, _ = s.values.read(new, tuple(by_axis[a] for a in range(piece.ndim)))
-        at, _ = s.scope.index(combine(parts))
-        if value.params["add"]:
-            old = Load(value.dtype.name, s.target, at)
-            name = "logical_or" if value.dtype == np.bool_ else "add"
-            found = Apply(value.dtype.name, name, (old, found))
-        s.scope.emit(Store(s.target, at, found))
-
-    shape = [piece.shape[a] for a in order]
-    kinds = ["serial"] * len(shape)
-    if rest and piece.shape[rest[-1]] != 1:
-        kinds[-1] = "vector"
-    s.loops(shape, kinds, body)
-    return s.lowered(_memories(nodes), "inout")
-
-
 def _memories(nodes: Nodes) -> dict[int, Value]:
     return {key: m.value for key, m in nodes.memories.items()}
 
 
-def scan(value: Value, nodes: Nodes) -> Lowered:
+def scan(value: Value, nodes: Nodes, machine: Machine) -> Lowered:
     """Return the kernel of running folds along an axis."""
     axis, combine_ = value.params["axis"] % value.ndim, value.params["combine"]
     ref = reference(nodes, value.args[0])
@@ -211,7 +173,7 @@ def scan(value: Value, nodes: Nodes) -> Lowered:
     order = [*lead, axis, *tail] if wide else [*lead, axis]
     outer = [a for a in lead if shape[a] != 1]
     kinds = ["serial"] * len(order)
-    if outer and value.size > SMALL:
+    if outer and value.size > machine.small:
         kinds[order.index(outer[0])] = "parallel"
     if wide:
         last = max(a for a in tail if shape[a] != 1)

@@ -42,6 +42,8 @@ class Values:
         self.bad = ""
         # Level of a pass over one row, inside which local memory is written and read.
         self.row_depth = 1
+        # Whether rows out of pieces of one node are chosen by their index.
+        self.choose = False
         # Where a stage stands among the rows, if the kernel has several (see `lower_rings`).
         self.stage: Any = None
 
@@ -245,6 +247,8 @@ class Values:
             if same is not None:
                 return self.value(same[0].node, same[1])
         one = self._one_source(borders, axis, index)
+        if one is None and self.choose and self.stage is None:
+            one = self._one_node(borders, axis, index)
         if one is not None:
             return one
         start, stop, ref = borders[-1]
@@ -278,6 +282,8 @@ class Values:
             rest.add(Affine(0, tuple(t for t in whole.terms if self.scope.depth[t[0]] > depth)))
         if len(rest) > 1:
             return None
+        shift = self._column(rows) if self.choose else 0
+        rows = [Affine(r.const - shift, r.terms) for r in rows]
         key = ("chosen", id(memory.value), at, tuple(rows))
         hit = self.scope.memo.get(key)
         if hit is None:
@@ -288,8 +294,43 @@ class Values:
                 expr = Apply("int64", "where", (below, self.scope.index(row)[0], expr))
             hit = self.scope.let(key, expr, depth)
         name = self._index_let(key, hit[0], depth, 0, memory.value.size)
-        element = combine([(1, rest.pop()), (1, Affine(0, ((name, 1),)))])
+        element = combine([(1, rest.pop()), (1, Affine(0, ((name, 1),)))], shift)
         return self.load(self.buffer(memory), dtype_name(memory.value.dtype), element, 0)
+
+    @staticmethod
+    def _column(rows: list[Affine]) -> int:
+        """Return what indices of rows have besides whole rows.
+
+        Without it, neighbouring columns are of one row, which is chosen once, and their
+        distance is a number in the text.
+        """
+        step = max((abs(c) for r in rows for _, c in r.terms), default=1)
+        return (rows[-1].const + step // 2) % step - step // 2
+
+    def _one_node(self, borders: list[Any], axis: int, index: Index) -> Found | None:
+        """Return the element of pieces that are regions of one node, by choosing its row."""
+        node, at = borders[0][2].node, index[axis]
+        depth = self.scope.depth_of(at)
+        if node is None or depth == self.vector_depth:
+            return None
+        seen: list[Index] = []
+        for _, _, ref in borders:
+            if ref.node is not node:
+                return None
+            seen.append(self.seen(ref, index))
+        differ = [k for k in range(len(seen[0])) if len({s[k] for s in seen}) > 1]
+        if len(differ) != 1 or any(self.scope.depth_of(s[differ[0]]) > depth for s in seen):
+            return None
+        k = differ[0]
+        rows = [s[k] for s in seen]
+        key = ("row", id(node), k, at, tuple(rows))
+        position, _ = self.scope.index(at)
+        expr = self.scope.index(rows[-1])[0]
+        for (_, stop, _), row in list(zip(borders, rows, strict=True))[-2::-1]:
+            below = Apply("bool", "less", (position, self._bound(stop)))
+            expr = Apply("int64", "where", (below, self.scope.index(row)[0], expr))
+        name = self._index_let(key, expr, depth, 0, node.value.shape[k] - 1)
+        return self.value(node, (*seen[0][:k], Affine(0, ((name, 1),)), *seen[0][k + 1 :]))
 
     def _gather(self, node: Node, index: Index) -> Found:
         shape = node.value.args[0].shape

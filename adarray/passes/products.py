@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from adarray.passes.builder import Builder
+from adarray.passes.builder import Builder, uniform
 from adarray.passes.rebuild import rebuild, renewed, uses
 from adarray.program import Program, Value
 
@@ -21,8 +21,8 @@ SAVING = 2
 # Rows of one array are multiplied at once if there are this many products of them.
 FEW = 4
 # Multiplications of a product that is joined with others, and bytes of joined factors, at most:
-# the larger ones run faster while their factors are in the cache.
-SMALL = 1 << 17
+# the larger ones gain nothing, and run faster while their factors are in the cache.
+SMALL = 1 << 21
 LARGE = 1 << 26
 
 
@@ -170,10 +170,11 @@ def _sums(program: Program, count: dict[int, int]) -> dict[int, Sum]:
     for v in program.values:
         if v.kind != "map" or v.params["name"] != "add" or v.ndim != 2 or v.dtype.kind != "f":
             continue
-        if any(a.shape != v.shape for a in v.args):
+        x, y = v.args
+        if x.shape != v.shape or y.shape != v.shape:
             continue
         mine: Sum | None = None
-        for a in sorted(v.args, key=lambda a: id(a) not in terms):
+        for a in (y, x) if id(y) in terms and id(x) not in terms else (x, y):
             inner = terms.pop(id(a), None) if count[id(a)] == 1 else None
             if inner is not None and mine is None:
                 mine = inner  # the longer one goes on, so that all takes linear time
@@ -228,7 +229,9 @@ def _where(x: Value, order: dict[int, int]) -> tuple[int, int]:
 
 def _joined(b: Builder, parts: list[Value], axis: int) -> Value:
     """Join matrices; transposed ones as they lie in memory, neighbours not at all."""
-    if all(p.kind == "view" and p.params["strides"][0] == 1 for p in parts):
+    turns = [p.kind == "view" and p.params["strides"][0] == 1 for p in parts]
+    # One number everywhere, as the state before the first step, may lie in any way.
+    if any(turns) and all(t or uniform(p) is not None for t, p in zip(turns, parts, strict=True)):
         turned = [b.transpose(p, (1, 0)) for p in parts]
         return b.transpose(_joined(b, turned, 1 - axis), (1, 0))
     first = parts[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 
 from adarray.passes.builder import Builder
 from adarray.program import Program, Value
@@ -18,13 +19,14 @@ def rebuild(program: Program, rule: Rule) -> Program:
     """
     b = Builder()
     new: dict[int, Value] = {}
+    known = new.__getitem__
     for v in program.values:
         if v.kind == "input":
             b.values.append(v)
             new[id(v)] = v
             continue
         b.origin = v.origin
-        new[id(v)] = rule(b, v, tuple([new[id(a)] for a in v.args]))
+        new[id(v)] = rule(b, v, tuple(map(known, map(id, v.args))))
     b.inputs = list(program.inputs)
     return b.program([new[id(v)] for v in program.outputs])
 
@@ -37,7 +39,7 @@ def same(v: Value, args: tuple[Value, ...]) -> bool:
 
 def renewed(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
     """Return the value itself, or if it has new operands make it again."""
-    if v.kind != "const" and same(v, args):
+    if v.args == args and v.kind != "const":  # as `same`
         b.values.append(v)
         return v
     return again(b, v, args)
@@ -80,6 +82,5 @@ def again(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
 
 def uses(program: Program) -> Counter[int]:
     """Return how often each value is read, by its id; results of the program count too."""
-    count: Counter[int] = Counter(id(a) for v in program.values for a in v.args)
-    count.update(id(v) for v in program.outputs)
-    return count
+    operands = chain.from_iterable([v.args for v in program.values])
+    return Counter(map(id, chain(operands, program.outputs)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from adarray.codegen.machine import Machine
 from adarray.passes.domains import identity
 from adarray.passes.groups import Group
 from adarray.passes.lower import Lowering
@@ -14,12 +15,10 @@ from adarray.passes.lower_scope import NOTHING, Affine
 from adarray.passes.lower_values import Index, mapped
 from adarray.program import Value
 
-# Groups of a chain; rows between what a step reads and writes; rows that are worth it.
-LONGEST, FAR, ROWS = 5, 4, 64
+# Rows between what a step reads and writes; rows that are worth it.
+FAR, ROWS = 4, 64
 # Elements of a row that make a vector loop, and bytes of an array that leaves the cache.
 WIDE, LARGE = 64, 1 << 18
-# Bytes of all rings.
-CACHE = 512 * 1024
 # Whether what is read lies behind a join of rows, and whether that is a rotation.
 JOINED, TURNED = 1, 2
 ROW: tuple[tuple[str, int], ...] = (("row", 1),)
@@ -162,14 +161,17 @@ class Chain:
 
 
 def find_chains(
-    groups: list[Group], nodes: dict[int, Nodes], requested: dict[int, Value]
+    groups: list[Group],
+    nodes: dict[int, Nodes],
+    requested: dict[int, Value],
+    machine: Machine,
 ) -> list[Chain]:
     """Return chains among groups that run one after the other."""
     found: list[Chain] = []
     chain: Chain | None = None
     for group in groups:
         stored = [m for m in group.members if id(m) in requested]
-        grown = chain is not None and _grow(chain, group, stored, nodes)
+        grown = chain is not None and _grow(chain, group, stored, nodes, machine)
         if not grown:
             chain = _begin(group, stored, nodes)
         if chain is not None and len(chain.groups) == 2 and grown:
@@ -200,9 +202,11 @@ def _wide(nodes: Nodes, group: Group) -> bool:
     )
 
 
-def _grow(chain: Chain, group: Group, stored: list[Value], nodes: dict[int, Nodes]) -> bool:
+def _grow(
+    chain: Chain, group: Group, stored: list[Value], nodes: dict[int, Nodes], machine: Machine
+) -> bool:
     """Add a group to a chain, if it reads rows near those that the chain computes."""
-    if len(chain.groups) >= LONGEST or group.kind != "rows" or group.index not in nodes:
+    if len(chain.groups) >= machine.chain or group.kind != "rows" or group.index not in nodes:
         return False
     if group.extents[group.find(group.outer)] != chain.count:
         return False
@@ -211,7 +215,7 @@ def _grow(chain: Chain, group: Group, stored: list[Value], nodes: dict[int, Node
         return False
     chain.groups.append(group)
     chain.reaches.append(reach)
-    if chain.bytes > CACHE:
+    if chain.bytes > machine.cache:
         chain.groups.pop()
         chain.reaches.pop()
         return False
@@ -287,7 +291,7 @@ class Pipeline:
         node.ring = self.rings[key]
         return node
 
-    def stages(self) -> list[Stage]:
+    def stages(self, machine: Machine) -> list[Stage]:
         """Return the stages; rings get their numbers of rows."""
         chain = self.chain
         lag = [0] * len(chain.groups)
@@ -310,7 +314,8 @@ class Pipeline:
             group = chain.groups[k]
             reach = chain.reaches[k]
             outer = group.find(group.outer)
-            lowering = Lowering(nodes.order, stored, outer, list(group.extents), base, rows=True)
+            extents = list(group.extents)
+            lowering = Lowering(nodes.order, stored, outer, extents, base, True, machine)
             base = base or lowering
             rings = any(isinstance(s, Ring) for s in stored.values())
             made.append(Stage(

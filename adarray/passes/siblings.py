@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from adarray.codegen.loopir import Apply, For, If, Var, integer
+from adarray.codegen.machine import Machine
 from adarray.passes.groups import MEMBERS, STREAMS, Group
 from adarray.passes.lower import Lowered, Lowering, in_blocks
 from adarray.passes.lower_nodes import Memory, Node
@@ -56,9 +57,9 @@ class Part(NamedTuple):
             for c in n.classes
         )  # fmt: skip
 
-    def lowering(self, base: Lowering | None = None, rows: bool = False) -> Lowering:
-        """Return what writes the loops of a part; see `Lowering`."""
-        return Lowering(self.order, self.stored, self.outer, self.extents, base, rows)
+    def lowering(self, machine: Machine, base: Lowering | None = None) -> Lowering:
+        """Return what writes the loops of a part, row by row; see `Lowering`."""
+        return Lowering(self.order, self.stored, self.outer, self.extents, base, True, machine)
 
 
 class Family:
@@ -143,11 +144,11 @@ def one_loop(parts: list[Part]) -> tuple[list[Node], dict[int, Memory], int, lis
     return order, stored, 0, [max(p.rows for p in parts)]
 
 
-def write(parts: list[Part]) -> Lowered:
+def write(parts: list[Part], machine: Machine) -> Lowered:
     """Return the kernel that computes a row of each part after the other."""
     parts = sorted(parts, key=lambda p: -p.rows)
-    base = parts[0].lowering(rows=True)
-    stages = [base, *(p.lowering(base, rows=True) for p in parts[1:])]
+    base = parts[0].lowering(machine)
+    stages = [base, *(p.lowering(machine, base) for p in parts[1:])]
     for stage in stages:
         stage.declare()
     scope = base.scope

@@ -144,7 +144,10 @@ class Uses:
     def _total_cost(self, value: Value) -> int:
         if value.kind in LEAVES or value.kind in ("const", "iota"):
             return 0
-        return min(MUCH, op_cost(value) + sum(self.cost[id(a)] for a in value.args))
+        cost = op_cost(value)
+        for a in value.args:
+            cost += self.cost[id(a)]
+        return min(MUCH, cost)
 
     def access(self, value: Value) -> Access:
         """Return what a value reads of its root: itself, unless it is a view."""
@@ -171,7 +174,8 @@ class Uses:
         if kind == "view":
             return self.copy_use(value)
         if kind in ("map", "reduce"):
-            return tuple(spread(self.access(a), a.shape, ndim) for a in value.args)
+            accesses = self.accesses
+            return tuple([spread(accesses[id(a)], a.shape, ndim) for a in value.args])
         if kind == "dot":
             return self._product(value)
         if kind == "place":

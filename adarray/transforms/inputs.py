@@ -15,7 +15,7 @@ from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
 from adarray.ops.common import zeros_beside
-from adarray.trace import Handle, alive, leaf
+from adarray.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.transforms.tree import Unflatten, flatten, is_array
 
 Argnums = int | Sequence[int]
@@ -184,15 +184,28 @@ def plain_result(y: Any, level: int, to: Any) -> Any:
     if not isinstance(y, Handle):
         return y
     sync_if_view(y)
-    if to is True or alive(y, level):
+    if alive(y, level):
         # Nodes of the closed trace stay below it; they are harmless, since only
         # an outer trace can still be walked.
         return y
+    if to is True:
+        return _untraced(y)
     if isinstance(y._v, Symbolic):
         return y
     if is_device(y._v):
         return y._v.host() if to is False else np.copy(y._v).raw  # type: ignore[attr-defined]
     return y._v.copy() if isinstance(y._v, np.ndarray) else y._v
+
+
+def _untraced(y: Handle) -> Handle:
+    """Return a (synchronised) handle of a closed trace as one that no trace sees."""
+    x = y._x
+    if y._node is None and (x is None or not x.tangents):
+        return y
+    made = snapshot(y)
+    made._node = None
+    made._x = Extras(weak=True) if x is not None and x.weak else None
+    return made
 
 
 def closed_tree(tree: Any, level: int, to: Any = False) -> Any:

@@ -221,7 +221,8 @@ def make_regression(rows: int, columns: int) -> JitWorkload:
     return JitWorkload(w, "float64", "memory", moved, 0.0, functions, reads_only=True)
 
 
-def _network(w: Workload, batch: int, width: int) -> JitWorkload:
+def sized_network(w: Workload, batch: int, width: int) -> JitWorkload:
+    """Return a network that `make_network` made, with the work that it needs."""
     sizes = (784, width, width, 10)
     products = [2.0 * batch * m * n for m, n in itertools.pairwise(sizes)]
     parameters = sum(m * n for m, n in itertools.pairwise(sizes))
@@ -230,13 +231,14 @@ def _network(w: Workload, batch: int, width: int) -> JitWorkload:
     return JitWorkload(w, "float32", "product", moved, flops)
 
 
-def make_heat_equation(n: int, steps: int) -> JitWorkload:
+def make_heat_equation(n: int, steps: int, dtype: str = "float64") -> JitWorkload:
     """Return `steps` steps on an `n` by `n` grid."""
-    grid = _normal((n, n), "float64")
-    w = Workload(f"heat{steps} {n}", make_heat(steps), grid, scan=_heat_scan(steps))
+    size = np.dtype(dtype).itemsize
+    name = f"heat{steps} {n}" + (" f32" if size == 4 else "")
+    w = Workload(name, make_heat(steps), _normal((n, n), dtype), scan=_heat_scan(steps))
     # As if every step, forward and backward, read and wrote the grid once.
-    moved = 2.0 * 2 * steps * 8 * n * n
-    return JitWorkload(w, "float64", "memory", moved, footprint=2.0 * 8 * n * n)
+    moved = 2.0 * 2 * steps * size * n * n
+    return JitWorkload(w, dtype, "memory", moved, footprint=2.0 * size * n * n)
 
 
 def make_n_body(n: int) -> JitWorkload:
@@ -334,14 +336,16 @@ def make_kepler(n: int) -> JitWorkload:
     return JitWorkload(w, "float64", "elementwise", 4.0 * 8 * n, 0.0, functions)
 
 
-TINY = JitWorkload(
-    Workload("tiny200ops n=32", tiny_ops, _normal((32,), "float64"), ops=200),
-    "float64",
-    "tiny",
-    2.0 * 8 * 32,
-    0.0,
-    {"sin": 3200.0, "cos": 3200.0},
-)
+def make_tiny(dtype: str) -> JitWorkload:
+    """Return two hundred operations on 32 numbers."""
+    size = np.dtype(dtype).itemsize
+    name = "tiny200ops n=32" + (" f32" if size == 4 else "")
+    w = Workload(name, tiny_ops, _normal((32,), dtype), ops=200)
+    functions = {"sin": 3200.0, "cos": 3200.0}
+    return JitWorkload(w, dtype, "tiny", 2.0 * size * 32, 0.0, functions)
+
+
+TINY = make_tiny("float64")
 
 JIT_WORKLOADS: dict[str, JitWorkload] = {
     w.name: w
@@ -349,9 +353,9 @@ JIT_WORKLOADS: dict[str, JitWorkload] = {
         *(make_chain(n, t) for t in ("float64", "float32") for n in (10**3, 10**5, 10**7)),
         make_black_scholes(1_000_000),
         make_regression(20_000, 500),
-        _network(make_network(128, 128, np.float32), 128, 128),
-        _network(NETWORK, 128, 256),
-        _network(make_network(512, 1024, np.float32), 512, 1024),
+        sized_network(make_network(128, 128, np.float32), 128, 128),
+        sized_network(NETWORK, 128, 256),
+        sized_network(make_network(512, 1024, np.float32), 512, 1024),
         JitWorkload(
             Workload("rosenbrock 1e6", rosenbrock, _normal((1_000_000,), "float64")),
             "float64",

@@ -2,7 +2,7 @@
 
 Run it where CuPy and torch find a GPU::
 
-    python asv_bench/gpu/fifteen.py [--size 4096] [--json FILE]
+    python -m asv_bench.gpu.fifteen [--size 4096] [--json FILE]
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def forward_only(name: str, runs: int) -> tuple[float, float]:
     return best[0], best[1]
 
 
-def compared(name: str, runs: int, repeats: int) -> tuple[float, float, float]:
-    """Return the medians of adarray and torch, and the relative difference of results."""
+def compared(name: str, runs: int, repeats: int) -> tuple[float, float, float, float]:
+    """Return the medians of adarray and torch, of their ratio, and the difference of results."""
     count, how, f, torch_f = OPS[name]
     xs = drawn(count, how)
     shape = np.shape(f(*xs))
@@ -122,7 +122,7 @@ def compared(name: str, runs: int, repeats: int) -> tuple[float, float, float]:
     microseconds(ours, runs), microseconds(theirs, runs)
     times = [(microseconds(ours, runs), microseconds(theirs, runs)) for _ in range(repeats)]
     mine, other = (statistics.median(t) for t in zip(*times, strict=True))
-    return mine, other, error
+    return mine, other, statistics.median(a / b for a, b in times), error
 
 
 def main() -> None:
@@ -143,14 +143,14 @@ def main() -> None:
     )
     with adarray.use("cuda"):
         for name in OPS:
-            mine, other, error = compared(name, options.runs, options.repeats)
+            mine, other, ratio, error = compared(name, options.runs, options.repeats)
             alone = forward_only(name, options.runs)
             rows[name] = {
-                "adarray": mine, "torch": other, "difference": error, "forward": alone[0],
-                "torch forward": alone[1],
+                "adarray": mine, "torch": other, "ratio": ratio, "difference": error,
+                "forward": alone[0], "torch forward": alone[1],
             }  # fmt: skip
             print(
-                f"{name:<14}{mine:>10.1f}{other:>10.1f}{mine / other:>8.2f}{error:>12.1e}"
+                f"{name:<14}{mine:>10.1f}{other:>10.1f}{ratio:>8.2f}{error:>12.1e}"
                 f"{alone[0]:>10.1f}{alone[1]:>10.1f}"
             )
     if options.json:

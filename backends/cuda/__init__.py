@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from adarray.device import DeviceEngine
 from adarray.device.library import register_kind
 from adarray.errors import BackendError
 
+if TYPE_CHECKING:
+    from adarray_backends.cuda.engine import CudaEngine
+
+_OPTIONS = ("device", "matmul_precision", "threads_per_block")
 _INSTALL = (
     "install CuPy for the CUDA version of the driver (nvidia-smi shows it): "
     "pip install cupy-cuda13x, or pip install cupy-cuda12x"
@@ -67,22 +71,30 @@ class CudaBackend:
 
     name = "cuda"
 
-    def engine(self, **options: Any) -> DeviceEngine:
+    def engine(self, **options: Any) -> CudaEngine:
         """Return an engine.
 
         Parameters
         ----------
         device : int, optional
             Number of the GPU, 0 if not given.
+        matmul_precision : {"float32", "tf32", "bf16", "fp16"}, optional
+            What the operands of products and convolutions of float32 arrays are rounded
+            to; sums are float32. Exact if not given.
+        threads_per_block : int, optional
+            Of every kernel: a multiple of 32, up to 1024. Chosen for each kernel if not
+            given; the order in which sums are taken follows it.
 
         Raises
         ------
         BackendError
-            If there is no such GPU, or no CuPy; or for an unknown option.
+            If there is no such GPU, or no CuPy; or for an unknown or wrong option.
         """
         for name in sorted(options):
-            if name != "device":
-                raise BackendError(f"backend 'cuda': unknown option {name!r}; it takes device")
+            if name not in _OPTIONS:
+                raise BackendError(
+                    f"backend 'cuda': unknown option {name!r}; it takes {', '.join(_OPTIONS)}"
+                )
         index = options.get("device", 0)
         cupy = _cupy()
         count = cupy.cuda.runtime.getDeviceCount()
@@ -91,7 +103,19 @@ class CudaBackend:
                 f"backend 'cuda': the option device is {index!r}; this machine has {count} of "
                 f"them: pass an integer from 0 to {count - 1}"
             )
-        return DeviceEngine("cuda", library_of(index))
+        from adarray_backends.cuda.engine import CudaEngine, checked_precision, checked_threads
+
+        number = str(cupy.cuda.Device(index).compute_capability)  # "90" is 9.0
+        capability = int(number[:-1]), int(number[-1])
+        precision = checked_precision(options.get("matmul_precision", "float32"), capability)
+        threads = checked_threads(options.get("threads_per_block"))
+        return CudaEngine(library_of(index), precision, threads)
+
+    def cache(self, clear: bool = False) -> Iterable[str]:
+        """Return lines about the kernels that are kept on disk, or remove them."""
+        from adarray_backends.cuda import kept
+
+        return kept.clear() if clear else kept.report()
 
     def info(self) -> dict[str, str]:
         """Return facts to show in ``python -m adarray info``."""

@@ -10,6 +10,7 @@ import threading
 from typing import Any, NamedTuple
 
 import cupy
+import numpy as np
 from cffi import FFI
 
 from adarray.errors import BackendError
@@ -24,13 +25,17 @@ int cublasGemmStridedBatchedEx(handle, int, int, int, int, int, const void *, co
     int, long long, const void *, int, int, long long, const void *, void *, int, int, long long,
     int, int, int);
 """
-_TYPES = {"float32": 0, "float64": 1, "float16": 2}  # cudaDataType
-# cublasComputeType_t: sums are float32, operands are rounded to less where it is asked for.
-_COMPUTE = {"float32": 68, "tf32": 77, "bf16": 75, "fp16": 74}
+# cudaDataType
+_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+# cublasComputeType_t: sums are float32 (float64 of float64 operands). cuBLAS rounds float32
+# operands to tf32 for its types named after 16 bits, too (measured); bf16 and fp16 come converted.
+_COMPUTE = {"float32": 68, "tf32": 77, "bf16": 77, "fp16": 77}
 _COMPUTE_64 = 70
 _lock = threading.Lock()
 _ffi = FFI()
 _ffi.cdef(_CDEF)
+_ONE = {"float32": _ffi.new("float *", 1.0), "float64": _ffi.new("double *", 1.0)}
+_ZERO = {"float32": _ffi.new("float *", 0.0), "float64": _ffi.new("double *", 0.0)}
 _library: Any = None
 _handles: dict[tuple[int, int], Handle] = {}
 
@@ -47,16 +52,36 @@ class Matrix(NamedTuple):
 
 
 class Handle:
-    """A cuBLAS handle for one device and stream, with memory to work in."""
+    """A cuBLAS handle for one device and stream, with memory to work in.
 
-    def __init__(self, stream: int) -> None:
+    Parameters
+    ----------
+    stream : int
+        Address of the stream.
+    memory : optional
+        That of another handle, whose work never runs at the same time.
+    """
+
+    def __init__(self, stream: int, memory: Any = None) -> None:
         made = _ffi.new("handle *")
         _check("cublasCreate", _load().cublasCreate_v2(made))
         self.handle = made[0]
         _check("cublasSetStream", _load().cublasSetStream_v2(self.handle, _pointer(stream)))
-        self.memory = cupy.cuda.alloc(WORKSPACE)
+        self.memory = cupy.cuda.alloc(WORKSPACE) if memory is None else memory
         place = _pointer(self.memory.ptr)
         _check("cublasSetWorkspace", _load().cublasSetWorkspace_v2(self.handle, place, WORKSPACE))
+        self._rooms: list[Any] = []
+
+    def room(self, size: int) -> int:
+        """Return the address of so many bytes, for one product at a time.
+
+        Graphs that were captured hold such addresses, so nothing is ever given back; each
+        room is twice as large as the one before, or larger.
+        """
+        if not self._rooms or self._rooms[-1].mem.size < size:
+            least = 2 * self._rooms[-1].mem.size if self._rooms else 0
+            self._rooms.append(cupy.cuda.alloc(max(size, least)))
+        return int(self._rooms[-1].ptr)
 
 
 def _load() -> Any:
@@ -87,10 +112,30 @@ def handle() -> Handle:
     """Return the handle of the current device and stream."""
     stream = cupy.cuda.get_current_stream().ptr
     key = (cupy.cuda.runtime.getDevice(), stream)
-    with _lock:
-        if key not in _handles:
-            _handles[key] = Handle(stream)
-        return _handles[key]
+    found = _handles.get(key)
+    if found is None:
+        with _lock:
+            found = _handles.get(key)
+            if found is None:
+                found = _handles[key] = Handle(stream)
+    return found
+
+
+def product_address() -> int:
+    """Return the address of ``cublasGemmStridedBatchedEx``."""
+    return int(_ffi.cast("uintptr_t", _ffi.addressof(_load(), "cublasGemmStridedBatchedEx")))
+
+
+def product_addresses() -> tuple[int, int]:
+    """Return the addresses of ``cublasSetWorkspace_v2`` and ``cublasGemmStridedBatchedEx``."""
+    names = "cublasSetWorkspace_v2", "cublasGemmStridedBatchedEx"
+    first, second = (int(_ffi.cast("uintptr_t", _ffi.addressof(_load(), n))) for n in names)
+    return first, second
+
+
+def address(found: Handle) -> int:
+    """Return the address that cuBLAS knows a handle by."""
+    return int(_ffi.cast("uintptr_t", found.handle))
 
 
 def _turned(m: Matrix) -> tuple[int, int] | None:
@@ -108,33 +153,91 @@ def _turned(m: Matrix) -> tuple[int, int] | None:
 
 def suits(m: Matrix) -> bool:
     """Whether cuBLAS can read a matrix where it lies."""
-    return _turned(m) is not None
+    return _turned(m) is not None and m.distance >= 0
 
 
-def multiply(a: Matrix, b: Matrix, out: Matrix, dtype: str, precision: str = "float32") -> None:
+class Address(int):
+    """An address among the arguments of a kernel."""
+
+
+class Direct:
+    """Does at once what a product consists of; others may write it down for later.
+
+    Addresses are handed on as they came, but for offsets that are added to them.
+    """
+
+    def room(self, size: int) -> int:
+        """Return the address of so many bytes, for one product at a time."""
+        return handle().room(size)
+
+    def keep(self, x: Any) -> None:
+        """Keep what owns an address among the arguments of kernels for as long as they run."""
+
+    def copy(
+        self, function: Any, grid: tuple[int, ...], block: tuple[int, ...],
+        args: tuple[int, ...], shared: int = 0,
+    ) -> None:  # fmt: skip
+        """Launch a kernel whose arguments have 8 bytes each."""
+        function(grid, block, tuple(map(np.int64, args)), shared)
+
+    def multiply(self, first: int, second: int, out: int, found: tuple[int, ...]) -> None:
+        """Call cublasGemmStridedBatchedEx with addresses and `numbers`."""
+        op_a, op_b, m, n, k, lda, da, ldb, db, ldc, dc, count, kind, made, compute = found
+        scale = "float64" if compute == _COMPUTE_64 else "float32"
+        status = _load().cublasGemmStridedBatchedEx(
+            handle().handle, op_a, op_b, m, n, k, _ONE[scale], _pointer(first), kind, lda, da,
+            _pointer(second), kind, ldb, db, _ZERO[scale], _pointer(out), made, ldc, dc, count,
+            compute, -1,
+        )  # fmt: skip
+        _check("cublasGemmStridedBatchedEx", status)
+
+
+DIRECT = Direct()
+
+
+def numbers(
+    a: Matrix, b: Matrix, out: Matrix, dtype: str, precision: str = "float32", given: str = ""
+) -> tuple[int, ...]:
+    """Return what cuBLAS must know of a product beside addresses.
+
+    Operations of both operands, rows, columns and depth of the result as cuBLAS sees them,
+    leading dimension and distance of both operands and the result, how many there are, the types
+    of operands and result, and the type of sums. The first operand is `b`.
+    """
+    turned_a, turned_b = _turned(a), _turned(b)
+    assert turned_a is not None
+    assert turned_b is not None
+    made = _TYPES[dtype]
+    kind = _TYPES[given] if given else made
+    compute = _COMPUTE["float32"]
+    if dtype == "float64":
+        compute = _COMPUTE_64
+    elif kind == _TYPES["float32"]:
+        compute = _COMPUTE[precision]
+    return (
+        turned_b[0], turned_a[0], out.columns, out.rows, a.columns, turned_b[1], b.distance,
+        turned_a[1], a.distance, out.columns, out.distance, out.count, kind, made, compute,
+    )  # fmt: skip
+
+
+def multiply(
+    a: Matrix, b: Matrix, out: Matrix, dtype: str, precision: str = "float32", given: str = "",
+    to: Any = DIRECT,
+) -> None:  # fmt: skip
     """Write ``a @ b`` to `out`, which is in C order, on the current stream.
 
     Parameters
     ----------
     a, b, out : Matrix
         Of ``out.count`` products; a distance of 0 repeats an operand.
-    dtype : {"float32", "float64"}
+    dtype : {"float32", "float64", "float16"}
+        Of `out`.
     precision : {"float32", "tf32", "bf16", "fp16"}
         What float32 operands are rounded to for Tensor Cores; sums are float32.
+    given : {"", "float16", "bfloat16"}
+        What `a` and `b` are, if they are not of `dtype`.
+    to : Direct
+        Takes the call.
     """
-    turned_a, turned_b = _turned(a), _turned(b)
-    assert turned_a is not None
-    assert turned_b is not None
-    kind = _TYPES[dtype]
-    compute = _COMPUTE_64 if dtype == "float64" else _COMPUTE[precision]
-    c = "double *" if dtype == "float64" else "float *"
-    one, zero = _ffi.new(c, 1.0), _ffi.new(c, 0.0)
-    _check(
-        "cublasGemmStridedBatchedEx",
-        _load().cublasGemmStridedBatchedEx(
-            handle().handle, turned_b[0], turned_a[0], out.columns, out.rows, a.columns, one,
-            _pointer(b.address), kind, turned_b[1], b.distance,
-            _pointer(a.address), kind, turned_a[1], a.distance, zero,
-            _pointer(out.address), kind, out.columns, out.distance, out.count, compute, -1,
-        ),
-    )  # fmt: skip
+    found = numbers(a, b, out, dtype, precision, given)
+    to.multiply(b.address, a.address, out.address, found)

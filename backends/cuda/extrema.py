@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__({threads}) backward(
 """
 
 
-def source(maximum: bool, dtype: str, pack: int) -> str:
+def source(maximum: bool, dtype: str, pack: int, threads: int = THREADS) -> str:
     """Return the text of `forward` and `backward` for rows."""
     kind = "double" if dtype == "float64" else "float"
     sign = "-" if maximum else ""
@@ -94,7 +94,7 @@ def source(maximum: bool, dtype: str, pack: int) -> str:
         type=kind,
         pack=pack,
         bytes=pack * (8 if dtype == "float64" else 4),
-        threads=THREADS,
+        threads=threads,
         beats=">" if maximum else "<",
         start=f"{sign}({kind})ADARRAY_INF",
     )

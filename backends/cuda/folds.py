@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from adarray_backends.cuda import extrema
 
 if TYPE_CHECKING:
     from adarray_backends.cuda.library import CudaLibrary
@@ -48,12 +47,13 @@ class Extrema(NamedTuple):
     n: Any
     shape: tuple[int, ...]
     turned: bool
+    threads: int
 
     def run(self, library: CudaLibrary, x: Any) -> tuple[Any, Any]:
         """Return the extrema, and their numbers and places."""
         out = library.run(library.xp.empty, self.outer, self.char)
         found = library.run(library.xp.empty, 2 * self.outer, np.int32)
-        library.run(self.kernel, (self.outer,), (extrema.THREADS,), (x, out, found, self.n))
+        library.run(self.kernel, (self.outer,), (self.threads,), (x, out, found, self.n))
         return _shaped(out, self.shape, self.turned), found
 
 

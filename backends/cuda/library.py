@@ -8,11 +8,12 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from adarray_backends.cuda import extrema, nvrtc, pointwise, reductions
+from adarray_backends.cuda import contractions, conv_work, extrema, nvrtc, pointwise, reductions
+from adarray_backends.cuda.engine import THREADS, CudaEngine
 from adarray_backends.cuda.folds import Extrema, Folding, Step, lengths, normalized
 
 from adarray.codegen.eager import FIXED
-from adarray.device import DeviceArray, Library
+from adarray.device import DeviceArray, Form, Library
 from adarray.op import FUNCTIONS, POINTWISE, Op, Reduction
 
 _FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
@@ -29,7 +30,6 @@ _REAL_ONLY = frozenset({
 })  # fmt: skip
 _MUCH = 1 << 20  # bytes
 _SHORT_INDEX = 1 << 31
-_BLOCK = (pointwise.THREADS,)
 _SHORT = 128  # rows of fewer elements are CuPy's to fold
 _STRETCH = 8192  # elements that a block folds at least, where a row is shared by several
 
@@ -62,9 +62,40 @@ class CudaLibrary(Library):
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         self._blocks = 8 * int(properties["multiProcessorCount"])
+        self._engine = CudaEngine(self)
         self._texts: dict[Any, Any] = {}
         self._kernels: dict[Any, Any] = {}
         self._folds: dict[Any, Any] = {}
+
+    # -- for compiled code -----------------------------------------------------------------
+
+    def aligned(self, raw: Any) -> bool:
+        """Whether the elements of an array lie at multiples of their size."""
+        size = raw.itemsize
+        return raw.data.ptr % size == 0 and all(s % size == 0 for s in raw.strides)
+
+    def fits(self, form: Form) -> Callable[[Any], bool]:
+        """Return a test of whether an array is on this GPU and has a form."""
+        dtype, shape, strides, aligned, *_ = form
+        if strides is not None or not aligned:
+            return super().fits(form)
+        index, size = self.index, dtype.itemsize
+
+        def test(x: Any) -> bool:
+            at = x.data
+            return (
+                x.dtype is dtype
+                and x.shape == shape
+                and x.flags.c_contiguous
+                and at.ptr % size == 0
+                and at.device_id == index
+            )
+
+        return test
+
+    def engine(self) -> CudaEngine:
+        """Return the engine that compiles for arrays which meet outside of `use` blocks."""
+        return self._engine
 
     # -- transfers and memory --------------------------------------------------------------
 
@@ -84,7 +115,10 @@ class CudaLibrary(Library):
         return bool(a.data.mem is b.data.mem)
 
     def release(self) -> None:
-        """Give the pool's free blocks back."""
+        """Give the memory that compiled plans keep, and the pool's free blocks, back."""
+        from adarray_backends.cuda import plans
+
+        plans.give_back()
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def memory(self) -> str:
@@ -138,13 +172,22 @@ class CudaLibrary(Library):
                 r = self._map(op, -1, inputs, 0)
                 if r is not NotImplemented:
                     return r
+            elif ufunc is np.matmul:
+                inputs = tuple(map(self.place, inputs))
+                r = contractions.matmul(self, *inputs)
+                if r is not NotImplemented:
+                    return r
         return super().ufunc(ufunc, method, inputs, kwargs)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function of NumPy: reductions with printed kernels."""
+        """Call a function of NumPy: reductions with printed kernels, products with cuBLAS."""
         if function in _REDUCTIONS and len(args) <= 2 and kwargs.keys() <= _FOLDED:
             params = kwargs if len(args) == 1 else {"axis": args[1], **kwargs}
             r = self.compute(FUNCTIONS[function], args[:1], params)
+            if r is not NotImplemented:
+                return r
+        elif function is np.einsum and len(args) == 3:
+            r = contractions.einsum(self, *args, **kwargs)
             if r is not NotImplemented:
                 return r
         return super().call(function, args, kwargs)
@@ -261,16 +304,18 @@ class CudaLibrary(Library):
             pack = 2 if key[2] == "d" else 4
             if size % pack or columns % pack or not _aligned(given, kinds):
                 pack = 1
-            full = (key, kinds, pack, size < _SHORT_INDEX)
+            threads = THREADS.get()
+            full = (key, kinds, pack, size < _SHORT_INDEX, threads)
             kernel = self._kernels.get(full)
             if kernel is None:
                 index = "unsigned int" if size < _SHORT_INDEX else "long long"
-                kernel = self._compiled(pointwise.source(text, kinds, pack, index), text.name)
+                source = pointwise.source(text, kinds, pack, index, threads)
+                kernel = self._compiled(source, text.name)
                 self._kernels[full] = kernel
             whole: Any = np.uint32 if size < _SHORT_INDEX else np.int64
-            blocks = -(-size // (pack * pointwise.THREADS))
+            blocks = -(-size // (pack * threads))
             arguments = (*given, out, whole(size), whole(columns or 1))
-            self.run(kernel, (min(blocks, 1 << 30),), _BLOCK, arguments)
+            self.run(kernel, (min(blocks, 1 << 30),), (threads,), arguments)
         return DeviceArray(out, self, not shape and key[0].name != "where")
 
     def _compiled(self, source: str, *names: str) -> Any:
@@ -281,7 +326,9 @@ class CudaLibrary(Library):
     # -- reductions ----------------------------------------------------------------------------
 
     def compute(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """Compute a reduction with printed kernels."""
+        """Compute a reduction with printed kernels, or a convolution."""
+        if op.name in conv_work.NAMES:
+            return contractions.convolve(self, op.name, *values, params)
         if not isinstance(op.lower, Reduction) or type(values[0]) is not DeviceArray:
             return NotImplemented
         x = values[0].raw
@@ -296,12 +343,12 @@ class CudaLibrary(Library):
             x = x.T
         aligned = x.base is None or x.data.ptr % 16 == 0
         try:
-            key = (op, char, x.shape, axis, keep, turned, aligned)
+            key = (op, char, x.shape, axis, keep, turned, aligned, THREADS.get())
             plan = self._folds.get(key)
         except TypeError:  # an axis that is no number
             return NotImplemented
         if plan is None:
-            plan = self._folds[key] = self._plan(*key)
+            plan = self._folds[key] = self._plan(*key[:-1])
         if plan is NotImplemented:
             return NotImplemented
         raw, aside = plan.run(self, x)
@@ -334,7 +381,7 @@ class CudaLibrary(Library):
                 return NotImplemented
             if op.name in ("max", "min") and outer >= 64 and n < 1 << 30 and outer < 1 << 30:
                 kernel, _ = self._extreme_kernels(op.name, dtype, pack)
-                return Extrema(kernel, char, outer, np.int32(n), to, turned)
+                return Extrema(kernel, char, outer, np.int32(n), to, turned, THREADS.get())
             steps = self._rows(op, dtype, outer, n, pack)
         else:
             pack = wide if inner % wide == 0 and aligned else 1
@@ -344,13 +391,14 @@ class CudaLibrary(Library):
         return NotImplemented if steps is None else Folding(steps, char, to, turned)
 
     def _pass(self, op: Op, dtype: str, rows: bool, first: bool, pack: int) -> Any:
-        key = (op, dtype, rows, first, pack)
+        threads = THREADS.get()
+        key = (op, dtype, rows, first, pack, threads)
         if key not in self._kernels:
             fold = reductions.fold_of(op, dtype)
             made = None
             if fold is not None:
                 itemsize = 8 if dtype == "float64" else 4
-                text = reductions.source(fold, rows, first, pack, itemsize)
+                text = reductions.source(fold, rows, first, pack, itemsize, threads)
                 made = self._compiled(text, "rows" if rows else "columns")
             self._kernels[key] = made
         return self._kernels[key]
@@ -365,11 +413,12 @@ class CudaLibrary(Library):
             return None
         count = np.dtype(dtype).type(n)
         numbers = (np.int64(n), np.int64(stretch), np.int32(parts), np.int32(parts == 1), count)
-        steps = [Step(kernel, (outer * parts,), _BLOCK, outer * parts, numbers)]
+        block = (THREADS.get(),)
+        steps = [Step(kernel, (outer * parts,), block, outer * parts, numbers)]
         if parts > 1:
             last = self._pass(op, dtype, True, False, 1)
             numbers = (np.int64(parts), np.int64(parts), np.int32(1), np.int32(1), count)
-            steps.append(Step(last, (outer,), _BLOCK, outer, numbers))
+            steps.append(Step(last, (outer,), block, outer, numbers))
         return steps
 
     def _columns(self, op: Op, dtype: str, outer: int, n: int, inner: int, pack: int) -> Any:
@@ -382,7 +431,7 @@ class CudaLibrary(Library):
         if kernel is None or outer * parts > 65535:
             return None
         count = np.dtype(dtype).type(n)
-        block = (32, reductions.THREADS // 32)
+        block = (32, THREADS.get() // 32)
         numbers = (
             np.int64(n), np.int64(inner), np.int64(stretch), np.int32(parts),
             np.int32(parts == 1), count,
@@ -397,9 +446,10 @@ class CudaLibrary(Library):
         return steps
 
     def _extreme_kernels(self, name: str, dtype: str, pack: int) -> Any:
-        key = ("extrema", name, dtype, pack)
+        threads = THREADS.get()
+        key = ("extrema", name, dtype, pack, threads)
         if key not in self._kernels:
-            text = extrema.source(name == "max", dtype, pack)
+            text = extrema.source(name == "max", dtype, pack, threads)
             self._kernels[key] = self._compiled(text, "forward", "backward")
         return self._kernels[key]
 
@@ -422,7 +472,7 @@ class CudaLibrary(Library):
         pack = wide if n % wide == 0 and a.data.ptr % 16 == 0 else 1
         _, backward = self._extreme_kernels(node.op.name, dtype, pack)
         made = self.run(self.xp.empty, a.shape, dtype)
-        self.run(backward, (outer,), (extrema.THREADS,),
+        self.run(backward, (outer,), (THREADS.get(),),
                  (a, out.raw, raw, np.int32(not single), out.aside, made, np.int32(n)))  # fmt: skip
         return DeviceArray(made, self)
 

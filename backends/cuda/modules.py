@@ -11,6 +11,7 @@ from typing import Any
 
 import cupy
 from adarray_backends.cuda import nvrtc
+from adarray_backends.cuda.launcher import Loaded
 
 from adarray.codegen.cuda import Text
 
@@ -32,7 +33,17 @@ def _header(name: str) -> str:
     return "\n".join(lines)
 
 
-def load(texts: Iterable[Text]) -> dict[str, Any]:
+def _whole(text: Text) -> str:
+    """Return the text of a kernel with our headers written out."""
+    return text.text.replace(f'{_INCLUDE}adarray_device.h"', _header("adarray_device.h"))
+
+
+def keep(text: Text) -> str:
+    """Return the path of a file that holds the text of a kernel."""
+    return nvrtc.keep(_whole(text), text.name)
+
+
+def load(texts: Iterable[Text]) -> Loaded:
     """Return the kernels of texts, and those that follow them, by name.
 
     Raises
@@ -43,18 +54,22 @@ def load(texts: Iterable[Text]) -> dict[str, Any]:
     device = cupy.cuda.runtime.getDevice()
     wanted = {t.name: t for t in texts}
 
-    def compiled(t: Text) -> tuple[Any, ...]:
+    def compiled(t: Text) -> tuple[bool, tuple[Any, ...]]:
         with cupy.cuda.Device(device):
-            source = t.text.replace(f'{_INCLUDE}adarray_device.h"', _header("adarray_device.h"))
-            return nvrtc.load(cupy, source, (t.name, *t.followers))
+            whole = _whole(t)
+            kept = nvrtc.is_kept(cupy, whole)
+            return kept, nvrtc.load(cupy, whole, (t.name, *t.followers))
 
+    disk = 0
     with _lock:
         missing = [t for n, t in wanted.items() if (device, n) not in _functions]
         with ThreadPoolExecutor(max_workers=8) as pool:
-            for t, found in zip(missing, pool.map(compiled, missing), strict=True):
+            for t, (kept, found) in zip(missing, pool.map(compiled, missing), strict=True):
+                disk += kept
                 for name, function in zip((t.name, *t.followers), found, strict=True):
                     _functions[device, name] = function
-    return {n: _functions[device, n] for t in wanted.values() for n in (t.name, *t.followers)}
+    functions = {n: _functions[device, n] for t in wanted.values() for n in (t.name, *t.followers)}
+    return Loaded(functions, (len(missing) - disk, disk, len(wanted) - len(missing)))
 
 
 def allow(function: Any, shared: int) -> None:

@@ -2,282 +2,367 @@
 
 from __future__ import annotations
 
-import math
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from time import perf_counter, perf_counter_ns
+from typing import Any
+from weakref import WeakSet
 
-import cupy
-import numpy as np
-from adarray_backends.cuda import cublas, modules
+from adarray_backends.cuda import launcher
+from adarray_backends.cuda.encoding import Encoder, Segment
+from adarray_backends.cuda.instances import Instance, Instances
+from adarray_backends.cuda.operands import Operands, Run
 
-from adarray.codegen import cuda
-from adarray.codegen.device import Device, Form, form_of, launch_of
-from adarray.codegen.device import Launch as Sizes
-from adarray.codegen.plan import CallStep, DotStep, KernelStep, Operand, Plan, Step
-from adarray.errors import BackendError
-from adarray.program import Slot, c_strides
+from adarray.codegen.plan import CallStep, Plan, Step
+from adarray.codegen.verify import checking
+from adarray.errors import BackendError, DeviceMemoryError
 
-GRAPHS = 8  # of one plan: memory of callers that repeat use the same few addresses
-FEW = 3  # kernels that are launched sooner than a graph
+_MEMORY, _UNATTACHED = 2, 201  # the driver's errors
+_ALIGNED = 16  # bytes
 
-
-class Launch(NamedTuple):
-    """One kernel with everything but the addresses of its buffers."""
-
-    function: Any
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared: int
-    rest: tuple[Any, ...]
+Rerun = Callable[[list[Any], int, int, Any], list[Any]]
+_executables: WeakSet[Executable] = WeakSet()
 
 
-def device_of() -> Device:
-    """Return what schedules need to know of the current device."""
-    found = cupy.cuda.Device().attributes
-    return Device(
-        found["MultiProcessorCount"],
-        found["MaxThreadsPerMultiProcessor"],
-        found["MaxSharedMemoryPerBlockOptin"],
-    )
+def give_back() -> None:
+    """Let compiled plans give back the memory that they keep between runs."""
+    for e in list(_executables):
+        e.instances.idle.clear()
 
 
 class Executable:
-    """A plan that is ready to run on device arrays.
+    """A plan that is ready to run on arrays of one GPU.
+
+    Parameters
+    ----------
+    plan : Plan
+    gpu : Gpu
+        That is the current one.
+    precision : {"float32", "tf32", "bf16", "fp16"}
+        Of products of float32 matrices.
+    graphs : bool
+        Whether runs are captured and replayed.
+    rerun : callable, optional
+        ``rerun(arrays, 0, code, None) -> results``: what is returned if a kernel refused its
+        data with a code; without it, BackendError is raised.
+    threads : int, optional
+        Of each block; chosen for each kernel if not given.
+    aligned : bool
+        Whether inputs lie at multiples of 16 bytes. Only conversions of operands of products
+        ask: for inputs that do not, there is another executable.
+
+    Attributes
+    ----------
+    loose : Executable or None
+        What runs where inputs are not aligned, once there were any.
+    arena_bytes, peak_bytes : int
+        Memory of a run: for temporaries; and with results.
+    compiled, from_disk, in_memory : int
+        How many of its distinct kernels were compiled, loaded from the cache, or there.
+    compile_seconds : float
+
+    Notes
+    -----
+    Results are fresh arrays, which no later run touches. Memory for temporaries belongs to the
+    stream that uses it. A plan waits for the GPU only if a kernel may refuse its data, such as
+    an index out of bounds: then the error is raised at that call.
+    """
+
+    def __init__(
+        self, plan: Plan, gpu: Any, precision: str = "float32", graphs: bool = True,
+        rerun: Rerun | None = None, threads: int | None = None, aligned: bool = True,
+    ) -> None:  # fmt: skip
+        start = perf_counter()
+        self.plan = plan
+        self.gpu = gpu
+        self.precision = precision
+        self.rerun = rerun
+        self.encoder = Encoder(plan, gpu, precision, threads, aligned)
+        loaded = gpu.load(self.encoder.texts.values())
+        self.compiled, self.from_disk, self.in_memory = loaded.counts
+        self.segments = self.encoder.segments(loaded.functions)
+        self.instances = Instances(gpu, self.encoder, self.segments, graphs)
+        self.operands = Operands(gpu, self.encoder, self.instances)
+        self.arena_bytes = plan.arena + self.encoder.room
+        self.peak_bytes = self.arena_bytes + self.operands.bytes
+        self._checks = checking()
+        self._native = launcher.native().lib.adarray_device_run
+        single = len(self.segments) == 1 and self.segments[0].words is not None
+        self._single = single and not self._checks
+        self._several = gpu.several
+        wants = self.encoder.wants_aligned if aligned else ()
+        self._aligned = [index for slot, index, _, _ in self.operands.inputs if slot in wants]
+        self.loose: Executable | None = None
+        self._options = graphs, rerun, threads
+        self.compile_seconds = perf_counter() - start
+        self.threads = (1,) * len(plan.steps)
+        _executables.add(self)
+
+    # -- facts -----------------------------------------------------------------------------
+
+    @property
+    def from_cache(self) -> bool:
+        """Whether nothing had to be compiled."""
+        return self.compiled == 0
+
+    def sources(self) -> list[tuple[str, str]]:
+        """Return the name and the CUDA source of each distinct kernel."""
+        return [(name, text.text) for name, text in self.encoder.texts.items()]
+
+    def source_of(self, step: int) -> str:
+        """Return the CUDA source of a step of the plan, "" if it is no kernel."""
+        found = self.encoder.kernels.get(step)
+        return "" if found is None else found.text.text
+
+    def counts(self) -> launcher.Counts:
+        """Return what happened with graphs."""
+        return self.instances.counts()
+
+    # -- running ---------------------------------------------------------------------------
+
+    def __call__(self, arrays: list[Any]) -> list[Any]:
+        """Run on inputs; see `run`."""
+        return self.run(arrays)
+
+    def run(self, arrays: list[Any]) -> list[Any]:
+        """Run on inputs, in which numbers may stand for arrays of one element.
+
+        Several threads and streams may run it at once; the work goes to the caller's current
+        stream.
+
+        Raises
+        ------
+        BackendError, DeviceMemoryError
+        TypeError
+            If an input is not what the plan was made for.
+        """
+        if self._aligned and any(arrays[i].data.ptr % _ALIGNED for i in self._aligned):
+            return self._loosened().run(arrays)
+        if not self._several:
+            return self._run(arrays)
+        index = self.gpu.index
+        for i, a in enumerate(arrays):
+            where = getattr(getattr(a, "data", None), "device_id", index)
+            if where != index and a.size:
+                raise BackendError(
+                    f"compiled plan: input {i} is on GPU {where}, and the plan was made for GPU "
+                    f"{index}; move the array with to_device('cuda:{index}')"
+                )
+        with self.gpu.current():
+            return self._run(arrays)
+
+    def _loosened(self) -> Executable:
+        """Return what runs where inputs are not aligned."""
+        if self.loose is None:
+            with self.gpu.current():
+                self.loose = Executable(
+                    self.plan, self.gpu, self.precision, *self._options, aligned=False
+                )
+        return self.loose
+
+    def _run(self, arrays: list[Any]) -> list[Any]:
+        operands = self.operands
+        try:
+            x, places = operands.begin(arrays)
+        except self.gpu.out_of_memory:
+            x, places = self._begin_again(arrays)
+        if self._single:
+            status = self._native(x.runners[0].handle, x.stream)
+            # What need not be done before is done while the GPU works.
+            made = operands.arrays(places)
+            if status and not self._served(x, 0, status):
+                return self._refused(arrays, status)
+        else:
+            made = operands.arrays(places)
+            run = Run(x, arrays, made)
+            for i, segment in enumerate(self.segments):
+                status = self._segment(i, segment, run)
+                if status and not self._served(x, i, status):
+                    return self._refused(arrays, status)
+        if not operands.plain:
+            made = operands.collect(Run(x, arrays, made))
+        operands.prepare(x)
+        self.instances.keep(x)
+        return made
+
+    def _begin_again(self, arrays: list[Any]) -> tuple[Instance, list[Any]]:
+        """Begin a run after memory was short, with what others kept."""
+        give_back()
+        self.gpu.release()
+        try:
+            return self.operands.begin(arrays)
+        except self.gpu.out_of_memory as error:
+            raise DeviceMemoryError(
+                f"compiled plan: GPU {self.gpu.index} is out of memory: the call needs "
+                f"{self.arena_bytes:,} bytes for temporaries and {self.operands.bytes:,} for "
+                f"results ({error}; {self.gpu.memory()}); earlier results are intact: free some, "
+                "or compute on smaller arrays"
+            ) from error
+
+    def _segment(self, i: int, segment: Segment, run: Run) -> int:
+        """Run a segment; return a status as device_launch.c does."""
+        x = run.instance
+        runner = x.runners[i]
+        if runner is None:
+            self._host_step(self.plan.steps[segment.first], run)
+            return 0
+        if not self._checks:
+            return int(self._native(runner.handle, x.stream))
+        for step in range(segment.first, segment.last):
+            status = self._launched(i, step, x)
+            status = status or runner.lib.adarray_device_wait(runner.handle, x.stream)
+            if status >= launcher.REFUSED:
+                return int(status)
+            if status:
+                raise self._fault(step, status, "failed")
+        return 0
+
+    def _launched(self, i: int, step: int, x: Instance) -> int:
+        """Launch one step of a segment."""
+        segment, runner = self.segments[i], x.runners[i]
+        k = step - segment.first
+        status: int = runner.lib.adarray_device_steps(
+            runner.handle, x.stream, segment.bounds[k], segment.bounds[k + 1]
+        )
+        return status
+
+    def _host_step(self, s: Step, run: Run) -> None:
+        if isinstance(s, CallStep):
+            self.operands.call(s, run)
+        else:
+            self.operands.multiply(s, run, self.precision)
+
+    def timed(self, arrays: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
+        """Return the results, and when each step began and the last one ended, in nanoseconds.
+
+        The times are the GPU's, counted from the call.
+        """
+        with self.gpu.current():
+            try:
+                x, places = self.operands.begin(arrays)
+            except self.gpu.out_of_memory:
+                x, places = self._begin_again(arrays)
+            run = Run(x, arrays, self.operands.arrays(places))
+            events = self.gpu.events(len(self.plan.steps) + 1)
+            start = perf_counter_ns()
+            for i, segment in enumerate(self.segments):
+                for step in range(segment.first, segment.last):
+                    events[step].record()
+                    if x.runners[i] is None:
+                        self._host_step(self.plan.steps[step], run)
+                    elif status := self._launched(i, step, x):
+                        raise self._fault(step, status, "could not be launched")
+            events[-1].record()
+            events[-1].synchronize()
+            stamps = tuple(start + round(self.gpu.elapsed(events[0], e) * 1e6) for e in events)
+            for i, segment in enumerate(self.segments):
+                runner = x.runners[i]
+                if segment.may_fail and (
+                    status := runner.lib.adarray_device_wait(runner.handle, x.stream)
+                ):
+                    return self._refused(arrays, status), stamps
+            results = self.operands.collect(run)
+            self.instances.keep(x)
+            return results, stamps
+
+    # -- what a run brought ----------------------------------------------------------------
+
+    def _served(self, x: Instance, i: int, status: int, attached: bool = False) -> bool:
+        """Find what a run asks for, or raise; return False if a kernel refused its data."""
+        runner = x.runners[i]
+        if status == launcher.MOVES:
+            status = self.instances.stage(x, runner)
+            return status == 0 or self._served(x, i, status)
+        if status < 0:
+            self.instances.record(x)
+            return True
+        if status >= launcher.REFUSED:
+            self.instances.keep(x)
+            return False
+        failed = runner.lib.adarray_device_failed_step(runner.handle)
+        if status == _UNATTACHED and failed <= 0 and not attached:  # a thread's first call
+            self.gpu.attach()
+            status = self._native(runner.handle, x.stream)
+            return status == 0 or self._served(x, i, status, True)
+        segment = self.segments[i]
+        step = next((k for k, b in enumerate(segment.bounds[1:]) if failed < b), 0)
+        raise self._fault(segment.first + step, status, "could not be launched")
+
+    def _refused(self, arrays: list[Any], status: int) -> list[Any]:
+        """Return what `rerun` gives after a kernel refused its data, or raise."""
+        code = status - launcher.REFUSED
+        if self.rerun is not None:
+            return self.rerun(arrays, 0, code, None)
+        raise BackendError(
+            f"compiled plan: a kernel refused its data with code {code} (an index out of "
+            "bounds, for instance); run the function without jit to see the error"
+        )
+
+    def _fault(self, step: int, status: int, what: str) -> BackendError:
+        """Return the error for a step."""
+        if status >= launcher.BLAS:
+            words = f"cuBLAS's status {status - launcher.BLAS}"
+        else:
+            words = self.gpu.error(status)
+        kernel = self.encoder.kernels.get(step)
+        source = "" if kernel is None else f"; its source is {self.gpu.keep(kernel.text)}"
+        hint = "; an earlier kernel may be at fault: run with ADARRAY_CHECK=1 to see which"
+        kind = DeviceMemoryError if status == _MEMORY else BackendError
+        return kind(
+            f"compiled plan: step {step} of {len(self.plan.steps)} "
+            f"({described(self.plan.steps[step])}) {what}: {words}{source}"
+            f"{'' if self._checks else hint}"
+        )
+
+
+def described(s: Step) -> str:
+    """Return the operations of a step, with the user's line where it is known."""
+    names, where = [], None
+    for v in s.values:
+        op = getattr(v.origin, "op", None)
+        names.append(str(op.name if op is not None else v.params.get("name", v.kind)))
+        where = getattr(v.origin, "where", None) or where
+    short = list(dict.fromkeys(names))
+    text = ", ".join(short[:6]) + (", ..." if len(short) > 6 else "")
+    return f"{text}; {where[0]}:{where[1]}" if where else text
+
+
+def executable(
+    plan: Plan, precision: str = "float32", precise: bool = False, rerun: Rerun | None = None,
+    library: Any = None, graphs: bool = True, threads: int | None = None,
+) -> Executable:  # fmt: skip
+    """Compile a plan for a GPU.
 
     Parameters
     ----------
     plan : Plan
     precision : {"float32", "tf32", "bf16", "fp16"}
         Of products of float32 matrices.
+    precise : bool
+        Has no effect: mathematical functions are accurate.
+    rerun : callable, optional
+        See `Executable`.
+    library : CudaLibrary, optional
+        Of the GPU; that of the current device if not given.
     graphs : bool
         Whether runs are captured and replayed.
+    threads : int, optional
+        Of each block.
 
-    Notes
-    -----
-    The arena belongs to the executable, so runs on one stream follow each other; results
-    are fresh arrays. A graph holds the addresses of inputs and results: there is one for each
-    combination that has come up lately.
+    Raises
+    ------
+    CompileError
+        If NVRTC refuses a kernel.
     """
+    del precise
+    from adarray_backends.cuda import library_of
+    from adarray_backends.cuda.gpu import Gpu
 
-    def __init__(self, plan: Plan, precision: str = "float32", graphs: bool = True) -> None:
-        self.plan = plan
-        self.precision = precision
-        self.device = device_of()
-        self.lock = threading.Lock()
-        self.consts = [cupy.asarray(c) for c in plan.consts]
-        self.arena = cupy.empty(max(plan.arena, 1), cupy.uint8)
-        self.fail = cupy.zeros(1, cupy.int32)
-        self.may_fail = False
-        self.launches = self._prepare()
-        # Results that are whole buffers are made in their shape; others are looks at them.
-        whole = {
-            id(o.buffer): o.shape
-            for o in plan.outputs
-            if o.buffer.kind == "output"
-            and o.offset == 0
-            and o.buffer.size == math.prod(o.shape)
-            and o.strides == c_strides(o.shape)
-            and sum(p.buffer is o.buffer for p in plan.outputs) == 1
-        }
-        self.made = [
-            (id(b), whole.get(id(b), b.size), b.dtype) for b in plan.buffers if b.kind == "output"
-        ]
-        self.given = [(id(b), b.index) for b in plan.buffers if b.kind == "input"]
-        self.kept = {id(b): self.consts[b.index] for b in plan.buffers if b.kind == "const"}
-        for b in plan.buffers:
-            if b.kind == "temp":
-                end = b.offset + b.size * b.dtype.itemsize
-                self.kept[id(b)] = self.arena[b.offset : end].view(b.dtype)
-        self.results = [(o, id(o.buffer) if id(o.buffer) in whole else 0) for o in plan.outputs]
-        capturable = not any(isinstance(s, CallStep) for s in plan.steps)
-        self.graphs: OrderedDict[tuple[int, ...], Any] | None = None
-        if graphs and capturable and len(plan.steps) > FEW:
-            self.graphs = OrderedDict()
-        self.stream = cupy.cuda.Stream(non_blocking=True) if self.graphs is not None else None
+    if library is None:
+        import cupy
 
-    def _prepare(self) -> dict[int, list[Launch]]:
-        """Print, compile and size the kernels; return the launches of each step."""
-        sized: list[tuple[KernelStep, Form, Sizes, cuda.Text]] = []
-        printed: dict[tuple[int, Form], cuda.Text] = {}
-        for s in self.plan.steps:
-            if not isinstance(s, KernelStep):
-                continue
-            ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-            form = form_of(s.kernel, ints, self.device)
-            key = (id(s.kernel), form)
-            if key not in printed:
-                printed[key] = cuda.source(s.kernel, form)
-            sizes = launch_of(s.kernel, form, ints, self.device)
-            sized.append((s, form, sizes, printed[key]))
-            self.may_fail |= cuda.may_fail(s.kernel)
-        functions = modules.load(printed.values())
-        # Kernels run one after the other, and each leaves the first bytes zero.
-        room = max((sizes.scratch for _, _, sizes, _ in sized), default=256)
-        self.scratch = cupy.zeros(room, cupy.uint8)
-        return {
-            id(s): [
-                self._launch(functions[name], name, s, form, sizes)
-                for name in (text.name, *text.followers)
-            ]
-            for s, form, sizes, text in sized
-        }
-
-    def _launch(self, function: Any, name: str, s: KernelStep, form: Form, sizes: Sizes) -> Launch:
-        """Return the launch of a kernel, or of one that follows it."""
-        counts = sizes.blocks, sizes.blocks * sizes.chunks
-        rest = (*map(np.int64, s.ints), self.scratch, self.fail, *map(np.int64, counts))
-        modules.allow(function, sizes.shared)
-        grid, threads = (sizes.blocks, sizes.chunks, 1), form.block
-        if name.endswith("_merge"):
-            grid, threads = (self._columns(s), 1, 1), cuda.MERGE
-        elif name.endswith("_after"):
-            grid = (1, 1, 1)
-        return Launch(function, grid, (threads, 1, 1), sizes.shared, rest)
-
-    def _columns(self, s: KernelStep) -> int:
-        """Return how many blocks combine array totals."""
-        outs = {t.out for t in s.kernel.totals if t.size is not None}
-        sizes = [b.size for p, b in zip(s.kernel.buffers, s.buffers, strict=True) if p.name in outs]
-        return max(1, min(-(-max(sizes) // 32), 8 * self.device.processors))
-
-    # -- running ---------------------------------------------------------------------------
-
-    def __call__(self, arrays: list[Any]) -> list[Any]:
-        """Run on the inputs, arrays of the device; return fresh arrays of the device."""
-        with self.lock:
-            memory = self._memory(arrays)
-            if self.graphs is None:
-                self._steps(memory)
-            else:
-                self._replay(memory, arrays)
-            if self.may_fail:
-                self._look()
-            return [memory[key] if key else self._result(o, memory) for o, key in self.results]
-
-    def _memory(self, arrays: list[Any]) -> dict[int, Any]:
-        """Return the memory of every buffer."""
-        found = dict(self.kept)
-        for key, index in self.given:
-            found[key] = arrays[index]
-        for key, shape, dtype in self.made:
-            found[key] = cupy.empty(shape, dtype)
-        return found
-
-    def _replay(self, memory: dict[int, Any], arrays: list[Any]) -> None:
-        assert self.graphs is not None
-        key = tuple(a.data.ptr for a in arrays)
-        key += tuple(memory[k].data.ptr for k, _, _ in self.made)
-        graph = self.graphs.get(key)
-        if graph is None:
-            graph = self._captured(memory)
-            self.graphs[key] = graph
-            if len(self.graphs) > GRAPHS:
-                self.graphs.popitem(last=False)
-        else:
-            self.graphs.move_to_end(key)
-        graph.launch(cupy.cuda.get_current_stream())
-
-    def _captured(self, memory: dict[int, Any]) -> Any:
-        """Return the graph of all steps."""
-        assert self.stream is not None
-        with self.stream:
-            cublas.handle()  # made outside of the capture
-            self.stream.begin_capture()
-            try:
-                self._steps(memory)
-            finally:
-                graph = self.stream.end_capture()
-        return graph
-
-    def _steps(self, memory: dict[int, Any]) -> None:
-        for s in self.plan.steps:
-            self._step(s, memory)
-
-    def _step(self, s: Step, memory: dict[int, Any]) -> None:
-        if isinstance(s, KernelStep):
-            buffers = [memory[id(b)] for b in s.buffers]
-            for x in self.launches[id(s)]:
-                x.function(x.grid, x.block, (*buffers, *x.rest), x.shared)
-        elif isinstance(s, DotStep):
-            self._product(s, memory)
-        else:
-            self._call(s, memory)
-
-    def _look(self) -> None:
-        """Raise if a kernel refused its data."""
-        code = int(self.fail[0])
-        if code:
-            self.fail.fill(0)
-            raise BackendError(
-                f"compiled plan: a kernel refused its data with code {code} (an index out of "
-                "bounds, for instance); run the function without jit to see the error"
-            )
-
-    # -- steps that are no kernels ---------------------------------------------------------
-
-    def _look_at(self, o: Operand, memory: dict[int, Any]) -> Any:
-        base = memory[id(o.buffer)]
-        strides = tuple(n * base.itemsize for n in o.strides)
-        place = base.data + o.offset * base.itemsize  # keeps the memory
-        return cupy.ndarray(o.shape, base.dtype, place, strides)
-
-    def _product(self, s: DotStep, memory: dict[int, Any]) -> None:
-        found = [_matrices(o, memory[id(o.buffer)]) for o in (s.a, s.b, s.out)]
-        dtype = s.out.buffer.dtype.name
-        if dtype in ("float32", "float64") and all(
-            m is not None and cublas.suits(m) for m in found
-        ):
-            cublas.multiply(*found, dtype, self.precision)  # type: ignore[arg-type]
-            return
-        a, b, out = (self._look_at(o, memory) for o in (s.a, s.b, s.out))
-        out[...] = cupy.matmul(a, b)
-
-    def _call(self, s: CallStep, memory: dict[int, Any]) -> None:
-        values = [self._look_at(o, memory) for o in s.operands]
-        try:
-            made = s.function(*_filled(s.args, values), **_filled(s.kwargs, values))
-        except Exception:  # what CuPy lacks; NumPy raises what the user's fault is
-            values = [x.get() for x in values]
-            made = s.function(*_filled(s.args, values), **_filled(s.kwargs, values))
-        many = made if isinstance(made, (tuple, list)) else (made,)
-        for b, x in zip(s.results, many, strict=True):
-            memory[id(b)][...] = cupy.asarray(x).ravel()
-
-    def _result(self, o: Operand, memory: dict[int, Any]) -> Any:
-        made = self._look_at(o, memory)
-        shared = sum(p.buffer is o.buffer for p in self.plan.outputs) > 1
-        return made.copy() if o.buffer.kind != "output" or shared else made
-
-
-def _matrices(o: Operand, base: Any) -> cublas.Matrix | None:
-    """Return an operand of a product for cuBLAS; None if its leading axes are no single one."""
-    *lead, rows, columns = o.shape
-    *steps, row, column = o.strides
-    count, distance = 1, 0
-    for n, step in zip(reversed(lead), reversed(steps), strict=True):
-        if n == 1:
-            continue
-        if count == 1:
-            distance = step
-        elif step != distance * count:
-            return None
-        count *= n
-    address = base.data.ptr + o.offset * base.itemsize
-    return cublas.Matrix(address, rows, columns, (row, column), count, distance)
-
-
-def _filled(x: Any, values: list[Any]) -> Any:
-    if isinstance(x, Slot):
-        return values[x.index]
-    if isinstance(x, (tuple, list)):
-        return type(x)(_filled(y, values) for y in x)
-    if isinstance(x, dict):
-        return {k: _filled(y, values) for k, y in x.items()}
-    return x
-
-
-def executable(plan: Plan, **options: Any) -> Callable[[list[Any]], list[Any]]:
-    """Return `plan` as a function of device arrays."""
-    return Executable(plan, **options)
+        library = library_of(cupy.cuda.runtime.getDevice())
+    gpu = Gpu(library)
+    with gpu.current():
+        return library.run(  # type: ignore[no-any-return]
+            Executable, plan, gpu, precision, graphs, rerun, threads
+        )

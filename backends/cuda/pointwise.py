@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__({threads}) {name}(
 """
 
 
-def source(text: Text, kinds: str, pack: int, index: str) -> str:
+def source(text: Text, kinds: str, pack: int, index: str, threads: int = THREADS) -> str:
     """Return the CUDA text of a kernel whose operands lie in memory as `kinds` say.
 
     Parameters
@@ -139,6 +139,8 @@ def source(text: Text, kinds: str, pack: int, index: str) -> str:
         the whole array if no operand is one for each row or column.
     index : str
         C type of positions.
+    threads : int
+        Of a block.
     """
     kind = CUDA.types[text.dtype]
     parameters, loads, body = [], [], []
@@ -171,7 +173,7 @@ def source(text: Text, kinds: str, pack: int, index: str) -> str:
         bytes=pack * (8 if text.dtype == "float64" else 4),
         type=kind,
         pack=pack,
-        threads=THREADS,
+        threads=threads,
         name=text.name,
         parameters="".join(f"{p}\n    " for p in parameters),
         index=index,

@@ -144,11 +144,13 @@ def fold_of(op: Op, dtype: str) -> Fold | None:
     return Fold(kind, neutral, mapped, combined, " ".join([*lines, f"return {value};"]))
 
 
-def source(fold: Fold, rows: bool, first: bool, pack: int, itemsize: int) -> str:
+def source(
+    fold: Fold, rows: bool, first: bool, pack: int, itemsize: int, threads: int = THREADS
+) -> str:
     """Return the text of one pass; a later pass folds partial results, which are mapped."""
     return (_ROWS if rows else _COLUMNS).format(
         **fold._replace(map=fold.map if first else "x0")._asdict(),
         pack=pack,
         bytes=pack * itemsize,
-        threads=THREADS,
+        threads=threads,
     )

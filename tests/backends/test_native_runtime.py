@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -181,14 +182,29 @@ def test_fork_after_openmp() -> None:
 
 
 def test_clean_exits_after_openmp() -> None:
+    """Python ends while the team's threads are there; each child makes a team of its own."""
     _engine("openmp")
     code = (
-        "import numpy as np, adarray\n"
-        "with adarray.use('openmp', threads=2, cutoff=0):\n"
-        "    adarray.grad(lambda x: np.sum(np.exp(x)))(np.ones(100000))\n"
+        "import os, sys, numpy as np, adarray\n"
+        "def run():\n"
+        "    with adarray.use('openmp', threads=2, cutoff=0):\n"
+        "        adarray.grad(lambda x: np.sum(np.exp(x)))(np.ones(100000))\n"
+        "for _ in range(int(sys.argv[1])):\n"
+        "    child = os.fork()\n"
+        "    if not child:\n"
+        "        run()\n"
+        "        sys.exit()\n"
+        "    status = os.waitpid(child, 0)[1]\n"
+        "    assert status == 0, status\n"
+        "run()\n"
     )
-    for _ in range(50):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    for children in (0, 0, 0, 50):
+        if children and not hasattr(os, "fork"):
+            continue
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, str(children)],
+            capture_output=True, text=True,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
 

@@ -49,6 +49,7 @@ except BackendError:
 
 AVX512 = [f"-mavx512{part}" for part in ("f", "cd", "bw", "dq", "vl")]
 OTHER = {"float64": "float32", "float32": "float64"}
+ALIKE = fn("equal", Load("int64", "k", integer(1)), Load("int64", "k", integer(0)), dtype="bool")
 BODIES = {
     "store": lambda x, y: (Store("y", AT, mul(fn("exp", x), x)),),
     "fold": lambda x, y: (Fold("s", "add", fn("exp", x)),),
@@ -75,6 +76,17 @@ BODIES = {
     "position": lambda x, y: (
         Let("hit", fn("equal", AT, Load("int64", "k", integer(0)), dtype="bool")),
         Store("y", AT, fn("where", Var("bool", "hit"), fn("exp", x), x)),
+    ),
+    # Truths that are the same for all elements of the loop.
+    "same for all": lambda x, y: (
+        Store("y", AT, fn("where", ALIKE, fn("exp", x), mul(fn("sin", x), x))),
+        Fold("s", "add", mul(fn("cos", x), fn("where", ALIKE, x, Const(x.dtype, 1.0)))),
+    ),
+    "same for all and not": lambda x, y: (
+        Let("c", fn("logical_and", ALIKE, compared(fn("exp", x)))),
+        Let("d", fn("where", ALIKE, Var("bool", "c"), compared(x), dtype="bool")),
+        Store("y", AT, fn("where", Var("bool", "d"), fn("sin", x), fn("cos", x))),
+        Fold("s", "add", fn("cast", fn("logical_or", ALIKE, compared(x)), dtype=x.dtype)),
     ),
     "remainder": lambda x, y: (
         Store("y", AT, fn("exp", fn("negative", fn("remainder", x, Const(x.dtype, 3.0))))),

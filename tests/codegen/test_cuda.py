@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,14 @@ from recorded import recorded
 import adarray
 from adarray.codegen import cuda
 from adarray.codegen.device import Device, form_of, launch_of
+from adarray.codegen.machine import GPU
 from adarray.codegen.plan import KernelStep
-from adarray.passes import fuse, lower, lower_steps
+from adarray.passes import lower, planning, rings
 from adarray.passes.interpret import interpret
-from adarray.passes.planning import plan
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 RNG = np.random.default_rng(5)
+plan = partial(planning.plan, machine=GPU)
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
@@ -31,11 +33,11 @@ emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g
 @pytest.fixture(params=["small", "gpu", "rows", "blocks"])
 def lowering(request, monkeypatch):
     """Let kernels have each of the forms that lowering knows, whatever the size of arrays."""
-    if request.param != "small":
-        monkeypatch.setattr(fuse, "SMALL", 1)
-        monkeypatch.setattr(lower_steps, "SMALL", 1)
+    if request.param == "small":
+        monkeypatch.setitem(globals(), "plan", planning.plan)
     if request.param in ("rows", "blocks"):
-        monkeypatch.setattr(lower, "SHORT", 1 if request.param == "rows" else 1000)
+        machine = GPU._replace(short=1 if request.param == "rows" else 1000)
+        monkeypatch.setitem(globals(), "plan", partial(planning.plan, machine=machine))
         for name in ("BLOCK", "MOST", "LEAST"):
             monkeypatch.setattr(lower, name, 4)
     return request.param
@@ -127,9 +129,7 @@ class TestEmulated:
         assert "alone" in kinds(seen) if lowering == "small" else "rows" in kinds(seen)
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_rows(self, dtype, monkeypatch, tmp_path):
-        monkeypatch.setattr(fuse, "SMALL", 1)
-        monkeypatch.setattr(lower_steps, "SMALL", 1)
+    def test_rows(self, dtype, tmp_path):
         cases = [case for n in (1, 5, 96, 130, 513) for case in row_cases(dtype, n)]
         for i, device in enumerate((SMALL, Device(2, 1024, 48 << 10))):
             folder = tmp_path / str(i)
@@ -137,6 +137,119 @@ class TestEmulated:
             seen = compare(cases, folder, device)
             assert kinds(seen) >= {"rows", "sheet", "flat"}
         assert any(form.shared for form, _ in seen.texts.values())
+
+    @pytest.mark.parametrize("columns", [6, 67, 140])
+    def test_several_steps_of_a_stencil_in_one_kernel(self, columns, monkeypatch, tmp_path):
+        monkeypatch.setattr(rings, "LARGE", 1)
+        monkeypatch.setattr(rings, "ROWS", 8)
+        monkeypatch.setattr(rings, "WIDE", 4)
+        machine = GPU._replace(chain=5, block=(4, 5))
+        monkeypatch.setitem(globals(), "plan", partial(planning.plan, machine=machine))
+
+        def steps(u):
+            for _ in range(4):
+                u = heat(u)
+            return np.sum(u * u)
+
+        u = RNG.normal(size=(23, columns))
+        cases = [recorded(adarray.value_and_grad(steps), x) for x in (u, u.astype(np.float32))]
+        seen = compare(cases, tmp_path, Device(2, 1024, 64 << 10))
+        shared = [form.shared for form, _ in seen.texts.values()]
+        assert any(len(names) >= 3 for names in shared)
+        if columns > 64:
+            text = next(t.text for form, t in seen.texts.values() if form.shared)
+            assert "adarray_store_near" in text  # packs
+            assert "? y" in text  # neighbours out of registers
+            # Borders are made by warps of their own, and wait for nobody.
+            assert "lane == span - 1 - 0 % span)" in text
+            assert text.count("adarray_sync") < 6
+
+    def test_stencils_with_borders_of_each_kind(self, tmp_path):
+        def periodic(u):
+            for _ in range(3):
+                u = heat(u)
+            return np.sum(u * u)
+
+        def fixed(u):
+            for _ in range(3):
+                v = u.copy()
+                inner = u[1:-1, 1:-1]
+                v[1:-1, 1:-1] = inner + 0.1 * (u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] - inner)
+                u = v
+            return np.sum(u * u)
+
+        u = RNG.normal(size=(23, 70))
+        cases = [recorded(adarray.value_and_grad(f), u) for f in (periodic, fixed)]
+        cases.append(recorded(periodic, u.astype(np.float32)))
+        assert "sheet" in kinds(compare(cases, tmp_path))
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_arrays_that_are_read_across(self, dtype, tmp_path):
+        x, y = RNG.normal(size=(70, 41)).astype(dtype), RNG.normal(size=(41, 70)).astype(dtype)
+        cases = [
+            recorded(lambda x, y: x + y.T, x, y),
+            recorded(lambda x: np.ascontiguousarray(x.T) * 2.0, x),
+            recorded(lambda x, y: np.sum(x * y.T, axis=0), x, y),
+            recorded(lambda x, y: np.exp(x) @ np.ones(41, dtype) + np.sum(y, axis=0), x, y),
+            recorded(lambda x: (np.mean(x, axis=0), np.var(x, axis=0)), x),
+            recorded(lambda x, k: x[k] * 2.0, x, RNG.integers(0, 70, 30)),
+        ]
+        seen = compare(cases, tmp_path)
+        assert {f.group for f, _ in seen.texts.values()} >= {np.dtype(dtype).itemsize, 32}
+
+    @pytest.mark.parametrize("n", [1, 5, 40, 300, 1500])
+    def test_running_sums(self, n, tmp_path):
+        x = RNG.normal(size=(7, n))
+        cases = [
+            recorded(lambda x: np.cumsum(np.sin(x), axis=1) * 2.0, x),
+            recorded(lambda x: np.cumsum(x[0]), x),
+            recorded(lambda x: np.maximum.accumulate(x, axis=1), x.astype(np.float32)),
+            recorded(lambda x: np.cumprod(x, axis=-1), 1.0 + x / 9.0),
+            recorded(lambda x: np.cumsum(x, axis=0), x),
+            recorded(lambda k: np.cumsum(k, axis=1), RNG.integers(0, 9, (7, n))),
+        ]
+        for i, device in enumerate((SMALL, Device(2, 1024, 48 << 10))):
+            folder = tmp_path / str(i)
+            folder.mkdir()
+            seen = compare(cases, folder, device)
+        texts = [t.text for _, t in seen.texts.values()]
+        assert n == 1 or any("adarray_scan" in text for text in texts)
+
+    def test_the_last_of_several_pieces_for_one_place_stays(self, tmp_path):
+        def put(x, k, v):
+            x = x.copy()
+            x[k] = v
+            return x
+
+        k = RNG.integers(-7, 7, 60)
+        flat, wide = RNG.normal(size=60), RNG.normal(size=(60, 37))
+        cases = [
+            recorded(put, np.zeros(7), k, flat),
+            recorded(put, np.zeros((7, 37)), k, wide),
+            recorded(put, np.zeros((7, 37)), k.reshape(4, 15), wide.reshape(4, 15, 37)),
+            recorded(lambda x, j, k, v: put(x, (j, k), v), np.zeros((7, 37)), k, k // 3, flat),
+            recorded(lambda x, k, v: put(x, (slice(None), k), v), wide[:, :7], k, wide[:, :1]),
+        ]
+        seen = compare(cases, tmp_path)
+        assert any("adarray_atomic_maximum" in t.text for _, t in seen.texts.values())
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_sums_at_repeated_indices(self, dtype, tmp_path):
+        def rows(x, k, v):
+            x = x.copy()
+            np.add.at(x, k, v)
+            return x
+
+        k = RNG.integers(-7, 7, 40)
+        flat, wide = (RNG.integers(-9, 9, s).astype(dtype) for s in ((40,), (40, 33)))
+        cases = [
+            recorded(rows, np.zeros(7, dtype), k, flat),
+            recorded(rows, np.ones((7, 33), dtype), k, wide),
+            recorded(lambda x, k, v: rows(x, (slice(None), k), v), wide[:7], k, wide[:7, :1]),
+            recorded(lambda x, j, k, v: rows(x, (j, k), v), wide, k[:7], k[7:14], flat[:7]),
+        ]
+        seen = compare(cases, tmp_path)
+        assert sum("adarray_atomic_add" in t.text for _, t in seen.texts.values()) >= 3
 
     def test_an_index_out_of_range_is_told(self, tmp_path):
         r = recorded(lambda x, k: np.exp(x[k]), RNG.normal(size=9), np.array([1, 2, 8]))
@@ -210,6 +323,7 @@ def test_nvcc_compiles_what_is_printed(lowering, tmp_path):
     source = tmp_path / "kernels.cu"
     source.write_text("\n".join(texts.values()))
     command = ["nvcc", "-arch=sm_90", "-std=c++17", "-cubin", "-w", f"-I{NATIVE}"]
+    command += ["-Xcicc", "-O1", "-Xptxas", "-O1"]  # the question is whether it compiles
     done = subprocess.run(
         [*command, str(source), "-o", str(tmp_path / "kernels.cubin")],
         capture_output=True, text=True, check=False,

@@ -6,7 +6,11 @@ What they compute without a GPU is tested in tests/codegen/test_cuda.py.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,25 +19,24 @@ from random_programs import seeded
 from recorded import recorded
 
 import adarray
-from adarray.errors import BackendError
-from adarray.passes import fuse, lower_steps
+from adarray.codegen.machine import GPU
+from adarray.errors import BackendError, DeviceMemoryError
+from adarray.passes import planning
 from adarray.passes.interpret import interpret
-from adarray.passes.planning import plan
 
 pytestmark = pytest.mark.gpu
 PROGRAMS = int(os.environ.get("ADARRAY_LONG", "0")) or 40
 RNG = np.random.default_rng(11)
+plan = partial(planning.plan, machine=GPU)
 
 
 @pytest.fixture(autouse=True)
-def gpu(monkeypatch: Any) -> None:
-    """Skip without a GPU; let small arrays have the kernels that large ones have."""
+def gpu() -> None:
+    """Skip without a GPU."""
     try:
         adarray.use("cuda")
     except BackendError as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(fuse, "SMALL", 1)
-    monkeypatch.setattr(lower_steps, "SMALL", 1)
 
 
 def moved(x: Any) -> Any:
@@ -54,11 +57,11 @@ def moved(x: Any) -> Any:
 
 def compare(r: Any, times: int = 2, **options: Any) -> Any:
     """Run a recorded program on the GPU; compare with the interpreter."""
-    from adarray_backends.cuda.plans import Executable
+    from adarray_backends.cuda.plans import executable
 
     arrays = [np.asarray(a) for a in r.arrays]
     expected = interpret(r.program, arrays)
-    run = Executable(plan(r.program), **options)
+    run = executable(plan(r.program), **options)
     single = any(v.dtype == np.float32 for v in r.program.values)
     tight = 1e-4 if single else 1e-10
     for _ in range(times):
@@ -102,15 +105,18 @@ def test_products_with_and_without_graphs(graphs: bool, dtype: Any) -> None:
     args = [RNG.normal(size=s).astype(dtype) for s in shapes]
     r = recorded(adarray.value_and_grad(network, (0, 1, 2)), *args)
     run = compare(r, times=4, graphs=graphs)
-    assert (run.graphs is not None) == graphs
+    inputs = [moved(a) for a in r.arrays]
+    for _ in range(6):
+        run(inputs)
+    assert (run.counts().replays > 0) == graphs
 
 
 def test_a_held_result_is_not_overwritten() -> None:
-    from adarray_backends.cuda.plans import Executable
+    from adarray_backends.cuda.plans import executable
 
     args = [RNG.normal(size=s) for s in ((30, 20), (20,), (20, 7), (64, 30))]
     r = recorded(adarray.value_and_grad(network, (0, 1, 2)), *args)
-    run = Executable(plan(r.program))
+    run = executable(plan(r.program))
     inputs = [moved(a) for a in r.arrays]
     first = run(inputs)
     held = [x.get() for x in first]
@@ -122,12 +128,186 @@ def test_a_held_result_is_not_overwritten() -> None:
 
 
 def test_an_index_out_of_range_is_an_error() -> None:
-    from adarray_backends.cuda.plans import Executable
+    from adarray_backends.cuda.plans import executable
 
     r = recorded(lambda x, k: np.exp(x[k]), RNG.normal(size=9), np.array([1, 2, 8]))
-    run = Executable(plan(r.program))
+    run = executable(plan(r.program))
     x = moved(r.arrays[0])
     run([x, moved(np.array([1, 2, 8]))])
     with pytest.raises(BackendError, match="refused its data"):
         run([x, moved(np.array([1, 2, 9]))])
     np.testing.assert_allclose(run([x, moved(np.array([0, 0, 0]))])[0].get(), np.exp(x.get()[0]))
+
+
+def networks() -> tuple[Any, Any, Any]:
+    """Return a recorded step of training, its executable, and what to compare with."""
+    from adarray_backends.cuda.plans import executable
+
+    args = [RNG.normal(size=s) for s in ((30, 20), (20,), (20, 7), (64, 30))]
+
+    def step(w: Any, b: Any, v: Any, x: Any) -> Any:
+        grads = adarray.grad(network, argnums=(0, 1, 2))(w, b, v, x)
+        return tuple(p - 0.1 * g for p, g in zip((w, b, v), grads, strict=True))
+
+    r = recorded(step, *args)
+    return r, executable(plan(r.program)), partial(interpret, r.program)
+
+
+def test_a_loop_of_training_with_new_addresses() -> None:
+    import cupy
+
+    r, run, expected = networks()
+    host = [np.asarray(a) for a in r.arrays]
+    ours = [moved(a) for a in host]
+    batches = [RNG.normal(size=host[3].shape) for _ in range(40)]
+    device = [cupy.asarray(b) for b in batches]
+    for _ in range(2):
+        for b, d in zip(batches, device, strict=True):
+            host = [*map(np.asarray, expected([*host[:3], b])), b]
+            ours = [*run([*ours[:3], d]), d]
+    for got, want in zip(ours, host, strict=True):
+        np.testing.assert_allclose(got.get(), want, rtol=1e-8, atol=1e-8)
+    counts = run.counts()
+    assert counts.replays == 78
+    assert counts.captures <= 10
+    assert counts.recordings > 0
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
+def test_rounded_products_are_in_the_graph(precision: str) -> None:
+    from adarray_backends.cuda.plans import executable
+
+    def f(x: Any, w: Any, v: Any) -> Any:
+        return np.tanh(np.tanh(x @ w) @ v.T)
+
+    shapes = ((1030, 1026), (1026, 1100), (1040, 1100))
+    args = [RNG.normal(size=s).astype(np.float32) / 30 for s in shapes]
+    r = recorded(f, *args)
+    run = executable(plan(r.program), precision=precision)
+    assert len(run.segments) == 1
+    inputs = [moved(a) for a in r.arrays]
+    inputs.append(moved(np.zeros(args[0].size + 1, np.float32)))
+    odd = inputs.pop()[1:].reshape(shapes[0])
+    odd[...] = inputs[0]
+    want = f(*args)
+    for given in (inputs[0], odd, inputs[0], odd, inputs[0]):
+        (got,) = run([given, *inputs[1:]])
+        np.testing.assert_allclose(got.get(), want, atol=2e-2)
+    assert run.counts().replays > 0
+
+
+def test_convolutions_are_in_the_graph() -> None:
+    from adarray_backends.cuda.plans import executable
+
+    from adarray.ops.nn import conv2d
+
+    def f(x: Any, w: Any) -> Any:
+        return np.sum(np.tanh(conv2d(x, w, stride=2, padding="same")))
+
+    args = [RNG.normal(size=s).astype(np.float32) for s in ((2, 3, 18, 18), (4, 3, 3, 3))]
+    r = recorded(adarray.value_and_grad(f, (0, 1)), *args)
+    run = executable(plan(r.program))
+    assert len(run.segments) == 1
+    for _ in range(4):
+        found = run([moved(a) for a in r.arrays])
+        for got, want in zip(found, interpret(r.program, r.arrays), strict=True):
+            np.testing.assert_allclose(got.get(), want, rtol=1e-4, atol=1e-4)
+    assert run.counts().replays > 0
+
+
+def test_streams_and_threads_at_once() -> None:
+    import cupy
+
+    r, run, expected = networks()
+    given = [[*map(np.asarray, r.arrays[:3]), RNG.normal(size=(64, 30))] for _ in range(6)]
+    want = [expected(x) for x in given]
+    wrong: list[Any] = []
+
+    def work(i: int) -> None:
+        own = cupy.cuda.Stream(non_blocking=True) if i % 2 else cupy.cuda.Stream.null
+        with own:
+            arrays = [cupy.asarray(x) for x in given[i]]
+            own.synchronize()
+            for _ in range(30):
+                found = run(arrays)
+            own.synchronize()
+            for a, b in zip(found, want[i], strict=True):
+                if not np.allclose(a.get(), b):
+                    wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_a_number_is_sent_with_the_call() -> None:
+    from adarray_backends.cuda.plans import executable
+
+    r = recorded(lambda x, k: x * k + 1, RNG.normal(size=50), np.array(3.0))
+    run = executable(plan(r.program))
+    x = moved(r.arrays[0])
+    for k in (2.5, np.float32(4), -1):
+        np.testing.assert_allclose(run([x, k])[0].get(), x.get() * float(k) + 1)
+
+
+def test_memory_that_is_short() -> None:
+    import cupy
+    from adarray_backends.cuda.plans import executable
+
+    r = recorded(lambda x: np.exp(x) + 1, np.zeros(1 << 20))
+    run = executable(plan(r.program))
+    x = moved(r.arrays[0])
+    first = run([x])[0]
+    pool = cupy.get_default_memory_pool()
+    before = pool.get_limit()
+    try:
+        pool.free_all_blocks()
+        pool.set_limit(size=pool.total_bytes() + (1 << 16))
+        with pytest.raises(DeviceMemoryError, match="compiled plan: GPU 0 is out of memory"):
+            run([x])
+    finally:
+        pool.set_limit(size=before)
+    np.testing.assert_array_equal(first.get(), 2)
+    np.testing.assert_array_equal(run([x])[0].get(), 2)
+
+
+def test_times_of_steps() -> None:
+    r, run, expected = networks()
+    results, stamps = run.timed([moved(a) for a in r.arrays])
+    assert len(stamps) == len(run.plan.steps) + 1
+    assert list(stamps) == sorted(stamps)
+    for got, want in zip(results, expected(list(map(np.asarray, r.arrays))), strict=True):
+        np.testing.assert_allclose(got.get(), want)
+
+
+FAULT = """
+import cupy, numpy as np, sys
+sys.path[:0] = {path!r}
+from recorded import recorded
+from adarray.codegen.machine import GPU
+from adarray.passes.planning import plan
+import adarray
+adarray.use("cuda")
+from adarray_backends.cuda.plans import executable
+r = recorded(lambda x: np.exp(x) + 1, np.zeros(1 << 20))
+run = executable(plan(r.program, machine=GPU))
+x = cupy.zeros(1 << 20)
+y = cupy.ndarray((1 << 20,), x.dtype, cupy.cuda.MemoryPointer(
+    cupy.cuda.UnownedMemory(1 << 60, 1 << 23, None, 0), 0))
+run([y])
+"""
+
+
+def test_checks_name_the_kernel_that_faults() -> None:
+    text = FAULT.format(path=[p for p in sys.path if p])
+    env = {**os.environ, "ADARRAY_CHECK": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "compiled plan: step 0 of 1 (add, exp; <string>:" in done.stderr
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
+    assert ".cu" in done.stderr

@@ -334,6 +334,23 @@ def test_what_was_there_before_is_returned() -> None:
 
 
 @pytest.mark.usefixtures("compiling")
+def test_a_write_into_an_adarray_leaves_what_others_rely_on() -> None:
+    def double(a: Any) -> Any:
+        a *= 2
+        return np.sum(a)
+
+    jf = adarray.jit(double)
+    for _ in range(5):
+        a = adarray.array(np.arange(1.0, 5.0))
+        view = a[1:]
+        _, pullback = adarray.vjp(lambda x, a=a: x * a, np.ones(4))
+        jf(a)
+        np.testing.assert_array_equal(pullback(np.ones(4))[0], np.arange(1.0, 5.0))
+        np.testing.assert_array_equal(a.numpy(), 2 * np.arange(1.0, 5.0))
+        np.testing.assert_array_equal(view.numpy(), 2 * np.arange(2.0, 5.0))
+
+
+@pytest.mark.usefixtures("compiling")
 def test_two_arguments_that_change_places() -> None:
     def swap(a: Any, b: Any) -> None:
         old = a.copy()

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from differential import skip_unless_long
+from op_groups import call, differentiable, grouped, is_leaf, moved, operands_of
 from records import CORE
 from together import together
 
 import adarray
 from adarray.codegen import eager
-from adarray.dispatch import run
 from adarray.op import OPS, Contraction, Op, Reduction, Scan
 from adarray.testing._compare import mismatch
 from adarray.testing._grads import dtype_of, random_like
-from adarray.testing._ops import ULP, results, use_all_sizes
-from adarray.testing._samples import Case, cases
+from adarray.testing._ops import ULP, use_all_sizes
+from adarray.testing._samples import Case
 from adarray.transforms.tree import flatten
 
 # Records without a lowering of their own that sum products.
@@ -34,66 +34,6 @@ SCALAR = frozenset({"sinc"})
 # Records whose checks wait for the compiler together.
 CHUNK = 24
 NAMES = tuple(CORE)
-
-
-class Group(NamedTuple):
-    """Cases of one record as one function.
-
-    Parameters
-    ----------
-    cases : list of Case
-    leaves : list
-        All arrays and floats among the operands, of all cases.
-    function : callable
-        Takes the leaves, returns one tuple of results for each case.
-    """
-
-    cases: list[Case]
-    leaves: list[Any]
-    function: Callable[..., Any]
-
-
-def _is_leaf(x: Any) -> bool:
-    return isinstance(x, (np.ndarray, np.generic, float, complex))
-
-
-def _call(op: Op, operands: Any, params: dict[str, Any]) -> tuple[Any, ...]:
-    if isinstance(op.numpy, np.ufunc) and not params:
-        return results(op.numpy(*operands))
-    return results(run(op, *operands, **params))
-
-
-def grouped(op: Op, dtype: Any, wanted: Callable[[Case], bool]) -> Group:
-    """Return the cases of a record as one function of all their operands."""
-    chosen = [
-        case
-        for case in cases(op, np.dtype(dtype), np.random.default_rng(0))
-        if wanted(case) and any(_is_leaf(x) for x in case.operands)
-    ]
-
-    def function(*leaves: Any) -> Any:
-        rest = iter(leaves)
-        made = []
-        for case in chosen:
-            operands = [next(rest) if _is_leaf(x) else x for x in case.operands]
-            made.append(_call(op, operands, case.params))
-        return tuple(made)
-
-    return Group(chosen, [x for c in chosen for x in c.operands if _is_leaf(x)], function)
-
-
-def _moved(leaves: list[Any], seed: int) -> list[Any]:
-    """Return other values of the same kinds: elements in another order."""
-    rng = np.random.default_rng(seed)
-
-    def shuffled(x: Any) -> Any:
-        if not isinstance(x, np.ndarray) or x.dtype.kind not in "fc":
-            return x
-        y = np.empty_like(x) if 0 not in x.strides else x.copy("K")
-        y[...] = rng.permutation(x.reshape(-1)).reshape(x.shape)
-        return y
-
-    return [shuffled(x) for x in leaves]
 
 
 def _eager(function: Callable[..., Any], leaves: list[Any]) -> Any:
@@ -110,8 +50,8 @@ def _magnitude(op: Op, case: Case, operands: list[Any], expected: Any) -> Any:
     folds = isinstance(op.lower, (Reduction, Contraction, Scan)) or op.name in SUMS
     if not (folds or op.name.endswith(".where")) or op.name.partition(".")[0] in ("max", "min"):
         return None
-    sizes = [np.abs(x) if _is_leaf(x) and dtype_of(x).kind in "fc" else x for x in operands]
-    (size,) = _call(op, sizes, case.params)
+    sizes = [np.abs(x) if is_leaf(x) and dtype_of(x).kind in "fc" else x for x in operands]
+    (size,) = call(op, sizes, case.params)
     return np.abs(np.asarray(size, dtype_of(expected)))
 
 
@@ -123,7 +63,7 @@ def _limit(op: Op, operands: list[Any], expected: Any) -> float:
 
 def _printed(op: Op, operands: list[Any], expected: Any) -> bool:
     """Whether eager code runs a printed kernel."""
-    floats = {dtype_of(x) for x in operands if _is_leaf(x)}
+    floats = {dtype_of(x) for x in operands if is_leaf(x)}
     return (
         op.pointwise
         and op.name not in SCALAR
@@ -133,12 +73,6 @@ def _printed(op: Op, operands: list[Any], expected: Any) -> bool:
         and str(next(iter(floats))) in eager.DTYPES
         and eager.forward(op, str(next(iter(floats)))) is not None
     )
-
-
-def _operands(group: Group, leaves: list[Any]) -> Iterator[tuple[Case, list[Any]]]:
-    rest = iter(leaves)
-    for case in group.cases:
-        yield case, [next(rest) if _is_leaf(x) else x for x in case.operands]
 
 
 @functools.cache
@@ -170,11 +104,11 @@ def _check_values(name: str, dtype: str, backend: str) -> None:
         group = grouped(op, dtype, lambda _: True)
         jitted = adarray.jit(group.function)
         for seed in range(4):
-            leaves = _moved(group.leaves, seed) if seed else group.leaves
+            leaves = moved(group.leaves, seed) if seed else group.leaves
             if op.lower.__class__.__name__ == "Opaque" and seed:
                 leaves = group.leaves  # matrices with a structure
             expected, got = _eager(group.function, leaves), jitted(*leaves)
-            for k, (case, operands) in enumerate(_operands(group, leaves)):
+            for k, (case, operands) in enumerate(operands_of(group, leaves)):
                 for g, e in zip(got[k], expected[k], strict=True):
                     printed = backend != "numpy" and _printed(op, operands, e)
                     e = np.asarray(e)[()]
@@ -210,7 +144,7 @@ def _check_gradients(name: str, backend: str) -> None:
                         total = total + np.sum(np.real(r * w))
             return total
 
-        smooth = _differentiable(op, group)
+        smooth = differentiable(op, group)
         if not smooth:
             pytest.skip("has no sample to differentiate")
         gradient = adarray.value_and_grad(loss, argnums=smooth)
@@ -223,17 +157,3 @@ def _check_gradients(name: str, backend: str) -> None:
                 np.testing.assert_allclose(
                     g, e, rtol=1e-12, atol=1e-13 * scale, err_msg=f"leaf {k}"
                 )
-
-
-def _differentiable(op: Op, group: Group) -> tuple[int, ...]:
-    """Return the positions of the leaves that have a rule and a floating dtype."""
-    found, at = [], 0
-    for case in group.cases:
-        for i, x in enumerate(case.operands):
-            if not _is_leaf(x):
-                continue
-            has_rule = op.variadic or op.rules[i] is not None
-            if has_rule and dtype_of(x).kind in "f":
-                found.append(at)
-            at += 1
-    return tuple(found)

@@ -10,7 +10,7 @@ import pytest
 import adarray
 from adarray.inplace import WRITE
 from adarray.jitting.generators import draw
-from adarray.jitting.recorder import Recorded, record
+from adarray.jitting.record import Recorded, record
 from adarray.jitting.symbolic import UntraceableError
 from adarray.recording import Call, Guard, Symbol, as_number
 

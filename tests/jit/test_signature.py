@@ -13,7 +13,9 @@ import pytest
 
 import adarray
 from adarray.jitting import JitWarning
-from adarray.jitting.signature import Bound, Ints, element_strides, fast_key, matcher, shares_memory
+from adarray.jitting.matching import Matcher, fast_key
+from adarray.jitting.signature import Bound, Ints, element_strides, shares_memory
+from adarray.transforms.tree import flatten
 
 Point = namedtuple("Point", "x y")
 
@@ -103,10 +105,47 @@ def test_axes_of_length_one_share() -> None:
 def test_the_matcher_is_the_key() -> None:
     calls = [(x, y) for x in ARRAYS for y in (2.0, np.float32(1.0), A, 1j)]
     for given in calls:
-        fits = matcher(given)
+        fits = Matcher(given).fits
         for other in calls:
             assert fits(other) == (fast_key(other) == fast_key(given))
         assert not fits(given[:1])
+
+
+def test_the_matcher_looks_into_nests() -> None:
+    b = A * 2
+    calls: list[tuple[Any, ...]] = [
+        (A, b), ((A, b),), ([A, b],), ([A], b), ([A, [b]],), ([A, (b,)],), ([],), ((),), ({},),
+        ({"w": A, "b": b},), ({"b": A, "w": b},), ({"w": A},), ({"w": A, "c": b},),
+        ({"w": [A, 2.0], "b": {"x": b}},), ({"w": [A, 2.0], "b": {"y": b}},),
+    ]  # fmt: skip
+    for given in calls:
+        made = Matcher(given)
+        for other in calls:
+            same = fast_key(other) == fast_key(given)
+            assert made.fits(other) == same
+            assert same == (other is given)
+        leaves = list(given) if made.leaves is None else made.leaves(given)
+        expected = flatten((given, {}))[0]
+        assert len(leaves) == len(expected)
+        assert all(x is y for x, y in zip(leaves, expected, strict=True))
+    for other in ((2,), ([A, "text"],), ({1: A},), ([A, None],), (Point(A, A),)):
+        assert fast_key(other) is None
+
+
+def test_nests_run_compiled_code() -> None:
+    def g(p: Any, x: Any) -> Any:
+        return [p["b"] + x @ w for w in p["w"]], {"sum": np.sum(p["b"])}
+
+    jg = adarray.jit(g)
+    for k in range(6):
+        p = {"w": [np.eye(3) * k, np.ones((3, 3))], "b": np.arange(3.0)}
+        got, expected = jg(p, np.ones(3)), g(p, np.ones(3))
+        for u, v in zip(flatten(got)[0], flatten(expected)[0], strict=True):
+            np.testing.assert_allclose(u, v)
+        assert list(got[1]) == ["sum"]
+    assert jg._recent.leaves is not None
+    turned = {"b": np.arange(3.0), "w": [np.eye(3), np.eye(3)]}
+    np.testing.assert_allclose(jg(turned, np.ones(3))[0][0], np.arange(3.0) + 1)
 
 
 def test_structures() -> None:

@@ -155,3 +155,14 @@ def test_builder_folds_trivial_values():
     assert empty.shape == (0, 1, 4)
     assert uniform(b.reduce("add", empty, (0,))).params["value"] == 0
     assert uniform(b.dot(b.reshape(empty, (4, 0)), b.reshape(empty, (0, 4)))) is not None
+
+
+def test_what_is_not_constant_stays_the_same_value():
+    b = Builder()
+    x = b.input(0, (3, 4), "float64")
+    y = b.dot(b.transpose(x, (1, 0)), x)
+    z = b.reduce("add", b.map("multiply", y, b.const(2.0, "float64")), (0,))
+    before = b.program([z])
+    after = fold(before)
+    assert after.outputs[0] is z
+    assert {id(v) for v in after.values} == {id(v) for v in before.values}

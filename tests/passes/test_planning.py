@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,14 +13,21 @@ from recorded import recorded
 
 import adarray
 from adarray.codegen.loopir import Load, statements, walk
+from adarray.codegen.machine import CPU
 from adarray.codegen.plan import CallStep, KernelStep
 from adarray.codegen.schedule import expressions
 from adarray.codegen.verify import verify
-from adarray.passes import fuse, lower, lower_copies, lower_shared, lower_steps, rings, siblings
+from adarray.passes import lower, lower_copies, lower_shared, planning, rings, siblings
 from adarray.passes.interpret import interpret
-from adarray.passes.planning import plan
 
 RNG = np.random.default_rng(3)
+plan = planning.plan
+
+
+def plan_for(monkeypatch, **sizes):
+    """Let `plan` plan for a processor with other sizes."""
+    machine = CPU._replace(**sizes)
+    monkeypatch.setitem(globals(), "plan", partial(planning.plan, machine=machine))
 
 
 def checked(f, *args, limit=None):
@@ -52,9 +60,7 @@ def compared(program, arrays, limit=None):
 def form(request, monkeypatch):
     """Let kernels have each of their forms, whatever the size of arrays."""
     if request.param != "small":
-        monkeypatch.setattr(fuse, "SMALL", 1)
-        monkeypatch.setattr(lower_steps, "SMALL", 1)
-        monkeypatch.setattr(lower, "SHORT", 1 if request.param == "rows" else 1000)
+        plan_for(monkeypatch, small=1, short=1 if request.param == "rows" else 1000)
         for name in ("BLOCK", "MOST", "LEAST"):
             monkeypatch.setattr(lower, name, 4)
         monkeypatch.setattr(lower_copies, "READINGS", 1)
@@ -237,12 +243,10 @@ class TestRings:
 
     @pytest.fixture(autouse=True)
     def _narrow(self, monkeypatch):
-        monkeypatch.setattr(fuse, "SMALL", 1)
+        plan_for(monkeypatch, small=1, block=(4, 5))
         monkeypatch.setattr(rings, "LARGE", 1)
         monkeypatch.setattr(rings, "ROWS", 8)
         monkeypatch.setattr(rings, "WIDE", 4)
-        monkeypatch.setattr("adarray.passes.lower_rings.FEWEST", 4)
-        monkeypatch.setattr("adarray.passes.lower_rings.MOST", 5)
 
     @staticmethod
     def both(f, u, most):
@@ -312,7 +316,7 @@ class TestMemory:
             checked(self.deep, x, w, limit=64)
 
     def test_an_array_filled_element_by_element_is_updated_in_place(self, monkeypatch):
-        monkeypatch.setattr(fuse, "SMALL", 1)
+        plan_for(monkeypatch, small=1)
 
         def f(x):
             y = np.zeros_like(x)
@@ -363,3 +367,36 @@ class TestLongPrograms:
         steps = [s for s in made.steps if isinstance(s, KernelStep)]
         assert len({id(s.kernel) for s in steps}) <= 8
         assert len(steps) > 12
+
+
+class TestFound:
+    """What is said of kernels while the plan is being made."""
+
+    def f(self, x, w):
+        for k in range(6):
+            x = np.tanh(x @ w) + k
+        return np.sum(x * np.max(x, 1, keepdims=True))
+
+    @pytest.mark.parametrize("rows", [8, 500])
+    def test_all_kernels_are_found_in_time(self, rows):
+        r = recorded(self.f, np.ones((rows, 40)), np.ones((40, 40)))
+        found = []
+        made = planning.plan(r.program, found=found.append)
+        kernels = [s.kernel for s in made.steps if isinstance(s, KernelStep)]
+        assert len(set(kernels)) > 1
+        assert set(kernels) == set(found)
+        again = planning.plan(r.program)
+        assert [s.kernel for s in again.steps if isinstance(s, KernelStep)] == kernels
+
+    def test_small_ones_are_found_before_the_first_step(self, monkeypatch):
+        r = recorded(self.f, np.ones((8, 40)), np.ones((40, 40)))
+        events = []
+        write = planning.Planner._write
+        monkeypatch.setattr(
+            planning.Planner,
+            "_write",
+            lambda self, group: (events.append("step"), write(self, group)),
+        )
+        made = planning.plan(r.program, found=events.append)
+        early = {id(k) for k in events[: events.index("step")]}
+        assert {id(s.kernel) for s in made.steps if isinstance(s, KernelStep)} == early

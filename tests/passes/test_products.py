@@ -155,7 +155,7 @@ def test_products_with_other_uses_stay():
     assert len(dots(after)) == 4
 
 
-@pytest.mark.parametrize("shape", [(60, 4), (40, 90)])
+@pytest.mark.parametrize("shape", [(60, 4), (40, 250)])
 def test_deep_and_large_products_stay(shape):
     after = optimised(
         lambda b, *args: _sum_of_products(b, args[:4], args[4:]),
@@ -181,3 +181,7 @@ def test_a_recurrent_network():
     agrees(r, rtol=1e-11)
     # All inputs at once, the states one by one forward and back, two sums for the gradients.
     assert len(dots(r.program)) == 1 + 8 + 7 + 2
+    # Transposed factors lie next to each other as rows, the first state, all zeros, too.
+    joins = [v for v in r.program.values if v.kind == "join"]
+    assert {v.params["axis"] for v in joins} == {0}
+    assert {v.shape for v in joins} == {(8 * 3, 6)}

@@ -8,16 +8,21 @@ core's handling of devices is tested on machines that have none.
 from __future__ import annotations
 
 import functools
+import threading
 import types
 from importlib.metadata import EntryPoint
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
+from plan_runner import FailedError, PlanRunner
 
 from adarray import backend
+from adarray.codegen.machine import GPU
 from adarray.device import DeviceEngine, Library
 from adarray.device.library import register_kind
 from adarray.errors import BackendError
+from adarray.scope import SCOPE
 
 
 class OutOfMemoryError(Exception):
@@ -215,10 +220,26 @@ class StandIn(Library):
     def memory(self) -> str:
         return f"limit {Allocator.limit}"
 
+    def engine(self) -> DeviceEngine:
+        return _engine(self)
+
+    def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call with the real NumPy: that of libraries is not intercepted, that of tests is."""
+        token = SCOPE.set(None)
+        try:
+            return super().run(function, *args, **kwargs)
+        finally:
+            SCOPE.reset(token)
+
     def converted(self) -> None:
         if self.strict:
             raise AssertionError("a value of the device was converted into an ndarray")
         super().converted()
+
+
+@functools.cache
+def _engine(library: StandIn) -> DeviceEngine:
+    return StandInEngine("standin", library)
 
 
 @functools.cache
@@ -231,6 +252,47 @@ def library(index: int = 0) -> StandIn:
     return _library(index)
 
 
+class Executable:
+    """A plan that runs on arrays of the stand-in; its kernels are interpreted."""
+
+    def __init__(self, plan: Any, library: StandIn, rerun: Any) -> None:
+        self.plan = plan
+        self.library = library
+        self.runner = StandInEngine.runner(plan)
+        self._rerun = rerun
+        self.lock = threading.Lock()
+
+    def run(self, arrays: list[Any]) -> list[Any]:
+        for x in arrays:
+            assert type(x) is Array or isinstance(x, (int, float, complex, np.generic)), type(x)
+            assert type(x) is not Array or x.device == self.library.index
+        try:
+            with self.lock:
+                made = self.library.run(self.runner, [_opened(x) for x in arrays])
+        except FailedError as error:
+            return self._rerun(arrays, 0, error.args[0], None)
+        donors = [o.buffer.donor for o in self.plan.outputs]
+        return [
+            arrays[d] if d >= 0 else _made(x, self.library.index)
+            for d, x in zip(donors, made, strict=True)
+        ]
+
+    def timed(self, arrays: list[Any]) -> tuple[list[Any], list[int]]:
+        start = perf_counter_ns()
+        made = self.run(arrays)
+        return made, [start, *[perf_counter_ns()] * len(self.plan.steps)]
+
+
+class StandInEngine(DeviceEngine):
+    """An engine that compiles: its executables interpret kernels."""
+
+    runner: Any = PlanRunner  # of plans: what runs the kernels
+    machine = GPU
+
+    def executable(self, plan: Any, precise: bool = False, rerun: Any = None) -> Executable:
+        return Executable(plan, self.library, rerun)
+
+
 class StandInBackend:
     """A backend that computes with the stand-in."""
 
@@ -240,7 +302,7 @@ class StandInBackend:
         for name in options:
             if name != "device":
                 raise BackendError(f"backend 'standin': unknown option {name!r}")
-        return DeviceEngine("standin", library(options.get("device", 0)))
+        return library(options.get("device", 0)).engine()
 
     def info(self) -> dict[str, str]:
         return {"status": "available"}

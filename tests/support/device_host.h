@@ -15,11 +15,11 @@
 #define __global__
 #define __forceinline__ inline
 #define __noinline__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __shared__ static
 #define ADARRAY_NEAR(name) static char *const name = host_near
 
-struct Index { unsigned x, y; };
+struct Index { unsigned x, y, z; };
 struct Fiber {
     ucontext_t context;
     Index thread;
@@ -110,6 +110,7 @@ static int host_launch(void (*body)(void *), void *arguments, unsigned columns,
     host_arguments = arguments;
     host_grid.x = columns;
     host_grid.y = rows;
+    host_grid.z = 1;
     host_size.x = threads;
     memset(&host_block_barrier, 0, sizeof host_block_barrier);
     memset(host_barriers, 0, sizeof host_barriers);

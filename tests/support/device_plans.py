@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from cffi import FFI
 from plan_runner import FailedError, PlanRunner, poison
 
 from adarray.codegen import cuda
-from adarray.codegen.device import Device, form_of, launch_of
+from adarray.codegen.device import Device, Form, form_of, launch_of
 from adarray.codegen.functions import STORED
 from adarray.codegen.loopir import Kernel
 from adarray.codegen.plan import KernelStep, Plan
@@ -35,9 +35,18 @@ extern "C" int {name}_run(void **p, unsigned blocks, unsigned chunks, unsigned t
 
 
 class Compiled:
-    """The kernels of plans, printed for `device` and compiled together for the processor."""
+    """The kernels of plans, printed for `device` and compiled together for the processor.
 
-    def __init__(self, plans: Iterable[Plan], folder: Path, device: Device = SMALL) -> None:
+    `choose` may change the form of a kernel.
+    """
+
+    def __init__(
+        self,
+        plans: Iterable[Plan],
+        folder: Path,
+        device: Device = SMALL,
+        choose: Callable[[Kernel, Form], Form] = lambda _, form: form,
+    ) -> None:
         self.device = device
         self.ffi = FFI()
         parts, names = ['#include "device_host.h"'], []
@@ -45,7 +54,7 @@ class Compiled:
         self.kept = [s for p in plans for s in p.steps if isinstance(s, KernelStep)]
         printed: set[str] = set()
         for step in self.kept:
-            form = form_of(step.kernel, self.ints(step), device)
+            form = choose(step.kernel, form_of(step.kernel, self.ints(step), device))
             text = cuda.source(step.kernel, form)
             self.texts[id(step)] = form, text
             if text.name in printed:

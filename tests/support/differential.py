@@ -22,8 +22,9 @@ from adarray.testing._ops import use_all_sizes
 # Compilers take their time: without ADARRAY_LONG some tests run on some backends only.
 LONG = bool(os.environ.get("ADARRAY_LONG"))
 # Noisy runs that a bound is taken from, and how much further than they a result may be: the
-# largest of a few draws is somewhat below what is possible.
-RUNS, SAFETY = 6, 4.0
+# largest of a few draws is somewhat below what is possible. What is further off is judged once
+# more, by the largest of many.
+RUNS, MANY, SAFETY = 6, 48, 4.0
 # Seeds of the arguments of the calls of a jitted function: each path is recorded twice before
 # it is compiled; the values after that are new, or take other branches.
 SEEDS = (0, 1, 0, 1, 2, 0, 1)
@@ -102,7 +103,8 @@ class Runner:
                 self.counts["equal"] += len(got)
                 continue
             self.counts["equal"] += len(got) - sum(apart)
-            self._judge(program, name, eager, jitted, args, (got, expected, sure), title)
+            sure = sure if self._rounds_one_way(program, f, jitted, args) else (False,) * len(got)
+            self._judge(program, name, eager, args, (got, expected, sure), title)
         self.counts["functions"] += 1
         if reasons := self._eager(jitted):
             self.counts["not compiled"] += 1
@@ -114,43 +116,65 @@ class Runner:
         entries = getattr(jitted, "entries", ())
         return {e.eager for e in entries if e.eager}
 
+    def _rounds_one_way(
+        self, program: RandomProgram, f: Callable[..., Any], jitted: Any, args: list[Any]
+    ) -> bool:
+        """Whether the same functions compute eagerly and compiled."""
+        constants = [x for x in f.__globals__.values() if isinstance(x, np.ndarray)]
+        dtypes = {x.dtype for x in (*args, *constants) if getattr(x, "dtype", _INT).kind == "f"}
+        # NumPy's own functions computed what is not compiled, and operands of two dtypes. Its
+        # sort leaves zeros of both signs in an order that depends on the layout.
+        return (
+            self.backend != "numpy"
+            and not self._eager(jitted)
+            and len(dtypes) == 1
+            and "np.sort(" not in program.source
+        )
+
     def _judge(
         self,
         program: RandomProgram,
         name: str,
         eager: Callable[[Callable[..., Any], list[Any]], tuple[Any, ...]],
-        jitted: Any,
         args: list[Any],
         results: tuple[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]],
         title: str,
     ) -> None:
         """Check results that are not equal: against what rounding explains."""
         got, expected, sure = results
-        # NumPy's own functions computed what is not compiled, and operands of two dtypes.
-        dtypes = {x.dtype for x in args if not isinstance(x, float)}
-        if self._eager(jitted) or len(dtypes) > 1:
-            sure = (False,) * len(sure)
-        bounds, same_path = rounding(program, name, eager, args, expected)
-        if not same_path:
-            self.counts["at a guard's margin"] += 1
-            return
-        for k, (g, e, limit) in enumerate(zip(got, expected, bounds, strict=True)):
-            if same_bits(g, e):
-                continue
-            if sure[k] and self.backend != "numpy":
+        for runs in (RUNS, MANY):
+            bounds, same_path = rounding(program, name, eager, args, expected, runs)
+            if not same_path:
+                self.counts["at a guard's margin"] += 1
+                return
+            shares = [
+                0.0 if same_bits(g, e) else _share(g, e, limit)
+                for g, e, limit in zip(got, expected, bounds, strict=True)
+            ]
+            if all(share <= 1 for share in shares):
+                break
+        for k, (g, e, share) in enumerate(zip(got, expected, shares, strict=True)):
+            if sure[k] and not same_bits(g, e):
                 raise AssertionError(
                     f"{title}: result {k} is made of functions that round one way, and has other "
                     f"bits than the eager kernels give:\ngot {g!r}\nexpected {e!r}\n{program!r}"
                 )
-            with np.errstate(all="ignore"):
-                share = np.max(np.abs(np.float64(g) - np.float64(e)) / limit)
             if not share <= 1:
                 raise AssertionError(
                     f"{title}: result {k} is {share:.3g} times further off than rounding explains:"
                     f"\ngot {g!r}\nexpected {e!r}\nulp {ulp_errors(np.asarray(g), np.asarray(e))!r}"
                     f"\n{program!r}"
                 )
-            self.worst = max(self.worst, float(share))
+            self.worst = max(self.worst, share)
+
+
+_INT = np.dtype(int)
+
+
+def _share(got: Any, expected: Any, limit: Any) -> float:
+    """Return how much of a bound the difference of two results takes; NaN if they are not alike."""
+    with np.errstate(all="ignore"):
+        return float(np.max(np.abs(np.float64(got) - np.float64(expected)) / limit))
 
 
 def same_bits(a: Any, b: Any) -> bool:
@@ -187,23 +211,24 @@ def rounding(
     eager: Callable[[Callable[..., Any], list[Any]], tuple[Any, ...]],
     args: list[Any],
     expected: tuple[Any, ...],
+    runs: int = RUNS,
 ) -> tuple[list[Any], bool]:
     """Return how far off each element may be, and whether noise leaves the path as it is."""
     f, seen = program.watched(name)
     eager(f, args)
     path = list(seen)
     spread = [np.zeros(np.shape(e)) for e in expected]
-    for k in range(2 * RUNS):
+    for k in range(2 * runs):
         seen.clear()
         # Runs with much noise look only for guards that might see something else.
-        ulps = ULP if k < RUNS else 16 * ULP
+        ulps = ULP if k < runs else 16 * ULP
         with noise(k, ulps):
             moved = eager(f, args)
         if seen != path or any(
             np.shape(m) != np.shape(e) for m, e in zip(moved, expected, strict=True)
         ):
             return [], False
-        if k < RUNS:
+        if k < runs:
             spread = [
                 np.maximum(s, np.abs(np.float64(m) - np.float64(e)))
                 for s, m, e in zip(spread, moved, expected, strict=True)

@@ -91,7 +91,8 @@ class Interpreter:
             if e.name == "cast":
                 return np.asarray(args[0]).astype(e.dtype)[()]
             # Arrays: NumPy's loops for them are the standard, not those of its scalars.
-            made = getattr(np, e.name)(*(np.asarray(a)[None] for a in args))[0]
+            # Two elements: one alone is a scalar to np.power, whose -inf ** 0.5 is nan then.
+            made = getattr(np, e.name)(*(np.array((a, a)) for a in args))[0]
         return made.astype(e.dtype)
 
     def body(self, body):

@@ -78,6 +78,8 @@ class PlanRunner:
             return _spanned(self.arrays[b.index])
         if b.kind == "const":
             return Checked(np.ascontiguousarray(self.plan.consts[b.index]).reshape(-1))
+        if b.donor >= 0:
+            return _spanned(self.arrays[b.donor])
         if b.kind == "output":
             return Checked(self.outputs.setdefault(id(b), poison(b.size, b.dtype)))
         size = b.size * b.dtype.itemsize

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.jitting.recorder import record
+from adarray.jitting.record import record
 from adarray.passes import optimise, verify_program
 from adarray.passes.canonicalise import canonicalise
 from adarray.passes.interpret import interpret

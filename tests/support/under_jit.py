@@ -7,7 +7,7 @@ always, and once for each function of the tests also under `adarray.jit`: three 
 it records, records again and runs what was compiled. `check_grads` does the same with the
 values, the cotangents and the tangents of the function that it checks. The results must agree.
 A function that returns something else when it is called again, because it counts its calls or
-writes into what it reads, is left alone; so are the tests of `SINGLE`.
+writes into what it reads, is left alone; so are the tests of `SINGLE`, and tests/jit.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ if str(ROOT) not in sys.path:
 
 with warnings.catch_warnings():  # the suite makes warnings errors, for itself
     from asv_bench import acceptance, engines, fleet, peers, tables, worker
-    from asv_bench.benchmarks import apps, common, jit, memory, ops, trace, workloads
+    from asv_bench.benchmarks import apps, common, images, jit, memory, ops, trace, workloads
 
-MODULES = (apps, jit, memory, ops, trace)
+MODULES = (apps, images, jit, memory, ops, trace)
 KINDS = ("time_", "timeraw_", "peakmem_", "track_")
 
 
@@ -255,10 +255,10 @@ def test_a_worker_that_dies_is_reported_and_replaced() -> None:
 
 
 def test_results_that_differ_are_not_timed() -> None:
-    reference = fleet._agree([1.0, 2.0, 3.0], None)
-    assert fleet._agree([1.0 + 1e-5], reference) == reference
+    reference = fleet.agreed([1.0, 2.0, 3.0], None)
+    assert fleet.agreed([1.0 + 1e-5], reference) == reference
     with pytest.raises(fleet.Failed, match=r"computed 2\.1, the reference 2"):
-        fleet._agree([1.0, 2.1, 3.0], reference)
+        fleet.agreed([1.0, 2.1, 3.0], reference)
 
 
 @apart  # engines choose their backend for good

@@ -34,7 +34,7 @@ SMALL = {
     "chain": made.make_chain(10, "float64"),
     "blackscholes": made.make_black_scholes(7),
     "logreg": made.make_regression(9, 4),
-    "mlp": made._network(made.make_network(4, 5, np.float64), 4, 5),
+    "mlp": made.sized_network(made.make_network(4, 5, np.float64), 4, 5),
     "heat": made.make_heat_equation(5, 3),
     "nbody": made.make_n_body(6),
     "mixture": made.make_mixture(11, 3, 2),
@@ -180,11 +180,11 @@ def test_ceilings_are_measured() -> None:
 
 def test_small_gradients_are_compared_by_their_own_size() -> None:
     reference = [1e6, 2.0, 1e-9]
-    assert fleet._agree([1e6 + 1, 2.0001, 1e-4], reference) == reference
+    assert fleet.agreed([1e6 + 1, 2.0001, 1e-4], reference) == reference
     with pytest.raises(fleet.Failed, match=r"computed 2\.1"):
-        fleet._agree([1e6, 2.1, 0.0], reference)
+        fleet.agreed([1e6, 2.1, 0.0], reference)
     with pytest.raises(fleet.Failed, match=r"computed 0\.1"):
-        fleet._agree([1e6, 2.0, 0.1], reference)
+        fleet.agreed([1e6, 2.0, 0.1], reference)
 
 
 # -- once per process ---------------------------------------------------------------------

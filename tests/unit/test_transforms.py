@@ -162,6 +162,25 @@ def test_unused_input_has_zero_gradient():
     np.testing.assert_array_equal(y, np.ones(3))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("constant", [np.ones(3), np.ones(3)[0], adarray.array(np.ones(3))])
+def test_jvp_of_a_constant_result_has_its_dtype(constant: Any, dtype: str) -> None:
+    c = constant.astype(dtype)
+    y, dy = jvp(lambda x: (c, c + 0 * x), (1.0,), (1.0,))
+    assert [np.asarray(t).dtype for t in dy] == [np.asarray(v).dtype for v in y]
+    assert np.asarray(dy[0]).dtype == dtype
+    assert not np.any(dy[0])
+
+
+@pytest.mark.parametrize("constant", [3, True, np.arange(3), adarray.array(np.arange(3))])
+def test_jvp_of_an_integer_result_is_zero_in_float64(constant: Any) -> None:
+    y, dy = jvp(lambda x: constant, (1.0,), (1.0,))
+    np.testing.assert_array_equal(y, constant)
+    assert np.asarray(dy).dtype == "float64"
+    assert np.shape(dy) == np.shape(constant)
+    assert not np.any(dy)
+
+
 def test_nesting_does_not_confuse_perturbations():
     assert grad(lambda x: x * grad(lambda y: x + y)(1.0))(1.0) == 1.0
     assert jvp(lambda x: x * jvp(lambda y: x + y, (1.0,), (1.0,))[1], (1.0,), (1.0,))[1] == 1.0
@@ -282,3 +301,30 @@ def test_a_gradient_of_a_gradient_with_a_traced_closure() -> None:
         return np.sum(adarray.grad(lambda x: np.sum(slope(x) ** 2))(x0))
 
     np.testing.assert_allclose(adarray.grad(f)(a0), -480 * (x0 - a0) ** 4)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 2)])
+def test_results_for_adarrays_are_not_traced_any_more(shape):
+    """The trace is closed: what comes back converts freely, and still mirrors its inputs."""
+    x = adarray.array(np.ones(shape))
+    value, slope = adarray.value_and_grad(lambda x: np.sum(x * x))(x)
+    y, pullback = adarray.vjp(np.sin, x)
+    p, t = adarray.jvp(np.sin, (x,), (x,))
+    for found in (value, slope, y, p, t):
+        assert isinstance(found, adarray.ADArray)
+        assert not found.requires_grad
+    assert float(value) == x.size
+    (g,) = pullback(y)
+    np.testing.assert_allclose(np.asarray(g), np.cos(1.0) * np.sin(1.0))
+    y[...] = 0.0  # the pullback keeps what it needs
+    (again,) = pullback(np.ones(shape))
+    np.testing.assert_allclose(np.asarray(again), np.cos(1.0))
+
+
+def test_results_for_adarrays_are_seen_by_an_outer_trace():
+    def f(x):
+        value, slope = adarray.value_and_grad(lambda x: np.sum(x**3))(x)
+        return np.sum(slope) + value
+
+    x = adarray.array(np.array([1.0, 2.0]))
+    np.testing.assert_allclose(np.asarray(adarray.grad(f)(x)), [9.0, 24.0])

@@ -178,6 +178,18 @@ def loop(ufunc: Any, keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
         return None
 
 
+@functools.lru_cache(4096)
+def _common(ufunc: Any, keys: tuple[Any, ...]) -> Any:
+    """Return the dtype to which operands are converted; None if there is no one for all."""
+    dtypes = loop(ufunc, keys)
+    if dtypes is None or not PRINTABLE.issuperset(dtypes):
+        return None
+    if any(d != dtypes[0] for d in dtypes[:-1]):
+        return None
+    # Small integers are divided as float64; comparisons compare in the operands' dtype.
+    return dtypes[0] if dtypes[-1] == BOOL else dtypes[-1]
+
+
 def _holds(dtype: np.dtype[Any], x: int) -> bool:
     """Whether a dtype has an int; NumPy also compares with ints that it has not."""
     if dtype.kind not in "iu":
@@ -190,19 +202,17 @@ def apply_ufunc(b: Builder, ufunc: Any, operands: Any, literal: bool | None = No
     """Apply a ufunc by its name, in NumPy's loop; None where no kernel does."""
     if ufunc.nout != 1:
         return None
-    dtypes = loop(ufunc, tuple([key(x) for x in operands]))
-    if dtypes is None or not PRINTABLE.issuperset(dtypes):
+    common = _common(ufunc, tuple(map(key, operands)))
+    if common is None:
         return None
-    if any(d != dtypes[0] for d in dtypes[:-1]):
-        return None
-    # Small integers are divided as float64; comparisons compare in the operands' dtype.
-    common = dtypes[0] if dtypes[-1] == BOOL else dtypes[-1]
-    if any(type(x) is int and not _holds(common, x) for x in operands):
-        return None
-    args = tuple([b.value(x, common) for x in operands])
+    args = []
+    for x in operands:
+        if type(x) is int and not _holds(common, x):
+            return None
+        args.append(b.value(x, common))
     if literal is None:
         literal = type(operands[-1]) in (int, float)
-    return emit(b, ufunc.__name__, args, literal)
+    return emit(b, ufunc.__name__, tuple(args), literal)
 
 
 # -- records -----------------------------------------------------------------------------------

@@ -1,0 +1,126 @@
+"""Pictures of the studies: speed-up over the serial backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from adarray.bench.measure import Row
+from adarray.bench.report import BASE, faster
+from adarray.bench.studies import OPERATORS
+
+HOW_TO_GET = "pip install 'adarray[demo]'"
+# Colours that stay apart for the colour-blind (Okabe and Ito).
+COLOURS = {"serial": "#999999", "openmp": "#D55E00", "cuda": "#0072B2"}
+WAYS = ("forward", "backward")
+COLUMNS = 5
+
+
+def available() -> bool:
+    """Whether matplotlib is installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def draw(rows: list[Row], folder: Path) -> Iterator[Path]:
+    """Draw a picture of each study that has something to compare with; yield the files."""
+    import matplotlib
+
+    matplotlib.rcParams["svg.hashsalt"] = "adarray"  # the same figures give the same file
+    for study, made in (
+        ("threads", _panels(rows, "threads", "threads of a block")),
+        ("sizes", _panels(rows, "sizes", "rows and columns of a matrix")),
+        ("network", _network(rows)),
+    ):
+        if made is None:
+            continue
+        for suffix in ("svg", "png"):
+            path = folder / f"bench_{study}.{suffix}"
+            options = {"metadata": {"Date": None}} if suffix == "svg" else {"dpi": 130}
+            made.savefig(path, **options)
+            yield path
+
+
+def _compared(rows: list[Row], study: str) -> list[Row]:
+    """Return the rows of a study that are compared with the serial backend's."""
+    return [
+        r for r in rows if r.study == study and r.backend != BASE and faster(rows, r)[0] is not None
+    ]
+
+
+def _panels(rows: list[Row], study: str, label: str) -> Any:
+    """Return a figure with a panel for each operation; None without figures."""
+    from matplotlib.figure import Figure
+
+    found = _compared(rows, study)
+    if not found:
+        return None
+    names = [n for n in OPERATORS if any(r.name == n for r in found)]
+    lines = -(-len(names) // COLUMNS)
+    figure = Figure(figsize=(2.3 * COLUMNS, 2.0 * lines + 0.7), layout="constrained")
+    swept = study == "threads"
+    axes = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True, sharey=not swept)
+    for place, name in zip(axes.flat, names, strict=False):
+        for backend in dict.fromkeys(r.backend for r in found):
+            here = [r for r in found if r.name == name and r.backend == backend]
+            xs = [r.threads if swept else r.n for r in here]
+            for way, style in zip((0, 1), ("-o", "--s"), strict=True):
+                place.plot(
+                    xs, [faster(rows, r)[way] for r in here], style, markersize=3, linewidth=1.2,
+                    color=COLOURS.get(backend), label=f"{backend}, {WAYS[way]}",
+                )  # fmt: skip
+        _dressed(place, name)
+        if swept:
+            place.set_ylim(bottom=0)
+        else:
+            place.set_yscale("log")
+            place.yaxis.set_major_formatter("{x:g}")
+            place.axhline(1.0, color="#999999", linewidth=0.8)
+    for place in axes.flat[len(names) :]:
+        place.set_visible(False)
+    figure.supxlabel(label, fontsize=9)
+    figure.supylabel(f"time of {BASE} / time", fontsize=9)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+    return figure
+
+
+def _dressed(place: Any, title: str) -> None:
+    place.set_title(title, fontsize=9)
+    place.set_xscale("log", base=2)
+    place.xaxis.set_major_formatter("{x:g}")
+    place.tick_params(labelsize=7)
+    place.grid(color="#DDDDDD", linewidth=0.5)
+    for side in ("top", "right"):
+        place.spines[side].set_visible(False)
+
+
+def _network(rows: list[Row]) -> Any:
+    """Return the figure of the network; None without figures."""
+    from matplotlib.figure import Figure
+
+    found = [r for r in rows if r.study == "network"]
+    if not found:
+        return None
+    figure = Figure(figsize=(8.5, 3.2), layout="constrained")
+    times, ratios = figure.subplots(1, 2)
+    for backend in dict.fromkeys(r.backend for r in found):
+        here = [r for r in found if r.backend == backend]
+        colour = COLOURS.get(backend)
+        xs = [r.n for r in here]
+        times.plot(xs, [1e3 * r.forward for r in here], "-o", color=colour, label=backend)
+        pairs = [(r.n, faster(rows, r)[0]) for r in here]
+        known = [(n, x) for n, x in pairs if x is not None]
+        if backend != BASE and known:
+            ratios.plot(*zip(*known, strict=True), "-o", color=colour, label=backend)
+    for place, label in ((times, "ms a step"), (ratios, f"time of {BASE} / time")):
+        place.set(xscale="log", yscale="log", xlabel="parameters", ylabel=label)
+        place.grid(color="#DDDDDD", linewidth=0.5)
+        for side in ("top", "right"):
+            place.spines[side].set_visible(False)
+    times.legend(frameon=False)
+    return figure

@@ -1,0 +1,155 @@
+"""Tables of what was measured: Markdown, comma-separated values and JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adarray.bench.measure import Row
+from adarray.bench.studies import OF_LIBRARIES, OPERATORS
+
+BASE = "serial"
+
+
+class Table(NamedTuple):
+    """A table: name of its file, title, names of columns, cells."""
+
+    name: str
+    title: str
+    head: list[str]
+    cells: list[list[str]]
+
+
+def faster(rows: list[Row], row: Row) -> tuple[float | None, float | None]:
+    """Return how many times as long the serial backend takes, forward and backward."""
+    study = "sizes" if row.study == "threads" else row.study
+    for base in rows:
+        if (base.study, base.name, base.backend, base.n) == (study, row.name, BASE, row.n):
+            backward = base.backward / row.backward if row.backward else None
+            return base.forward / row.forward, backward
+    return None, None
+
+
+def _us(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e6 * seconds:.4g}"
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def sizes(rows: list[Row], largest: bool = False) -> Table:
+    """Return the times and speed-ups by size, or those of the largest size alone."""
+    found = [r for r in rows if r.study == "sizes"]
+    backends = list(dict.fromkeys(r.backend for r in found))
+    head = ["operation", "n"]
+    head += [f"{b} {way}, us" for b in backends for way in ("forward", "backward")]
+    others = [b for b in backends if b != BASE] if BASE in backends else []
+    head += [f"{BASE} / {b}, {way}" for b in others for way in ("forward", "backward")]
+    by = {(r.name, r.n, r.backend): r for r in found}
+    last = max((r.n for r in found), default=0)
+    cells = []
+    for name, n in dict.fromkeys((r.name, r.n) for r in found):
+        if largest and n != last:
+            continue
+        here = {b: by.get((name, n, b)) for b in backends}
+        line = [name, str(n)]
+        for b in backends:
+            row = here[b]
+            line += [_us(row.forward if row else None), _us(row.backward if row else None)]
+        for b in others:
+            row = here[b]
+            pair = faster(rows, row) if row else (None, None)
+            line += [_times(x) for x in pair]
+        cells.append(line)
+    if largest:
+        return Table("largest", f"Matrices of {last} x {last}", head, cells)
+    return Table("sizes", "Against the size of matrices", head, cells)
+
+
+def threads(rows: list[Row]) -> Table:
+    """Return the speed-ups of the GPU over the serial backend by threads of a block."""
+    found = [r for r in rows if r.study == "threads"]
+    counts = sorted({r.threads for r in found if r.threads is not None})
+    head = ["operation", "pass", *(f"{c} threads" for c in counts), "fastest"]
+    by = {(r.name, r.threads): r for r in found}
+    cells = []
+    for name in dict.fromkeys(r.name for r in found):
+        for way in (0, 1):
+            here = [by[name, c] for c in counts]
+            ratios = [faster(rows, r)[way] for r in here]
+            times = [(r.forward, r.backward)[way] for r in here]
+            best = "any" if name in OF_LIBRARIES else str(counts[times.index(min(times))])
+            shown = [_times(x) for x in ratios]
+            if None in ratios:  # nothing to compare with
+                shown = [f"{_us(t)} us" for t in times]
+            cells.append([name, ("forward", "backward")[way], *shown, best])
+    n = found[0].n if found else 0
+    title = f"Against the threads of a block, {n} x {n}: {BASE} / cuda"
+    return Table("threads", title, head, cells)
+
+
+def network(rows: list[Row]) -> Table:
+    """Return the times of a step by number of parameters."""
+    found = [r for r in rows if r.study == "network"]
+    backends = list(dict.fromkeys(r.backend for r in found))
+    others = [b for b in backends if b != BASE] if BASE in backends else []
+    head = ["parameters", *(f"{b}, us" for b in backends), *(f"{BASE} / {b}" for b in others)]
+    by = {(r.n, r.backend): r for r in found}
+    cells = []
+    for n in dict.fromkeys(r.n for r in found):
+        here = {b: by.get((n, b)) for b in backends}
+        line = [str(n)]
+        line += [_us(row.forward if row else None) for row in here.values()]
+        for b in others:
+            row = here[b]
+            line.append(_times(faster(rows, row)[0] if row else None))
+        cells.append(line)
+    return Table("network", "A step of the three-layer network, compiled", head, cells)
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """Return the tables that have something in them."""
+    found = (sizes(rows, largest=True), threads(rows), network(rows), sizes(rows))
+    return [t for t in found if t.cells]
+
+
+def markdown(table: Table) -> str:
+    """Return a table as Markdown."""
+    widths = [max(len(line[i]) for line in (table.head, *table.cells)) for i in range(len(table.head))]  # noqa: E501  # fmt: skip
+
+    def line(cells: list[str]) -> str:
+        padded = (c.ljust(w) for c, w in zip(cells, widths, strict=True))
+        return f"| {' | '.join(padded)} |"
+
+    rule = [":" + "-" * (widths[0] - 1), *("-" * (w - 1) + ":" for w in widths[1:])]
+    return "\n".join([f"**{table.title}**", "", line(table.head), line(rule),
+                      *map(line, table.cells)])  # fmt: skip
+
+
+def text(rows: list[Row], facts: dict[str, Any]) -> str:
+    """Return all tables, and what they were measured on."""
+    about = ", ".join(f"{k} {v}" for k, v in facts.items())
+    parts = [f"Measured on: {about}.", *(markdown(t) for t in tables(rows))]
+    groups = ", ".join(f"{o.name} ({o.group})" for o in OPERATORS.values())
+    return "\n\n".join([*parts, f"Operations: {groups}."]) + "\n"
+
+
+def write(rows: list[Row], facts: dict[str, Any], folder: Path) -> Iterator[Path]:
+    """Write all tables into a folder; yield the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "bench.md"
+    path.write_text(text(rows, facts), encoding="utf-8")
+    yield path
+    path = folder / "bench.json"
+    content = {"measured on": facts, "rows": [r._asdict() for r in rows]}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    yield path
+    for table in tables(rows):
+        path = folder / f"bench_{table.name}.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([table.head, *table.cells])
+        yield path

@@ -1,0 +1,68 @@
+"""What planning needs to know of the machine that kernels run on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Machine(NamedTuple):
+    """Sizes by which values become kernels; one description serves all passes of a plan.
+
+    Parameters
+    ----------
+    small : int
+        Elements up to which values are computed together, whatever their axes are, by one
+        thread of a processor: sharing them out would cost more.
+    aligned : int
+        Elements that fill whole vectors of every type: after a border, the long part of a
+        row begins at a multiple of them.
+    keep : int
+        Operations from which on a value that several loops over a row need is kept in local
+        memory, rather than computed again in each.
+    chain : int
+        Most steps of a stencil that one kernel takes through its rows.
+    cache : int
+        Bytes of the rows that such a kernel keeps.
+    block : tuple of int
+        Fewest and most rows that it computes in one go.
+    along : bool
+        Whether kernels must run along the axis that lies farthest apart in memory: threads
+        that take neighbouring elements of another one read a line each.
+    choose : bool
+        Whether a row out of pieces of one array is chosen before anything is computed of it,
+        rather than computed of each piece: there are no prefetched rows to disturb.
+    short : int
+        Elements below which a row is no vector loop: many rows side by side are.
+    atomic : frozenset of str
+        Dtypes of which threads can add to one element at the same time: sums at repeated
+        indices are made by all threads, in an order that varies.
+    """
+
+    small: int = 2048
+    aligned: int = 16
+    keep: int = 7
+    chain: int = 5
+    cache: int = 512 * 1024
+    block: tuple[int, int] = (32, 256)
+    along: bool = False
+    choose: bool = False
+    short: int = 24
+    atomic: frozenset[str] = frozenset()
+
+
+CPU = Machine()
+# Threads of a GPU share out small values, too, and there are no vectors to align; a row that
+# is computed again is cheaper than one in local memory. Rows of several steps of a stencil in
+# shared memory are slower than a kernel for each step: blocks wait for rows too often.
+GPU = Machine(
+    small=1,
+    aligned=1,
+    keep=1 << 30,
+    chain=1,
+    cache=200 * 1024,
+    block=(16, 16),
+    along=True,
+    choose=True,
+    short=3,
+    atomic=frozenset({"float32", "float64", "int32", "uint32", "int64", "uint64"}),
+)

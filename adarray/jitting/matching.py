@@ -1,0 +1,123 @@
+"""The quick way to what is known of a call: keys of its arguments, and tests for the next ones.
+
+It is for positional arguments that are arrays and numbers, or nests of these. Others are sorted
+by `adarray.jitting.signature.Bound`, which takes longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import numpy as np
+
+from adarray.device import KINDS, DeviceArray, adopt, form_of
+from adarray.jitting.signature import FLAGS, NUMBERS, array_key
+from adarray.trace import Handle
+
+Args = tuple[Any, ...]
+
+
+def fast_key(args: Args) -> Hashable:
+    """Return the key of arrays and numbers, or nests of them; None if there is anything else."""
+    parts = []
+    for x in args:
+        part = _part(x)
+        if part is None:
+            return None
+        parts.append(part)
+    return tuple(parts)
+
+
+def _part(x: Any) -> Hashable:
+    """Return the part of an argument, or of what is in one, in the key; None if it has none."""
+    kind = type(x)
+    if kind is np.ndarray:
+        return array_key(x)
+    if kind in NUMBERS:
+        return kind.__name__
+    if kind is tuple or kind is list:
+        key = fast_key(x)
+        return None if key is None else (kind, key)
+    if kind is dict:
+        key = fast_key(tuple(x.values())) if all(type(k) is str for k in x) else None
+        return None if key is None else (kind, *x, key)
+    if kind in KINDS:
+        return (*form_of(x, KINDS[kind](x), False), True, kind.__name__)
+    if issubclass(kind, Handle):
+        v = x._v
+        plain = x._node is None and x._x is None and type(v) is DeviceArray
+        return (*v.form, v._writeable, kind.__name__) if plain else None
+    return None
+
+
+class Matcher:
+    """Tests whether arguments have the `fast_key` of those that it was made of.
+
+    Attributes
+    ----------
+    fits : callable
+        The test: a tuple of arguments -> bool. It takes half the time of making the key.
+    leaves : callable or None
+        Returns the arrays and numbers in a tuple of arguments, in the order of
+        `adarray.transforms.tree.flatten`; None if they are the arguments themselves.
+    """
+
+    __slots__ = ("fits", "leaves")
+
+    def __init__(self, args: Args) -> None:
+        space: dict[str, Any] = {"A": np.ndarray, "T": DeviceArray}
+        tests = [f"len(a) == {len(args)}"]
+        nested = any(type(x) in (tuple, list, dict) for x in args)
+        for i, (place, x) in enumerate(_walk("a", args, tests)):
+            tests.extend(_tests(i, place, x, space))
+        text = f"def fits(a): return {' and '.join(tests)}\n"
+        # Names of containers are bound by the test; this one follows the whole ways.
+        ways = [w for w, _ in _walk("a", args, [], short=False)]
+        exec(text + f"def leaves(a): return [{', '.join(ways)}]", space)  # our own text
+        self.fits: Callable[[Args], bool] = space["fits"]
+        self.leaves: Callable[[Args], list[Any]] | None = space["leaves"] if nested else None
+
+
+def _walk(name: str, items: Any, tests: list[str], short: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield where each leaf is and what it is; add tests of the containers on the way.
+
+    With `short`, containers get names in the tests.
+    """
+    # Leaves of a dict come in the order of their keys.
+    pairs = sorted(items.items()) if type(items) is dict else enumerate(items)
+    for key, x in pairs:
+        place, kind = f"{name}[{key!r}]", type(x)
+        if kind not in (tuple, list, dict):
+            yield place, x
+            continue
+        if short:
+            known = f"c{len(tests)}"
+            same = f"[*{known}] == {[*x]!r}" if kind is dict else f"len({known}) == {len(x)}"
+            tests.append(f"type({known} := {place}) is {kind.__name__} and {same}")
+            place = known
+        yield from _walk(place, x, tests, short)
+
+
+def _tests(i: int, place: str, x: Any, space: dict[str, Any]) -> Iterator[str]:
+    """Yield the tests of one leaf."""
+    kind = space[f"k{i}"] = type(x)
+    if kind is np.ndarray:
+        flags = x.flags.num & FLAGS
+        space[f"d{i}"] = x.dtype
+        yield f"(x := {place}).__class__ is A"
+        yield f"x.flags.num & {FLAGS} == {flags} and x.shape == {x.shape!r}"
+        yield f"x.dtype is d{i}"
+        if not flags & 1:
+            yield f"x.strides == {x.strides!r}"
+    elif issubclass(kind, Handle):
+        space[f"f{i}"] = x._v.form
+        yield f"type(x := {place}) is k{i} and x._node is None and x._x is None"
+        yield f"type(x := x._v) is T and (x._form or x.form) is f{i}"
+        yield f"x._writeable is {x._v._writeable}"
+    elif kind in KINDS:
+        found = adopt(x)
+        space[f"f{i}"] = found.library.fits(found.form)
+        yield f"type(x := {place}) is k{i} and f{i}(x)"
+    else:
+        yield f"(x := {place}).__class__ is k{i}"

@@ -1,0 +1,217 @@
+"""What a call of a jitted function does that is recorded: run it, and compile what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from adarray.jitting.attempt import Run
+from adarray.jitting.build import Builder, JitWarning, checking
+from adarray.jitting.captures import kind_of
+from adarray.jitting.collector import collector_waits
+from adarray.jitting.devices import ElsewhereError, OnDevice, device_of
+from adarray.jitting.entries import Entry, Variant
+from adarray.jitting.generators import DRAWING
+from adarray.jitting.options import Options
+from adarray.jitting.run import runner
+from adarray.jitting.signature import INT_VALUES, Bound, element_strides, unaligned
+from adarray.jitting.state import State
+from adarray.spans import span
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+MAX_VARIANTS = 8
+DISTURBED = 8
+
+
+class Tracing:
+    """A function whose runs are recorded.
+
+    Parameters
+    ----------
+    f : callable
+    options : Options
+    """
+
+    def __init__(self, f: Callable[..., Any], options: Options) -> None:
+        self._f = f
+        self.options = options
+        self._numbers: set[str] = set()  # captured numbers that are inputs, for they change
+
+    def _record(
+        self,
+        entry: Entry,
+        variant: Variant | None,
+        bound: Bound,
+        given: Given,
+        alone: bool,
+        captured: list[Any] | None,
+    ) -> tuple[Any, Variant | None]:
+        """Run the function and record it; return as `_outcome` does."""
+        try:
+            return self._recorded(entry, variant, bound, given, alone, captured)
+        finally:
+            entry.builder.settle()
+
+    def _recorded(
+        self,
+        entry: Entry,
+        variant: Variant | None,
+        bound: Bound,
+        given: Given,
+        alone: bool,
+        captured: list[Any] | None,
+    ) -> tuple[Any, Variant | None]:
+        args, kwargs = given
+        state = self._state(entry, variant, bound, alone)
+        if state is None:
+            return self._f(*args, **kwargs), None
+        if entry.donates:
+            self._permit(args, state.values)
+        try:
+            device = device_of(bound.targets, [*bound.values, *state.values], state.inputs)
+        except ElsewhereError as error:
+            entry.give_up(f"its inputs are on two devices, {error}; move them with to_device")
+            return self._f(*args, **kwargs), None
+        run = Run(state, bound, device)
+        try:
+            start = perf_counter()
+            with span("trace", entry.signature), collector_waits():
+                run.record()
+            run.seconds = perf_counter() - start
+        except Exception as error:
+            run.restore()
+            result = self._f(*args, **kwargs)  # where f itself is wrong, this raises
+            entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
+            return result, None
+        entry.aliased = entry.aliased or run.aliased
+        entry.draws = entry.draws or bool(run.draws)
+        if run.aliased or (not alone and run.changes()):
+            run.restore()
+            return self._f(*args, **kwargs), None
+        result = run.commit()
+        entry.disturbed = entry.disturbed + 1 if run.disturbed else 0
+        if entry.disturbed > DISTURBED:
+            run.reason = "other code draws from NumPy's global stream meanwhile; pass a generator"
+        if run.reason:
+            entry.give_up(run.reason)
+        if run.reason or run.disturbed:
+            return result, None
+        if captured is not None:
+            captured[:] = state.values
+        try:
+            with collector_waits():
+                variant = self._insert(entry, variant, state, run, bound, device)
+        except JitWarning:  # where warnings are errors
+            raise
+        except Exception as error:
+            if checking():
+                raise
+            entry.give_up(f"it cannot be compiled: {type(error).__name__}: {error}")
+            return result, None
+        return result, variant
+
+    def _state(
+        self, entry: Entry, variant: Variant | None, bound: Bound, alone: bool
+    ) -> State | None:
+        """Return what is captured now; None if nothing can be recorded over it."""
+        try:
+            state = State(self.target(), bound.statics, self._numbers)
+        except Exception as error:  # objects that cannot be looked at
+            if alone:
+                entry.give_up(f"what it captured cannot be read: {type(error).__name__}: {error}")
+            return None
+        if not state.reason and variant is None and entry.variants:
+            changed = state.changed_numbers(entry.variants[0].state)
+            ints = {n for n in changed if isinstance(state.scalars[n], int)}
+            if changed and (not ints or len(entry.variants) >= INT_VALUES):
+                self._numbers |= changed
+                state = State(self.target(), bound.statics, self._numbers)
+            elif len(entry.variants) >= MAX_VARIANTS:
+                state.reason = (
+                    "what it captured keeps changing"
+                    + (f" ({', '.join(sorted(changed))})" if changed else "")
+                    + "; pass it as an argument"
+                )
+        if state.reason:
+            if alone:
+                entry.give_up(state.reason)
+            return None
+        return state
+
+    def target(self) -> Any:
+        """Return the function, of an object with ``__call__`` that method."""
+        f = self._f
+        method = getattr(f, "__call__", None)  # noqa: B004  (its value is wanted)
+        return method if kind_of(f) == "instance" and kind_of(method) == "method" else f
+
+    def _insert(
+        self,
+        entry: Entry,
+        variant: Variant | None,
+        state: State,
+        run: Run,
+        bound: Bound,
+        device: OnDevice | None,
+    ) -> Variant:
+        """Add a recording to the tree, and compile what is known well enough."""
+        with entry.lock:
+            if variant is None:  # another thread may have recorded the same state meanwhile
+                variant, found = entry.find(bound.statics)
+                if variant is not None and len(found) != len(state.values):
+                    variant = None
+            if variant is None or variant not in entry.variants:
+                strides = list(map(element_strides, run.values))
+                builder = entry.builder
+                if device is not None and device.engine is not builder.engine:
+                    builder = Builder(device.engine, self.options)
+                variant = Variant(state, strides, self.options.max_paths, builder, device)
+                variant.tree.donated = self._given_up(entry, bound)
+                variant.numbers = set(self._numbers)
+                entry.variants.insert(0, variant)
+            elif len(variant.tree.strides) != len(bound.values) + len(state.values):
+                return variant  # another thread has made a captured number an input meanwhile
+            assert run.recorded is not None
+            variant.tree.insert(run.recorded)
+            variant.tree.seconds += run.seconds
+            if variant.tree.eager:
+                entry.give_up(variant.tree.eager)
+                return variant
+            variant.take(state, run.plain_operands)
+            variant.written = sorted(
+                {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
+            )
+            variant.draws = any(
+                n.guard is not None
+                and n.guard.call is not None
+                and n.guard.call.function in DRAWING
+                for n in variant.tree.nodes()
+            )
+            waiting = [n for n in variant.tree.nodes() if n.ready and n.compiled is None]
+            with variant.tree.lock:
+                variant.builder.build(waiting)
+            variant.fast = self._fast(variant, state, bound)
+        state.forget()
+        return variant
+
+    @staticmethod
+    def _fast(variant: Variant, state: State, bound: Bound) -> Callable[[list[Any]], Any] | None:
+        """Return what runs a variant of positional arguments, if there is a short way."""
+        device = variant.device
+        usable = not checking() and (device is not None or not bound.to_adarray)
+        if not usable or any(map(unaligned, (*bound.values, *state.values))):
+            return None
+        if any(i >= len(bound.targets) for i in variant.written):
+            return None  # captured arrays, whose copies on a device are kept
+        enter = None if device is None else device.entrance(bound.targets, state.values)
+        return runner(variant.tree, variant.builder.build, enter)
+
+    # -- what donation adds ---------------------------------------------------------------------
+
+    def _permit(self, args: tuple[Any, ...], captured: list[Any]) -> None:
+        """Raise if arguments must not be given up, given what is captured."""
+
+    def _given_up(self, entry: Entry, bound: Bound) -> tuple[int, ...]:  # noqa: ARG002
+        """Return the numbers of the inputs whose memory compiled code may take."""
+        return ()

@@ -1,0 +1,213 @@
+"""Build, test, sanitise and benchmark the CUDA backend on a machine with a GPU, in one call.
+
+    python -m asv_bench.gpu.all --install --docs docs/cuda
+    python -m asv_bench.gpu.all --steps tests sanitise --logs gpu-logs
+
+Without ``--install`` the adarray that this interpreter imports is tested. Tests and the
+sanitiser run side by side; what is timed runs alone. Every step leaves a log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = ("tests", "sanitise", "fifteen", "speed", "sweep")
+TOOLS = ("memcheck", "racecheck", "initcheck")
+# Seconds that steps take, and the last wave of workloads that the comparison begins.
+USUAL_S = {"fifteen": 25.0, "sweep": 60.0}
+WAVE_S = 40.0
+SHARES = 12  # processes that run kernels side by side
+FOUND = 9  # exit status of compute-sanitizer where it has found an error
+
+
+class Job(NamedTuple):
+    """A process, what it is called, and the seconds that it may take."""
+
+    name: str
+    command: list[str]
+    limit: float
+    env: dict[str, str] = {}  # noqa: RUF012  (never changed)
+
+
+class Result(NamedTuple):
+    """How a job ended."""
+
+    name: str
+    status: int | None
+    seconds: float
+    log: Path
+
+    @property
+    def verdict(self) -> str:
+        """A word on the end."""
+        if self.status is None:
+            return "took too long"
+        return "passed" if self.status == 0 else f"FAILED with status {self.status}"
+
+
+def python(*arguments: str) -> list[str]:
+    """Return a command of this interpreter."""
+    return [sys.executable, *arguments]
+
+
+def install() -> Job:
+    """Return what installs this checkout with its compiled modules."""
+    return Job("install", python("-m", "pip", "install", "-e", f"{ROOT}[test,cuda,bench]"), 900)
+
+
+def tests(options: argparse.Namespace) -> Job:
+    """Return the tests that need a GPU."""
+    command = python("-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *options.tests)
+    if _has("xdist"):
+        command += ["-n", str(options.processes)]
+    if _has("pytest_benchmark"):
+        command += ["-p", "no:benchmark"]
+    env = {"ADARRAY_LONG": str(options.programs)} if options.programs else {}
+    return Job("tests", command, options.limit, env)
+
+
+def sanitised(options: argparse.Namespace) -> list[Job]:
+    """Return the runs of compute-sanitizer over the printed kernels."""
+    tool = shutil.which("compute-sanitizer")
+    if tool is None:
+        raise SystemExit(
+            "asv_bench.gpu.all: compute-sanitizer is not on PATH; install the CUDA toolkit, or "
+            "leave the step sanitise out"
+        )
+    head = [tool, "--error-exitcode", str(FOUND), "--print-limit", "20"]
+    return [
+        Job(f"{name}-{i}", [*head, "--tool", name, *command], options.limit)
+        for name in TOOLS
+        for i, command in enumerate(shares(SHARES // len(TOOLS)))
+    ]
+
+
+def kernels(options: argparse.Namespace) -> list[Job]:
+    """Return what runs the printed kernels: they are compiled, and kept on disk for the tools."""
+    return [Job(f"kernels-{i}", command, options.limit) for i, command in enumerate(shares(SHARES))]
+
+
+def shares(count: int) -> list[list[str]]:
+    """Return commands that run all kernels, each a share of them."""
+    run = python("-m", "asv_bench.gpu.kernels", "--shard")
+    return [[*run, str(i), str(count)] for i in range(count)]
+
+
+def _has(module: str) -> bool:
+    """Whether a module can be imported."""
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None
+
+
+def run(jobs: list[Job], logs: Path, end: float = float("inf")) -> list[Result]:
+    """Run jobs side by side, each in a log of its own, at most until the clock shows `end`."""
+    start = time.perf_counter()
+    begun = []
+    for job in jobs:
+        log = logs / f"{job.name}.log"
+        with log.open("w") as file:
+            file.write(" ".join(job.command) + "\n")
+            file.flush()
+            env = {**os.environ, **job.env}
+            begun.append((job, log, subprocess.Popen(
+                job.command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=env
+            )))  # fmt: skip
+    made = []
+    for job, log, process in begun:
+        try:
+            left = min(start + job.limit, end) - time.perf_counter()
+            status: int | None = process.wait(max(1.0, left))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            status = None
+        made.append(Result(job.name, status, time.perf_counter() - start, log))
+        print(f"{job.name}: {made[-1].verdict} after {made[-1].seconds:.0f} s, {log}", flush=True)
+        if status != 0:
+            print("".join(f"    {line}\n" for line in tail(log)), flush=True)
+    return made
+
+
+def tail(log: Path, count: int = 25) -> list[str]:
+    """Return the last lines of a log."""
+    return log.read_text(errors="replace").splitlines()[-count:]
+
+
+def timed(options: argparse.Namespace, logs: Path, left: float) -> list[Job]:
+    """Return the jobs that measure, in order; `left` are the seconds for all of them."""
+    found = {}
+    figures, speed = logs / "fifteen.json", logs / "speed.json"
+    found["fifteen"] = Job(
+        "fifteen", python("-m", "asv_bench.gpu.fifteen", "--json", str(figures)), options.limit
+    )
+    docs = ["--docs", str(options.docs)] if options.docs else []
+    rounds = ["--rounds", str(options.rounds), "--output", str(speed), *docs]
+    if left < float("inf"):
+        others = sum(s for name, s in USUAL_S.items() if name in options.steps)
+        rounds += ["--budget", f"{max(left - others - WAVE_S, 0.0):.0f}"]
+    fifteen = ["--fifteen", str(figures)] if "fifteen" in options.steps else []
+    command = python("-m", "asv_bench.gpu", *rounds, *fifteen)
+    found["speed"] = Job("speed", command, options.limit)
+    output = str(options.docs or logs)
+    command = python("-m", "adarray", "bench", "--output", output)
+    found["sweep"] = Job("sweep", command, options.limit)
+    return [found[name] for name in STEPS if name in found and name in options.steps]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the script; return 1 if a step fails."""
+    options = parse(argv)
+    end = time.perf_counter() + options.seconds
+    logs = options.logs
+    logs.mkdir(parents=True, exist_ok=True)
+    results = run([install()], logs) if options.install else []
+    if results and results[0].status != 0:
+        return 1
+    results += run([Job("info", python("-m", "adarray", "info"), 60)], logs)
+    if "sanitise" in options.steps:  # compiles the kernels, which the tools then find on disk
+        results += run(kernels(options), logs, end)
+    side = [tests(options)] if "tests" in options.steps else []
+    side += sanitised(options) if "sanitise" in options.steps else []
+    results += run(side, logs, end) if side else []
+    for job in timed(options, logs, end - time.perf_counter()):
+        results += run([job], logs, end)
+    print("\n".join(f"{r.name:<10} {r.verdict} ({r.seconds:.0f} s)" for r in results))
+    return 0 if all(r.status == 0 for r in results) else 1
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m asv_bench.gpu.all", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--install", action="store_true", help="install this checkout first")
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
+    parser.add_argument("--logs", type=Path, default=Path("gpu-logs"), metavar="FOLDER")
+    parser.add_argument("--docs", type=Path, help="folder for tables and pictures")
+    parser.add_argument("--rounds", type=int, default=4, help="of the timed comparison")
+    parser.add_argument(
+        "--tests", nargs="+", default=["tests"], metavar="PATH", help="files or folders of tests"
+    )
+    parser.add_argument("--programs", type=int, metavar="N", help="random programs of the tests")
+    parser.add_argument("--processes", type=int, default=min(12, os.cpu_count() or 1), metavar="N")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), metavar="S", help="of all steps together"
+    )
+    parser.add_argument("--limit", type=float, default=300.0, metavar="S", help="of each step")
+    options = parser.parse_args(argv)
+    options.logs = options.logs.resolve()
+    if options.docs is not None:
+        options.docs = options.docs.resolve()
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

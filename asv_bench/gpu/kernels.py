@@ -1,0 +1,214 @@
+"""Run the printed kernels on small arrays and compare with NumPy: for compute-sanitizer.
+
+    compute-sanitizer --tool memcheck python -m asv_bench.gpu.kernels
+    python -m asv_bench.gpu.kernels --parts compiled
+
+Arrays come straight from cudaMalloc, one allocation each, so that a kernel that reads past an
+array, or an element that nothing has written, is seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import adarray
+from adarray.dispatch import apply
+from adarray.op import OPS
+from asv_bench.benchmarks import jit_workloads as made
+from asv_bench.benchmarks.workloads import Workload, make_network
+
+# A matrix whose rows are no multiple of the packs that threads read, and what goes with it.
+SHAPE = (5, 131)
+OTHERS = (SHAPE, SHAPE[1:], (SHAPE[0], 1), ())
+LIMITS = {"float32": 2e-4, "float64": 1e-10}
+Case = tuple[str, Callable[..., Any], tuple[np.ndarray, ...]]
+
+
+def workloads() -> list[Workload]:
+    """Return small workloads whose plans have every form of kernel."""
+    return [
+        *(made.make_chain(n, t).workload for n in (37, 5003) for t in LIMITS),
+        made.make_black_scholes(1000).workload,
+        made.make_regression(90, 70).workload,
+        make_network(32, 24, np.float32),
+        make_network(33, 17, np.float64),
+        Workload("rosenbrock", made.rosenbrock, lambda rng: (rng.normal(size=3001),)),
+        made.make_heat_equation(41, 3).workload,
+        made.make_heat_equation(64, 2, "float32").workload,
+        made.make_n_body(70).workload,
+        *(made.make_cross_entropy(*s).workload for s in ((64, 300), (3, 9001), (700, 5))),
+        made.make_mixture(100, 5, 3).workload,
+        made.make_recurrent_network(5, 8, 16).workload,
+        *(made.make_layer_norm(*s).workload for s in ((70, 260), (5, 6001))),
+        made.make_tiny("float32").workload,
+    ]
+
+
+def functions() -> Iterator[Case]:
+    """Return functions with folds along either axis, indices, scans, joins and transposes."""
+    rng = np.random.default_rng(0)
+    for dtype in LIMITS:
+        a, b = rng.normal(size=(2, 70, 133)).astype(dtype)
+        tall = rng.normal(size=(3001, 7)).astype(dtype)
+        k = rng.integers(0, 70, 90)
+        yield "columns", lambda a: np.sum(np.tanh(np.sum(a * a, axis=0))), (a,)
+        yield "tall columns", lambda a: np.sum(np.exp(np.mean(a, axis=0))), (tall,)
+        yield "extremes", lambda a, b: np.sum(np.max(a, axis=1) * np.min(b, axis=1)), (a, b)
+        yield "gather", lambda a, k=k: np.sum(np.sin(a[k]) * a[k[::-1]]), (a,)
+        yield "scan", lambda a: np.sum(np.cumsum(np.sin(a), axis=1) ** 2), (a,)
+        yield "slices", lambda a: np.sum(np.exp(a[1:, ::2] - a[:-1, ::2])), (a,)
+        yield "join", lambda a, b: np.sum(np.tanh(np.concatenate([a, b], axis=1))), (a, b)
+        yield "turned", lambda a, b: np.sum(np.sin(a.T) * np.cos(b).T), (a, b)
+        yield "padded", lambda a: np.sum(np.pad(a * a, 2) * 3.0), (a,)
+
+
+def compiled() -> Iterator[Case]:
+    """Return what is compiled: function, name and arguments; the last ones are constants."""
+    for w in workloads():
+        variables, constants = w.data()
+        count = len(variables)
+
+        def f(*xs: Any, w: Workload = w) -> Any:
+            return w.body(np, *xs)
+
+        g = adarray.value_and_grad(f, argnums=tuple(range(count)))
+        yield w.name, g, (*variables, *constants)
+    for name, f, arrays in functions():
+        g = adarray.value_and_grad(f, argnums=tuple(range(len(arrays))))
+        yield f"{name} {arrays[0].dtype}", g, arrays
+
+
+def eager() -> Iterator[Case]:
+    """Return value and gradient of every pointwise record, and of reductions."""
+    rng = np.random.default_rng(0)
+    for (name, op), dtype in itertools.product(OPS.items(), LIMITS):
+        if name.partition(".")[0] in ("special", "stats", "scipy"):
+            continue  # of SciPy: they have no kernels of their own
+        if op.pointwise:
+            for shape in OTHERS[: 1 if op.arity == 1 else None]:
+                xs = [
+                    _drawn(rng, limits, shape if i else SHAPE, dtype)
+                    for i, limits in enumerate(op.samples)
+                ]
+                yield f"{name} {dtype} {shape}", _value_and_slopes(op, xs), tuple(xs)
+        elif type(op.lower).__name__ == "Reduction":
+            x = rng.normal(size=(66, 1028)).astype(dtype)
+            for axis in (None, 0, 1):
+                g = _value_and_slopes(op, [x], {"axis": axis})
+                yield f"{name} {dtype} axis={axis}", g, (x,)
+
+
+def _drawn(rng: np.random.Generator, limits: Any, shape: Any, dtype: str) -> np.ndarray:
+    """Return an operand in the range of a sample, away from its ends."""
+    if "bool" in limits:
+        return np.asarray(rng.uniform(size=shape) < 0.5)
+    low, high = limits
+    made = rng.uniform(0.99 * low + 0.01 * high, 0.01 * low + 0.99 * high, shape)
+    return np.asarray(made, dtype)
+
+
+def _value_and_slopes(
+    op: Any, xs: list[np.ndarray], params: dict[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Return a function that computes a record, and its rules with random cotangents."""
+    ruled = (i < len(op.rules) and op.rules[i] is not None for i in range(len(xs)))
+    picked = [i for i, has in enumerate(ruled) if has and xs[i].dtype.kind == "f"]
+
+    def call(*given: Any) -> Any:
+        def f(*traced: Any) -> Any:
+            operands = list(given)
+            for i, x in zip(picked, traced, strict=True):
+                operands[i] = x
+            return apply(op, tuple(operands), params or {})
+
+        if not picked:
+            return f(), ()
+        y, pullback = adarray.vjp(f, *(given[i] for i in picked))
+        g = np.cos(np.arange(np.size(y))).reshape(np.shape(y)).astype(y.dtype)
+        return y, pullback(g)
+
+    return call
+
+
+def flat(found: Any) -> list[np.ndarray]:
+    """Return values and gradients as ndarrays."""
+    value, slopes = found
+    slopes = slopes if isinstance(slopes, tuple | list) else (slopes,)
+    return [np.asarray(adarray.value_of(x)) for x in (value, *slopes)]
+
+
+def agree(found: list[np.ndarray], expected: list[np.ndarray]) -> str:
+    """Say how results differ; an empty text if they do not."""
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"result {i}: {a.dtype}{a.shape}, expected {b.dtype}{b.shape}"
+        limit = LIMITS.get(str(b.dtype), 0.0)
+        finite = np.isfinite(b) if b.dtype.kind == "f" else np.ones(b.shape, bool)
+        size = max(1.0, float(np.abs(b[finite]).max(initial=0.0)))
+        if not np.allclose(a, b, rtol=limit, atol=limit * size, equal_nan=True):
+            return f"result {i}: largest difference {np.nanmax(np.abs(a - b)):.3g}"
+    return ""
+
+
+def run(
+    part: str, text_in_name: str = "", backend: str = "cuda", shard: tuple[int, int] = (0, 1)
+) -> tuple[int, list[str]]:
+    """Run a part, or a share of it; return how many cases there were, and what failed."""
+    count, failed = 0, []
+    mine, shares = shard
+    for i, (name, f, arrays) in enumerate(eager() if part == "eager" else compiled()):
+        if text_in_name not in name or i % shares != mine:
+            continue
+        with np.errstate(all="ignore"):
+            try:
+                expected = flat(f(*arrays))
+            except adarray.NotDifferentiableError:
+                continue
+            count += 1
+            with adarray.use(backend):
+                given = tuple(adarray.array(x) for x in arrays)
+                g = adarray.jit(f) if part == "compiled" else f
+                for _ in range(1 if part == "eager" else 4):
+                    text = agree(flat(g(*given)), expected)
+                if part == "compiled" and any(n.executable is None for n in g.path(*given)):
+                    text = text or "not compiled"
+        if text:
+            failed.append(f"{part}: {name}: {text}")
+    return count, failed
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the script; return 1 if a result is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m asv_bench.gpu.kernels", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--parts", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"]
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases with TEXT in the name")
+    parser.add_argument(
+        "--shard", nargs=2, type=int, default=(0, 1), metavar=("I", "N"),
+        help="every N-th case, from the I-th on",
+    )  # fmt: skip
+    options = parser.parse_args(argv)
+    import cupy
+
+    cupy.cuda.set_allocator(None)  # an allocation for each array
+    warnings.simplefilter("ignore")
+    wrong: list[str] = []
+    for part in options.parts:
+        count, failed = run(part, options.only, shard=tuple(options.shard))
+        wrong += failed
+        print(f"{part}: {count} cases, {len(failed)} wrong", flush=True)
+    print("\n".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

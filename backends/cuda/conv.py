@@ -1,0 +1,202 @@
+"""Convolutions of images on a GPU, by the kernels of ``adarray_conv.h``.
+
+Windows are gathered while tiles are multiplied, and never copied to memory. For Tensor Cores,
+operands are rounded first, with their channels last.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from importlib.resources import files
+from typing import Any
+
+import cupy
+import numpy as np
+from adarray_backends.cuda import conv_work, cublas, modules, nvrtc
+from adarray_backends.cuda.conv_work import SHAPES, Launch, Packing, Work
+from adarray_backends.cuda.products import Stack, product
+
+from adarray.ops.windows import Geometry
+
+_BLOCK = (256, 1, 1)
+_MOST_BLOCKS = 4096  # of kernels that stride over what they copy
+
+
+@functools.cache
+def source(kind: int, made: int) -> str:
+    """Return the text of the kernels for a kind of numbers and a height of tiles."""
+    which = "tensor" if SHAPES[kind].tensor else "exact"
+    names = ("adarray_conv.h", f"adarray_conv_{which}.h")
+    texts = (files("adarray_native").joinpath(n).read_text(encoding="utf-8") for n in names)
+    sizes = f"#define KIND {kind}\n#define MADE {made}\n#define PLACES {SHAPES[kind].places}"
+    return "\n".join((sizes, *texts))
+
+
+@functools.cache
+def _kernels(device: int, kind: int, made: int) -> dict[str, Any]:
+    names = ["gather", "weigh", "prepared", "folded"]
+    names += ["packed"] if SHAPES[kind].tensor else []
+    with cupy.cuda.Device(device):
+        loaded = nvrtc.load(cupy, source(kind, made), tuple(names))
+        found = dict(zip(names, loaded, strict=True))
+        for name in names:
+            modules.allow(found[name], conv_work.shared_of(name, kind, made))
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _work(device: int, name: str, k: Geometry, kind: int) -> Work:
+    """Return the work of an operation, with its tables in the memory of a GPU."""
+    with cupy.cuda.Device(device) as gpu:
+        made = conv_work.work_of(name, k, kind, gpu.attributes["MultiProcessorCount"])
+        sent = (
+            x._replace(
+                job=cupy.asarray(x.job),
+                filling=None if x.filling is None else cupy.asarray(x.filling),
+            )
+            for x in made.launches
+        )
+        return made._replace(launches=tuple(sent))
+
+
+class _Eager(cublas.Direct):
+    """Launches at once, with memory that is free again afterwards."""
+
+    def __init__(self) -> None:
+        self.memory: list[Any] = []
+
+    def room(self, size: int) -> int:
+        """Return the address of so many bytes."""
+        self.memory.append(cupy.cuda.alloc(size))
+        return int(self.memory[-1].ptr)
+
+
+class _Behind(cublas.Direct):
+    """Hands everything on, and gives room behind what is in use already."""
+
+    def __init__(self, to: Any, used: int) -> None:
+        self.to = to
+        self.used = used
+        self.keep, self.copy, self.multiply = to.keep, to.copy, to.multiply  # type: ignore[method-assign]
+
+    def room(self, size: int) -> int:
+        """Return the address of so many bytes."""
+        address: int = self.to.room(self.used + size) + self.used
+        return address
+
+
+def convolve(name: str, a: Any, b: Any, k: Geometry, precision: str) -> Any:
+    """Return the result of ``conv2d``, ``conv2d_input`` or ``conv2d_weight``.
+
+    Parameters
+    ----------
+    name : str
+    a, b : cupy.ndarray
+        Operands of one dtype, float32 or float64, that suit.
+    k : Geometry
+    precision : {"float32", "tf32", "bf16", "fp16"}
+        What float32 operands are rounded to; sums are float32.
+    """
+    out = cupy.empty(conv_work.shape_of(name, k), a.dtype)
+    a, b = cupy.ascontiguousarray(a), cupy.ascontiguousarray(b)
+    given = "float64" if a.dtype == np.float64 else precision
+    launch(name, a.data.ptr, b.data.ptr, out.data.ptr, k, given, _Eager())
+    return out
+
+
+def launch(name: str, a: int, b: int, out: int, k: Geometry, precision: str, to: Any) -> None:
+    """Launch the kernels of an operation on arrays in C order at three addresses.
+
+    Parameters
+    ----------
+    name : str
+    a, b, out : int
+    k : Geometry
+    precision : {"float32", "tf32", "bf16", "fp16", "float64"}
+    to : cublas.Direct
+        Takes the launches.
+    """
+    if conv_work.is_product(name, k):
+        _multiply(name, a, b, out, k, precision, to)
+        return
+    kind = conv_work.kind_for(precision, k)
+    device = cupy.cuda.runtime.getDevice()
+    work = _work(device, name, k, kind)
+    to.keep(work)
+    kernels = _kernels(device, kind, work.made)
+    itemsize, size = SHAPES[kind].itemsize, math.prod(conv_work.shape_of(name, k))
+    # Sums of parts, operands as words, and the weights of one launch after the other.
+    sizes = [
+        work.parts * size if work.parts > 1 else 0,
+        *(p.size() for p in work.packings),
+        max(x.prepared for x in work.launches),
+    ]
+    rooms = [-(-n * itemsize // 256) * 256 for n in sizes]
+    begin = to.room(sum(rooms)) if any(rooms) else 0
+    summed, *packed, weights = (begin + sum(rooms[:i]) for i in range(len(rooms)))
+    operands = [a, b]
+    for i, (p, place) in enumerate(zip(work.packings, packed, strict=True)):
+        _pack(kernels["packed"], p, operands[i], place, to)
+        operands[i] = place
+    for x in work.launches:
+        _sum(name, kernels, work, x, (*operands, summed if rooms[0] else out, weights), to)
+    if work.parts > 1:
+        _fold(kernels["folded"], summed, out, size, work.parts, to)
+
+
+def _multiply(name: str, a: int, b: int, out: int, k: Geometry, precision: str, to: Any) -> None:
+    """Compute a convolution of single elements as products of matrices."""
+    c, o, n, plane = k.channels, k.made, k.number, math.prod(k.size)
+    dtype = "float64" if precision == "float64" else "float32"
+    images, made = (n, c, plane), (n, o, plane)
+    if name == "conv2d":
+        first, second = Stack(b, (o, c), (c, 1)), Stack(a, images, (c * plane, plane, 1))
+        product(first, second, Stack(out, made, (o * plane, plane, 1)), dtype, precision, to)
+    elif name == "conv2d_input":
+        first, second = Stack(b, (c, o), (1, c)), Stack(a, made, (o * plane, plane, 1))
+        product(first, second, Stack(out, images, (c * plane, plane, 1)), dtype, precision, to)
+    else:
+        size = n * o * c * (8 if dtype == "float64" else 4)
+        summed = to.room(size) if n > 1 else out
+        first = Stack(b, made, (o * plane, plane, 1))
+        second = Stack(a, (n, plane, c), (c * plane, 1, plane))
+        parts = Stack(summed, (n, o, c), (o * c, c, 1))
+        product(first, second, parts, dtype, precision, _Behind(to, -(-size // 256) * 256))
+        if n > 1:
+            kind = conv_work.KINDS[dtype]
+            device = cupy.cuda.runtime.getDevice()
+            kernel = _kernels(device, kind, 64)["folded"]
+            _fold(kernel, summed, out, o * c, n, to)
+
+
+def _fold(kernel: Any, summed: int, out: int, size: int, parts: int, to: Any) -> None:
+    """Add sums of parts in order."""
+    grid = (min(-(-size // _BLOCK[0]), _MOST_BLOCKS), 1, 1)
+    to.copy(kernel, grid, _BLOCK, (*_addresses(summed, out), size, parts))
+
+
+def _addresses(*given: int) -> tuple[int, ...]:
+    return tuple(map(cublas.Address, given))
+
+
+def _pack(kernel: Any, p: Packing, x: int, place: int, to: Any) -> None:
+    """Round an operand and turn its planes of channels into words."""
+    grid = (-(-p.plane // conv_work.ROW), -(-p.words // 32), min(p.planes, 65535))
+    to.copy(kernel, grid, _BLOCK, (*_addresses(x, place), *p))
+
+
+def _sum(
+    name: str, kernels: dict[str, Any], work: Work, x: Launch, at: tuple[int, ...], to: Any
+) -> None:
+    """Prepare weights, and sum."""
+    a, b, out, weights = at
+    kernel = "weigh" if name == "conv2d_weight" else "gather"
+    if kernel == "gather":
+        grid = (max(1, min(-(-x.prepared // _BLOCK[0]), _MOST_BLOCKS)), 1, 1)
+        args = (*_addresses(b, weights), int(x.filling.data.ptr))
+        to.copy(kernels["prepared"], grid, _BLOCK, args)
+        b = weights
+    args = (*_addresses(a, b, out), int(x.job.data.ptr))
+    shared = conv_work.shared_of(kernel, work.kind, work.made)
+    to.copy(kernels[kernel], x.grid, _BLOCK, args, shared)

@@ -1,0 +1,290 @@
+"""Plans as segments that run in one native call each, and steps that Python runs between them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from adarray_backends.cuda import tuning
+from adarray_backends.cuda.launcher import Extent, Kernel, Place, Product, Record, encode
+
+from adarray.codegen import cuda
+from adarray.codegen.device import Device, Form, launch_of
+from adarray.codegen.device import Launch as Sizes
+from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Plan
+from adarray.program import Slot, c_strides
+
+ARENA, SCRATCH, REFUSED = range(3)  # slots that every plan has; those of buffers follow
+MOST_RECORDS = 64  # of one product
+_BITS = 44  # of an offset
+
+
+class Segment(NamedTuple):
+    """Steps that follow each other.
+
+    Parameters
+    ----------
+    first, last : int
+        The steps of the plan.
+    words : ndarray or None
+        What device_launch.c runs; None for one step that Python runs.
+    bounds : tuple of int
+        Where the launches of each step begin, and the last ones end.
+    products : bool
+        Whether cuBLAS runs in it.
+    may_fail : bool
+        Whether a kernel may refuse its data.
+    """
+
+    first: int
+    last: int
+    words: np.ndarray | None
+    bounds: tuple[int, ...] = ()
+    products: bool = False
+    may_fail: bool = False
+
+
+class Sized(NamedTuple):
+    """A kernel of the plan as it will run."""
+
+    form: Form
+    sizes: Sizes
+    text: cuda.Text
+
+
+class Encoder:
+    """Prints the kernels of a plan and writes its steps down.
+
+    Parameters
+    ----------
+    plan : Plan
+    gpu : Gpu
+    precision : str
+        Of products.
+    threads : int or None
+        Of each block, if they are not to be chosen.
+    aligned : bool
+        Whether inputs lie at multiples of 16 bytes.
+
+    Attributes
+    ----------
+    texts : dict
+        Printed kernels by name.
+    kernels : dict
+        `Sized` of each step that is a kernel.
+    slots : dict
+        The slot of each buffer that is no temporary, by the buffer's id.
+    scratch : int
+        Bytes that kernels need beside the plan's buffers, the first 256 of them zero.
+    room : int
+        The same with what products need, which lies behind.
+    wants_aligned : set of int
+        Slots of inputs that must be aligned for what was written down.
+    """
+
+    def __init__(
+        self, plan: Plan, gpu: Any, precision: str, threads: int | None = None, aligned: bool = True
+    ) -> None:  # fmt: skip
+        self.plan = plan
+        self.gpu = gpu
+        self.device: Device = gpu.device()
+        self.precision = precision
+        self.threads = threads
+        self.aligned = aligned
+        self.wants_aligned: set[int] = set()
+        self.kept: list[Any] = []  # what launches of products need
+        self.texts: dict[str, cuda.Text] = {}
+        self.kernels: dict[int, Sized] = {}
+        kept = [b for b in plan.buffers if b.kind != "temp"]
+        self.slots = {id(b): REFUSED + 1 + i for i, b in enumerate(kept)}
+        self.count = REFUSED + 1 + len(kept)
+        self.skewed = {self.slots[id(b)]: b.dtype.itemsize for b in kept if b.kind == "input"}
+        self._print()
+        # Kernels run one after the other, and each leaves the first bytes zero.
+        self.scratch = max((k.sizes.scratch for k in self.kernels.values()), default=256)
+        self.room = self.scratch
+
+    def _print(self) -> None:
+        printed: dict[tuple[int, Form], cuda.Text] = {}
+        for i, s in enumerate(self.plan.steps):
+            if not isinstance(s, KernelStep):
+                continue
+            ints = dict(zip(s.kernel.ints, s.ints, strict=True))
+            form = tuning.form(s.kernel, ints, s.buffers, self.gpu, self.threads)
+            key = (id(s.kernel), form)
+            if key not in printed:
+                text = printed[key] = cuda.source(s.kernel, form)
+                self.texts[text.name] = text
+            sizes = launch_of(s.kernel, form, ints, self.device)
+            self.kernels[i] = Sized(form, sizes, printed[key])
+
+    def place(self, buffer: Buffer, elements: int = 0) -> Place:
+        """Return where an element of a buffer is."""
+        offset = elements * buffer.dtype.itemsize
+        if buffer.kind == "temp":
+            return Place(ARENA, buffer.offset + offset)
+        return Place(self.slots[id(buffer)], offset)
+
+    def segments(self, functions: dict[str, Any]) -> list[Segment]:
+        """Return the steps in their order; `functions` are the compiled kernels by name."""
+        found: list[Segment] = []
+        run: list[tuple[int, list[Record]]] = []
+        for i, s in enumerate(self.plan.steps):
+            records = self._records(i, s, functions)
+            if records is not None:
+                run.append((i, records))
+                continue
+            found += self._closed(run)
+            run = []
+            found.append(Segment(i, i + 1, None))
+        return found + self._closed(run)
+
+    def _closed(self, run: list[tuple[int, list[Record]]]) -> list[Segment]:
+        if not run:
+            return []
+        first, last = run[0][0], run[-1][0] + 1
+        records = [r for _, found in run for r in found]
+        bounds = [0]
+        for _, found in run:
+            bounds.append(bounds[-1] + len(found))
+        may_fail = any(
+            isinstance(s, KernelStep) and cuda.may_fail(s.kernel)
+            for s in self.plan.steps[first:last]
+        )
+        products = any(isinstance(r, Product) for r in records)
+        words = encode(records, self._extents(first, last))
+        return [Segment(first, last, words, tuple(bounds), products, may_fail)]
+
+    def _records(self, i: int, step: Any, functions: dict[str, Any]) -> list[Record] | None:
+        """Return the launches of a step; None if Python runs it."""
+        if isinstance(step, CallStep):
+            return self._convolution(step)
+        if isinstance(step, DotStep):
+            return self._product(step)
+        form, sizes, text = self.kernels[i]
+        counts = sizes.blocks, sizes.blocks * sizes.chunks
+        arguments = (
+            *map(self.place, step.buffers), *step.ints, Place(SCRATCH), Place(REFUSED), *counts,
+        )  # fmt: skip
+        found: list[Record] = []
+        for name in (text.name, *text.followers):
+            grid, threads = (sizes.blocks, sizes.chunks, 1), form.block
+            if name.endswith("_merge"):
+                grid, threads = (self._columns(step), 1, 1), cuda.MERGE
+            elif name.endswith("_after"):
+                grid = (1, 1, 1)
+            function = self.gpu.address(functions[name], sizes.shared)
+            found.append(Kernel(function, grid, (threads, 1, 1), sizes.shared, arguments))
+        return found
+
+    def _columns(self, s: KernelStep) -> int:
+        """Return how many blocks combine array totals."""
+        outs = {t.out for t in s.kernel.totals if t.size is not None}
+        sizes = [b.size for p, b in zip(s.kernel.buffers, s.buffers, strict=True) if p.name in outs]
+        return max(1, min(-(-max(sizes) // 32), 8 * self.device.processors))
+
+    def _product(self, s: DotStep) -> list[Record] | None:
+        """Return a product as what cuBLAS does, and copies before; None if cuBLAS cannot."""
+        notes = Notes(self)
+        stacks = [
+            (notes.address(self.place(o.buffer, o.offset)), o.shape, o.strides)
+            for o in (s.a, s.b, s.out)
+        ]
+        dtype = s.out.buffer.dtype.name
+        if not self.gpu.product(stacks, dtype, self.precision, notes):
+            return None
+        return notes.records if len(notes.records) <= MOST_RECORDS else None
+
+    def _extents(self, first: int, last: int) -> list[Extent]:
+        """Return the bytes that products read of each slot that is an input."""
+        spans: dict[int, tuple[int, int]] = {}
+        for s in self.plan.steps[first:last]:
+            for o in (s.a, s.b) if isinstance(s, DotStep) else ():
+                if o.buffer.kind != "input" or 0 in o.shape:
+                    continue
+                reach = [(n - 1) * k for n, k in zip(o.shape, o.strides, strict=True)]
+                size = o.buffer.dtype.itemsize
+                low = size * (o.offset + sum(r for r in reach if r < 0))
+                high = size * (o.offset + sum(r for r in reach if r > 0) + 1)
+                slot = self.slots[id(o.buffer)]
+                before = spans.get(slot, (low, high))
+                spans[slot] = min(before[0], low), max(before[1], high)
+        found = [Extent()] * self.count
+        for slot, (low, high) in spans.items():
+            found[slot] = Extent(low, high - low)
+        return found
+
+    def _convolution(self, s: CallStep) -> list[Record] | None:
+        """Return a call as kernels if it is a convolution of arrays in C order; else None."""
+        name = self.gpu.convolution(s.function)
+        if not name or s.args != (Slot(0), Slot(1)) or len(s.results) != 1:
+            return None
+        buffers = [*(o.buffer for o in s.operands), *s.results]
+        dtypes = {b.dtype.name for b in buffers}
+        if len(dtypes) > 1 or any(o.strides != c_strides(o.shape) for o in s.operands):
+            return None
+        notes = Notes(self)
+        places = (*(self.place(o.buffer, o.offset) for o in s.operands), self.place(s.results[0]))
+        shapes = [o.shape for o in s.operands]
+        done = self.gpu.convolve(
+            name, [notes.address(p) for p in places], shapes, s.kwargs, dtypes.pop(),
+            self.precision, notes,
+        )  # fmt: skip
+        return notes.records if done else None
+
+
+def _is_address(x: Any) -> bool:
+    return isinstance(x, int) and type(x) not in (int, bool)
+
+
+class Notes:
+    """Writes a product down: takes what `cublas.Direct` does, with addresses that are places.
+
+    The upper bits of such an address are a slot, the lower ones bytes from its beginning.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.records: list[Record] = []
+
+    def address(self, place: Place) -> int:
+        """Return what stands for a place."""
+        return ((place.slot + 1) << _BITS) + place.offset + self._skew(place.slot)
+
+    def _skew(self, slot: int) -> int:
+        """Return how far an input may lie from a multiple of 16 bytes."""
+        size = self.encoder.skewed.get(slot, 0)
+        return 0 if self.encoder.aligned else size
+
+    def _place(self, address: int) -> Place:
+        slot = (address + (1 << (_BITS - 1))) >> _BITS
+        offset = address - (slot << _BITS)
+        return Place(slot - 1, offset - self._skew(slot - 1))
+
+    def room(self, size: int) -> int:
+        """Return the place of so many bytes, for one product at a time."""
+        begin = -(-self.encoder.scratch // 256) * 256
+        self.encoder.room = max(self.encoder.room, begin + size)
+        return self.address(Place(SCRATCH, begin))
+
+    def copy(
+        self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int],
+        args: tuple[int, ...], shared: int = 0,
+    ) -> None:  # fmt: skip
+        """Note the launch of a kernel; addresses among its arguments are not plain integers."""
+        # Addresses are a class of their own; sizes may be NumPy's integers.
+        found = [self._place(x) if _is_address(x) else int(x) for x in args]
+        first = found[0]
+        if isinstance(first, Place) and first.slot in self.encoder.skewed:
+            self.encoder.wants_aligned.add(first.slot)
+        address = self.encoder.gpu.address(function, shared)
+        self.records.append(Kernel(address, grid, block, shared, tuple(found)))
+
+    def keep(self, x: Any) -> None:
+        """Keep what the launches need as long as the plan."""
+        self.encoder.kept.append(x)
+
+    def multiply(self, first: int, second: int, out: int, numbers: tuple[int, ...]) -> None:
+        """Note a product."""
+        places = (self._place(x) for x in (first, second, out))
+        self.records.append(Product(*places, numbers))

@@ -1,0 +1,178 @@
+"""What runs of a plan need on each stream: memory for temporaries, addresses, and runners."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from adarray_backends.cuda import launcher
+from adarray_backends.cuda.encoding import ARENA, REFUSED, SCRATCH, Encoder, Segment
+from adarray_backends.cuda.launcher import Counts, Recorder, Runner
+
+GRAPHS = 8  # for one stream: memory of callers that repeat use the same few addresses
+HELD = 256 << 20  # bytes of temporaries that are kept from run to run
+STREAMS = 8  # whose memory is kept
+WIDEST = 16  # bytes of a number
+_ALIGNED = 256  # bytes
+_PER_THREAD = 2  # the address of the stream that every thread has for itself
+
+
+class Instance:
+    """What one run at a time on one stream needs.
+
+    Attributes
+    ----------
+    key : object
+        Of the stream.
+    stream : cffi pointer
+    addresses : cffi array
+        Of each slot.
+    arena, scratch, numbers : memory or None
+    flag : Flag
+    runners : list of Runner or None
+        Of each segment.
+    recorder : Recorder or None
+    ready : list or None
+        Memory for the small results of the next run.
+    stages : list
+        Memory for copies of what products read.
+    values : ndarray
+        Of numbers that are given as inputs, with a look at each in `views`.
+    """
+
+    __slots__ = (
+        "addresses", "arena", "flag", "key", "numbers", "ready", "recorder", "runners", "scratch",
+        "stages", "stream", "values", "views",
+    )  # fmt: skip
+
+    def __init__(self, key: Any, stream: Any, addresses: Any) -> None:
+        self.key = key
+        self.stream = stream
+        self.addresses = addresses
+        self.arena: Any = None
+        self.scratch: Any = None
+        self.flag: Any = None
+        self.runners: list[Any] = []
+        self.recorder: Any = None
+        self.numbers: Any = None
+        self.ready: list[Any] | None = None
+        self.stages: list[Any] = []
+        self.values: Any = None
+        self.views: list[Any] = []
+
+
+class Instances:
+    """The instances of a plan that do not run.
+
+    Parameters
+    ----------
+    gpu : Gpu
+    encoder : Encoder
+    segments : list of Segment
+    graphs : bool
+        Whether runs are captured and replayed.
+    """
+
+    def __init__(self, gpu: Any, encoder: Encoder, segments: list[Segment], graphs: bool) -> None:
+        self.gpu = gpu
+        self.encoder = encoder
+        self.segments = segments
+        plan = encoder.plan
+        self.arena = plan.arena
+        self.held = plan.arena <= HELD
+        self.graphs = graphs and self.held
+        self.products = any(s.products for s in segments)
+        self.functions = gpu.functions(self.products)
+        self.consts = [gpu.upload(np.asarray(c)) for c in plan.consts]
+        self.inputs = [np.dtype(b.dtype) for b in plan.buffers if b.kind == "input"]
+        self.idle: dict[Any, list[Instance]] = {}
+        self.lock = threading.Lock()
+
+    def take(self, stream: int) -> Instance:
+        """Return an instance for a stream, which nobody else uses."""
+        key = stream if stream != _PER_THREAD else (stream, threading.get_ident())
+        try:
+            x = self.idle[key].pop()
+        except (KeyError, IndexError):
+            x = self._new(key, stream)
+        if x.arena is None:
+            x.arena = self.gpu.alloc(max(self.arena, 1))
+            x.addresses[ARENA] = x.arena.ptr
+        return x
+
+    def keep(self, x: Instance) -> None:
+        """Keep an instance for the next run."""
+        if not self.held:
+            x.arena = None
+        try:
+            self.idle[x.key].append(x)
+        except KeyError:
+            with self.lock:
+                while len(self.idle) >= STREAMS:
+                    self.idle.pop(next(iter(self.idle)), None)
+                self.idle.setdefault(x.key, []).append(x)
+
+    def _new(self, key: Any, stream: int) -> Instance:
+        gpu, encoder, ffi = self.gpu, self.encoder, launcher.native().ffi
+        addresses = ffi.new("uint64_t[]", encoder.count)
+        x = Instance(key, ffi.cast("void *", stream), addresses)
+        x.scratch, x.flag = gpu.zeros(encoder.room), gpu.flag()
+        addresses[SCRATCH], addresses[REFUSED] = x.scratch.ptr, x.flag.device
+        for b in encoder.plan.buffers:
+            if b.kind == "const":
+                addresses[encoder.slots[id(b)]] = self.consts[b.index].data.ptr
+        blas = gpu.blas() if self.products else 0
+        for s in self.segments:
+            runner = None
+            if s.words is not None:
+                refused = x.flag.host if s.may_fail else 0
+                runner = Runner(s.words, self.functions, addresses, refused, blas)
+                if self.graphs:
+                    runner.lib.adarray_device_limit(runner.handle, GRAPHS)
+            x.runners.append(runner)
+        x.values = np.zeros(len(self.inputs) * WIDEST, np.uint8)
+        x.views = [
+            x.values[i * WIDEST : i * WIDEST + d.itemsize].view(d)
+            for i, d in enumerate(self.inputs)
+        ]
+        return x
+
+    def number(self, x: Instance, i: int, value: Any) -> int:
+        """Write down input `i`, a number; return the address that it will be sent to."""
+        if x.numbers is None:
+            x.numbers = self.gpu.alloc(x.values.nbytes)
+        x.views[i][0] = value
+        return int(x.numbers.ptr) + i * WIDEST
+
+    def record(self, x: Instance) -> None:
+        """Let the runs of an instance be recorded as graphs from now on."""
+        ffi = launcher.native().ffi
+        try:
+            x.recorder = self.gpu.recorder(self.products)
+        except self.gpu.out_of_memory:  # launches do, too
+            x.recorder = Recorder(0, 0, ffi.NULL)
+        stream, blas = (ffi.cast("void *", p) for p in (x.recorder.stream, x.recorder.blas))
+        for r in x.runners:
+            if r is not None:
+                lib = r.lib
+                lib.adarray_device_record_on(r.handle, stream, blas, x.recorder.busy, GRAPHS)
+
+    def stage(self, x: Instance, runner: Runner) -> int:
+        """Find memory for a copy of an input of products that is elsewhere all the time."""
+        slot = runner.lib.adarray_device_restless(runner.handle)
+        extent = runner.extent(slot)
+        try:
+            memory = self.gpu.alloc(extent.bytes + _ALIGNED)
+        except self.gpu.out_of_memory:
+            address = 0
+        else:
+            x.stages.append(memory)
+            # As far from a multiple of 256 as what is copied is from the array's first element.
+            address = memory.ptr + extent.low % _ALIGNED
+        return int(runner.lib.adarray_device_stage(runner.handle, x.stream, slot, address))
+
+    def counts(self) -> Counts:
+        """Return what happened with graphs on all streams."""
+        found = [r.counts() for xs in self.idle.values() for x in xs for r in x.runners if r]
+        return Counts(*(sum(column) for column in zip(Counts(), *found, strict=True)))

@@ -1,0 +1,147 @@
+"""Copies of matrices that cuBLAS can read: in rows without gaps, or of 16 bits for Tensor Cores."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import cupy
+import numpy as np
+from adarray_backends.cuda import cublas, nvrtc
+
+_THREADS = 256
+_ROWS = 4  # of a block, for loads that do not wait for each other
+# What an element becomes, by the names of both kinds.
+_CONVERSIONS = {
+    ("float32", "float32"): "x",
+    ("float64", "float64"): "x",
+    ("float16", "float16"): "x",
+    ("float32", "bfloat16"): "bf16(x)",
+    ("float32", "float16"): "fp16(x)",
+}
+_WORDS = {
+    "float32": "float", "float64": "double", "float16": "unsigned short",
+    "bfloat16": "unsigned short",
+}  # fmt: skip
+_TEXT = """
+typedef long long i64;
+__device__ inline unsigned short bf16(float x) {
+    unsigned short r;
+    asm("cvt.rn.bf16.f32 %%0, %%1;" : "=h"(r) : "f"(x));
+    return r;
+}
+__device__ inline unsigned short fp16(float x) {
+    unsigned short r;
+    asm("cvt.rn.f16.f32 %%0, %%1;" : "=h"(r) : "f"(x));
+    return r;
+}
+struct __align__(sizeof(%(to)s) * PACK) Out { %(to)s v[PACK]; };
+struct __align__(sizeof(%(from)s) * PACK) In { %(from)s v[PACK]; };
+__device__ inline Out turned(const %(from)s *from) {
+    const In in = *(const In *)from;
+    Out out;
+    for (int k = 0; k < PACK; k++) {
+        %(from)s x = in.v[k];
+        out.v[k] = %(expression)s;
+    }
+    return out;
+}
+// Matrix z of rows of `inner` packs begins at z / n1 * s0 + z %% n1 * s1.
+extern "C" __global__ void __launch_bounds__(%(threads)d)
+copied(const %(from)s *__restrict__ from, %(to)s *__restrict__ to, i64 inner, i64 rows, i64 n0,
+       i64 n1, i64 s0, i64 s1, i64 s2, i64 s3, i64 pitch) {
+    const i64 i = (i64)blockIdx.x * %(threads)d + threadIdx.x;
+    if (i >= inner) return;
+    for (i64 z = blockIdx.z; z < n0 * n1; z += gridDim.z) {
+        const %(from)s *const matrix = from + z / n1 * s0 + z %% n1 * s1 + i * PACK * s3;
+        %(to)s *const made = to + z * rows * pitch + i * PACK;
+        for (i64 first = (i64)blockIdx.y * %(rows)d; first < rows;
+             first += (i64)gridDim.y * %(rows)d) {
+            Out out[%(rows)d];
+            #pragma unroll
+            for (int k = 0; k < %(rows)d; k++)
+                if (first + k < rows) out[k] = turned(matrix + (first + k) * s2);
+            #pragma unroll
+            for (int k = 0; k < %(rows)d; k++)
+                if (first + k < rows) *(Out *)(made + (first + k) * pitch) = out[k];
+        }
+    }
+}
+"""
+
+
+@functools.cache
+def _kernel(device: int, given: str, wanted: str, pack: int) -> Any:  # noqa: ARG001
+    text = _TEXT % {
+        "from": _WORDS[given],
+        "to": _WORDS[wanted],
+        "expression": _CONVERSIONS[given, wanted],
+        "threads": _THREADS,
+        "rows": _ROWS,
+    }
+    return nvrtc.load(cupy, f"#define PACK {pack}\n{text}", ("copied",))[0]
+
+
+def size_of(kind: str) -> int:
+    """Return the bytes of an element."""
+    return 2 if kind == "bfloat16" else np.dtype(kind).itemsize
+
+
+def pitch_of(columns: int) -> int:
+    """Return the distance between rows: Tensor Cores want multiples of 16 bytes."""
+    return -(-columns // 8) * 8
+
+
+def copy(
+    address: int,
+    to: int,
+    shape: tuple[int, int, int, int],
+    strides: tuple[int, int, int, int],
+    given: str,
+    wanted: str,
+    through: Any = cublas.DIRECT,
+) -> None:
+    """Write an array of four axes in C order, rows of `pitch_of` elements, on this stream.
+
+    Parameters
+    ----------
+    address, to : int
+    shape, strides : tuple of int
+        Strides in elements.
+    given, wanted : str
+        Kinds of the elements: float32 becomes bfloat16 or float16, or each what it is.
+    through : cublas.Direct
+        Takes the launch.
+    """
+    kernel, grid, numbers = _launch(
+        cupy.cuda.runtime.getDevice(), address % 64, shape, strides, given, wanted
+    )
+    args = (cublas.Address(address), cublas.Address(to), *numbers)
+    through.copy(kernel, grid, (_THREADS, 1, 1), args)
+
+
+@functools.lru_cache(maxsize=4096)
+def _launch(
+    device: int, skew: int, shape: tuple[int, int, int, int], strides: tuple[int, int, int, int],
+    given: str, wanted: str,
+) -> Any:  # fmt: skip
+    """Return the kernel, the blocks and the numbers for an address that lies `skew` bytes off."""
+    n0, n1, n2, n3 = shape
+    outer = [s for s, n in zip(strides[:3], shape[:3], strict=True) if n > 1]
+    # Eight numbers become 16 bytes; two of 8 bytes are as many.
+    widest = 8 if size_of(wanted) < size_of(given) else 16 // size_of(given)
+    packed = (
+        strides[3] == 1
+        and n3 % widest == 0
+        and all(s % widest == 0 for s in outer)
+        and skew % (widest * size_of(given)) == 0
+    )
+    pack = widest if packed else 1
+    inner = n3 // pack
+    numbers = (inner, n2, n0, n1, *strides, pitch_of(n3))
+    grid = (
+        -(-inner // _THREADS),
+        max(min(-(-n2 // _ROWS), 65535), 1),
+        max(min(n0 * n1, 65535), 1),
+    )
+    return _kernel(device, given, wanted, pack), grid, numbers

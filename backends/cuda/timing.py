@@ -1,0 +1,82 @@
+"""How long a kernel takes on the GPU in each of several forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import cupy
+import numpy as np
+
+from adarray.codegen import cuda
+from adarray.codegen.device import Form, launch_of
+from adarray.codegen.loopir import Kernel
+from adarray.codegen.plan import Buffer
+
+ROUNDS = 6  # of which the fastest counts; the first warms up
+BETTER = 0.97  # of the time of the usual form
+
+
+def identity(gpu: Any) -> str:
+    """Return the names of a GPU and of its driver."""
+    name = cupy.cuda.runtime.getDeviceProperties(gpu.index)["name"].decode()
+    return f"{name}, driver {cupy.cuda.runtime.driverGetVersion()}"
+
+
+def fastest(
+    kernel: Kernel, found: list[Form], ints: Mapping[str, int], buffers: Sequence[Buffer], gpu: Any
+) -> int:
+    """Return the threads of a block that are fastest; the usual ones where that is close."""
+    with gpu.current():
+        return _fastest(kernel, found, ints, buffers, gpu)
+
+
+def _fastest(
+    kernel: Kernel, found: list[Form], ints: Mapping[str, int], buffers: Sequence[Buffer], gpu: Any
+) -> int:
+    usual = found[0].block
+    texts = [cuda.source(kernel, f) for f in found]
+    functions = gpu.load(texts).functions
+    sizes = [launch_of(kernel, f, ints, gpu.device()) for f in found]
+    try:
+        memory = _filled(buffers)
+        scratch = cupy.zeros(max(x.scratch for x in sizes), cupy.uint8)
+    except gpu.library.out_of_memory:
+        return usual
+    refused = cupy.zeros(1, cupy.int32)
+    runs = []
+    for f, text, x in zip(found, texts, sizes, strict=True):
+        counts = np.int64(x.blocks), np.int64(x.blocks * x.chunks)
+        numbers = (np.int64(ints[n]) for n in kernel.ints)
+        arguments = (*memory, *numbers, scratch, refused, *counts)
+        gpu.address(functions[text.name], x.shared)  # lets it have the shared memory
+        grid = (x.blocks, x.chunks, 1)
+        runs.append((functions[text.name], grid, (f.block, 1, 1), arguments, x.shared))
+    times = [min(column) for column in zip(*(_round(runs) for _ in range(ROUNDS)), strict=True)]
+    best = min(range(len(found)), key=times.__getitem__)
+    return found[best].block if times[best] < BETTER * times[0] else usual
+
+
+def _filled(buffers: Sequence[Buffer]) -> list[Any]:
+    """Return memory as large as buffers, one for each that is distinct, with usual numbers.
+
+    Integers are zeros: where they are indices, these are within bounds.
+    """
+    made: dict[int, Any] = {}
+    for b in buffers:
+        if id(b) not in made:
+            value = 0.5 if b.dtype.kind == "f" else 0
+            made[id(b)] = cupy.full(b.size, value, b.dtype)
+    return [made[id(b)] for b in buffers]
+
+
+def _round(runs: list[tuple[Any, ...]]) -> list[float]:
+    """Run every form once; return the times in ms, by the GPU's clock."""
+    events = [cupy.cuda.Event() for _ in range(len(runs) + 1)]
+    events[0].record()
+    for (function, *rest), event in zip(runs, events[1:], strict=True):
+        function(*rest)
+        event.record()
+    events[-1].synchronize()
+    return [cupy.cuda.get_elapsed_time(a, b) for a, b in pairwise(events)]

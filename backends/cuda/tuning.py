@@ -1,0 +1,103 @@
+"""Threads of a block, chosen by measurement where that changes no bit, and kept on disk.
+
+A kernel that moves much memory is run once with each form that `adarray.codegen.blocks` gives,
+on memory of the right sizes that holds nothing of the user's, when its plan is compiled for
+the first time. The choice depends on timing; results do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adarray_backends.cuda import kept
+
+from adarray.codegen import blocks, cuda
+from adarray.codegen.device import Form, form_of
+from adarray.codegen.loopir import Kernel
+from adarray.codegen.plan import Buffer
+
+MUCH = 48 << 20  # bytes: about 12 us of an H200's memory
+
+
+def form(
+    kernel: Kernel,
+    ints: Mapping[str, int],
+    buffers: Sequence[Buffer],
+    gpu: Any,
+    threads: int | None = None,
+) -> Form:
+    """Return how a kernel runs.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    ints : mapping of str to int
+        Its integers.
+    buffers : sequence of Buffer
+        What it is given.
+    gpu : Gpu
+    threads : int, optional
+        Of each block, where they are not to be chosen.
+    """
+    usual = form_of(kernel, ints, gpu.device())
+    if threads is not None:
+        return usual if usual.kind == "alone" else blocks.resized(usual, threads)
+    if not enabled() or sum(_unique(buffers).values()) < MUCH:
+        return usual
+    found = blocks.candidates(kernel, usual)
+    if len(found) == 1 or cuda.may_fail(kernel):
+        return usual
+    from adarray_backends.cuda import timing  # imports CuPy
+
+    name = _name(kernel, usual, ints, timing.identity(gpu))
+    block = _known(name)
+    if block is None:
+        block = timing.fastest(kernel, found, ints, buffers, gpu)
+        _keep(name, block)
+    return next((f for f in found if f.block == block), usual)
+
+
+def enabled() -> bool:
+    """Whether anything is measured: the environment variable ADARRAY_TUNE is not 0."""
+    return os.environ.get("ADARRAY_TUNE", "1") != "0"
+
+
+def _unique(buffers: Sequence[Buffer]) -> dict[int, int]:
+    """Return the bytes of each buffer, by its id."""
+    return {id(b): b.size * b.dtype.itemsize for b in buffers}
+
+
+# -- choices that were made ---------------------------------------------------------------
+
+
+def _name(kernel: Kernel, usual: Form, ints: Mapping[str, int], machine: str) -> str:
+    """Return what a choice is kept under: the text, the sizes, the GPU and its driver."""
+    about = (cuda.source(kernel, usual).text, sorted(ints.items()), machine)
+    return hashlib.sha256(repr(about).encode()).hexdigest()[:40]
+
+
+def _path(name: str) -> Path:
+    return kept.folder() / f"{name}.block"
+
+
+def _known(name: str) -> int | None:
+    """Return the threads of a block that were found before."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return int(json.loads(_path(name).read_text(encoding="utf-8")))
+    return None
+
+
+def _keep(name: str, block: int) -> None:
+    """Keep a choice on disk, where that is possible."""
+    path = _path(name)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(block), encoding="utf-8")
+        temporary.replace(path)

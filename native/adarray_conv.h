@@ -1,0 +1,101 @@
+/* Convolutions of images as products of matrices whose operands are gathered on the way.
+ *
+ * To be compiled with these definitions, followed by adarray_conv_exact.h or, for Tensor Cores,
+ * adarray_conv_tensor.h:
+ *   KIND     1 float, 2 float rounded to tf32, 3 bf16, 4 fp16, 5 double
+ *   MADE     rows of a tile: 64 or 128 channels of the result
+ *   PLACES   its columns, places of the result: 64 of doubles, else 128
+ *
+ * `gather` computes a convolution, and the gradient of its images: a place of the result, and an
+ * element of the windows k, name an element of the images by sums of what each of them
+ * contributes, and elements outside are zero. `weigh` computes the gradient of the weights: sums
+ * over places, of which each block takes a stretch; `folded` adds what blocks found, always in
+ * the same order. Both copy tiles to shared memory asynchronously, STAGES ahead.
+ */
+#ifndef ADARRAY_CONV_H
+#define ADARRAY_CONV_H
+
+typedef long long i64;
+typedef unsigned int u32;
+
+#if KIND == 5
+typedef double T; /* of results and sums */
+#else
+typedef float T;
+#endif
+#define THREADS 256
+#define STAGES 3
+
+/* Division of p < 2^31 by a constant, as the upper half of a product. */
+struct Divisor { u32 by, times, shift; };
+
+__device__ inline u32 quotient(u32 p, Divisor d)
+{
+    return d.by == 1 ? p : __umulhi(p, d.times) >> d.shift;
+}
+
+#ifndef ADARRAY_CONV_HOST /* tests run the rest on the processor */
+#define SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
+
+__device__ inline u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
+/* Copy 16 bytes, or write zeros. */
+__device__ inline void fetch16(void *to, const void *from, bool inside)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
+                 "r"(shared_address(to)), "l"(from), "r"(inside ? 16 : 0));
+}
+
+__device__ inline void commit() { asm volatile("cp.async.commit_group;"); }
+
+template <int LEFT> __device__ inline void arrived()
+{
+    asm volatile("cp.async.wait_group %0;" :: "n"(LEFT));
+    __syncthreads();
+}
+#endif
+
+struct Places {         /* places of the result, counted over images, rows and columns */
+    u32 count;
+    Divisor image, row; /* places of an image, of a row */
+    int down, right;    /* steps in the images from place to place */
+    int top, left;      /* where the first window begins: minus the padding */
+};
+
+struct Images {
+    int height, width;
+    i64 image, group;   /* elements from image to image, from group to group */
+};
+
+struct Result {
+    i64 image, channel; /* elements from image to image, from channel to channel */
+    int row, column;    /* from place to place */
+    i64 first, size;    /* offset of the first element; elements of all */
+    int channels;       /* of a group */
+};
+
+struct Sums { int steps, stretch, tiles, groups; }; /* tiles of k in all, of a block; of channels */
+
+/* What a kernel does, in device memory, followed by the table of k. */
+struct __align__(16) Job {
+    Places p;
+    Images im;
+    Result to;
+    Sums s;
+    int elements; /* of windows */
+    int words;    /* of a pixel's channels, for Tensor Cores */
+};
+
+/* Add what `parts` blocks found, in order. */
+extern "C" __global__ void folded(const T *__restrict__ from, T *__restrict__ to, i64 size,
+                                  i64 parts)
+{
+    const i64 step = (i64)gridDim.x * blockDim.x;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += step) {
+        T total = from[i];
+        for (i64 k = 1; k < parts; k++) total += from[k * size + i];
+        to[i] = total;
+    }
+}
+
+#endif

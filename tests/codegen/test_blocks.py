@@ -1,0 +1,162 @@
+"""Other blocks for kernels of GPUs: which of them change no bit; the others are refused."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_plans import Compiled, DevicePlanRunner
+from recorded import Recorded, recorded
+
+import adarray
+from adarray.codegen import blocks
+from adarray.codegen.device import Device, Form, form_of
+from adarray.codegen.loopir import Kernel
+from adarray.codegen.machine import GPU
+from adarray.codegen.plan import KernelStep
+from adarray.passes import planning
+
+RNG = np.random.default_rng(3)
+DEVICE = Device(processors=2, threads=2048, shared=8192)
+plan = partial(planning.plan, machine=GPU)
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - np.max(x, axis=1, keepdims=True))
+    return e / np.sum(e, axis=1, keepdims=True)
+
+
+def heat(u: Any) -> Any:
+    for _ in range(4):
+        around = np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1)
+        u = u + 0.1 * (around - 4.0 * u)
+    return u
+
+
+FUNCTIONS = {
+    "stencil": (lambda x, _: heat(x), (130, 140), ()),
+    "gather": (lambda x, _: np.exp(x[::-1, ::2]) + x[:, 1::2].T[:40].T.copy()[:, :1], (60, 90), ()),
+    "flat": (lambda a, b: np.sin(a) * np.exp(b) - a, (37, 67), (37, 67)),
+    "rows": (lambda x, _: softmax(x), (50, 45), ()),
+    "sheet": (lambda x, _: x[1:, 1:] - x[:-1, :-1] * x[1:, :-1], (40, 300), ()),
+    "blocks": (lambda x, _: softmax(x), (3, 3000), ()),
+    "total": (lambda a, b: np.sum(np.sin(a) * b), (37, 67), (37, 67)),
+    "columns": (lambda a, b: np.sum(np.sin(a) * b, axis=0), (70, 67), (70, 67)),
+}
+
+
+def made(name: str) -> Recorded:
+    """Return a recorded function."""
+    f, *shapes = FUNCTIONS[name]
+    return recorded(f, *(RNG.normal(size=s).astype(np.float32) for s in shapes))
+
+
+def results(r: Recorded, folder: Path, choose: Any) -> list[Any]:
+    """Run the plan of a recording with forms of choice."""
+    folder.mkdir()
+    p = plan(r.program)
+    compiled = Compiled([p], folder, DEVICE, choose)
+    return DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
+
+
+def kernels(r: Recorded) -> list[tuple[Kernel, Form]]:
+    """Return the kernels of a plan in their usual forms."""
+    steps = [s for s in plan(r.program).steps if isinstance(s, KernelStep)]
+    named = ((s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True))) for s in steps)
+    return [(k, form_of(k, ints, DEVICE)) for k, ints in named]
+
+
+@emulated
+@pytest.mark.parametrize("name", ["flat", "rows", "sheet", "stencil", "gather"])
+def test_where_blocks_are_free_no_bit_depends_on_them(name: str, tmp_path: Path) -> None:
+    r = made(name)
+    assert all(blocks.is_free(k, form) for k, form in kernels(r))
+    assert any(len(blocks.candidates(k, form)) >= 2 for k, form in kernels(r))
+    usual = results(r, tmp_path / "usual", lambda _, form: form)
+    for n in (32, 128, 512):
+        found = results(r, tmp_path / str(n), lambda _, form, n=n: blocks.resized(form, n))
+        for got, want in zip(found, usual, strict=True):
+            assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
+
+
+@pytest.mark.parametrize("name", ["blocks", "total", "columns"])
+def test_where_sums_follow_the_blocks_there_is_no_choice(name: str) -> None:
+    found = [(k, form) for k, form in kernels(made(name)) if not blocks.is_free(k, form)]
+    assert found
+    assert all(blocks.candidates(k, form) == [form] for k, form in found)
+
+
+@emulated
+@pytest.mark.parametrize("name", ["blocks", "total", "columns"])
+def test_any_block_gives_right_sums(name: str, tmp_path: Path) -> None:
+    r = made(name)
+    (want,) = (np.asarray(x) for x in r.leaves)
+    for n in (32, 64, 512):
+        (got,) = results(r, tmp_path / str(n), lambda _, form, n=n: blocks.resized(form, n))
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+
+
+def test_arrays_in_shared_memory_keep_their_blocks() -> None:
+    small = Form("rows", 32, 256, frozenset({"row"}))
+    assert blocks.resized(small, 512) == small
+    assert blocks.resized(small, 128).block == 128
+    assert blocks.resized(Form("flat", 256, 256), 64) == Form("flat", 64, 64)
+
+
+def test_the_backend_keeps_what_it_has_measured(tmp_path: Path, monkeypatch: Any) -> None:
+    from adarray_backends.cuda import tuning
+
+    monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
+    kernel, form = kernels(made("flat"))[0]
+    name = tuning._name(kernel, form, {"n": 5}, "a GPU")
+    assert tuning._known(name) is None
+    tuning._keep(name, 512)
+    assert tuning._known(name) == 512
+    assert tuning._name(kernel, form, {"n": 5}, "another GPU") != name
+    assert tuning._name(kernel, form, {"n": 6}, "a GPU") != name
+    tuning._path(name).write_text("half a")
+    assert tuning._known(name) is None
+
+
+class NoGpu:
+    """What `tuning.form` asks of a GPU where nothing is measured."""
+
+    def device(self) -> Device:
+        return DEVICE
+
+
+def test_small_kernels_are_not_measured_and_given_threads_are_taken() -> None:
+    from adarray_backends.cuda import tuning
+
+    p = plan(made("flat").program)
+    (step,) = p.steps
+    ints = dict(zip(step.kernel.ints, step.ints, strict=True))
+    usual = form_of(step.kernel, ints, DEVICE)
+    assert tuning.form(step.kernel, ints, step.buffers, NoGpu()) == usual
+    assert tuning.form(step.kernel, ints, step.buffers, NoGpu(), 64).block == 64
+
+
+def test_a_gradient_has_both_kinds_of_kernels() -> None:
+    g = adarray.value_and_grad(lambda x: np.sum(softmax(x) ** 2))
+    r = recorded(g, RNG.normal(size=(50, 45)))
+    assert any(k.totals for k, _ in kernels(r))
+
+
+def test_the_command_shows_and_clears_what_is_kept(tmp_path: Path, monkeypatch: Any) -> None:
+    from adarray_backends.cuda import CudaBackend
+
+    monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
+    backend = CudaBackend()
+    assert list(backend.cache())[1] == "0 kernels for GPUs, 0.0 MiB; blocks measured for 0"
+    (tmp_path / "cuda").mkdir()
+    for name in ("a.cubin", "b.cubin", "a.block", "mine.txt"):
+        (tmp_path / "cuda" / name).write_text("256")
+    assert "2 kernels for GPUs" in list(backend.cache())[1]
+    assert "measured for 1" in list(backend.cache())[1]
+    assert "removed 2 kernels" in next(iter(backend.cache(clear=True)))
+    assert [p.name for p in (tmp_path / "cuda").iterdir()] == ["mine.txt"]

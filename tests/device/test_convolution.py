@@ -1,0 +1,132 @@
+"""Convolutions on a GPU: each kind of numbers against float64 on the host, and their use."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import adarray_native
+import numpy as np
+import pytest
+from adarray_backends.cuda import conv_work
+
+import adarray
+from adarray.errors import BackendError
+from adarray.ops import windows
+from adarray.ops.nn import conv2d
+
+RNG = np.random.default_rng(4)
+ERRORS = {"float64": 1e-13, "float32": 3e-6, "tf32": 1.5e-3, "bf16": 1.2e-2, "fp16": 1.5e-3}
+CASES = [
+    ((2, 4, 5, 6), (3, 4, 3, 2), (2, 1), ((1, 0), (2, 3)), (1, 2), 1),
+    ((3, 8, 7, 6), (6, 4, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 2),
+    ((2, 3, 9, 9), (5, 3, 1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 1),
+    ((1, 3, 2, 2), (3, 3, 3, 3), (3, 3), ((5, 5), (2, 2)), (1, 1), 1),
+    ((3, 70, 19, 17), (130, 70, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((4, 35, 20, 20), (200, 35, 5, 3), (2, 3), ((2, 2), (1, 1)), (1, 1), 1),
+    ((2, 64, 8, 8), (64, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (2, 2), 64),
+    ((8, 256, 7, 7), (96, 256, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+]
+
+
+@pytest.fixture
+def cupy() -> Any:
+    """Return CuPy, where there is a GPU."""
+    try:
+        adarray.use("cuda")
+    except BackendError as error:
+        pytest.skip(str(error))
+    import cupy
+
+    return cupy
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize(
+    ("kind", "made", "places"),
+    [(1, 128, 128), (2, 128, 128), (3, 64, 128), (4, 128, 128), (5, 64, 64)],
+)
+def test_kernels_compile(kind: int, made: int, places: int, tmp_path: Path) -> None:
+    which = "tensor" if conv_work.SHAPES[kind].tensor else "exact"
+    folder = Path(next(iter(adarray_native.__path__)))
+    texts = [f"#define KIND {kind}\n#define MADE {made}\n#define PLACES {places}"]
+    texts += [(folder / n).read_text() for n in ("adarray_conv.h", f"adarray_conv_{which}.h")]
+    path = tmp_path / "conv.cu"
+    path.write_text("\n".join(texts))
+    command = [
+        "nvcc",
+        "-arch=sm_90",
+        "-cubin",
+        "--fmad=false",
+        "-o",
+        str(tmp_path / "o"),
+        str(path),
+    ]
+    made_by = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made_by.returncode == 0, made_by.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ERRORS)
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_transposes(case: Any, precision: str, cupy: Any) -> None:
+    from adarray_backends.cuda import conv
+
+    k = windows.geometry_of("conv2d", *case)
+    x, w, g = (RNG.normal(size=s) for s in (case[0], case[1], conv_work.shape_of("conv2d", k)))
+    dtype = np.float64 if precision == "float64" else np.float32
+    given = "float32" if precision == "float64" else precision
+    for name, a, b, want in (
+        ("conv2d", x, w, windows.forward(x, w, k)),
+        ("conv2d_input", g, w, windows.to_input(g, w, k)),
+        ("conv2d_weight", x, g, windows.to_weight(x, g, k)),
+    ):
+        a, b = (cupy.asarray(v.astype(dtype)) for v in (a, b))
+        got = conv.convolve(name, a, b, k, given).get()
+        assert got.shape == want.shape
+        error = np.linalg.norm(got - want) / np.linalg.norm(want)
+        assert error < ERRORS[precision], name
+        # Sums of parts are added in order: the same bits each time.
+        np.testing.assert_array_equal(got, conv.convolve(name, a, b, k, given).get())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bf16", "fp16"])
+def test_gradients_of_a_network(compiled: bool, precision: str, cupy: Any) -> None:
+    def loss(w: Any, v: Any, x: Any) -> Any:
+        h = np.maximum(conv2d(x, w, padding=1), 0)
+        return np.mean(np.tanh(conv2d(h, v, stride=2)) ** 2)
+
+    args = [RNG.normal(size=s) * 0.3 for s in ((16, 8, 3, 3), (24, 16, 3, 3), (4, 8, 12, 12))]
+    want, grads = adarray.value_and_grad(loss, (0, 1, 2))(*args)
+    f = adarray.value_and_grad(loss, (0, 1, 2))
+    with adarray.use("cuda", matmul_precision=precision):
+        f = adarray.jit(f) if compiled else f
+        given = [adarray.array(a.astype(np.float32)) for a in args]
+        for _ in range(3 if compiled else 1):
+            value, got = f(*given)
+    tight = {"float32": 1e-4, "bf16": 1e-1}.get(precision, 3e-2)
+    assert abs(float(value) - want) < tight * want
+    for a, b in zip(got, grads, strict=True):
+        assert np.linalg.norm(a.numpy() - b) < tight * np.linalg.norm(b)
+
+
+@pytest.mark.gpu
+def test_sliding_windows_need_no_copy(cupy: Any) -> None:
+    view = np.lib.stride_tricks.sliding_window_view
+
+    def f(x: Any, w: Any) -> Any:
+        return np.einsum("ncyxij,ocij->noyx", view(x, (5, 5), axis=(2, 3)), w)
+
+    x, w = (RNG.normal(size=s).astype(np.float32) for s in ((8, 32, 128, 128), (32, 32, 5, 5)))
+    with adarray.use("cuda"):
+        given = adarray.array(x), adarray.array(w)
+        pool = cupy.get_default_memory_pool()
+        before = pool.total_bytes()
+        made = f(*given)
+        assert pool.total_bytes() - before < 6 * x.nbytes  # a copy of windows has 25
+    small = f(x[:1, :, :9, :9].astype(np.float64), w.astype(np.float64))
+    np.testing.assert_allclose(made.numpy()[:1, :, :5, :5], small, rtol=1e-4, atol=1e-3)

@@ -1,0 +1,496 @@
+"""What the launcher of compiled plans does, with a driver that is none: see fake_gpu.py."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import warnings
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_gpu import FakeArray, FakeGpu, FakeStream
+from random_programs import seeded
+from recorded import recorded
+
+import adarray
+from adarray.codegen.machine import GPU
+from adarray.errors import BackendError, CompileError, DeviceMemoryError
+from adarray.passes import planning
+from adarray.passes.interpret import interpret
+
+pytest.importorskip("adarray_native._device")
+from adarray_backends.cuda import instances, plans
+
+plan = partial(planning.plan, machine=GPU)
+RNG = np.random.default_rng(12)
+
+
+@pytest.fixture
+def gpu(tmp_path: Path) -> FakeGpu:
+    return FakeGpu(tmp_path)
+
+
+def moved(x: Any) -> Any:
+    """Return an array with the same strides, whose address is known."""
+    x = np.asarray(x)
+    if x.flags.c_contiguous:
+        return np.array(x).view(FakeArray)
+    return x.view(FakeArray)
+
+
+def check(r: Any, run: Any, arrays: list[Any]) -> list[Any]:
+    """Run; compare with the interpreter; return the results."""
+    expected = interpret(r.program, [np.asarray(a) for a in arrays])
+    found = run([moved(a) for a in arrays])
+    for got, want in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-5)
+        assert got.dtype == np.asarray(want).dtype
+        assert got.shape == np.shape(want)
+    return found
+
+
+def network(w: Any, b: Any, v: Any, x: Any) -> Any:
+    h = np.maximum(x @ w + b, 0)
+    return np.sum(np.tanh(h @ v))
+
+
+SHAPES = ((30, 20), (20,), (20, 7), (64, 30))
+
+
+def values() -> list[np.ndarray]:
+    return [RNG.normal(size=s) for s in SHAPES]
+
+
+def trained(w: Any, b: Any, v: Any, x: Any) -> Any:
+    grads = adarray.grad(network, argnums=(0, 1, 2))(w, b, v, x)
+    return tuple(p - 0.1 * g for p, g in zip((w, b, v), grads, strict=True))
+
+
+def made(gpu: FakeGpu, f: Any = trained, args: Any = None, **options: Any) -> Any:
+    r = recorded(f, *(values() if args is None else args))
+    return r, plans.Executable(plan(r.program), gpu, **options)
+
+
+def test_random_programs(tmp_path: Path) -> None:
+    gpu = FakeGpu(tmp_path)
+    done = 0
+    for seed in range(12):
+        program = seeded(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                r = recorded(program.function("f"), *program.args(0))
+            except AssertionError:  # a call whose result has a shape that depends on values
+                continue
+        run = plans.Executable(plan(r.program), gpu)
+        for _ in range(2):
+            check(r, run, r.arrays)
+        done += 1
+    assert done > 6
+
+
+def test_one_kernel(gpu: FakeGpu) -> None:
+    r, run = made(gpu, lambda x: np.exp(x) * 2 + 1, [RNG.normal(size=100)])
+    x = [moved(a) for a in r.arrays]
+    ways = []
+    for _ in range(40):
+        found = run(x)[0]
+        np.testing.assert_allclose(found, np.exp(r.arrays[0]) * 2 + 1)
+        ways.append("+".join(gpu.driver.names()))
+    assert ways[:2] == ["launch", "launch"]
+    assert all(w.endswith("replay") for w in ways[2:])
+    assert ways[-1] in ("replay", "set+replay")
+    _, run = made(gpu, lambda x: np.exp(x) * 2 + 1, [RNG.normal(size=100)], graphs=False)
+    gpu.driver.names()
+    for _ in range(4):
+        check(r, run, r.arrays)
+        assert gpu.driver.names() == ["launch"]
+
+
+def replayed(r: Any, run: Any, inputs: list[Any], driver: Any) -> list[str]:
+    """Run; compare with the interpreter; return what the driver was asked for."""
+    driver.names()
+    expected = interpret(r.program, [np.asarray(a) for a in inputs])
+    for got, want in zip(run(inputs), expected, strict=True):
+        np.testing.assert_allclose(got, want)
+    names = driver.names()
+    assert "replay" in names
+    return names  # type: ignore[no-any-return]
+
+
+def test_kernels_in_a_graph_are_given_new_addresses(gpu: FakeGpu) -> None:
+    r, run = made(gpu, lambda x, y: (np.exp(x) * y, np.sum(x * y)), [np.ones(300), np.ones(300)])
+    held = []
+    for _ in range(40):
+        inputs = [moved(RNG.normal(size=300)) for _ in range(2)]
+        held.append((run(inputs), interpret(r.program, [np.asarray(a) for a in inputs])))
+    for found, expected in held:  # no result was overwritten by a later run
+        for got, want in zip(found, expected, strict=True):
+            np.testing.assert_allclose(got, want)
+    counts = run.counts()
+    assert counts.replays == 38
+    assert counts.captures == 1
+    assert counts.updates >= 37
+    assert counts.recordings == 0
+
+
+def test_graphs_with_products_are_recorded_again(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    inputs = [moved(a) for a in r.arrays]
+    kept = []
+    for k in range(14):
+        inputs[3] = moved(RNG.normal(size=SHAPES[3]))
+        kept.append(inputs[3])  # no address comes twice
+        if k < 2:
+            run(inputs)
+        else:
+            names = replayed(r, run, inputs, gpu.driver)
+            assert ("instantiate" in names) == (k == 2)
+            assert ("update" in names) == (k > 2)
+    counts = run.counts()
+    assert counts == (12, 1, 0, 11)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_an_input_of_products_that_moves_all_the_time_is_copied(gpu: FakeGpu, gaps: bool) -> None:
+    def batch() -> np.ndarray:
+        rows, columns = SHAPES[3]
+        return (
+            RNG.normal(size=(rows, 2 * columns))[:, columns:]
+            if gaps
+            else RNG.normal(size=SHAPES[3])
+        )
+
+    r, run = made(gpu, args=[*values()[:3], batch()])
+    inputs = [moved(a) for a in r.arrays]
+    kept, copies = [], 0
+    for k in range(60):
+        inputs[3] = moved(batch())
+        kept.append(inputs[3])
+        if k < 2:
+            run(inputs)
+            continue
+        names = replayed(r, run, inputs, gpu.driver)
+        copies += names.count("copy")
+        if k > 22:
+            assert names.count("copy") == 1
+            assert "update" not in names
+    assert copies > 30
+    assert run.counts().captures <= instances.GRAPHS
+
+
+def test_addresses_that_come_again_have_graphs_of_their_own(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    sets = [[moved(a) for a in r.arrays] for _ in range(3)]
+    expected = interpret(r.program, r.arrays)
+    found: Any = None
+    for k in range(60):
+        found = run(sets[k % 3])
+        for got, want in zip(found, expected, strict=True):
+            np.testing.assert_allclose(got, want)
+    assert gpu.driver.names()[-1] == "replay"
+    counts = run.counts()
+    assert counts.captures <= instances.GRAPHS
+    before = counts.recordings
+    for k in range(30):
+        found = run(sets[k % 3])
+    assert run.counts().replays == 88
+    assert run.counts().captures + run.counts().recordings <= counts.captures + before + 5
+
+
+def test_graphs_are_not_made_without_end(gpu: FakeGpu) -> None:
+    _, run = made(gpu)
+    many = [[moved(a) for a in values()] for _ in range(12)]
+    for k in range(300):
+        run(many[int(RNG.integers(12))] if k % 2 else many[k % 12])
+    counts = run.counts()
+    assert counts.captures <= 2 * instances.GRAPHS
+    assert len([n for n, _ in gpu.driver.log if n == "instantiate"]) == counts.captures
+
+
+def test_what_cannot_be_recorded_is_launched(gpu: FakeGpu) -> None:
+    for name in ("begin", "end", "instantiate"):
+        r, run = made(gpu)
+        inputs = [moved(a) for a in r.arrays]
+        gpu.driver.failing[name] = 900
+        for _ in range(5):
+            run(inputs)
+        assert run.counts().replays == 0
+        check(r, run, r.arrays)
+
+
+def test_one_runner_at_a_time_records(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    inputs = [moved(a) for a in r.arrays]
+    gpu.busy[0] = 1  # somebody else does
+    for _ in range(5):
+        run(inputs)
+    assert run.counts() == (0, 0, 0, 0)
+    gpu.busy[0] = 0
+    replayed(r, run, inputs, gpu.driver)
+    assert gpu.busy[0] == 0
+
+
+def test_graphs_that_cannot_be_changed_are_made_anew(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    inputs = [moved(a) for a in r.arrays]
+    for _ in range(6):
+        run(inputs)
+    gpu.driver.failing["set"] = 900
+    inputs[1] = moved(r.arrays[1] + 3)  # the bias is read by kernels alone
+    replayed(r, run, inputs, gpu.driver)
+    gpu.driver.failing["update"] = 910
+    for _ in range(20):  # no more than are paid for
+        gpu.driver.failing["update"] = 910
+        inputs[3] = moved(RNG.normal(size=SHAPES[3]))
+        expected = interpret(r.program, [np.asarray(a) for a in inputs])
+        for got, want in zip(run(inputs), expected, strict=True):
+            np.testing.assert_allclose(got, want)
+    assert run.counts().captures <= instances.GRAPHS
+
+
+def test_streams_have_memory_of_their_own(gpu: FakeGpu) -> None:
+    _, run = made(gpu)
+    arrays = [moved(a) for a in values()]
+    x = run.operands.begin(arrays)[0]
+    gpu.now = FakeStream(4096)
+    y = run.operands.begin(arrays)[0]
+    assert x.arena.ptr != y.arena.ptr
+    assert x.scratch.ptr != y.scratch.ptr
+    run.instances.keep(x)
+    run.instances.keep(y)
+    assert run.operands.begin(arrays)[0] is y
+    for k in range(20):  # no more than a few are kept
+        gpu.now = FakeStream(k * 8)
+        run(arrays)
+    assert len(run.instances.idle) <= instances.STREAMS
+
+
+def test_threads_on_one_stream(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    expected = interpret(r.program, r.arrays)
+    wrong: list[Any] = []
+
+    def work() -> None:
+        for _ in range(10):
+            for got, want in zip(run([moved(a) for a in r.arrays]), expected, strict=True):
+                if not np.allclose(got, want):
+                    wrong.append((got, want))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_numbers_stand_for_arrays(gpu: FakeGpu) -> None:
+    r, run = made(gpu, lambda x, k: x * k + 1, [RNG.normal(size=50), np.array(3.0)])
+    x = moved(r.arrays[0])
+    for k in (2.5, np.float32(4), np.float64(-1), 7):
+        np.testing.assert_allclose(run([x, k])[0], np.asarray(x) * float(k) + 1)
+    assert "send" in gpu.driver.names()
+    with pytest.raises(TypeError, match="input 0 is not the array of 50 elements of float64"):
+        run([2.0, 2.0])
+
+
+def test_wrong_arrays_are_refused(gpu: FakeGpu) -> None:
+    r, run = made(gpu, np.exp, [RNG.normal(size=50)])
+    with pytest.raises(TypeError, match="input 0 is not the array of 50 elements of float64 on"):
+        run([moved(np.zeros(49))])
+    with pytest.raises(TypeError, match="input 0 is not the array of 50 elements of float64 on"):
+        run([moved(np.zeros(50, np.float32))])
+    check(r, run, r.arrays)
+
+
+def gathered(x: Any, k: Any) -> Any:
+    return np.exp(x[k])
+
+
+def test_an_index_out_of_range_is_an_error_of_that_call(gpu: FakeGpu) -> None:
+    args = [RNG.normal(size=9), np.array([1, 2, 8])]
+    r, run = made(gpu, gathered, args)
+    check(r, run, r.arrays)
+    assert gpu.driver.names()[-1] == "synchronize"
+    x = moved(r.arrays[0])
+    with pytest.raises(BackendError, match="refused its data with code"):
+        run([x, moved(np.array([1, 2, 9]))])
+    check(r, run, r.arrays)
+    asked = []
+    _, other = made(gpu, gathered, args, rerun=lambda *given: asked.append(given) or ["again"])
+    assert other([x, moved(np.array([1, 2, 9]))]) == ["again"]
+    assert asked[0][1] == 0
+    assert asked[0][2] != 0
+    assert asked[0][3] is None
+
+
+def test_memory_is_given_back_and_asked_for_once_more(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    gpu.room = 1  # not enough for an instance
+    with pytest.raises(DeviceMemoryError, match=r"needs [\d,]+ bytes for temporaries and [\d,]+"):
+        run([moved(a) for a in r.arrays])
+    assert gpu.released == 1
+    gpu.room = -1
+    check(r, run, r.arrays)
+    assert run.instances.idle
+    plans.give_back()
+    assert not run.instances.idle
+    gc.collect()
+    check(r, run, r.arrays)
+
+
+def test_a_launch_that_fails_names_its_step(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    gpu.driver.failing["launch"] = 719
+    with pytest.raises(BackendError) as caught:
+        run([moved(a) for a in r.arrays])
+    text = str(caught.value)
+    assert "could not be launched: CUDA_ERROR_719" in text
+    assert "ADARRAY_CHECK=1" in text
+    source = text.split("its source is ")[1].split(";")[0]
+    assert "__global__" in Path(source).read_text()
+    check(r, run, r.arrays)
+    gpu.driver.failing["product"] = 13
+    with pytest.raises(BackendError, match=r"\(matmul.*cuBLAS's status 13"):
+        run([moved(a) for a in r.arrays])
+
+
+def test_checks_find_the_step_that_faults(gpu: FakeGpu, monkeypatch: Any) -> None:
+    monkeypatch.setenv("ADARRAY_CHECK", "1")
+    r, run = made(gpu)
+    check(r, run, r.arrays)
+    names = gpu.driver.names()
+    assert names.count("synchronize") == len(run.plan.steps)
+    gpu.driver.failing["synchronize"] = 700
+    with pytest.raises(BackendError, match=r"step 0 of .* failed: CUDA_ERROR_700") as caught:
+        run([moved(a) for a in r.arrays])
+    assert "ADARRAY_CHECK" not in str(caught.value)
+
+
+def test_a_thread_that_has_not_called_the_driver(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    gpu.driver.failing["launch" if run.encoder.kernels.get(0) else "product"] = (
+        201 if run.encoder.kernels.get(0) else 13
+    )
+    if not run.encoder.kernels.get(0):
+        gpu.driver.failing.clear()
+        r, run = made(gpu, np.exp, [RNG.normal(size=50)])
+        gpu.driver.failing["launch"] = 201
+    check(r, run, r.arrays)
+    assert "attach" in gpu.driver.names()
+
+
+def test_steps_that_python_runs_split_the_graph(gpu: FakeGpu) -> None:
+    def f(x: Any, w: Any) -> Any:
+        h = np.exp(x @ w)
+        k = np.sort(h, axis=None)
+        return np.sum(np.tanh((k[:20].reshape(4, 5) @ w[:5]) * 2)), h + 1
+
+    r, run = made(gpu, f, [RNG.normal(size=(6, 7)), RNG.normal(size=(7, 9))])
+    assert len(run.segments) > 1
+    for _ in range(3):
+        check(r, run, r.arrays)
+    assert "call" in gpu.driver.names()
+
+
+def test_donated_inputs_come_back(gpu: FakeGpu) -> None:
+    r = recorded(lambda x, y: x + y, RNG.normal(size=40), RNG.normal(size=40))
+    run = plans.Executable(plan(r.program, donated=((0, 0),)), gpu)
+    assert [b.donor for b in run.plan.buffers if b.kind == "output"] == [0]
+    x, y = (moved(a) for a in r.arrays)
+    (found,) = run([x, y])
+    assert found is x
+    np.testing.assert_allclose(found, r.arrays[0] + r.arrays[1])
+
+
+def test_products_of_other_kinds_are_made_by_python(gpu: FakeGpu) -> None:
+    r, run = made(gpu, lambda a, b: np.exp(a @ b), [RNG.normal(size=(3, 4)), RNG.normal(size=4)])
+    check(r, run, r.arrays)
+    a = RNG.normal(size=(2, 1, 3, 4))
+    r, run = made(gpu, lambda a, b: np.exp(a @ b), [a, RNG.normal(size=(5, 4, 6))])
+    check(r, run, r.arrays)
+    assert "multiply" in gpu.driver.names()
+    a = RNG.normal(size=(5, 30, 40))
+    r, run = made(gpu, lambda a, b: np.exp(a @ b), [a, RNG.normal(size=(40, 60))])
+    check(r, run, r.arrays)
+    assert "product" in gpu.driver.names()
+
+
+def test_arrays_of_another_gpu_are_refused(gpu: FakeGpu, monkeypatch: Any) -> None:
+    monkeypatch.setattr(FakeGpu, "several", True)
+    r, run = made(gpu, np.exp, [RNG.normal(size=50)])
+    check(r, run, r.arrays)
+
+    class Elsewhere:
+        size = 50
+        data = type("Pointer", (), {"device_id": 1, "ptr": 0})
+
+    with pytest.raises(BackendError, match=r"input 0 is on GPU 1, and .*to_device\('cuda:0'\)"):
+        run([Elsewhere()])
+
+
+def test_memory_goes_with_the_executable(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    for _ in range(4):
+        run([moved(a) for a in r.arrays])
+    kept = weakref.ref(run)
+    gc.disable()
+    try:
+        del run
+        assert kept() is None
+    finally:
+        gc.enable()
+    assert gpu.driver.graphs == {}
+
+
+def test_operands_that_are_converted_before_a_product(gpu: FakeGpu) -> None:
+    r, run = made(gpu, precision="bf16")
+    inputs = [moved(a) for a in r.arrays]
+    expected = interpret(r.program, r.arrays)
+    for _ in range(5):
+        for got, want in zip(run(inputs), expected, strict=True):
+            np.testing.assert_allclose(got, want)
+    names = gpu.driver.names()
+    assert "multiply" not in names
+    assert run.counts().replays > 0
+    # An input that lies between multiples of 16 bytes has a plan of its own.
+    memory = np.zeros(inputs[0].nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 16 + 8
+    odd = memory[start : start + inputs[0].nbytes].view(np.float64).reshape(SHAPES[0])
+    odd[...] = r.arrays[0]
+    inputs[0] = odd.view(FakeArray)
+    for got, want in zip(run(inputs), expected, strict=True):
+        np.testing.assert_allclose(got, want)
+    assert run.loose is not None
+
+
+def test_source_that_does_not_compile_is_kept(tmp_path: Path, monkeypatch: Any) -> None:
+    from types import SimpleNamespace
+
+    from adarray_backends.cuda import nvrtc
+    from adarray_native import cache
+
+    class RefusedError(Exception):
+        pass
+
+    def refuse(source: str, options: Any, arch: str, name: str) -> None:
+        raise RefusedError("expected a ;")
+
+    monkeypatch.setattr(cache, "usual_folder", lambda: tmp_path)
+    compiler = SimpleNamespace(CompileException=RefusedError, compile_using_nvrtc=refuse)
+    cupy = SimpleNamespace(
+        cuda=SimpleNamespace(
+            compiler=compiler,
+            Device=lambda: SimpleNamespace(compute_capability="90"),
+            nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
+            function=SimpleNamespace(Module=lambda: SimpleNamespace(load=len)),
+        )
+    )
+    with pytest.raises(CompileError, match=r"NVRTC does not compile .*: expected a ;") as caught:
+        nvrtc.load(cupy, "void f() { x }", ("f",))
+    assert Path(caught.value.source).read_text() == "void f() { x }"

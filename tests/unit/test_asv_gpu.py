@@ -1,0 +1,266 @@
+"""The benchmarks of GPUs: what they compare and report is right; nothing here needs a GPU."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+
+ROOT = Path(__file__).resolve().parents[2]
+if not (ROOT / "asv_bench").is_dir():
+    pytest.skip("the benchmarks are not part of this checkout", allow_module_level=True)
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))  # last: an installed adarray stays the one in use
+
+with warnings.catch_warnings():  # the suite makes warnings errors, for itself
+    from asv_bench.gpu import __main__ as script
+    from asv_bench.gpu import all as everything
+    from asv_bench.gpu import engines, kernels, measure, picture, report, targets
+    from asv_bench.gpu.workloads import GPU_WORKLOADS
+
+
+def figures(**medians: float) -> dict[str, Any]:
+    """Return what was measured of one workload, three equal rounds."""
+    return {
+        name.replace("_", " "): {"waited": [m] * 3, "row": [m / 2] * 3, "first": 1.0}
+        for name, m in medians.items()
+    }
+
+
+def made_report() -> dict[str, Any]:
+    """Return a report with figures that meet some targets."""
+
+    def rate(r: float) -> dict[str, Any]:
+        return {"rate": r, "rates": [r] * 3, "relative error": 1e-7}
+
+    rates = {p: rate(1e14) for p in ("float32", "tf32")}
+    ours = {"float32": rate(0.97e14), "tf32": rate(0.9e14)}
+    fifteen = {"size": 64, "rows": {"add": {
+        "adarray": 1.0, "torch": 2.0, "ratio": 0.5, "forward": 1.0, "torch forward": 1.0
+    }}}  # fmt: skip
+    return {
+        "engines": {"adarray jit": "1", "torch": "2", "jax": "3"},
+        "machine": {"gpu": "one"},
+        "ceilings": {
+            "torch": {"copy": {"400": 4e12}, "products": rates},
+            "adarray jit": {"products": ours},
+        },
+        "workloads": {
+            "chain 1e3": figures(adarray_jit=1e-5, torch=4e-4, jax=2.9e-5),
+            "chain 1e8": figures(adarray_jit=5e-4, jax=8e-4) | {"torch": {"error": "no memory"}},
+        },
+        "fifteen": fifteen,
+    }
+
+
+def test_every_workload_of_the_goal_is_there_once() -> None:
+    names = list(GPU_WORKLOADS)
+    assert len(set(names)) == len(names) == 12
+    assert GPU_WORKLOADS["mlp b1024 h4096, tf32 step"].precision == "tf32"
+    assert GPU_WORKLOADS["heat100 2048"].target == 1.5
+    for w in GPU_WORKLOADS.values():
+        assert w.base.dtype == "float32"
+        assert w.step == bool(w.base.flops)
+
+
+def test_data_are_single_precision() -> None:
+    for name in ("chain 1e3", "tiny200ops n=32", "mlp b128 h128, float32 step"):
+        variables, _ = GPU_WORKLOADS[name].workload.data()
+        assert {x.dtype for x in variables} == {np.dtype(np.float32)}
+
+
+def test_long_arrays_are_sampled_at_odd_distances() -> None:
+    x = np.arange(5 * engines.SAMPLE)
+    found = engines.sampled(x)
+    assert found[1] % 2 == 1
+    assert engines.SAMPLE // 2 < found.size <= engines.SAMPLE + 1
+    assert engines.sampled(x[:9]).size == 9
+
+
+def test_targets_name_the_best_peer_and_say_what_is_met() -> None:
+    found = {x.what: x for x in targets.lines(made_report())}
+    short = found["chain 1e3: jax / adarray jit"]
+    assert (round(short.figure, 6), short.verdict) == (2.9, "SHORT")
+    assert found["chain 1e8: jax / adarray jit"].verdict == "PASS"
+    # 800 MB in 250 us, in a row, are 3.2 TB/s of 4.
+    share = found["chain 1e8: fraction of copy bandwidth"]
+    assert share.figure == pytest.approx(0.8)
+    assert found["product of matrices, float32: fraction of ceiling"].verdict == "PASS"
+    assert found["product of matrices, tf32: fraction of ceiling"].verdict == "SHORT"
+    assert found["add, forward and backward: adarray / torch eager"].verdict == "PASS"
+    assert found["heat100 2048: best peer / adarray jit"].verdict == "NOT MEASURED"
+
+
+def test_reports_are_text_tables_and_a_picture(tmp_path: Path) -> None:
+    found = made_report()
+    text = report.text(found)
+    assert "chain 1e8, torch: no memory" in text
+    assert "| chain 1e3 " in text
+    report.write(found, tmp_path)
+    rst = (tmp_path / "speed.rst").read_text()
+    assert "copies at 4.00 TB/s" in rst
+    assert ".. list-table:: Targets" in rst
+    assert (
+        (tmp_path / "speed.tsv")
+        .read_text()
+        .startswith("workload\tcalls\tadarray jit\ttorch\tjax\n")
+    )
+    assert json.loads((tmp_path / "speed.json").read_text()) == found
+    pytest.importorskip("matplotlib")
+    assert picture.points(found)["jax"] == {0: pytest.approx(2.9), 1: pytest.approx(1.6)}
+    picture.draw(found, [tmp_path / "speed.svg"])
+    assert (tmp_path / "speed.svg").stat().st_size > 1000
+
+
+def test_figures_can_be_read_again(tmp_path: Path, capsys: Any) -> None:
+    kept, more = tmp_path / "kept.json", tmp_path / "fifteen.json"
+    found = made_report()
+    more.write_text(json.dumps(found.pop("fifteen")))
+    kept.write_text(json.dumps(found))
+    arguments = ["--load", str(kept), "--fifteen", str(more)]
+    assert script.main(arguments) == 0
+    assert script.main([*arguments, "--acceptance"]) == 1
+    assert "| add, forward and backward: adarray / torch eager" in capsys.readouterr().out
+
+
+FAKE = """
+import sys, time
+from pathlib import Path
+sys.path.append({root!r})
+from asv_bench.engines import Absent
+from asv_bench.worker import serving
+
+class Engine:
+    version = "1"
+
+class Worker:
+    def __init__(self, name):
+        if name == "jax":
+            raise Absent("no jax here")
+        self.engine, self.name = Engine(), name
+    def prepare(self, name):
+        if self.name == "torch.compile":
+            raise ValueError("does not compile")
+        value = 2.0 if self.name == "torch.compile, whole" else 1.0
+        return dict(digest=[value, 3.0, 1.0], data=0.0, first=0.5, warm=0.25)
+    def measure(self, seconds):
+        with open({log!r}, "a") as file:
+            print(self.name, file=file)
+        return dict(waited=1e-3 if self.name == "torch" else 5e-4, row=1e-4)
+    def copies(self):
+        return dict(copy=dict(x=1e12))
+    def product(self, precision):
+        if precision == "fp16" and self.name != "torch":
+            raise ValueError("no halves")
+        return dict(rate=2e12 if self.name == "torch" else 1e12) | {{"relative error": 1e-7}}
+    def release(self):
+        return dict()
+
+serving(lambda: Worker(sys.argv[1]))
+"""
+
+
+def test_engines_take_turns_and_wrong_results_are_not_timed(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    worker, log = tmp_path / "worker.py", tmp_path / "log.txt"
+    worker.write_text(textwrap.dedent(FAKE.format(root=str(ROOT), log=str(log))))
+    monkeypatch.setattr(measure, "WORKER", worker)
+    peers = ["torch", "torch.compile", "torch.compile, whole", "jax", "torch.compile, NumPy text"]
+    options = script.parse([
+        "--engines", "adarray jit", "--peers", *peers, "--workloads", "chain 1e3", "1e5",
+        "--rounds", "3", "--wave", "1", "--patience", "20",
+    ])  # fmt: skip
+    told: list[str] = []
+    found = measure.measure(options, told.append)
+    assert found["engines"]["jax"] == "no jax here"
+    limits, ours = (found["ceilings"][n] for n in ("torch", "adarray jit"))
+    assert limits["copy"] == {"x": 1e12}
+    assert ours["products"]["float32"]["rate"] == 1e12
+    assert ours["products"]["fp16"] == {"error": "ValueError: no halves"}
+    shares = {x.what: x.figure for x in targets.products(found)}
+    assert shares["product of matrices, float32: fraction of ceiling"] == 0.5
+    assert shares["product of matrices, fp16: fraction of ceiling"] is None
+    assert list(found["workloads"]) == ["chain 1e3", "chain 1e5"]
+    part = found["workloads"]["chain 1e3"]
+    assert part["adarray jit"]["waited"] == [5e-4] * 3
+    assert part["adarray jit"]["first"] == 0.75
+    assert part["torch.compile"]["error"] == "ValueError: does not compile"
+    assert "computed 2, the reference 1" in part["torch.compile, whole"]["error"]
+    assert "torch.compile, NumPy text" not in part  # it has no text of its own
+    turns = log.read_text().split("\n")[:6]
+    assert all(set(turns[i : i + 2]) == {"torch", "adarray jit"} for i in (0, 2, 4))
+    assert targets.ratio(part, "adarray jit", "torch") == pytest.approx(2.0)
+
+
+def test_a_machine_without_a_gpu_is_told_so(tmp_path: Path, monkeypatch: Any) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text(textwrap.dedent(FAKE.format(root=str(ROOT), log="")))
+    monkeypatch.setattr(measure, "WORKER", worker)
+    options = script.parse(["--engines", "--peers", "jax", "--workloads", "1e3"])
+    with pytest.raises(SystemExit, match=r"no engine finds a GPU: .*no jax here"):
+        measure.measure(options, lambda _: None)
+
+
+@pytest.mark.parametrize("part", ["eager", "compiled"])
+def test_cases_for_the_sanitiser_agree_with_numpy(part: str) -> None:
+    if "openmp" not in adarray.backends():
+        pytest.skip("no compiled backend")
+    names = {"eager": "log", "compiled": "columns"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        count, failed = kernels.run(part, names[part], "openmp")
+        first, second = (kernels.run(part, names[part], "openmp", (i, 2))[0] for i in (0, 1))
+    assert count == first + second >= 2
+    assert failed == []
+
+
+def test_differences_are_reported() -> None:
+    x = np.arange(3.0)
+    assert kernels.agree([x], [x]) == ""
+    assert kernels.agree([x + 1], [x]) == "result 0: largest difference 1"
+    assert "expected float64(3,)" in kernels.agree([x.astype(np.float32)], [x])
+
+
+def test_one_call_runs_steps_in_order_and_tells_what_failed(tmp_path: Path, capsys: Any) -> None:
+    jobs = [
+        everything.Job("good", everything.python("-c", "print('fine')"), 20),
+        everything.Job("bad", everything.python("-c", "raise SystemExit('broken')"), 20),
+        everything.Job("slow", everything.python("-c", "import time; time.sleep(60)"), 1.0),
+    ]
+    found = everything.run(jobs, tmp_path)
+    assert [r.verdict for r in found] == ["passed", "FAILED with status 1", "took too long"]
+    assert "fine" in (tmp_path / "good.log").read_text()
+    assert "    broken" in capsys.readouterr().out
+
+
+def test_one_call_measures_into_the_documentation(tmp_path: Path) -> None:
+    options = everything.parse(["--docs", str(tmp_path), "--logs", str(tmp_path)])
+    jobs = {job.name: job.command for job in everything.timed(options, tmp_path, 300.0)}
+    assert list(jobs) == ["fifteen", "speed", "sweep"]
+    assert jobs["speed"][jobs["speed"].index("--budget") + 1] == "175"
+    assert jobs["speed"][-2:] == ["--fifteen", str(tmp_path / "fifteen.json")]
+    assert str(tmp_path) in jobs["sweep"]
+    assert "gpu" in everything.tests(options).command
+    few = everything.parse(["--steps", "speed"])
+    assert [job.name for job in everything.timed(few, tmp_path, float("inf"))] == ["speed"]
+
+
+def test_the_sanitiser_is_asked_for_where_it_is_missing(monkeypatch: Any) -> None:
+    monkeypatch.setattr(everything.shutil, "which", lambda _: None)
+    with pytest.raises(SystemExit, match="compute-sanitizer is not on PATH"):
+        everything.sanitised(everything.parse([]))
+    monkeypatch.setattr(everything.shutil, "which", lambda _: "/bin/compute-sanitizer")
+    found = everything.sanitised(everything.parse([]))
+    names = [job.name for job in found]
+    assert names[:5] == ["memcheck-0", "memcheck-1", "memcheck-2", "memcheck-3", "racecheck-0"]
+    assert found[1].command[-3:] == ["--shard", "1", "4"]
+    assert len(everything.kernels(everything.parse([]))) == 12
