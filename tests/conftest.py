@@ -18,7 +18,8 @@ if UNDER_JIT:
     import under_jit
 
     under_jit.install()
-    collect_ignore = ["jit"]  # these call `jit` themselves, and look at what it compiles
+    # These call `jit` themselves, and look at what it compiles.
+    collect_ignore = ["jit", "unit/test_asv_jit.py"]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

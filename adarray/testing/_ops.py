@@ -103,6 +103,26 @@ def use_all_sizes(backend: str, **options: Any) -> use:
     return use(backend, **options)
 
 
+def within_range(x: Any, flushes: bool) -> Any:
+    """Return an array without numbers at the ends of the range, anything else as it is.
+
+    Parameters
+    ----------
+    x : array_like
+    flushes : bool
+        Whether numbers below the smallest normal one go, too.
+    """
+    if not isinstance(x, np.ndarray) or x.dtype.kind != "f" or not x.ndim:
+        return x
+    limits, size = np.finfo(x.dtype), np.abs(x)
+    small = flushes & (size > 0) & (size < limits.tiny)
+    large = np.isfinite(x) & (size > limits.max / 8)
+    if not (small | large).any():
+        return x
+    zero = np.copysign(np.zeros((), x.dtype), x)
+    return np.where(small, zero, np.where(large, x / 8, x))
+
+
 class _OpCheck:
     """The checks of one operation on one backend in one precision."""
 
@@ -149,17 +169,7 @@ class _OpCheck:
         if not isinstance(engine, DeviceEngine):
             return case
         flushes = engine.library.flushes
-        return case._replace(operands=[self._inside(x, flushes) for x in case.operands])
-
-    def _inside(self, x: Any, flushes: bool) -> Any:
-        if not isinstance(x, np.ndarray) or x.dtype.kind != "f" or not x.ndim:
-            return x
-        limits, size = np.finfo(x.dtype), np.abs(x)
-        small = flushes & (size > 0) & (size < limits.tiny)
-        large = np.isfinite(x) & (size > limits.max / 8)
-        if not (small | large).any():
-            return x
-        return np.where(small, x * 0, np.where(large, x / 8, x))
+        return case._replace(operands=[within_range(x, flushes) for x in case.operands])
 
     def _refused(self, case: Case, title: str, error: TypeError) -> None:
         """Check that what NumPy refuses for its dtype is refused here too."""
