@@ -13,7 +13,7 @@ import pytest
 from device_plans import SMALL, Compiled, DevicePlanRunner
 from plan_runner import FailedError
 from random_programs import seeded
-from recorded import recorded
+from recorded import close, recorded
 
 import adarray
 from adarray.codegen import cuda
@@ -53,14 +53,7 @@ def compare(cases, folder, device=SMALL):
         single = any(v.dtype == np.float32 for v in r.program.values)
         tight = 2e-3 if single else 1e-10
         for got, want in zip(DevicePlanRunner(made, compiled)(arrays), expected, strict=True):
-            want = np.asarray(want)
-            assert got.dtype == want.dtype
-            assert got.shape == want.shape
-            if want.dtype.kind != "f":
-                np.testing.assert_array_equal(got, want)
-                continue
-            size = np.max(np.abs(want[np.isfinite(want)]), initial=1.0)
-            np.testing.assert_allclose(got, want, rtol=tight, atol=tight * size)
+            close(got, want, tight)
     return compiled
 
 

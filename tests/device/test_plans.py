@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from random_programs import seeded
-from recorded import recorded
+from recorded import close, recorded
 
 import adarray
 from adarray.codegen.machine import GPU
@@ -66,14 +66,7 @@ def compare(r: Any, times: int = 2, **options: Any) -> Any:
     tight = 1e-4 if single else 1e-10
     for _ in range(times):
         for got, want in zip(run([moved(a) for a in arrays]), expected, strict=True):
-            got, want = got.get(), np.asarray(want)
-            assert got.dtype == want.dtype
-            assert got.shape == want.shape
-            if want.dtype.kind != "f":
-                np.testing.assert_array_equal(got, want)
-                continue
-            size = np.max(np.abs(want[np.isfinite(want)]), initial=1.0)
-            np.testing.assert_allclose(got, want, rtol=tight, atol=tight * size)
+            close(got.get(), want, tight)
     return run
 
 

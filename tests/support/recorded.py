@@ -76,3 +76,15 @@ def agrees(r: Recorded, rtol: float = 1e-12) -> None:
             np.testing.assert_allclose(got, expected, rtol=tight, atol=tight)
         else:
             np.testing.assert_array_equal(got, expected)
+
+
+def close(got: Any, expected: Any, tight: float) -> None:
+    """Check what a plan gave; `tight` is relative to the largest number."""
+    expected = np.asarray(expected)
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    if expected.dtype.kind != "f":
+        np.testing.assert_array_equal(got, expected)
+        return
+    size = np.max(np.abs(expected[np.isfinite(expected)]), initial=1.0)
+    np.testing.assert_allclose(got, expected, rtol=tight, atol=tight * size)

@@ -39,6 +39,7 @@ CALLS = 3
 SINGLE = (
     "test_all_nan_warns_as_numpy_does_and_has_no_derivative",
     "test_arrays_outlive_the_block",
+    "test_ops_reduction.py::test_dtype[",
     "test_memory_is_kept_inside_of_the_block_only",
     "test_programs_agree_with_numpy",
     "test_threads_do_not_meet",
