@@ -91,8 +91,12 @@ class Interpreter:
             if e.name == "cast":
                 return np.asarray(args[0]).astype(e.dtype)[()]
             # Arrays: NumPy's loops for them are the standard, not those of its scalars.
-            # Two elements: one alone is a scalar to np.power, whose -inf ** 0.5 is nan then.
-            made = getattr(np, e.name)(*(np.array((a, a)) for a in args))[0]
+            # One element is a scalar to np.power, whose -inf ** 0.5 is nan then; in others the
+            # length decides about the sign of the larger of two zeros.
+            arrays = [np.asarray(a)[None] for a in args]
+            if e.name == "power":
+                arrays = [np.repeat(a, 2) for a in arrays]
+            made = getattr(np, e.name)(*arrays)[0]
         return made.astype(e.dtype)
 
     def body(self, body):
