@@ -68,7 +68,7 @@ class NumPyEngine:
 
 
 class ADArrayEngine:
-    """adarray on one of its backends, chosen for the life of the process."""
+    """adarray on one of its backends, chosen until it is closed."""
 
     def __init__(self, backend: str, threads: int) -> None:
         self.adarray = adarray = _require("adarray")
@@ -76,10 +76,15 @@ class ADArrayEngine:
         if backend not in adarray.backends():
             raise Absent(f"adarray has no backend {backend!r} here")
         try:
-            adarray.use(backend, **options).__enter__()
+            self._used = adarray.use(backend, **options)
         except adarray.BackendError as error:
             raise Absent(str(error)) from None
+        self._used.__enter__()
         self.version = adarray.__version__
+
+    def close(self) -> None:
+        """Return to the backend that was chosen before."""
+        self._used.__exit__(None, None, None)
 
     def gradient(self, w: Workload) -> Prepared:
         """Prepare value and gradient of `w`."""
@@ -91,12 +96,6 @@ class ADArrayEngine:
 
         g = self.adarray.value_and_grad(f, argnums=tuple(range(k)))
         return Prepared(lambda: g(*variables), lambda r: (r[0], list(r[1])))
-
-    def value(self, w: Workload) -> Prepared:
-        """Prepare the value of `w`, computed on this backend and not recorded."""
-        variables, constants = w.data()
-        arrays = tuple(self.adarray.array(x) for x in (*variables, *constants))
-        return Prepared(lambda: w.body(np, *arrays), lambda r: (np.asarray(r), []))
 
     def kernel(self, name: str, operands: Arrays) -> Call:
         """Prepare one call of the NumPy function `name` on untraced arrays."""
@@ -206,11 +205,6 @@ class AutogradEngine:
         g = self.autograd.value_and_grad(f, argnum=tuple(range(len(variables))))
         return Prepared(lambda: g(*variables), lambda r: (r[0], list(r[1])))
 
-    def value(self, w: Workload) -> Prepared:
-        """Prepare the value of `w`."""
-        variables, constants = w.data()
-        return Prepared(lambda: w.body(self.numpy, *variables, *constants), lambda r: (r, []))
-
 
 class MyGradEngine:
     """MyGrad, whose tensors go through NumPy's own functions."""
@@ -264,17 +258,6 @@ class TorchEngine:
         a = torch.randn(n, n, dtype=getattr(torch, dtype))
         out = torch.empty_like(a)
         return lambda: torch.mm(a, a, out=out)
-
-    def value(self, w: Workload) -> Prepared:
-        """Prepare the value of `w`, without recording."""
-        arrays = [self.torch.from_numpy(x) for part in w.data() for x in part]
-        f = self.body(w)
-
-        def call() -> Any:
-            with self.torch.no_grad():
-                return f(*arrays)
-
-        return Prepared(call, lambda r: (r.numpy(), []))
 
 
 class CompiledTorchEngine(TorchEngine):
@@ -346,12 +329,6 @@ class JAXEngine:
         return Prepared(
             lambda: self.jax.block_until_ready(g(*arguments)), lambda r: (r[0], list(r[1]))
         )
-
-    def value(self, w: Workload) -> Prepared:
-        """Prepare the value of `w`."""
-        arguments = [self.numpy.asarray(x) for part in w.data() for x in part]
-        f = self.jax.jit(self.body(w))
-        return Prepared(lambda: self.jax.block_until_ready(f(*arguments)), lambda r: (r, []))
 
     def trivial(self) -> Call:
         """Prepare a call whose arithmetic is nothing, NumPy arrays in and out."""

@@ -30,7 +30,7 @@ from asv_bench.benchmarks.workloads import (
     WORKLOADS,
     kernel_data,
 )
-from asv_bench.engines import Absent, make
+from asv_bench.engines import Absent, Prepared, make
 from asv_bench.jit import once
 
 UNTIL_COMPILED = 3  # calls: `jit` records two runs before it compiles
@@ -77,15 +77,12 @@ class Worker:
             prepared = self.engine.gradient(WORKLOADS[name])
             digest = digest_of(*prepared.result(prepared.call()))
             calls = [prepared.call]
-        elif kind in ("jit", "jit value"):
-            workload = EVERY[name].workload
-            prepared = (self.engine.gradient if kind == "jit" else self.engine.value)(workload)
-            for _ in range(UNTIL_COMPILED):
-                result = prepared.call()
-            if hasattr(self.engine, "confirm"):
-                self.engine.confirm()
-            digest = digest_of(*prepared.result(result))
-            calls = [prepared.call]
+        elif kind == "jit":
+            digest, call = self._compiled(self.engine.gradient(EVERY[name].workload))
+            calls = [call]
+        elif kind == "jit both":  # side by side, for the ratio: the machine's speed changes
+            digest, call = self._compiled(self.engine.gradient(EVERY[name].workload))
+            calls = [call, self._compiled(self.engine.value(EVERY[name].workload))[1]]
         elif kind == "overhead":
             calls = [self.engine.trivial()]
             for _ in range(UNTIL_COMPILED):
@@ -99,6 +96,14 @@ class Worker:
             calls = self._inplace(name, n)
         self.calls += [(call, batch_size(call)) for call in calls]
         return {"digest": digest}
+
+    def _compiled(self, prepared: Prepared) -> tuple[list[float], Callable[[], Any]]:
+        """Call until compiled code runs; return what was computed, and the call."""
+        for _ in range(UNTIL_COMPILED):
+            result = prepared.call()
+        if hasattr(self.engine, "confirm"):
+            self.engine.confirm()
+        return digest_of(*prepared.result(result)), prepared.call
 
     def once(self, name: str) -> dict[str, Any]:
         """Return what is measured once per process: compile time and peak memory."""

@@ -47,7 +47,7 @@ def measure(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
             "workloads": {},
         }
         for name in options.workloads:
-            report["workloads"][name] = one(fleet, name, names, options)
+            report["workloads"][name] = one(fleet, name, names)
         report["overhead"] = figures(fleet.race("overhead", "trivial", _callers(names)))
         report["others"] = fleet.others
     if options.compile:
@@ -75,15 +75,12 @@ def limits(fleet: Fleet, threads: int, progress: Progress) -> dict[str, Any]:
     return {**found, "products": products}
 
 
-def one(fleet: Fleet, name: str, names: list[str], options: argparse.Namespace) -> dict[str, Any]:
-    """Return the times of one workload: gradients by all engines, values by some."""
+def one(fleet: Fleet, name: str, names: list[str]) -> dict[str, Any]:
+    """Return the times of one workload by all engines, and our gradient's beside our value's."""
     able = [n for n in names if suits(n, EVERY[name].workload)]
-    gradients = fleet.race("jit", name, able)
-    row = {"gradients": figures(gradients)}
-    fleet.rounds, rounds = (options.rounds + 1) // 2, fleet.rounds
-    able = [n for n in able if n in (OURS, *options.peers) and not gradients[n].error]
-    row["values"] = figures(fleet.race("jit value", name, able))
-    fleet.rounds = rounds
+    row: dict[str, Any] = {"gradients": figures(fleet.race("jit", name, able))}
+    both = fleet.race("jit both", name, [OURS])[OURS]
+    row["gradient/value"] = [] if both.error else both.ratios
     return row
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,10 @@ def rows(report: dict[str, Any]) -> list[Row]:
 def make_row(name: str, part: dict[str, Any], limits: Ceilings) -> Row:
     """Return the row of one workload."""
     w = EVERY[name]
-    gradients, values = part["gradients"], part.get("values", {})
+    gradients, both = part["gradients"], part.get("gradient/value", [])
     ours = gradients.get(OURS, {}).get("median")
     least = floor(w, limits)
     peer = best_peer(gradients)
-    value = values.get(OURS, {}).get("median")
     return {
         "name": name,
         "kind": w.kind,
@@ -42,7 +42,7 @@ def make_row(name: str, part: dict[str, Any], limits: Ceilings) -> Row:
         "limit": least.limit,
         "fraction": least.seconds / ours if ours else None,
         "bandwidth": least.memory / ours if ours else None,
-        "gradient/value": ours / value if ours and value else None,
+        "gradient/value": statistics.median(both) if both else None,
         **compile_row(part, peer),
     }
 
