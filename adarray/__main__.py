@@ -18,8 +18,8 @@ import adarray
 from adarray.backend import load
 from adarray.bench import Options as BenchOptions
 from adarray.bench import bench
-from adarray.bench.run import SIZES, STUDIES, WIDTHS
 from adarray.bench.studies import OPERATORS
+from adarray.bench.sweep import SIZES, STUDIES, THREADS, WIDTHS
 from adarray.demo import Options, demo
 from adarray.errors import BackendError
 
@@ -167,6 +167,29 @@ def _blocks(text: str) -> tuple[int, ...]:
     return found
 
 
+def _folder(text: str) -> Path:
+    """Return a folder that results can be written to; it is made now, not after the work."""
+    found = Path(text)
+    try:
+        found.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or error
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be made a folder: {why}") from error
+    if not os.access(found, os.W_OK):
+        raise argparse.ArgumentTypeError(f"the folder {text!r} cannot be written to")
+    return found
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return found
+
+
 def _operators(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
@@ -185,7 +208,8 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description=(
             "Measure fifteen operations on square matrices, forward and backward, and steps of a "
             "three-layer network, on the backends serial, openmp and cuda, as far as they work "
-            "here. On a GPU, the threads of a block are varied, too. About a minute."
+            "here. On a GPU, the threads of a block are varied, too. Tables are written as it goes "
+            "on, so that nothing is lost where it is interrupted."
         ),
     )
     found.add_argument(
@@ -199,8 +223,9 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=f"default: {','.join(OPERATORS)}",
     )  # fmt: skip
     found.add_argument(
-        "--threads-per-block", type=_blocks, default=(), metavar="N,...",
-        help="of a GPU, multiples of 32 (default: 32,64,...,1024 where there is a GPU)",
+        "--threads-per-block", type=_blocks, nargs="?", const=THREADS, default=(),
+        metavar="N,...",
+        help="of a GPU, multiples of 32 (default: 32,64,...,1024, left out without a GPU)",
     )  # fmt: skip
     for name, default, about in (
         ("sizes", SIZES, "rows and columns of the matrices"),
@@ -212,8 +237,17 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         )  # fmt: skip
     found.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     found.add_argument(
-        "--output", type=Path, default=Path(), metavar="DIR",
+        "--output", type=_folder, default=Path(), metavar="DIR",
         help="folder of tables and pictures (default: the current one)",
+    )  # fmt: skip
+    found.add_argument(
+        "--seconds", type=_seconds, metavar="N",
+        help="for measuring; what does not fit is repeated less or left out (default: 50, with a "
+        "GPU 80)",
+    )  # fmt: skip
+    found.add_argument(
+        "--redraw", type=Path, metavar="FILE",
+        help="make tables and pictures of such a bench.json, and measure nothing",
     )  # fmt: skip
 
 
@@ -261,7 +295,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     show.add_argument(
         "--output",
-        type=Path,
+        type=_folder,
         default=Path(),
         metavar="DIR",
         help="folder of the picture (default: the current one)",
@@ -277,6 +311,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     parser = _parser()
     given = parser.parse_args(arguments)
+    try:
+        return _run(parser, given)
+    except KeyboardInterrupt:
+        print(f"\n{given.command}: interrupted", file=sys.stderr)
+        return 130  # as shells have it
+
+
+def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
+    """Run the command that was given, or show what there is."""
     if given.command == "info":
         return info()
     if given.command == "cache":
@@ -288,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "bench":
         return bench(BenchOptions(
             tuple(given.backend), tuple(given.study), given.operators, given.threads_per_block,
-            given.sizes, given.widths, given.dtype, given.output,
+            given.sizes, given.widths, given.dtype, given.output, given.seconds, given.redraw,
         ))  # fmt: skip
     parser.print_help()
     return 0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import PLAIN, Aval, Symbolic, aval_of, refuse_subclass
-from adarray.device import KINDS, adopt
+from adarray.device import KINDS, adopt, is_device
 from adarray.errors import NotDifferentiableError
 from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import Guard, keep_plain
@@ -373,7 +373,7 @@ def _wrap(
         if isinstance(r, Symbolic) and type(memory) is np.ndarray:
             # Made of a constant while recording, as by np.zeros: of the copy that stands for it.
             memory = MODE.get().engine.capture(memory)  # type: ignore[union-attr]
-        if np.may_share_memory(r, memory):
+        if _overlap(r, memory):
             return view_of(source, op, operands[1:], params, r)
     if isinstance(r, Symbolic):
         return cls(r)
@@ -382,6 +382,17 @@ def _wrap(
         if isinstance(v, np.ndarray) and np.may_share_memory(r, v):
             return cls(r.copy())
     return cls(r)
+
+
+def _overlap(r: Any, memory: Any) -> bool:
+    """Whether a result may lie in the memory of an operand."""
+    if is_device(r):  # without a way through NumPy's protocols
+        return (
+            is_device(memory)
+            and r.library is memory.library
+            and r.library.shares(r.raw, memory.raw)
+        )
+    return bool(np.may_share_memory(r, memory))
 
 
 def view_of(

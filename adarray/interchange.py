@@ -73,8 +73,12 @@ class Interchange(_State):
             return self  # type: ignore[return-value]
         if device != "cpu" and device not in DEVICES:
             known = ", ".join(map(repr, ("cpu", *DEVICES)))
-            raise ValueError(f"to_device: device={device!r} is not known; those in use are {known}")
-        return apply(MOVE, (self,), {"device": device})  # type: ignore[no-any-return]
+            raise ValueError(
+                f"to_device: device={device!r} is not known; those in use are {known}: a GPU is "
+                "from the first adarray.use('cuda') on"
+            )
+        ways = {"device": device, "source": self.device}
+        return apply(MOVE, (self,), ways)  # type: ignore[no-any-return]
 
     def __dlpack__(
         self,
@@ -128,19 +132,23 @@ class Interchange(_State):
         return found
 
 
-def _moved(a: Any, device: str) -> Any:
+def _moved(a: Any, device: str, source: str) -> Any:  # noqa: ARG001
     """Return a plain value on another device."""
     if device == "cpu":
         return host(a)
-    return DEVICES[device].place(np.asarray(host(a)))
+    return DEVICES[device].fetch(a) if is_device(a) else DEVICES[device].place(np.asarray(a))
 
 
-def _back(g: Any, *_: Any, **_params: Any) -> Any:
+def _back(g: Any, *_: Any, device: str, source: str) -> Any:
     """Return the cotangent where the operand was; on the host it goes where it is needed."""
-    return g
+    ways = {"device": source, "source": device}
+    if "cpu" in (device, source):
+        return g
+    return apply(MOVE, (g,), ways) if isinstance(g, Handle) else _moved(g, **ways)
 
 
 MOVE = Op(
-    "to_device", _moved, Opaque(), (_back,), jvp="linear", operands=("a",), params=("device",),
-    signature="a, device", needs=lambda _mask: (False, False),
+    "to_device", _moved, Opaque(), (_back,), jvp="linear", operands=("a",),
+    params=("device", "source"), signature="a, device",
+    needs=lambda _mask: (False, False),
 )  # fmt: skip

@@ -275,6 +275,9 @@ def warn_unknown(func: Any) -> None:
         )
 
 
+_SIZES = frozenset({int, type(None)})
+
+
 def check_params(op: Op, params: dict[str, Any]) -> None:
     """Raise if an argument without a derivative rule is traced; copy what the caller may change.
 
@@ -283,6 +286,8 @@ def check_params(op: Op, params: dict[str, Any]) -> None:
     NotDifferentiableError
     """
     for name, value in params.items():
+        if type(value) is tuple and _SIZES.issuperset(map(type, value)):
+            continue  # a shape, or axes: the most common
         if isinstance(value, (Handle, tuple, list, np.ndarray)):
             if traced(value):
                 raise NotDifferentiableError(

@@ -115,6 +115,10 @@ def strong_zero(g: Any, r: Any) -> Any:
     value = r._v if isinstance(r, Handle) else r
     if isinstance(value, Symbolic):
         return np.where(np.isnan(r) & np.equal(g, 0), 0, r)
+    if is_device(value) and r is value:
+        made = value.library.strong_zero(g._v if isinstance(g, Handle) else g, value)
+        if made is not NotImplemented:
+            return made
     nan = np.isnan(value)
     if not is_device(value) and not (nan.any() if type(value) is np.ndarray else nan):
         return r

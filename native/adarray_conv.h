@@ -86,6 +86,26 @@ struct __align__(16) Job {
     int words;    /* of a pixel's channels, for Tensor Cores */
 };
 
+/* How weights are prepared: those of element k of windows and channel m of a group lie at
+ * group * each + m * apart + at[k], where at follows this; at[k] < 0 stands for zero. */
+struct __align__(16) Filling { int deep, wide, channels, groups; i64 each, apart; };
+
+/* Call put(place, offset, at[k], whether there is such a channel) for all prepared weights, which
+ * lie as [group][k][channel], or with `by_channel` as [group][channel][k]. */
+template <bool by_channel, class Put>
+__device__ inline void each_weight(const Filling *__restrict__ job, Put put)
+{
+    const int deep = job->deep, wide = job->wide, channels = job->channels;
+    const i64 each = job->each, apart = job->apart;
+    const int2 *__restrict__ const at = (const int2 *)(job + 1);
+    const i64 size = (i64)job->groups * deep * wide, step = (i64)gridDim.x * blockDim.x;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += step) {
+        const int k = by_channel ? i % deep : i / wide % deep;
+        const int m = by_channel ? i / deep % wide : i % wide;
+        put(i, i / ((i64)wide * deep) * each + m * apart, at[k], m < channels);
+    }
+}
+
 /* Add what `parts` blocks found, in order. */
 extern "C" __global__ void folded(const T *__restrict__ from, T *__restrict__ to, i64 size,
                                   i64 parts)

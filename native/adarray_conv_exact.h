@@ -258,23 +258,10 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
 
 /* -- before and after --------------------------------------------------------------------- */
 
-/* Weights as [group][k][channel]: those of k and a channel m of a group lie at
- * group * each + m * apart + at[k]; at[k] < 0 stands for zero. */
-struct __align__(16) Filling { int deep, wide, channels, groups; i64 each, apart; };
-
 extern "C" __global__ void prepared(const T *__restrict__ w, E *__restrict__ to,
                                     const Filling *__restrict__ job)
 {
-    const int deep = job->deep, wide = job->wide, channels = job->channels;
-    const i64 each = job->each, apart = job->apart;
-    const int2 *__restrict__ const at = (const int2 *)(job + 1);
-    const i64 size = (i64)job->groups * deep * wide, step = (i64)gridDim.x * blockDim.x;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += step) {
-        const int m = i % wide, k = i / wide % deep;
-        const i64 base = i / ((i64)wide * deep) * each + m * apart;
-        const int2 from = at[k];
-        const bool real = m < channels;
-        const T low = real && from.x >= 0 ? w[base + from.x] : (T)0;
-        to[i] = low;
-    }
+    each_weight<false>(job, [=](i64 i, i64 base, int2 from, bool real) {
+        to[i] = real && from.x >= 0 ? w[base + from.x] : (T)0;
+    });
 }

@@ -302,25 +302,14 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
 
 /* -- before and after --------------------------------------------------------------------- */
 
-struct __align__(16) Filling { int deep, wide, channels, groups; i64 each, apart; };
-
-/* Weights as [group][channel][word]: those of a word k and a channel m of a group lie at
- * group * each + m * apart + at[k]; at[k] < 0 stands for zero. */
+/* Where k counts words. */
 extern "C" __global__ void prepared(const float *__restrict__ w, u32 *__restrict__ to,
                                     const Filling *__restrict__ job)
 {
-    const int deep = job->deep, wide = job->wide, channels = job->channels;
-    const i64 each = job->each, apart = job->apart;
-    const int2 *__restrict__ const at = (const int2 *)(job + 1);
-    const i64 size = (i64)job->groups * deep * wide, step = (i64)gridDim.x * blockDim.x;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += step) {
-        const int k = i % deep, m = i / deep % wide;
-        const i64 base = i / ((i64)wide * deep) * each + m * apart;
-        const int2 from = at[k];
-        const bool real = m < channels;
+    each_weight<true>(job, [=](i64 i, i64 base, int2 from, bool real) {
         to[i] = word_of(real && from.x >= 0 ? w[base + from.x] : 0.0f,
                         real && from.y >= 0 ? w[base + from.y] : 0.0f);
-    }
+    });
 }
 
 #define ROW 64 /* places that a block turns at a time */

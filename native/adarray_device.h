@@ -97,6 +97,57 @@ template <class T, int N> ADARRAY_IN void adarray_store_each(const adarray_pack<
     for (int u = 0; u < N; u++) p[u] = x.v[u];
 }
 
+/* Copies into shared memory that their thread does not wait for. It commits those that it has
+ * begun as a part, and sees all parts but the last N after adarray_arrived<N>. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <int S> ADARRAY_IN void adarray_begin(void *to, const void *from)
+{
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    const uint64_t source = __cvta_generic_to_global(from);
+    if constexpr (S == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(source) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                     ::"r"(at), "l"(source), "n"(S) : "memory");
+}
+ADARRAY_IN void adarray_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> ADARRAY_IN void adarray_arrived()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+#elif defined(ADARRAY_BEGIN) /* the emulator of the tests */
+template <int S> ADARRAY_IN void adarray_begin(void *to, const void *from)
+{
+    ADARRAY_BEGIN(to, from, S);
+}
+ADARRAY_IN void adarray_commit() { ADARRAY_COMMIT(); }
+template <int N> ADARRAY_IN void adarray_arrived() { ADARRAY_ARRIVED(N); }
+#else
+template <int S> ADARRAY_IN void adarray_begin(void *to, const void *from)
+{
+    struct alignas(S) All { char bytes[S]; };
+    *(All *)to = *(const All *)from;
+}
+ADARRAY_IN void adarray_commit() {}
+template <int N> ADARRAY_IN void adarray_arrived() {}
+#endif
+
+/* Copy a pack so; its elements one by one where memory is not aligned. */
+template <class T, int N> ADARRAY_IN void adarray_fetch(adarray_pack<T, N> *to, const T *from)
+{
+    if (adarray_aligned<N>(from)) {
+        adarray_begin<sizeof(T) * N>(to, from);
+    } else {
+#pragma unroll
+        for (int u = 0; u < N; u++) {
+            if constexpr (sizeof(T) >= 4)
+                adarray_begin<sizeof(T)>(to->v + u, from + u);
+            else
+                to->v[u] = from[u];
+        }
+    }
+}
+
 /* Extrema in folds, whose operands come in no order of their own: a nan wins, and of zeros of
  * both signs the larger one for a maximum. One instruction in place of four. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -144,10 +195,19 @@ ADARRAY_IN void adarray_atomic_maximum(int64_t *p, int64_t x)
 #endif
 }
 
+#include "adarray_quick.h"
+
 /* Functions out of line: see codegen/cuda.py. */
 #define ADARRAY_FAR_1(g)                                                                   \
     static __device__ __noinline__ double adarray_far_##g(double x) { return g(x); }        \
     static __device__ __noinline__ float adarray_far_##g##f(float x) { return g##f(x); }
+#define ADARRAY_FAR_OWN(g)                                                                 \
+    static __device__ __noinline__ double adarray_far_##g(double x) { return g(x); }        \
+    static __device__ __noinline__ float adarray_far_##g##f(float x)                        \
+    {                                                                                      \
+        adarray_careful care;                                                              \
+        return adarray_##g##f(care, x);                                                    \
+    }
 #define ADARRAY_FAR_2(g)                                                                   \
     static __device__ __noinline__ double adarray_far_##g(double x, double y)               \
     {                                                                                      \
@@ -158,8 +218,8 @@ ADARRAY_IN void adarray_atomic_maximum(int64_t *p, int64_t x)
         return g##f(x, y);                                                                 \
     }
 ADARRAY_FAR_1(cbrt) ADARRAY_FAR_1(exp) ADARRAY_FAR_1(exp2) ADARRAY_FAR_1(expm1)
-ADARRAY_FAR_1(log) ADARRAY_FAR_1(log2) ADARRAY_FAR_1(log10) ADARRAY_FAR_1(log1p)
-ADARRAY_FAR_1(sin) ADARRAY_FAR_1(cos) ADARRAY_FAR_1(tan)
+ADARRAY_FAR_1(log) ADARRAY_FAR_1(log2) ADARRAY_FAR_1(log10) ADARRAY_FAR_OWN(log1p)
+ADARRAY_FAR_OWN(sin) ADARRAY_FAR_OWN(cos) ADARRAY_FAR_1(tan)
 ADARRAY_FAR_1(asin) ADARRAY_FAR_1(acos) ADARRAY_FAR_1(atan)
 ADARRAY_FAR_1(sinh) ADARRAY_FAR_1(cosh) ADARRAY_FAR_1(tanh)
 ADARRAY_FAR_1(asinh) ADARRAY_FAR_1(acosh) ADARRAY_FAR_1(atanh)
@@ -171,7 +231,8 @@ static __device__ __noinline__ void adarray_far_sincos(double x, double *s, doub
 }
 static __device__ __noinline__ void adarray_far_sincosf(float x, float *s, float *c)
 {
-    sincosf(x, s, c);
+    adarray_careful care;
+    adarray_sincosf(care, x, s, c);
 }
 
 /* Exchange within a warp. */
@@ -195,6 +256,66 @@ template <class T> ADARRAY_IN T adarray_from(unsigned mask, T x, int lane)
         return __shfl_sync(mask, x, lane);
 }
 
+/* Rows whose columns the lanes of a warp hold, N each: what lies D columns further on. Lanes
+ * at the ends get what their neighbours round the end have, which must not matter. */
+template <int D, class T, int N> ADARRAY_IN adarray_pack<T, N> adarray_beside(
+    const adarray_pack<T, N> &x)
+{
+    adarray_pack<T, N> y;
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+        const int k = u + D, by = (k + 8 * N) / N - 8;
+        y.v[u] = by == 0 ? x.v[k] : adarray_from(~0u, x.v[k - by * N], (threadIdx.x + by) & 31);
+    }
+    return y;
+}
+
+/* N columns from `at` on of n that go round at their ends, of a row that has the first m of
+ * them; the others are like its last one. */
+template <class T, int N> ADARRAY_IN void adarray_load_lane(
+    adarray_pack<T, N> &x, const T *row, int64_t at, int64_t n, int64_t m)
+{
+    at = at < 0 ? at + n : at < n ? at : at - n;
+    if (at + N <= m && adarray_aligned<N>(row + at)) {
+        adarray_load(x, row + at);
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+        const int64_t k = at + u < n ? at + u : at + u - n;
+        x.v[u] = row[k < m ? k : m - 1];
+    }
+}
+
+/* The same where n, m, `at` and the row are multiples of packs; packs behind the row are like
+ * its last one. */
+template <class T, int N> ADARRAY_IN void adarray_load_lane_pack(
+    adarray_pack<T, N> &x, const T *row, int64_t at, int64_t n, int64_t m)
+{
+    at = at < 0 ? at + n : at < n ? at : at - n;
+    adarray_load(x, row + (at < m ? at : m - N));
+}
+
+/* Those of N columns that are in lo ... hi - 1; nothing else reads or writes them. */
+template <class T, int N> ADARRAY_IN void adarray_store_lane(
+    const adarray_pack<T, N> &x, T *row, int at, int64_t lo, int64_t hi)
+{
+    if (at >= lo && at + N <= hi && adarray_aligned<N>(row + at)) {
+        adarray_store_only(x, row + at);
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++)
+        if (at + u >= lo && at + u < hi) row[at + u] = x.v[u];
+}
+
+/* The same where lo, hi and the row are multiples of packs. */
+template <class T, int N> ADARRAY_IN void adarray_store_lane_pack(
+    const adarray_pack<T, N> &x, T *row, int at, int64_t lo, int64_t hi)
+{
+    if (at >= lo && at < hi) adarray_store_only(x, row + at);
+}
+
 /* The lanes of this thread's group in its warp. */
 template <int G> ADARRAY_IN unsigned adarray_lanes()
 {
@@ -211,6 +332,20 @@ template <int G> ADARRAY_IN void adarray_sync()
         __syncwarp(adarray_lanes<G>());
 }
 
+/* Combine what the N warps of a block have left in `room`; every warp does the same. */
+template <int N, class T, class F> ADARRAY_IN T adarray_of_warps(const T *room, F f)
+{
+    T x;
+    if constexpr ((N & (N - 1)) == 0) {
+        x = room[threadIdx.x % N];
+        for (int d = N / 2; d > 0; d /= 2) x = f(x, adarray_swap(0xffffffffu, x, d));
+    } else {
+        x = room[0];
+        for (int k = 1; k < N; k++) x = f(x, room[k]);
+    }
+    return adarray_from(0xffffffffu, x, 0);
+}
+
 /* Combine the values of a group's threads, in an order that never changes; all get the
  * result. `room` has an element for each warp of a block. */
 template <int G, class T, class F> ADARRAY_IN T adarray_together(T x, T *room, F f)
@@ -223,28 +358,36 @@ template <int G, class T, class F> ADARRAY_IN T adarray_together(T x, T *room, F
         __syncthreads(); /* somebody may still read what `room` held before */
         if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
         __syncthreads();
-        /* Every warp does the same. */
-        x = room[threadIdx.x % (G / 32)];
-        for (int d = G / 64; d > 0; d /= 2) x = f(x, adarray_swap(mask, x, d));
-        x = adarray_from(mask, x, 0);
+        x = adarray_of_warps<G / 32>(room, f);
     } else { /* zeros of both signs may have met in different orders */
         x = adarray_from(mask, x, threadIdx.x % 32 / W * W);
     }
     return x;
 }
 
-/* Fold the values of a group's threads up to and with each thread's own; `total` is that of
- * all. `room` has an element for each warp of a block. */
-template <int G, class T, class F> ADARRAY_IN T adarray_scan(T x, T *room, T &total, F f)
+/* The first half of it for a block: leave what each warp has in `room`. After a barrier,
+ * adarray_of_warps is the other half. */
+template <class T, class F> ADARRAY_IN void adarray_leave(T x, T *room, F f)
+{
+    for (int d = 16; d > 0; d /= 2) x = f(x, adarray_swap(0xffffffffu, x, d));
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
+}
+
+/* Fold the values of the threads of a group before each one; `total` is that of all. `room`
+ * has an element for each warp of a block. */
+template <int G, class T, class F>
+ADARRAY_IN T adarray_before(T x, T neutral, T *room, T &total, F f)
 {
     constexpr int W = G < 32 ? G : 32;
     const unsigned mask = adarray_lanes<G>();
     const int lane = threadIdx.x % W, first = threadIdx.x % 32 - lane;
     for (int d = 1; d < W; d *= 2) {
-        const T before = adarray_from(mask, x, lane < d ? first + lane : first + lane - d);
-        if (lane >= d) x = f(before, x);
+        const T other = adarray_from(mask, x, lane < d ? first + lane : first + lane - d);
+        if (lane >= d) x = f(other, x);
     }
     total = adarray_from(mask, x, first + W - 1);
+    T before = adarray_from(mask, x, lane > 0 ? first + lane - 1 : first);
+    if (lane == 0) before = neutral;
     if constexpr (G > 32) {
         constexpr int N = G / 32;
         const int warp = threadIdx.x / 32, slot = lane % N;
@@ -253,14 +396,47 @@ template <int G, class T, class F> ADARRAY_IN T adarray_scan(T x, T *room, T &to
         __syncthreads();
         T sum = room[slot];
         for (int d = 1; d < N; d *= 2) {
-            const T before = adarray_from(mask, sum, slot < d ? slot : slot - d);
-            if (slot >= d) sum = f(before, sum);
+            const T other = adarray_from(mask, sum, slot < d ? slot : slot - d);
+            if (slot >= d) sum = f(other, sum);
         }
         total = adarray_from(mask, sum, N - 1);
-        const T before = adarray_from(mask, sum, warp > 0 ? warp - 1 : 0);
-        if (warp > 0) x = f(before, x);
+        const T warps = adarray_from(mask, sum, warp > 0 ? warp - 1 : 0);
+        if (warp > 0) before = f(warps, before);
     }
-    return x;
+    return before;
+}
+
+/* Load what other blocks have written: not out of the multiprocessor's own cache. */
+template <class T> ADARRAY_IN T adarray_load_past(const T *p)
+{
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(T) == 8 && T(0.5) == T(0))
+        return (T)__ldcg((const long long *)p);
+    else if constexpr (sizeof(T) >= 4)
+        return __ldcg(p);
+    else
+        return *(volatile const T *)p;
+#else
+    return *p;
+#endif
+}
+
+/* Fold what blocks have left in `parts` into out[0], in the order of the blocks. */
+template <int B, class T, class F>
+ADARRAY_IN void adarray_merge_numbers(const T *parts, unsigned blocks, T neutral, T *room, T *out,
+                                      F f)
+{
+    T sum = neutral;
+    for (unsigned k = threadIdx.x; k < blocks; k += 8 * B) {
+        T some[8]; /* loaded side by side */
+#pragma unroll
+        for (int u = 0; u < 8; u++)
+            some[u] = k + u * B < blocks ? adarray_load_past(parts + k + u * B) : neutral;
+#pragma unroll
+        for (int u = 0; u < 8; u++) sum = k + u * B < blocks ? f(sum, some[u]) : sum;
+    }
+    sum = adarray_together<B>(sum, room, f);
+    if (threadIdx.x == 0) out[0] = sum;
 }
 
 /* Fold the values of all blocks into out[0]: the last block to come here does it, in the
@@ -280,17 +456,104 @@ ADARRAY_IN bool adarray_last(T x, T neutral, T *parts, unsigned *count, T *room,
     const bool mine = last;
     if (mine) {
         __threadfence();
-        T sum = neutral;
-        for (unsigned k = threadIdx.x; k < blocks; k += B)
-            sum = f(sum, *(volatile T *)(parts + k));
-        sum = adarray_together<B>(sum, room, f);
-        if (threadIdx.x == 0) {
-            out[0] = sum;
-            *count = 0;
-        }
+        adarray_merge_numbers<B>(parts, blocks, neutral, room, out, f);
+        if (threadIdx.x == 0) *count = 0;
     }
     __syncthreads(); /* `last` is read by all before the next total sets it */
     return mine;
+}
+
+/* Whether this block is the last one of so many to come here; then it sees what the others have
+ * written. Every thread calls; `count` is 0 before and after. */
+ADARRAY_IN bool adarray_is_last(unsigned *count, unsigned blocks)
+{
+    __shared__ bool last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(count, 1u) == blocks - 1;
+        if (last) *count = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
+
+/* Fold columns `first` up to `end` of `rows` rows that blocks have left in memory: threads share
+ * out columns, then rows. `room` has an element for each thread. */
+template <int B, class T, class F>
+ADARRAY_IN void adarray_merge_parts(const T *parts, int64_t rows, int64_t stride, int64_t first,
+                                    int64_t end, T neutral, T *room, T *out, F f)
+{
+    int width = 1;
+    while (width < end - first && 2 * width <= B) width *= 2;
+    const int most = B / width, ways = rows < most ? (int)rows : most;
+    const int column = threadIdx.x % width, way = threadIdx.x / width;
+    for (int64_t k = first + column; k - column < end; k += width) {
+        T sum = neutral;
+        if (k < end && way < ways) {
+#pragma unroll 8
+            for (int64_t row = way; row < rows; row += ways)
+                sum = f(sum, *(const volatile T *)(parts + row * stride + k));
+        }
+        __syncthreads(); /* somebody may still read what `room` held before */
+        room[threadIdx.x] = sum;
+        __syncthreads();
+        if (way == 0 && k < end) {
+            for (int w = 1; w < ways; w++) sum = f(sum, room[w * width + column]);
+            out[k] = sum;
+        }
+    }
+}
+
+/* An array total of a sheet, of which each thread has W elements side by side, and one behind
+ * the last whole pack: fold those of a block's groups into `out`. `room` has W elements for each
+ * thread and W for each group. */
+template <int B, int G, int W, class T, class F>
+ADARRAY_IN void adarray_sheet_total(const adarray_pack<T, W> &x, T one, T *room, int64_t size,
+                                    T *out, F f)
+{
+    constexpr int K = G * W, P = K + W;
+    const int lane = threadIdx.x % G;
+    const int64_t whole = size / W * W, first = (int64_t)blockIdx.y * K;
+    T *const mine = room + threadIdx.x / G * P;
+    __syncthreads(); /* somebody may still read what `room` held before */
+    for (int u = 0; u < W; u++) mine[lane * W + u] = W > 1 ? x.v[u] : one;
+    if (lane < W) mine[K + lane] = one;
+    __syncthreads();
+    for (int t = threadIdx.x; t < P; t += B) {
+        const int64_t k = t < K ? first + t : whole + t - K;
+        if (k >= (t < K ? whole : blockIdx.y ? 0 : size)) continue;
+        T sum = room[t];
+#pragma unroll 8
+        for (int g = 1; g < B / G; g++) sum = f(sum, room[g * P + t]);
+        out[k] = sum;
+    }
+}
+
+/* The same of what all blocks with these columns have left in `parts`. */
+template <int B, int G, int W, class T, class F>
+ADARRAY_IN void adarray_merge_sheets(const T *parts, int64_t rows, int64_t stride, int64_t size,
+                                     T neutral, T *room, T *out, F f)
+{
+    constexpr int K = G * W;
+    const int64_t whole = size / W * W, first = (int64_t)blockIdx.y * K;
+    const int64_t end = first + K < whole ? first + K : whole;
+    adarray_merge_parts<B>(parts, rows, stride, first, end, neutral, room, out, f);
+    if (blockIdx.y == 0)
+        adarray_merge_parts<B>(parts, rows, stride, whole, size, neutral, room, out, f);
+}
+
+/* Fold the array totals that the groups of a block have in shared memory into `out`. */
+template <int B, int G, class T, class F>
+ADARRAY_IN void adarray_near_total(const T *near, int64_t stride, int64_t size, T *out, F f)
+{
+    __syncthreads();
+    for (int64_t k = threadIdx.x; k < size; k += B) {
+        T sum = near[k];
+        for (int g = 1; g < B / G; g++) sum = f(sum, near[g * stride + k]);
+        out[k] = sum;
+    }
 }
 
 /* Fold rows of `parts`, one for each group that ran, into out: a block of 32 by 32 threads

@@ -245,7 +245,7 @@ def launcher() -> FFI:
     ffi.set_source(
         "adarray_native._device",
         '#include "device_launch.h"\n',
-        sources=[f"{HERE.name}/device_launch.c"],
+        sources=[f"{HERE.name}/{name}.c" for name in ("device_launch", "device_steps")],
         include_dirs=[str(HERE)],
         extra_compile_args=["-O2", "-g0", "-std=gnu11"] if sys.platform != "win32" else [],
         optional=True,

@@ -254,21 +254,29 @@ def _temporary() -> Cache:
     return made
 
 
-def default() -> Cache:
+def default(part: str = "") -> Cache:
     """Return the cache of this process: the usual folder, or where that is unsafe, another.
+
+    Parameters
+    ----------
+    part : str, optional
+        A folder in it, for kernels of another kind.
 
     Notes
     -----
     Code is loaded from the cache, so a folder that another user owns or may write to is
     refused. A folder that ADARRAY_CACHE_DIR names is not given up silently.
     """
-    key = tuple(os.environ.get(name) for name in (VARIABLE, "XDG_CACHE_HOME", "HOME"))
+    names = (VARIABLE, "XDG_CACHE_HOME", "HOME")
+    key = (part, *(os.environ.get(name) for name in names))
     if key not in _open:
-        folder = usual_folder()
-        wrong = _private(folder)
+        usual = usual_folder()
+        folder = usual / part
+        wrong = {f: why for f in (usual, folder) if (why := _private(f))}
         if wrong and os.environ.get(VARIABLE, "").strip():
+            first, why = next(iter(wrong.items()))
             warnings.warn(
-                f"jit: the kernel cache {folder} cannot be used: {wrong}; kernels are compiled "
+                f"jit: the kernel cache {first} cannot be used: {why}; kernels are compiled "
                 f"anew in every process; set {VARIABLE} to a folder of your own",
                 RuntimeWarning,
                 stacklevel=2,

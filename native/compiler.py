@@ -238,17 +238,22 @@ def compile_units(
         for source, target in zip(sources, targets, strict=True)
     ]
     problem: CompileError | None = None
-    for process, source, target in zip(running, sources, targets, strict=True):
-        try:
-            status = process.wait(max(0.1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            problem = problem or _failed(compiler, source, f"it took over {PATIENCE:.0f} seconds")
-            continue
-        log_file = source.with_suffix(".log")
-        if status != 0 or not target.exists():
-            said = log_file.read_text(errors="replace")
-            problem = problem or _failed(compiler, source, _first_error(said))
+    try:
+        for process, source, target in zip(running, sources, targets, strict=True):
+            try:
+                status = process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                why = f"it took over {PATIENCE:.0f} seconds"
+                problem = problem or _failed(compiler, source, why)
+                continue
+            log_file = source.with_suffix(".log")
+            if status != 0 or not target.exists():
+                said = log_file.read_text(errors="replace")
+                problem = problem or _failed(compiler, source, _first_error(said))
+    finally:
+        for process in running:  # too slow, or there was an interrupt
+            if process.poll() is None:
+                process.kill()
+                process.wait()
     if problem is not None:
         raise problem

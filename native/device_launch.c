@@ -7,141 +7,19 @@
  * cheaper than launches still, and the graph updated in its place. An input of products that
  * is elsewhere all the time is copied to a place that stays.
  */
-#include "device_launch.h"
-#include <stdatomic.h>
+#include "device_steps.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_KERNEL = 1, STEP_PRODUCT = 2, WIDE = 1 /* cuBLAS's number of float64 */ };
 enum {
     RELAXED = 2,       /* mode of capture: other threads may do what they like */
-    KEYS = 16,         /* combinations of addresses that are remembered */
-    SEEN = 8,          /* addresses of a slot that are remembered */
     MISSES = 16,       /* others after which it is copied */
     CREDIT = 8,        /* new graphs that may follow each other */
     REPLAYS = 64,      /* replays that pay for another one */
-    MOST_GRAPHS = 16,
-};
-
-typedef struct {
-    void *function;
-    unsigned grid[3], block[3], shared;
-    void **parameters, **extra;
-} NodeParams; /* CUDA_KERNEL_NODE_PARAMS_v1 */
-
-/* In the order in which launcher.py names them. */
-typedef struct {
-    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  void *, void **, void **);
-    int (*copy)(uint64_t, uint64_t, size_t, void *);
-    int (*synchronize)(void *);
-    int (*begin)(void *, int);
-    int (*end)(void *, void **);
-    int (*capture_info)(void *, int *, uint64_t *, void **, void ***, size_t *);
-    int (*instantiate)(void **, void *, unsigned long long);
-    int (*graph_launch)(void *, void *);
-    int (*set_node)(void *, void *, const NodeParams *);
-    int (*exec_update)(void *, void *, void *);
-    int (*exec_destroy)(void *);
-    int (*graph_destroy)(void *);
-    int (*product)(void *, int, int, int, int, int, const void *, const void *, int, int,
-                   long long, const void *, int, int, long long, const void *, void *, int, int,
-                   long long, int, int, int);
-} DeviceFunctions;
-
-typedef struct { int64_t slot, value; } Argument; /* a place in a slot, or (-1, a number) */
-
-typedef struct {
-    int64_t kind;
-    /* Kernels. */
-    void *function;
-    unsigned grid[3], block[3], shared;
-    int64_t n;
-    const Argument *arguments;
-    /* Products: operands a, b and out as cuBLAS has them. */
-    const int64_t *numbers;
-} Step;
-
-typedef struct {
-    void *graph, *exec, **nodes; /* of each step, NULL for products */
-    uint64_t *addresses, used;   /* what the nodes have; when it ran last */
-} Graph;
-
-typedef struct {
-    int64_t low, bytes;      /* what products read of it; 0 bytes: it cannot be copied */
-    uint64_t stage;          /* where the copy is, or 0 */
-    int product, misses, next; /* whether products use it; new addresses */
-    uint64_t seen[SEEN];
-    int64_t first, last;     /* the kernels that use it, in `users` */
-} SlotState;
-
-struct DeviceRunner {
-    DeviceFunctions driver;
-    int64_t *words;
-    int64_t n_slots, n_steps, n_graphs, most_graphs, failed;
-    Step *steps;
-    SlotState *slots;
-    int64_t *users;
-    unsigned char *dirty;    /* kernels whose node must change */
-    uint64_t *cells, *addresses;
-    void **parameters, *blas;
-    void *recorder, *recorder_blas; /* a stream to record on, and a handle for it */
-    atomic_int *recording;   /* whether somebody records on it */
-    int *refused;
-    int asks;                /* for a recorder */
-    int64_t restless;        /* a slot that should be copied, or -1 */
-    Graph graphs[MOST_GRAPHS];
-    uint64_t keys[KEYS], tick;
-    int next_key, credit, earned;
-    int64_t counts[ADARRAY_DEVICE_COUNTS];
+    STALE = 32,        /* replays of others after which a graph is not kept for what comes again */
 };
 
 /* -- steps ---------------------------------------------------------------------------------- */
-
-static uint64_t place(const DeviceRunner *r, const Argument *a)
-{
-    return a->slot < 0 ? (uint64_t)a->value : r->addresses[a->slot] + (uint64_t)a->value;
-}
-
-/* Where a product reads: from the copy, if there is one. */
-static void *place_of_product(const DeviceRunner *r, const Argument *a)
-{
-    const SlotState *s = a->slot < 0 ? NULL : &r->slots[a->slot];
-    const uint64_t at = s && s->stage ? s->stage + (uint64_t)(a->value - s->low) : place(r, a);
-    return (void *)(uintptr_t)at;
-}
-
-static void fill(DeviceRunner *r, const Step *s)
-{
-    for (int64_t i = 0; i < s->n; i++) r->cells[i] = place(r, &s->arguments[i]);
-}
-
-/* Multiply as cuBLAS does; numbers: operations (2), m, n, k, leading dimensions and distances of
- * the first and second operand and the result, count, types of operands and result, compute type. */
-static int product(DeviceRunner *r, const Step *s, void *blas)
-{
-    static const float one = 1, zero = 0;
-    static const double one64 = 1, zero64 = 0;
-    const int64_t *v = s->numbers;
-    const int type = (int)v[12], made = (int)v[13], wide = made == WIDE;
-    const void *a = place_of_product(r, &s->arguments[0]);
-    const void *b = place_of_product(r, &s->arguments[1]);
-    void *out = place_of_product(r, &s->arguments[2]);
-    const int status = r->driver.product(
-        blas, (int)v[0], (int)v[1], (int)v[2], (int)v[3], (int)v[4],
-        wide ? (const void *)&one64 : (const void *)&one, a, type, (int)v[5], v[6], b, type,
-        (int)v[7], v[8], wide ? (const void *)&zero64 : (const void *)&zero, out, made, (int)v[9],
-        v[10], (int)v[11], (int)v[14], -1);
-    return status ? ADARRAY_DEVICE_BLAS + status : 0;
-}
-
-static int launch(DeviceRunner *r, const Step *s, void *stream, void *blas)
-{
-    if (s->kind == STEP_PRODUCT) return product(r, s, blas);
-    fill(r, s);
-    return r->driver.launch(s->function, s->grid[0], s->grid[1], s->grid[2], s->block[0],
-                            s->block[1], s->block[2], s->shared, stream, r->parameters, NULL);
-}
 
 /* Copy what products read elsewhere than it is. */
 static int copy_staged(DeviceRunner *r, void *stream)
@@ -161,7 +39,7 @@ int adarray_device_steps(DeviceRunner *r, void *stream, int64_t first, int64_t l
     const int copied = first == 0 ? copy_staged(r, stream) : 0;
     if (copied) return copied;
     for (int64_t i = first; i < last; i++) {
-        const int status = launch(r, &r->steps[i], stream, r->blas);
+        const int status = adarray_device_launch(r, &r->steps[i], stream, r->blas);
         if (status) {
             r->failed = i;
             return status;
@@ -200,7 +78,7 @@ static int record(DeviceRunner *r, void **graph, void **nodes)
         uint64_t id;
         void *made, **last;
         size_t count = 0;
-        status = launch(r, &r->steps[i], r->recorder, r->recorder_blas);
+        status = adarray_device_launch(r, &r->steps[i], r->recorder, r->recorder_blas);
         if (status || nodes == NULL || r->steps[i].kind != STEP_KERNEL) continue;
         status = r->driver.capture_info(r->recorder, &active, &id, &made, &last, &count);
         if (!status && count != 1) status = -1;
@@ -248,7 +126,7 @@ static int update_nodes(DeviceRunner *r, Graph *g)
         const Step *s = &r->steps[i];
         NodeParams p = {s->function, {s->grid[0], s->grid[1], s->grid[2]},
                         {s->block[0], s->block[1], s->block[2]}, s->shared, r->parameters, NULL};
-        fill(r, s);
+        adarray_device_fill(r, s);
         status = r->driver.set_node(g->exec, g->nodes[i], &p);
         r->counts[ADARRAY_UPDATES]++;
     }
@@ -278,10 +156,10 @@ static void watch(DeviceRunner *r)
         SlotState *s = &r->slots[i];
         if (!s->product || s->stage || !s->bytes) continue;
         int k = 0;
-        while (k < SEEN && s->seen[k] != r->addresses[i]) k++;
-        if (k < SEEN) continue;
+        while (k < ADARRAY_SEEN && s->seen[k] != r->addresses[i]) k++;
+        if (k < ADARRAY_SEEN) continue;
         s->seen[s->next] = r->addresses[i];
-        s->next = (s->next + 1) % SEEN;
+        s->next = (s->next + 1) % ADARRAY_SEEN;
         if (++s->misses > MISSES && r->restless < 0) r->restless = i;
     }
 }
@@ -314,18 +192,36 @@ static Graph *nearest(DeviceRunner *r, int *least)
     return best;
 }
 
-/* Whether this combination of addresses was among the last ones; remember it. */
-static int seen_before(DeviceRunner *r)
+/* Whether this combination of addresses, or of those that products use, was among the last
+ * ones; remember it. */
+static int seen_before(DeviceRunner *r, int products)
 {
+    Keys *keys = &r->keys[products];
     uint64_t key = 14695981039346656037u;
-    for (int64_t i = 0; i < r->n_slots; i++)
-        if (!is_free(&r->slots[i])) key = (key ^ r->addresses[i]) * 1099511628211u;
+    for (int64_t i = 0; i < r->n_slots; i++) {
+        const SlotState *s = &r->slots[i];
+        if (products ? s->product && !s->stage : !is_free(s))
+            key = (key ^ r->addresses[i]) * 1099511628211u;
+    }
     if (key == 0) key = 1;
-    for (int i = 0; i < KEYS; i++)
-        if (r->keys[i] == key) return 1;
-    r->keys[r->next_key] = key;
-    r->next_key = (r->next_key + 1) % KEYS;
+    for (int i = 0; i < ADARRAY_KEYS; i++)
+        if (keys->seen[i] == key) return 1;
+    keys->seen[keys->next] = key;
+    keys->next = (keys->next + 1) % ADARRAY_KEYS;
     return 0;
+}
+
+/* Make room for one more graph: that which is longest unused goes, if it is stale or `always`. */
+static int room_for_graph(DeviceRunner *r, int always)
+{
+    if (r->credit <= 0 || r->most_graphs <= 0) return 0;
+    if (r->n_graphs < r->most_graphs) return 1;
+    Graph *oldest = &r->graphs[0];
+    for (int64_t k = 1; k < r->n_graphs; k++)
+        if (r->graphs[k].used < oldest->used) oldest = &r->graphs[k];
+    if (!always && r->tick - oldest->used < STALE) return 0;
+    drop(r, oldest);
+    return 1;
 }
 
 /* Change a graph to what is recorded, or make a new one: if there is none, or cuBLAS takes other
@@ -342,8 +238,9 @@ static Graph *graph_for(DeviceRunner *r)
     int least = 0;
     Graph *g = nearest(r, &least);
     if (g && least == 0) return g;
-    const int again = seen_before(r);
-    if (again && r->credit > 0 && r->n_graphs < r->most_graphs) g = NULL; /* one of its own */
+    /* What comes again has a graph of its own: where products moved, that saves a recording. */
+    const int again = seen_before(r, 0), products = seen_before(r, 1) && least == 2;
+    if ((again || products) && room_for_graph(r, products)) g = NULL;
     else if (g && least == 1) {
         if (!update_nodes(r, g)) return g;
         drop(r, g);
@@ -407,7 +304,7 @@ int adarray_device_stage(DeviceRunner *r, void *stream, int64_t slot, uint64_t a
 
 void adarray_device_limit(DeviceRunner *r, int64_t graphs)
 {
-    r->most_graphs = graphs < MOST_GRAPHS ? graphs : MOST_GRAPHS;
+    r->most_graphs = graphs < ADARRAY_MOST_GRAPHS ? graphs : ADARRAY_MOST_GRAPHS;
     while (r->n_graphs > r->most_graphs) drop(r, &r->graphs[r->n_graphs - 1]);
 }
 
@@ -415,69 +312,7 @@ int64_t adarray_device_failed_step(const DeviceRunner *r) { return r->failed; }
 
 int64_t adarray_device_count(const DeviceRunner *r, int which) { return r->counts[which]; }
 
-/* -- reading -------------------------------------------------------------------------------- */
-
-enum { KERNEL_WORDS = 10, PRODUCT_WORDS = 15, PRODUCT_OPERANDS = 3 };
-
-/* Read steps: for kernels 1, their number of arguments, function, grid, block, shared memory and
- * the arguments as pairs; for products 2, the arguments, and numbers. Return the words that
- * were read, or -1; *longest and *total become numbers of arguments. */
-static int64_t read_steps(DeviceRunner *r, int64_t at, int64_t count, int64_t *longest,
-                          int64_t *total)
-{
-    *longest = *total = 0;
-    for (int64_t i = 0; i < r->n_steps; i++) {
-        const int64_t *w = r->words + at;
-        Step *s = &r->steps[i];
-        if (at + 2 > count) return -1;
-        s->kind = w[0];
-        const int64_t head = s->kind == STEP_KERNEL ? KERNEL_WORDS : 2;
-        const int64_t tail = s->kind == STEP_KERNEL ? 0 : PRODUCT_WORDS;
-        s->n = s->kind == STEP_KERNEL ? w[1] : PRODUCT_OPERANDS;
-        if ((s->kind != STEP_KERNEL && s->kind != STEP_PRODUCT) || s->n < 0
-            || at + head + 2 * s->n + tail > count) return -1;
-        if (s->kind == STEP_KERNEL) {
-            s->function = (void *)(uintptr_t)w[2];
-            for (int k = 0; k < 3; k++) {
-                s->grid[k] = (unsigned)w[3 + k];
-                s->block[k] = (unsigned)w[6 + k];
-            }
-            s->shared = (unsigned)w[9];
-        }
-        s->arguments = (const Argument *)(w + head);
-        s->numbers = w + head + 2 * s->n;
-        for (int64_t k = 0; k < s->n; k++)
-            if (s->arguments[k].slot >= r->n_slots) return -1;
-        if (s->n > *longest) *longest = s->n;
-        *total += s->n;
-        at += head + 2 * s->n + tail;
-    }
-    return at;
-}
-
-/* Note which slots products use, and which kernels use a slot. */
-static void index_slots(DeviceRunner *r)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < r->n_steps; i++)
-        for (int64_t k = 0; k < r->steps[i].n; k++) {
-            const int64_t slot = r->steps[i].arguments[k].slot;
-            if (slot < 0) continue;
-            if (r->steps[i].kind == STEP_PRODUCT) r->slots[slot].product = 1;
-            else r->slots[slot].last++;
-        }
-    for (int64_t i = 0; i < r->n_slots; i++) {
-        r->slots[i].first = n;
-        n += r->slots[i].last;
-        r->slots[i].last = r->slots[i].first;
-    }
-    for (int64_t i = 0; i < r->n_steps; i++)
-        for (int64_t k = 0; k < r->steps[i].n; k++) {
-            const int64_t slot = r->steps[i].arguments[k].slot;
-            if (slot >= 0 && r->steps[i].kind == STEP_KERNEL)
-                r->users[r->slots[slot].last++] = i;
-        }
-}
+/* -- making --------------------------------------------------------------------------------- */
 
 static void *room(int64_t n, size_t size) { return calloc(n > 0 ? (size_t)n : 1, size); }
 
@@ -501,14 +336,7 @@ DeviceRunner *adarray_device_new(const int64_t *words, int64_t count, const uint
         r->slots[i].low = words[2 + 2 * i];
         r->slots[i].bytes = words[3 + 2 * i];
     }
-    int64_t longest, total;
-    if (read_steps(r, 2 + 2 * r->n_slots, count, &longest, &total) != count) goto failed;
-    r->cells = room(longest, sizeof *r->cells);
-    r->parameters = room(longest, sizeof *r->parameters);
-    r->users = room(total, sizeof *r->users);
-    if (!r->cells || !r->parameters || !r->users) goto failed;
-    for (int64_t i = 0; i < longest; i++) r->parameters[i] = &r->cells[i];
-    index_slots(r);
+    if (!adarray_device_read(r, count)) goto failed;
     return r;
 failed:
     adarray_device_free(r);

@@ -416,8 +416,8 @@ def backward(x: ADArray, gradient: Any, retain_graph: bool, create_graph: bool) 
 
 
 def _shape(x: Any) -> tuple[int, ...]:
-    shape: tuple[int, ...] = x.shape if hasattr(x, "shape") else np.shape(x)
-    return shape
+    shape: tuple[int, ...] | None = getattr(x, "shape", None)
+    return np.shape(x) if shape is None else shape
 
 
 def _plain_gradient(g: Any, v: Any) -> Any:

@@ -4,6 +4,7 @@
 the size of matrices, and of a three-layer network against its number of parameters.
 """
 
-from adarray.bench.run import Options, bench
+from adarray.bench.run import bench
+from adarray.bench.sweep import Options
 
 __all__ = ["Options", "bench"]

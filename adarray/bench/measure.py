@@ -7,23 +7,22 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import adarray
 from adarray.bench.studies import (
     OPERATORS,
     RATE,
+    drawn,
     network,
     network_loss,
-    operands,
     parameters,
 )
 from adarray.runtime import current_mode
 
 SAMPLE_S = 0.004  # of one sample, of several calls where they are short
 SAMPLES = 5
-LONG_S = 0.05  # of a call of which one sample must do
-VERY_LONG_S = 2.0  # of a first call, so long that what it compiled does not count
+ONCE_S = 3.0  # of a first call, so long that what it warmed up does not count
+# Steps of the network before it is timed: two are recorded, and where results lie settles.
+RECORDED, WARM, WARM_S = 3, 16, 0.2
 
 
 class Row(NamedTuple):
@@ -52,6 +51,40 @@ class Row(NamedTuple):
     backward: float
 
 
+class Data:
+    """Operands in the memory of the backend that is used, drawn and sent once.
+
+    Those of one backend and one size are kept.
+
+    Parameters
+    ----------
+    dtype : str
+    """
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+        self._of: tuple[str, int] | None = None
+        self._sent: dict[tuple[str, int], Any] = {}
+
+    def operands(self, name: str, backend: str, n: int) -> list[Any]:
+        """Return the operands of an operation."""
+        hows = OPERATORS[name].operands
+        return [self._array(backend, n, how, place) for place, how in enumerate(hows)]
+
+    def cotangent(self, shape: tuple[int, ...], backend: str, n: int) -> Any:
+        """Return a cotangent of a result."""
+        return self._array(backend, n, "matrix" if len(shape) == 2 else "row", -1)
+
+    def _array(self, backend: str, n: int, how: str, place: int) -> Any:
+        if (backend, n) != self._of:
+            self._sent.clear()
+            self._of = backend, n
+        found = self._sent.get((how, place))
+        if found is None:
+            found = self._sent[how, place] = adarray.array(drawn(how, place, n, self._dtype))
+        return found
+
+
 def wait() -> None:
     """Wait for the device, if the backend computes on one."""
     synchronize = getattr(current_mode().engine, "synchronize", None)
@@ -59,8 +92,16 @@ def wait() -> None:
         synchronize()
 
 
-def seconds(call: Callable[[], Any]) -> float:
-    """Return the median time of a call, of several in a row that are waited for at last."""
+def seconds(call: Callable[[], Any], allowed: float = float("inf")) -> float:
+    """Return the median time of a call, of several in a row that are waited for at last.
+
+    Parameters
+    ----------
+    call : callable
+    allowed : float
+        Seconds for all samples: fewer are taken if these do not suffice for `SAMPLES`, and
+        none beside the first two calls if they do not suffice for one.
+    """
 
     def row(count: int) -> float:
         start = perf_counter()
@@ -70,25 +111,33 @@ def seconds(call: Callable[[], Any]) -> float:
         return perf_counter() - start
 
     first = row(1)
-    if first > VERY_LONG_S:
+    if first > ONCE_S:
         return first
-    once = row(1)
-    if once > LONG_S:
+    once = max(row(1), 1e-7)
+    count = max(1, round(SAMPLE_S / once))
+    samples = int(min(allowed / (once * count), SAMPLES))
+    if samples < 1:
         return once
-    count = max(1, round(SAMPLE_S / max(once, 1e-7)))
-    return statistics.median(row(count) for _ in range(SAMPLES)) / count
+    return statistics.median(row(count) for _ in range(samples)) / count
 
 
-def operator(name: str, n: int, dtype: str) -> tuple[float, float]:
+def operator(
+    name: str, backend: str, n: int, data: Data, allowed: float = float("inf")
+) -> tuple[float, float]:
     """Return the times of an operation that is recorded, and of pulling a cotangent back."""
     f = OPERATORS[name].function
-    xs = [adarray.array(x) for x in operands(OPERATORS[name], n, dtype)]
+    xs = data.operands(name, backend, n)
+    start = perf_counter()
     y, pullback = adarray.vjp(f, *xs)
-    g = adarray.array(np.cos(np.arange(y.size)).reshape(y.shape).astype(dtype))
-    return seconds(lambda: adarray.vjp(f, *xs)), seconds(lambda: pullback(g))
+    wait()
+    forward = perf_counter() - start
+    g = data.cotangent(y.shape, backend, n)
+    if forward < ONCE_S:
+        forward = seconds(lambda: adarray.vjp(f, *xs), allowed / 2)
+    return forward, seconds(lambda: pullback(g), allowed / 2)
 
 
-def step(width: int, dtype: str) -> float:
+def step(width: int, dtype: str, allowed: float = float("inf")) -> float:
     """Return the time of a compiled step of gradient descent."""
     weights, data = network(width, dtype)
     count = len(weights)
@@ -104,17 +153,25 @@ def step(width: int, dtype: str) -> float:
     def call() -> None:
         state[:] = compiled(*state, *rest)[1]
 
-    for _ in range(3):  # two runs are recorded
+    for _ in range(RECORDED):
         call()
-    return seconds(call)
+    wait()
+    until = perf_counter() + min(allowed, WARM_S)
+    for _ in range(WARM):
+        if perf_counter() > until:
+            break
+        call()
+    return seconds(call, allowed)
 
 
-def size_row(study: str, name: str, backend: str, threads: int | None, n: int, dtype: str) -> Row:
+def size_row(
+    study: str, name: str, backend: str, n: int, threads: int | None, data: Data, allowed: float
+) -> Row:
     """Measure an operation in the current `use` block."""
-    return Row(study, name, backend, threads, n, *operator(name, n, dtype))
+    return Row(study, name, backend, threads, n, *operator(name, backend, n, data, allowed))
 
 
-def network_row(backend: str, width: int, dtype: str) -> Row:
+def network_row(backend: str, width: int, dtype: str, allowed: float) -> Row:
     """Measure a step of the network in the current `use` block."""
-    count = parameters(width)
-    return Row("network", "network", backend, None, count, step(width, dtype), 0.0)
+    time = step(width, dtype, allowed)
+    return Row("network", "network", backend, None, parameters(width), time, 0.0)

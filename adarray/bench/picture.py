@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from adarray.bench.measure import Row
-from adarray.bench.report import BASE, faster
+from adarray.bench.report import BASE, WAYS, faster, ordered
 from adarray.bench.studies import OPERATORS
 
 HOW_TO_GET = "pip install 'adarray[demo]'"
 # Colours that stay apart for the colour-blind (Okabe and Ito).
 COLOURS = {"serial": "#999999", "openmp": "#D55E00", "cuda": "#0072B2"}
-WAYS = ("forward", "backward")
 COLUMNS = 5
+STUDIES = ("threads", "sizes", "network")
+LABELS = {"threads": "threads of a block", "sizes": "rows and columns of a matrix"}
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
+    """Whether matplotlib is installed; it is imported whole, before anything can interrupt that."""
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib.figure  # noqa: F401
     except ImportError:
         return False
     return True
 
 
-def draw(rows: list[Row], folder: Path) -> Iterator[Path]:
+def draw(rows: list[Row], folder: Path, studies: Sequence[str] = STUDIES) -> Iterator[Path]:
     """Draw a picture of each study that has something to compare with; yield the files."""
     import matplotlib
 
     matplotlib.rcParams["svg.hashsalt"] = "adarray"  # the same figures give the same file
-    for study, made in (
-        ("threads", _panels(rows, "threads", "threads of a block")),
-        ("sizes", _panels(rows, "sizes", "rows and columns of a matrix")),
-        ("network", _network(rows)),
-    ):
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ordered(rows)
+    for study in studies:
+        made = _network(rows) if study == "network" else _panels(rows, study, LABELS[study])
         if made is None:
             continue
         for suffix in ("svg", "png"):

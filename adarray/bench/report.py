@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adarray.bench.measure import Row
-from adarray.bench.studies import OF_LIBRARIES, OPERATORS
+from adarray.bench.studies import OF_LIBRARIES, OPERATORS, ORDER
 
 BASE = "serial"
+WAYS = ("forward", "backward")
 
 
 class Table(NamedTuple):
@@ -33,6 +34,17 @@ def faster(rows: list[Row], row: Row) -> tuple[float | None, float | None]:
     return None, None
 
 
+def ordered(rows: list[Row]) -> list[Row]:
+    """Return rows in the order of tables, whatever the order was that they were measured in."""
+
+    def place(row: Row) -> tuple[int, int, int, int]:
+        backend = ORDER.index(row.backend) if row.backend in ORDER else len(ORDER)
+        name = list(OPERATORS).index(row.name) if row.name in OPERATORS else 0
+        return name, row.n, backend, row.threads or 0
+
+    return sorted(rows, key=place)
+
+
 def _us(seconds: float | None) -> str:
     return "-" if seconds is None else f"{1e6 * seconds:.4g}"
 
@@ -46,9 +58,9 @@ def sizes(rows: list[Row], largest: bool = False) -> Table:
     found = [r for r in rows if r.study == "sizes"]
     backends = list(dict.fromkeys(r.backend for r in found))
     head = ["operation", "n"]
-    head += [f"{b} {way}, us" for b in backends for way in ("forward", "backward")]
+    head += [f"{b} {way}, us" for b in backends for way in WAYS]
     others = [b for b in backends if b != BASE] if BASE in backends else []
-    head += [f"{BASE} / {b}, {way}" for b in others for way in ("forward", "backward")]
+    head += [f"{BASE} / {b}, {way}" for b in others for way in WAYS]
     by = {(r.name, r.n, r.backend): r for r in found}
     last = max((r.n for r in found), default=0)
     cells = []
@@ -79,14 +91,15 @@ def threads(rows: list[Row]) -> Table:
     cells = []
     for name in dict.fromkeys(r.name for r in found):
         for way in (0, 1):
-            here = [by[name, c] for c in counts]
-            ratios = [faster(rows, r)[way] for r in here]
-            times = [(r.forward, r.backward)[way] for r in here]
-            best = "any" if name in OF_LIBRARIES else str(counts[times.index(min(times))])
-            shown = [_times(x) for x in ratios]
-            if None in ratios:  # nothing to compare with
-                shown = [f"{_us(t)} us" for t in times]
-            cells.append([name, ("forward", "backward")[way], *shown, best])
+            here = {c: by[name, c] for c in counts if (name, c) in by}
+            ratios = {c: faster(rows, r)[way] for c, r in here.items()}
+            times = {c: (r.forward, r.backward)[way] for c, r in here.items()}
+            best = "any" if name in OF_LIBRARIES else str(min(times, key=times.__getitem__))
+            if None in ratios.values():  # nothing to compare with
+                shown = [f"{_us(times[c])} us" if c in times else "-" for c in counts]
+            else:
+                shown = [_times(ratios.get(c)) for c in counts]
+            cells.append([name, WAYS[way], *shown, best])
     n = found[0].n if found else 0
     title = f"Against the threads of a block, {n} x {n}: {BASE} / cuda"
     return Table("threads", title, head, cells)
@@ -113,6 +126,7 @@ def network(rows: list[Row]) -> Table:
 
 def tables(rows: list[Row]) -> list[Table]:
     """Return the tables that have something in them."""
+    rows = ordered(rows)
     found = (sizes(rows, largest=True), threads(rows), network(rows), sizes(rows))
     return [t for t in found if t.cells]
 
@@ -153,3 +167,9 @@ def write(rows: list[Row], facts: dict[str, Any], folder: Path) -> Iterator[Path
         with path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows([table.head, *table.cells])
         yield path
+
+
+def read(path: Path) -> tuple[list[Row], dict[str, Any]]:
+    """Return what `write` wrote into ``bench.json``."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return [Row(**r) for r in content["rows"]], content["measured on"]

@@ -1,65 +1,40 @@
-"""The studies, one after the other, on every backend that works here."""
+"""The command: which backends work, what is measured in which time, and what is written."""
 
 from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import adarray
 from adarray.backend import load
 from adarray.bench import picture, report
-from adarray.bench.measure import Row, network_row, size_row
+from adarray.bench.measure import Row
+from adarray.bench.studies import ORDER
+from adarray.bench.sweep import GPU, Options, Sweep
 from adarray.errors import BackendError
 
-ORDER = ("serial", "openmp", "cuda")
-SIZES = (16, 64, 256, 1024, 4096)
-WIDTHS = (32, 128, 512, 1024, 2048)
-THREADS = (32, 64, 128, 256, 512, 1024)
-STUDIES = ("threads", "sizes", "network")
-GPU = "cuda"
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command line says.
-
-    Attributes
-    ----------
-    backends : tuple of str
-        Backends to measure; empty: serial, openmp and cuda, as far as they work here.
-    studies : tuple of {"threads", "sizes", "network"}
-        Empty: all.
-    operators : tuple of str
-        Names of operations.
-    threads : tuple of int
-        Threads of a block; empty: some from 32 to 1024, where there is a GPU.
-    sizes, widths : tuple of int
-        Rows and columns of matrices, and widths of the network's layers.
-    dtype : {"float32", "float64"}
-    output : Path
-        Folder of tables and pictures.
-    """
-
-    backends: tuple[str, ...] = ()
-    studies: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    threads: tuple[int, ...] = ()
-    sizes: tuple[int, ...] = SIZES
-    widths: tuple[int, ...] = WIDTHS
-    dtype: str = "float32"
-    output: Path = Path()
+# Seconds that measuring takes at most, unless the user says how many.
+USUAL_S, USUAL_WITH_GPU_S = 50.0, 80.0
+INTERRUPTED = 130  # exit status, as shells have it
 
 
 def bench(options: Options) -> int:
     """Run the studies and return the exit status.
 
-    It is 2 if a backend that was asked for does not work here, 1 if none does.
+    It is 2 if a backend that was asked for does not work here, 1 if none does, 130 if the
+    user interrupted it; what was measured until then is written.
     """
+    if options.redraw is not None:
+        rows, facts = report.read(options.redraw)
+        _finish(rows, facts, options.output, picture.STUDIES)
+        return 0
     working, missing = _working(options.backends or ORDER)
     if (options.threads or options.studies == ("threads",)) and GPU not in working:
         why = missing.get(GPU, f"--backend leaves {GPU} out")
@@ -81,17 +56,64 @@ def bench(options: Options) -> int:
             file=sys.stderr,
         )
         return 1
-    rows = list(_measured(options, working))
+    return _measured(options, working)
+
+
+def _measured(options: Options, working: list[str]) -> int:
+    """Measure, and write everything; return the exit status."""
     facts = _facts(working, options.dtype)
+    drawn: set[str] = set()  # studies whose pictures are complete
+    pictures = picture.available()
+
+    def changed(rows: list[Row], studies: Sequence[str]) -> None:
+        for _ in report.write(rows, facts, options.output):
+            pass
+        if pictures:
+            for path in picture.draw(rows, options.output, studies):
+                print(f"wrote {path}", flush=True)
+            drawn.update(studies)
+
+    usual = USUAL_WITH_GPU_S if GPU in working else USUAL_S
+    sweep = Sweep(options, working, options.seconds or usual, changed)
+    status = 0
+    try:
+        with _stopped_by_signals():
+            sweep.run()
+    except KeyboardInterrupt:
+        print("interrupted: what was measured is written", file=sys.stderr)
+        status = INTERRUPTED
+    left = [s for s in picture.STUDIES if s not in drawn]
+    _finish(sweep.rows, facts, options.output, left)
+    return status
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Take SIGTERM, as of ``timeout``, for an interruption by the keyboard."""
+
+    def stop(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _finish(rows: list[Row], facts: dict[str, Any], folder: Path, studies: Sequence[str]) -> None:
+    """Print the tables, and write them and the pictures of some studies."""
     print(report.text(rows, facts))
-    for path in report.write(rows, facts, options.output):
+    for path in report.write(rows, facts, folder):
         print(f"wrote {path}")
     if not picture.available():
         print(f"matplotlib is not installed: no pictures ({picture.HOW_TO_GET})")
-        return 0
-    for path in picture.draw(rows, options.output):
+        return
+    for path in picture.draw(rows, folder, studies):
         print(f"wrote {path}")
-    return 0
 
 
 def _working(names: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
@@ -104,42 +126,6 @@ def _working(names: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
         except BackendError as error:
             missing[name] = str(error)
     return working, missing
-
-
-def _measured(options: Options, working: list[str]) -> Iterator[Row]:
-    """Measure; say on standard error what is next."""
-    studies = options.studies or STUDIES
-    for backend in working:
-        with adarray.use(backend):
-            if "sizes" in studies:
-                for name in options.operators:
-                    _say(f"{backend}: {name}")
-                    for n in options.sizes:
-                        yield size_row("sizes", name, backend, None, n, options.dtype)
-            elif backend == report.BASE and "threads" in studies:  # to compare with
-                for name in options.operators:
-                    _say(f"{backend}: {name}")
-                    n = _swept(options)
-                    yield size_row("sizes", name, backend, None, n, options.dtype)
-            if "network" in studies:
-                for width in options.widths:
-                    _say(f"{backend}: network, layers of {width}")
-                    yield network_row(backend, width, options.dtype)
-    if GPU in working and "threads" in studies:
-        for count in options.threads or THREADS:
-            with adarray.use(GPU, threads_per_block=count):
-                _say(f"{GPU}: blocks of {count} threads")
-                for name in options.operators:
-                    yield size_row("threads", name, GPU, count, _swept(options), options.dtype)
-
-
-def _swept(options: Options) -> int:
-    """Return the size of the matrices that the threads of a block are varied for."""
-    return max(options.sizes)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _facts(working: list[str], dtype: str) -> dict[str, Any]:

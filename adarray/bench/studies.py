@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from adarray.demo.network import init, loss
+from adarray.ops.elementwise import relu
 
 
 class Operator(NamedTuple):
@@ -46,25 +48,44 @@ _ALL = (
     Operator("log", "function", np.log, POSITIVE),
     Operator("max", "function", lambda x: np.max(x, axis=1), MATRIX),
     Operator("power", "function", np.power, POSITIVE * 2),
-    Operator("relu", "function", lambda x: np.maximum(x, 0.0), MATRIX),
+    Operator("relu", "function", relu, MATRIX),
 )
 OPERATORS = {o.name: o for o in _ALL}
 # Kernels of a library, whose blocks are not ours to choose.
 OF_LIBRARIES = frozenset({"matmul"})
 
+# Backends as tables and pictures have them.
+ORDER = ("serial", "openmp", "cuda")
+
 INPUTS, CLASSES, BATCH = 784, 10, 128
 RATE = 0.01
 
 
+@lru_cache(maxsize=8)  # what is drawn for one size
+def drawn(how: str, place: int, n: int, dtype: str) -> np.ndarray:
+    """Return random numbers, the same in every call, to be read only.
+
+    Parameters
+    ----------
+    how : {"matrix", "positive", "row"}
+    place : int
+        Of the operand; -1 for a cotangent.
+    n : int
+        Rows and columns.
+    dtype : {"float32", "float64"}
+    """
+    rng = np.random.default_rng([n, place + 1])
+    x = rng.standard_normal((n,) if how == "row" else (n, n), np.dtype(dtype).type)
+    if how == "positive":
+        x = np.abs(x, out=x)
+        x += 0.5
+    x.flags.writeable = False
+    return x
+
+
 def operands(operator: Operator, n: int, dtype: str) -> list[np.ndarray]:
     """Return random operands of `n` by `n`, the same in every call."""
-    rng = np.random.default_rng(n)
-    shapes = {"row": (n,)}
-    made = []
-    for how in operator.operands:
-        x = rng.normal(size=shapes.get(how, (n, n)))
-        made.append((np.abs(x) + 0.5 if how == "positive" else x).astype(dtype))
-    return made
+    return [drawn(how, place, n, dtype) for place, how in enumerate(operator.operands)]
 
 
 def parameters(width: int) -> int:

@@ -31,10 +31,14 @@ def resized(form: Form, block: int) -> Form:
     Groups of up to a warp stay as they are; others are whole blocks. Larger blocks of groups
     that keep arrays in shared memory may not fit: there the form stays as it is.
     """
+    if form.lanes:  # more of them have too few registers
+        return form._replace(block=min(block, BLOCK))
     if form.group > WARP or form.kind in ("flat", "alone"):
         # Loops of one pass have a warp of their own where there is more than one.
         single = form.single if block > WARP else frozenset()
-        return form._replace(group=block, block=block, single=single)
+        short = form.short and block >= form.group
+        slots = form.slots if block == form.block else 0  # of rows in shared memory
+        return form._replace(group=block, block=block, single=single, short=short, slots=slots)
     if form.shared and block > form.block:
         return form
     return form._replace(block=block)

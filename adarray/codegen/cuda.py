@@ -9,16 +9,22 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from adarray.codegen import functions
+from adarray.codegen.affine import ZERO
 from adarray.codegen.cprinter import is_parallel
-from adarray.codegen.cuda_loops import GroupLoops
+from adarray.codegen.cuda_fetch import Fetching
+from adarray.codegen.cuda_lanes import LaneLoops
+from adarray.codegen.cuda_scans import RunningLoops
+from adarray.codegen.cuda_totals import TotalLines
 from adarray.codegen.cuda_waits import Waits
 from adarray.codegen.cvalues import Operand, Scope, fixed
-from adarray.codegen.device import LARGEST, Form, sheet_width
-from adarray.codegen.device_loops import arrays, folding, running
+from adarray.codegen.device import LARGEST, MARCHING, ZEROS, Form, is_merged, merging
+from adarray.codegen.device_fetch import Fetched
+from adarray.codegen.device_kept import KEPT, chosen
+from adarray.codegen.device_loops import arrays
 from adarray.codegen.functions import SIZES, STORED
 from adarray.codegen.loopir import (
     Apply,
+    Const,
     Expr,
     Fail,
     Fold,
@@ -71,8 +77,13 @@ _HEAVY = frozenset(
 CUDA_FAR = CUDA._replace(
     library={k: f"adarray_far_{v}" if v in _HEAVY else v for k, v in CUDA.library.items()}
 )
+# Functions of float32 in adarray_quick.h, which take a care: by how they are called here.
+_CAREFUL = {"log1p": "log1pf", "sin": "sinf", "cos": "cosf", "reciprocal": "reciprocalf"}
+_SHORT = 40  # statements, whose values few registers hold
+_TOGETHER = {1: 2048, 2: 2048, 3: 1536}  # threads of a multiprocessor, by arrays that are moved
 FAR = 12  # calls of mathematical functions from which on they are not inlined
 MERGE = 1024  # threads of a block that combines array totals
+UNROLLED = 40  # statements of a sheet's pass, up to which several are begun at once
 
 _KERNEL = """\
 extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})
@@ -92,8 +103,9 @@ class Text(NamedTuple):
     text : str
     followers : tuple of str
         Kernels that must run after it, in this order, with the same arguments:
-        ``<name>_merge`` in blocks of `MERGE` threads, for 32 elements of an array total each,
-        and ``<name>_after`` in one block of as many threads as the kernel has.
+        ``<name>_scan`` in the same blocks, ``<name>_merge`` in blocks of `MERGE` threads, for
+        32 elements of an array total each, and ``<name>_after`` in one block of as many threads
+        as the kernel has.
     """
 
     name: str
@@ -105,15 +117,21 @@ def source(kernel: Kernel, form: Form) -> Text:
     """Return the CUDA C text of a kernel.
 
     Its parameters are the buffers, the integers (int64), the scratch memory, which begins
-    with 256 bytes of zeros, an int32 that is set to the code of a `Fail`, the number of
+    with `ZEROS` bytes of zeros, an int32 that is set to the code of a `Fail`, the number of
     blocks that share out passes, and of all blocks (int64). Those of the kernels that follow
     it are the same.
     """
+    kernel, found = chosen(kernel, form.kept) if form.slots else (kernel, None)
     where = [i for i, s in enumerate(kernel.body) if is_parallel(s)]
     before = kernel.body[: where[0] + 1] if where else kernel.body
     after = kernel.body[where[0] + 1 :] if where else ()
-    totals = [t for t in kernel.totals if t.size is not None]
-    text = CudaPrinter(kernel, form).kernel_text("@", before)
+    sized = [t for t in kernel.totals if t.size is not None]
+    totals = [t for t in sized if form.far or not is_merged(form, t)]
+    text = CudaPrinter(kernel, form, found).kernel_text("@", before)
+    if form.kind == "scan":
+        again = CudaPrinter(kernel, form)
+        again.second = True
+        text += again.kernel_text("@_scan", before)
     if totals:
         text += CudaPrinter(kernel, form).merge_text(totals)
     if after:
@@ -121,7 +139,8 @@ def source(kernel: Kernel, form: Form) -> Text:
         alone = Form("alone", form.block, form.block)
         text += CudaPrinter(kernel, alone).kernel_text("@_after", (*lets, *after), totals=False)
     name = "adk_" + hashlib.sha256(text.encode()).hexdigest()[:24]
-    followers = [f"{name}_merge"] if totals else []
+    followers = [f"{name}_scan"] if form.kind == "scan" else []
+    followers += [f"{name}_merge"] if totals else []
     followers += [f"{name}_after"] if after else []
     text = '#include "adarray_device.h"\n' + text.replace("@", name)
     return Text(name, text, tuple(followers))
@@ -132,15 +151,20 @@ def may_fail(kernel: Kernel) -> bool:
     return any(isinstance(s, Fail) for s in statements(kernel.body))
 
 
-class CudaPrinter(GroupLoops):
+class CudaPrinter(LaneLoops, RunningLoops, TotalLines):
     """Prints one kernel."""
 
-    def __init__(self, kernel: Kernel, form: Form) -> None:
+    def __init__(self, kernel: Kernel, form: Form, found: Fetched | None = None) -> None:
         super().__init__(kernel, form)
+        self.found = found
+        if found is not None and form.kept:  # no memory but the slots
+            dtype = self.local[KEPT] = found.sources[0].dtype
+            self.memory[KEPT] = f"(({STORED[dtype]} *)nullptr)"
         applied = [e for s in self.statements for x in expressions(s) for e in walk(x)]
         heavy = sum(isinstance(e, Apply) and CUDA.library.get(e.name) in _HEAVY for e in applied)
         self.dialect = CUDA_FAR if heavy > FAR else CUDA
         self.both = _both(applied)
+        self.cares = any(self._careful(e) for e in applied)
         self.waits = Waits(self.touches, self.home)
 
     # -- functions -------------------------------------------------------------------------
@@ -148,38 +172,51 @@ class CudaPrinter(GroupLoops):
     def kernel_text(self, name: str, body: tuple[Stmt, ...], totals: bool = True) -> str:
         """Return the text of a kernel that runs `body`."""
         self._head()
+        self.lane_integers()
         found = self.kernel.totals if totals else ()
         for t in found:
-            self._begin_total(t)
+            self.begin_total(t)
         self.line("(void)fail;")
-        if self.form.kind not in ("flat", "sheet") and self.form.group > 1:
+        if self.cares:
+            self.line("adarray_careful care;")
+        if self.form.kind not in ("flat", "sheet", "lanes") and self.form.group > 1:
             self.waits.block(body)
         self.block(body)
-        for t in found:
-            self._end_total(t)
+        self.end_totals(found)
         return self._kernel(name, self.form.block)
 
     def merge_text(self, totals: list[Total]) -> str:
         """Return the text of the kernel that combines the groups' totals."""
         self._head()
-        for t in totals:
-            kind = STORED[t.dtype]
-            place = f"({kind} *)(scratch + o{self.places[id(t)]})"
-            size = self.index(t.size) if t.size is not None else "1"
-            neutral = functions.neutral(t.combine, t.dtype)
-            self.line(
-                f"adarray_merge<{kind}>({place}, groups, ({size} + 63) / 64 * 64, {size}, "
-                f"{neutral}, {self.memory[t.out]}, {self.combiner(t.combine, t.dtype)});"
-            )
+        self.merge_lines(totals)
         return self._kernel("@_merge", MERGE)
 
     def _kernel(self, name: str, threads: int) -> str:
-        lines = "\n".join(f"    {line}" for line in self.scopes[0].lines)
+        lines = [f"    {line}" for line in self.scopes[0].lines]
+        if self.rooms:
+            lines.insert(0, f"    __shared__ double rooms_[{64 * self.rooms}];")
+            lines.insert(1, "    int turn_ = 0;")
+        body = "\n".join(lines)
         # So large a block fills a multiprocessor: more registers do not cost it a neighbour.
-        bounds = f"{threads}, 1" if threads == LARGEST else str(threads)
+        least = 1 if threads == LARGEST else self._resident(threads)
+        bounds = f"{threads}, {least}" if least else str(threads)
         return _KERNEL.format(
-            threads=bounds, name=name, parameters=", ".join(self._parameters()), body=lines
+            threads=bounds, name=name, parameters=", ".join(self._parameters()), body=body
         )
+
+    def _resident(self, threads: int) -> int:
+        """Return how many blocks are to reside on a multiprocessor at least; 0: as many as do.
+
+        Where nothing branches, the elements of a pack are computed side by side, in so many
+        registers that too few threads are there to wait for memory: 245 us became 281.
+        """
+        if self.form.slots:
+            return max(1, LARGEST // threads)
+        if self.form.lanes:  # two warps for each scheduler, as planning has it
+            return 2 * MARCHING // threads
+        short = len(self.statements) <= _SHORT and self.form.kind == "flat"
+        arrays = len(self.kernel.buffers) - len(self.kernel.totals)
+        return _TOGETHER.get(arrays, 0) // threads if self.cares and short else 0
 
     def _parameters(self) -> list[str]:
         found = []
@@ -214,11 +251,13 @@ class CudaPrinter(GroupLoops):
         self.line("ADARRAY_NEAR(near_);")
         for text in self._offsets():
             self.line(text)
-        self.line("(void)lane, (void)span, (void)groups, (void)group, (void)room_, (void)near_;")
+        names = "lane", "span", "groups", "group", "room_", "near_", "merge_"
+        self.line(", ".join(f"(void){name}" for name in names) + ";")
 
     def _offsets(self) -> list[str]:
-        lines, far, close = [], "256", "0"
-        placed: list[Total | Local] = [*self.kernel.totals, *arrays(self.kernel)]
+        lines, far, close = [], str(ZEROS), "0"
+        locals_ = [] if self.form.lanes else arrays(self.kernel)
+        placed: list[Total | Local] = [*self.kernel.totals, *locals_]
         for x in placed:
             i = self.places[id(x)]
             size = None if x.size is None else f"({self.index(x.size)} + 63) / 64 * 64"
@@ -230,83 +269,13 @@ class CudaPrinter(GroupLoops):
                 if isinstance(x, Local):
                     continue
             lines.append(f"const int64_t o{i} = {far};")
-            count = "(parts + 63) / 64 * 64" if size is None else f"groups * ({size})"
+            merged = isinstance(x, Total) and is_merged(self.form, x)
+            count = f"{'blocks' if merged else 'groups'} * ({size})"
+            if size is None:
+                count = "(parts + 63) / 64 * 64"
             far = f"o{i} + {count} * {SIZES[x.dtype]}"
+        lines.append(f"const int64_t merge_ = {close};")
         return lines
-
-    # -- totals ----------------------------------------------------------------------------
-
-    def _begin_total(self, t: Total) -> None:
-        kind, c = STORED[t.dtype], self.fresh("s")
-        neutral = functions.neutral(t.combine, t.dtype)
-        self.dtypes[t.name] = t.dtype
-        if t.size is None:
-            self.changing[t.name] = c
-            self.line(f"{kind} {c} = {neutral};")
-            return
-        self.memory[t.name] = c
-        size, place = self.index(t.size), self.places[id(t)]
-        if self.form.kind == "sheet":
-            width, pack, one = self._sheet_width(t), self.fresh("a"), self.fresh("a")
-            self.held[t.name] = pack, one
-            self.line(f"adarray_pack<{kind}, {width}> {pack};")
-            self.line(f"for (int u = 0; u < {width}; u++) {pack}.v[u] = {neutral};")
-            self.line(f"{kind} {one} = {neutral};")
-            return
-        near = t.name in self.form.shared
-        base = f"near_ + p{place}" if near else f"scratch + o{place}"
-        who = f"threadIdx.x / {self.form.group}" if near else "group"
-        self.line(
-            f"{kind} *__restrict__ const {c} = ({kind} *)({base}) "
-            f"+ {who} * (({size} + 63) / 64 * 64);"
-        )
-        self.line(f"for (int64_t k = lane; k < {size}; k += span) {c}[k] = {neutral};")
-        self.waits.written[t.name] = None
-
-    def _sheet_width(self, t: Total) -> int:
-        """Return how many elements of an array total a thread of a sheet has side by side.
-
-        Blocks share such a total, and cannot wait for each other, so an element belongs to
-        the same thread in every pass.
-        """
-        (loop,) = folding(self.kernel, t)
-        return sheet_width(self.kernel, loop)
-
-    def _end_sized(self, t: Total) -> None:
-        """Print the stores of an array total that was not in scratch memory."""
-        assert t.size is not None
-        kind, size, place = STORED[t.dtype], self.index(t.size), self.places[id(t)]
-        c = self.fresh("s")
-        out = f"({kind} *)(scratch + o{place}) + group * (({size} + 63) / 64 * 64)"
-        if self.form.kind == "sheet":
-            width, (pack, one) = self._sheet_width(t), self.held[t.name]
-            whole = f"{size} / {width} * {width}" if width > 1 else "0"
-            self.line(f"{kind} *const {c} = {out};")
-            if width > 1:
-                each = f"{c}[(int64_t)lane * {width} + u] = {pack}.v[u];"
-                self.line(f"if (lane < {size} / {width}) for (int u = 0; u < {width}; u++) {each}")
-            self.line(f"if (lane < {size} - {whole}) {c}[{whole} + lane] = {one};")
-        elif t.name in self.form.shared:
-            self.line(f"{kind} *const {c} = {out};")
-            self.line(f"adarray_sync<{self.form.group}>();")
-            held = self.memory[t.name]
-            self.line(f"for (int64_t k = lane; k < {size}; k += span) {c}[k] = {held}[k];")
-
-    def _end_total(self, t: Total) -> None:
-        if t.size is not None:
-            self._end_sized(t)
-            return
-        kind, c = STORED[t.dtype], self.changing[t.name]
-        combine = self.combiner(t.combine, t.dtype)
-        neutral = functions.neutral(t.combine, t.dtype)
-        place = self.places[id(t)]
-        room = f"({kind} *)room_"
-        self.line(f"{c} = adarray_together<{self.form.block}>({c}, {room}, {combine});")
-        self.line(
-            f"adarray_last<{self.form.block}>({c}, ({kind}){neutral}, "
-            f"({kind} *)(scratch + o{place}), (unsigned *)scratch + {place}, {room}, "
-            f"{self.memory[t.out]}, {combine});"
-        )
 
     # -- waiting ---------------------------------------------------------------------------
 
@@ -322,20 +291,39 @@ class CudaPrinter(GroupLoops):
         number = self.number_of_pass(e, args)
         if number is not None:
             return number
+        own = self._careful(e)
         if e.name not in ("sin", "cos") or (e.dtype, e.args) not in self.both:
-            return super().apply(e, args)
+            if own is None:
+                return super().apply(e, args)
+            text = f"adarray_{own}(care, {args[-1].text})"
+            return self.named(f"{own}: {args[-1].key}", e.dtype, lambda: text)
         keys = [f"{e.dtype} {n} {e.dtype}: {args[0].key}" for n in ("sin", "cos")]
         if self._known(keys[0]) is None:
             kind, sine, cosine = STORED[e.dtype], self.fresh("t"), self.fresh("t")
             suffix = self.dialect.library_suffix[e.dtype]
             far = "adarray_far_" if self.dialect is CUDA_FAR else ""
+            call = f"{far}sincos{suffix}(" if own is None else "adarray_sincosf(care, "
             self.line(f"{kind} {sine}, {cosine};")
-            self.line(f"{far}sincos{suffix}({args[0].text}, &{sine}, &{cosine});")
+            self.line(f"{call}{args[0].text}, &{sine}, &{cosine});")
             for key, name in zip(keys, (sine, cosine), strict=True):
                 self.scopes[-1].known[key] = fixed(name)
         found = self._known(keys[e.name == "cos"])
         assert found is not None
         return found
+
+    def _careful(self, e: Expr) -> str | None:
+        """Return the name of a function that takes a care; None for others."""
+        if not isinstance(e, Apply) or e.dtype != "float32":
+            return None
+        name, first = e.name, e.args[0]
+        if name == "divide" and isinstance(first, Const) and first.value == 1:
+            name = "reciprocal"
+        far = self.dialect is CUDA_FAR and name != "reciprocal"  # out of line, with care
+        return None if far else _CAREFUL.get(name)
+
+    def careful(self, body: tuple[Stmt, ...]) -> bool:
+        """Whether statements call functions that take a care."""
+        return any(self._careful(e) for s in body for x in expressions(s) for e in walk(x))
 
     # -- statements ------------------------------------------------------------------------
 
@@ -344,7 +332,8 @@ class CudaPrinter(GroupLoops):
         if not self.inside:
             self._wait_for(s)
         if isinstance(s, Fail):
-            self.line(f"if (lane == 0) atomicExch(fail, {s.code});")
+            who = "threadIdx.x" if self.form.kind == "flat" else "lane"
+            self.line(f"if ({who} == 0) atomicExch(fail, {s.code});")
             self.line("return;")
         else:
             super().statement(s)
@@ -352,6 +341,9 @@ class CudaPrinter(GroupLoops):
     def _local(self, s: Local) -> None:
         if s.size is None:
             super()._local(s)
+            return
+        if self.form.lanes:
+            self.lane_array(s)
             return
         c, kind = self.fresh("s"), STORED[s.dtype]
         self.dtypes[s.name] = s.dtype
@@ -405,83 +397,55 @@ class CudaPrinter(GroupLoops):
     def _loop(self, s: For) -> None:
         if s.kind == "vector":
             self.written(s)
-            self.shared_loop(s)
+            (self.lane_loop if self.form.lanes else self.shared_loop)(s)
         elif is_parallel(s):
             self._passes(s)
         else:
-            self._serial(s)
+            self.serial(s)
         self.written(s)
-
-    def _running(self, s: For, fold: Fold, store: Store) -> None:
-        """Print a loop that stores what it has folded so far: a pass for each thread."""
-        start, stop = self.index(s.start), self.index(s.stop)
-        self.written(s)
-        if any(id(x) in self.waits.before for x in s.body):
-            self.line(f"adarray_sync<{self.form.group}>();")
-        kind, combine = STORED[fold.value.dtype], self.combiner(fold.combine, fold.value.dtype)
-        sofar, v = self.changing[fold.target], self.fresh("v")
-        term, put = self.fresh("f"), self.fresh("f")
-        self.inside = True
-        for name, last in ((term, fold), (put, store)):
-            scope = Scope()
-            self.scopes.append(scope)
-            self.bind(s.var, fixed(v))
-            self.block(tuple(x for x in s.body if isinstance(x, Let)))
-            if last is fold:
-                self.line(f"return {self.value(fold.value)};")
-            else:
-                self.line(f"{self.memory[store.buffer]}[{self.index(store.index)}] = y;")
-            self.scopes.pop()
-            more = "" if last is fold else f", const {kind} y"
-            result = kind if last is fold else "void"
-            self.braced(
-                f"const auto {name} = [&](const int64_t {v}{more}) -> {result}", scope, "};"
-            )
-        self.inside = False
-        lines, x, all_, k = Scope(), self.fresh("x"), self.fresh("x"), self.fresh("k")
-        neutral = functions.neutral(fold.combine, fold.value.dtype)
-        room = f"({kind} *)room_"
-        lines.lines += [
-            f"const int64_t {v} = {k} + lane;",
-            f"{kind} {x} = {v} < {stop} ? {term}({v}) : ({kind}){neutral}, {all_};",
-            f"{x} = adarray_scan<{self.form.group}>({x}, {room}, {all_}, {combine});",
-            f"if ({v} < {stop}) {put}({v}, {self._sum(fold, sofar, x)});",
-            f"{sofar} = {self._sum(fold, sofar, all_)};",
-        ]
-        self.braced(f"for (int64_t {k} = {start}; {k} < {stop}; {k} += span)", lines)
-        self.changed(fold.target)
-        self.changed(store.buffer)
-
-    def _sum(self, fold: Fold, left: str, right: str) -> str:
-        return self.combined(fold.combine, fold.value.dtype, left, right)
-
-    def _serial(self, s: For) -> None:
-        found = running(s) if self.form.group > 1 and self.form.kind in ("rows", "alone") else None
-        if found is not None:
-            self._running(s, *found)
-            return
-        start, stop = self.index(s.start), self.index(s.stop)
-        self.written(s)
-        v = self.fresh("v")
-        scope = Scope()
-        self.scopes.append(scope)
-        self.bind(s.var, fixed(v))
-        self.block(s.body)
-        self.scopes.pop()
-        self.braced(f"for (int64_t {v} = {start}; {v} < {stop}; {v}++)", scope)
 
     def _passes(self, s: For) -> None:
         """Print the parallel loop: a function of the pass, from which `Fail` may return."""
         start, stop = self.index(s.start), self.index(s.stop)
         self.written(s)
+        if self.found is not None:
+            self.fetching = Fetching(self, self.found)
+            self.fetching.begin(f"merge_ + {merging(self.kernel, self.form)}", start, stop)
         v, one = self.fresh("v"), self.fresh("f")
         scope = Scope()
+        own = self._own_part(s)
+        self.chosen = bool(own)
         self.scopes.append(scope)
         self.bind(s.var, fixed(v))
         self.block(s.body)
         self.scopes.pop()
+        self.chosen = False
         self.braced(f"const auto {one} = [&](const int64_t {v})", scope, "};")
+        count = sum(1 for _ in statements(s.body))
+        if own:
+            self.line(f"if ({own})")
+        if self.held and count <= UNROLLED:
+            self.line(f"#pragma unroll {8 if 2 * count <= UNROLLED else 4}")
         self.line(f"for (int64_t {v} = {start} + group; {v} < {stop}; {v} += groups) {one}({v});")
+        if self.fetching is not None:
+            self.fetching.end()
+
+    def _own_part(self, s: For) -> str:
+        """Return which threads have a part in the passes of a sheet, if that is always the same.
+
+        Then nothing stands between the loads of several passes, so they come together.
+        """
+        loops = [x for x in s.body if isinstance(x, For)]
+        totals = [t for t in self.kernel.totals if t.name in self.held]
+        if not totals or any(self.sheet_width(t) > 1 for t in totals):
+            return ""
+        ends = {x.stop for x in loops}
+        if len(ends) > 1 or any(x.start != ZERO for x in loops):
+            return ""
+        holds = all(any(self._holds(y) for y in x.body) for x in loops)
+        (end,) = ends
+        known = isinstance(end, Var) and end.name in self.kernel.ints
+        return f"lane < {self.index(end)}" if holds and known else ""
 
 
 def _both(applied: list[Expr]) -> set[tuple[str, tuple[Expr, ...]]]:

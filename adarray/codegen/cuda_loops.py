@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from adarray.codegen import functions
-from adarray.codegen.affine import ZERO, at, slope, terms
-from adarray.codegen.cprinter import CPrinter
+from adarray.codegen.affine import ZERO, at, terms
+from adarray.codegen.cuda_fetch import Fetching
+from adarray.codegen.cuda_folds import GroupFolds, Partials
 from adarray.codegen.cvalues import Operand, Scope, fixed
-from adarray.codegen.device import LONG, PACK, Form, sheet_width
-from adarray.codegen.device_loops import WARP, homes, scattered, walks
+from adarray.codegen.device import Form, sheet_width
+from adarray.codegen.device_loops import LONG, PACK, WARP, homes, scattered, walks
 from adarray.codegen.functions import SIZES, STORED
 from adarray.codegen.loopir import (
     Apply,
@@ -24,26 +24,35 @@ from adarray.codegen.loopir import (
     statements,
     walk,
 )
-from adarray.codegen.schedule import Scheduled, Target, expressions, longest
+from adarray.codegen.schedule import expressions, longest
 
-# What a vector loop loads or stores at neighbouring places: which of both, dtype, statement.
-Moved = tuple[str, str, Load | Store]
-Partials = list[tuple[Fold, str]]
+# What a vector loop loads, stores or folds into at neighbouring places: which, dtype, statement.
+Moved = tuple[str, str, Load | Store | Fold]
+SHORT = 24  # statements of a loop that is printed once more, for operands off alignment
 
 
-class GroupLoops(CPrinter):
+class GroupLoops(GroupFolds):
     """Prints vector loops; `adarray.codegen.cuda.CudaPrinter` prints the rest."""
 
     def __init__(self, kernel: Kernel, form: Form) -> None:
-        super().__init__(Scheduled(kernel, Target(precise=True), {}, frozenset()))
-        self.form = form
+        super().__init__(kernel, form)
         self.inside = False  # of a vector loop
         # The variable of the vector loop that is being printed, and the names in it.
         self.passing: tuple[str, ...] = ()
         self.borders = 0  # loops of one pass so far
+        # Whether functions take a care, and what a pack sets back that is computed again.
+        self.cares = False
+        self.askew = False  # whether operands of the loop may be aligned where others are not
+        self.again: list[tuple[str, str]] | None = None
         # Array totals of a sheet, in registers: a pack and an element, for each thread.
         self.held: dict[str, tuple[str, str]] = {}
+        # Whether threads that have no part in a sheet's passes were sent past all of them.
+        self.chosen = False
         self.counter = "int" if form.narrow else "int64_t"
+        self.fetching: Fetching | None = None  # if the kernel fetches rows
+        self.slots: dict[int, str] = {}  # where packs of loads are, by ``id``
+        # Buffers that passes write to places of their own.
+        self.apart: set[str] = set()
         self.home = homes(kernel)
         found = list(statements(kernel.body))
         self.local = {s.name: s.dtype for s in found if isinstance(s, Local) and s.size}
@@ -51,23 +60,22 @@ class GroupLoops(CPrinter):
         self.near = {name for name, home in self.home.items() if home in form.shared}
         # Of integers, wherever they are named: indices that differ by a number are found so.
         self.lets = {s.name: s.value for s in found if isinstance(s, Let)}
-        self.outs = {b.name for b in kernel.buffers if b.access != "in"}
         # Buffers that one statement writes, and none reads.
         stored = [s.buffer for s in found if isinstance(s, Store)]
         self.once = {n for n in self.outs if stored.count(n) == 1} - self.touches(kernel.body)[0]
+        self.apart = self._apart(kernel)
+
+    def _apart(self, kernel: Kernel) -> set[str]:
+        """Return the buffers of `once` of which no element is written twice.
+
+        Passes of the parallel loop are independent; so are those of a vector loop. Serial loops
+        between both may write an element again, as may threads that share one statement.
+        """
+        loops = [s for s in kernel.body if isinstance(s, For) and s.kind == "parallel"]
+        inner = [x for s in loops for x in s.body if isinstance(x, For) and x.kind == "vector"]
+        return self.once & {x.buffer for s in inner for x in s.body if isinstance(x, Store)}
 
     # -- what both need --------------------------------------------------------------------
-
-    def combiner(self, combine: str, dtype: str) -> str:
-        """Return a function that combines two values of a fold, as C++."""
-        kind, text = STORED[dtype], self.combined(combine, dtype, "a", "b")
-        return f"[](const {kind} a, const {kind} b) -> {kind} {{ return {text}; }}"
-
-    def combined(self, combine: str, dtype: str, left: str, right: str) -> str:
-        """Return the text that combines two values in a fold; zeros there have no order."""
-        if dtype == "float32" and combine in ("maximum", "minimum"):
-            return f"adarray_{combine}_of({left}, {right})"
-        return super().combined(combine, dtype, left, right)
 
     def touches(self, body: tuple[Stmt, ...]) -> tuple[set[str], set[str]]:
         """Return the memory that statements read and write, of that which threads share."""
@@ -80,7 +88,8 @@ class GroupLoops(CPrinter):
             elif isinstance(s, Fold) and s.index is not None and s.target not in self.outs:
                 written.add(s.target)
                 read.add(s.target)
-        shared = self.outs | {s.name for s in self.statements if isinstance(s, Local) and s.size}
+        shared = self.outs - self.apart
+        shared |= {s.name for s in self.statements if isinstance(s, Local) and s.size}
         shared |= {t.name for t in self.kernel.totals if t.size is not None}
         return (
             {self.home.get(n, n) for n in read & shared},
@@ -108,6 +117,9 @@ class GroupLoops(CPrinter):
         partial = self._partials(s, lets)
         packed = self.packed(s, lets)
         body, parameters = self._pass(s, packed, partial)
+        fetching = self.fetching if self.fetching and self.fetching.reads(s) else None
+        kept = fetching is not None and self.form.kept  # in packs alone
+        self.again = None if kept else self._registers(s, packed, partial)
         one = self.fresh("f")
         self.braced(f"const auto {one} = [&]({', '.join(parameters)})", body, "};")
         guarded = Scope()
@@ -115,24 +127,36 @@ class GroupLoops(CPrinter):
         bases = self._bases(s, packed, lets, lo)
         head, count, who = "0", "0", f"lane < {hi} - {lo}"
         held = [self.held[x.target] for x in s.body if isinstance(x, Fold) and self._holds(x)]
-        single = s.var in self.form.single and not held
-        if single:
+        single = (s.var in self.form.single or self._is_short()) and not held
+        if single and self._is_short():
+            for text in self._by_itself(packed, bases, one, lo, "lane", held):
+                self.line(text)
+        elif single:
             # Another warp for each such loop, and none of those with most to do.
             warps = 1 << 20 if self.form.kind == "sheet" else self.form.group // WARP
             who = f"lane == span - 1 - {WARP * (self.borders % warps)} % span"
             self.borders += 1
             for text in self._by_itself(packed, bases, one, lo, "0", held):
                 self.line(text)
+        elif fetching is not None:
+            head, count = fetching.loop(s, packed, bases, one, lo)
         elif self.width(s, packed) > 1:
             anchors = self._anchors(packed, s, lets)
             width = self.width(s, packed)
             head, count = self._packs(packed, bases, anchors, one, (lo, hi), width, held)
-        if not single:
+        if not single and not kept:
             self._singles(packed, bases, one, lo, hi, head, count, held)
         self.scopes.pop()
-        self.braced(f"if ({who})", guarded)
-        for fold, c in partial:
-            self._gather(fold, c)
+        if self.chosen:
+            for text in guarded.lines:
+                self.line(text)
+        else:
+            self.braced(f"if ({who})", guarded)
+        self._gather(partial)
+
+    def _is_short(self) -> bool:
+        """Whether each thread makes one pass of the loop at most."""
+        return self.form.short and self.form.kind == "rows"
 
     def _singles(
         self, packed: list[Moved], bases: list[str], one: str, lo: str, hi: str, head: str,
@@ -140,12 +164,46 @@ class GroupLoops(CPrinter):
     ) -> None:  # fmt: skip
         """Print the loop over the passes before and after the packs."""
         k, v, scope = self.fresh("k"), self.fresh("v"), Scope()
+        if held:  # a pass for each thread
+            scope.lines.append(f"const {self.counter} {v} = lane + {count};")
+            scope.lines += self._by_itself(packed, bases, one, lo, v, held)
+            if self.chosen:
+                for text in scope.lines:
+                    self.line(text)
+            else:
+                self.braced(f"if (lane < {hi} - {lo} - {count})", scope)
+            return
         at_ = k if count == "0" else f"({k} < {head} ? {k} : {k} + {count})"
         scope.lines.append(f"const {self.counter} {v} = {at_};")
         scope.lines += self._by_itself(packed, bases, one, lo, v, held)
         self.braced(
             f"for ({self.counter} {k} = lane; {k} < {hi} - {lo} - {count}; {k} += span)", scope
         )
+
+    def _registers(
+        self, s: For, packed: list[Moved], partial: Partials
+    ) -> list[tuple[str, str]] | None:
+        """Return what a pass changes but for what it stores in packs: types and names.
+
+        None if it changes memory, or calls no function that takes a care: then no pack is
+        computed twice.
+        """
+        if not self.careful(s.body):
+            return None
+        stores = {id(x) for _, _, x in packed}
+        places = {id(f): c for f, c in partial}
+        found = []
+        for x in s.body:
+            if isinstance(x, Fold) and (id(x) in places or x.index is None):
+                name = places.get(id(x)) or self.changing[x.target]
+                found.append((STORED[x.value.dtype], name))
+            elif not isinstance(x, Let) and id(x) not in stores:
+                return None
+        return list(dict.fromkeys(found))
+
+    def careful(self, body: tuple[Stmt, ...]) -> bool:
+        """Whether statements call functions that take a care."""
+        raise NotImplementedError
 
     def _holds(self, s: Stmt) -> bool:
         """Whether a statement folds into a total that threads hold in registers."""
@@ -157,13 +215,13 @@ class GroupLoops(CPrinter):
     ) -> list[str]:  # fmt: skip
         """Return the lines of a pass by itself."""
         lines: list[str] = []
-        args, after = [f"{lo} + {v}"], []
+        args, after = ["care"] * self.cares + [f"{lo} + {v}"], []
         for (kind, dtype, _), base in zip(packed, bases, strict=True):
             if kind == "load":
                 args.append(f"{base}[{v}]")
                 continue
             y = self.fresh("y")
-            lines.append(f"{STORED[dtype]} {y};")
+            lines.append(f"{STORED[dtype]} {y}{f' = {base}[{v}]' if kind == 'fold' else ''};")
             args.append(y)
             after.append(f"{base}[{v}] = {y};")
         args += [element for _, element in held]
@@ -180,34 +238,6 @@ class GroupLoops(CPrinter):
         self.inside = False
         self.scopes.pop()
         self.braced(f"if (lane == 0) for (int64_t {v} = {lo}; {v} < {hi}; {v}++)", scope)
-
-    def _partials(self, s: For, lets: dict[str, Expr]) -> Partials:
-        """Print the threads' accumulators of folds into one place."""
-        found = []
-        totals = {t.name for t in self.kernel.totals if t.size is None}
-        for x in s.body:
-            if not isinstance(x, Fold) or x.target in totals or x.target in self.outs:
-                continue
-            if x.index is not None and slope(x.index, s.var, lets) != ZERO:
-                continue
-            c = self.fresh("p")
-            neutral = functions.neutral(x.combine, x.value.dtype)
-            self.line(f"{STORED[x.value.dtype]} {c} = {neutral};")
-            found.append((x, c))
-        return found
-
-    def _gather(self, s: Fold, c: str) -> None:
-        """Print the combination of the threads' accumulators."""
-        dtype = s.value.dtype
-        combine = self.combiner(s.combine, dtype)
-        room = f"({STORED[dtype]} *)room_"
-        self.line(f"{c} = adarray_together<{self.form.group}>({c}, {room}, {combine});")
-        if s.index is None:
-            place, only = self.changing[s.target], ""
-        else:
-            place, only = f"{self.memory[s.target]}[{self.index(s.index)}]", "if (lane == 0) "
-        self.line(f"{only}{place} = {self.combined(s.combine, dtype, place, c)};")
-        self.changed(s.target)
 
     def packed(self, s: For, lets: dict[str, Expr]) -> list[Moved]:
         """Return the loads and stores of neighbouring elements of arrays, once each."""
@@ -233,24 +263,38 @@ class GroupLoops(CPrinter):
                     and sum(isinstance(y, Store) and y.buffer == x.buffer for y in s.body) == 1
                 ):
                     found.append(("store", dtypes[x.buffer], x))
+            elif isinstance(x, Fold) and self._beside(x, s, lets):
+                found.append(("fold", x.value.dtype, x))
         return found
+
+    def _beside(self, x: Fold, s: For, lets: dict[str, Expr]) -> bool:
+        """Whether passes fold into neighbouring elements of an array total in memory."""
+        totals = {t.name for t in self.kernel.totals if t.size is not None}
+        if x.target not in totals or x.target in self.held or x.index is None:
+            return False
+        uses = [y.target for y in s.body if isinstance(y, Fold)]
+        uses += [e.buffer for y in s.body for root in expressions(y) for e in walk(root)
+                 if isinstance(e, Load)]  # fmt: skip
+        return uses.count(x.target) == 1 and walks(x.index, s.var, lets)
 
     def _bases(self, s: For, packed: list[Moved], lets: dict[str, Expr], lo: str) -> list[str]:
         """Print pointers to the elements of the first pass."""
         found = []
         self.bind("first_", fixed(lo))
         for kind, dtype, x in packed:
+            assert x.index is not None
             index = self.index(at(x.index, s.var, Var("int64", "first_"), lets))
             base = self.fresh("q")
             const = "const " if kind == "load" else ""
-            self.line(f"{const}{STORED[dtype]} *const {base} = {self.memory[x.buffer]} + {index};")
+            array = self.memory[x.target if isinstance(x, Fold) else x.buffer]
+            self.line(f"{const}{STORED[dtype]} *const {base} = {array} + {index};")
             found.append(base)
         return found
 
     def _pass(self, s: For, packed: list[Moved], partial: Partials) -> tuple[Scope, list[str]]:
         """Print one pass as a function of what it loads and stores."""
         v = self.fresh("v")
-        parameters = [f"const int64_t {v}"]
+        parameters = ["auto &care"] * self.cares + [f"const int64_t {v}"]
         loads: dict[Expr, Operand] = {}
         stores: dict[int, str] = {}
         places = {id(f): c for f, c in partial}
@@ -264,6 +308,8 @@ class GroupLoops(CPrinter):
             else:
                 parameters.append(f"{c} &{name}")
                 stores[id(x)] = name
+                if isinstance(x, Fold):
+                    places[id(x)] = name
         for y in s.body:
             if self._holds(y):
                 assert isinstance(y, Fold)
@@ -298,10 +344,13 @@ class GroupLoops(CPrinter):
         known: dict[tuple[str, frozenset[tuple[Expr, int]]], list[tuple[int, int]]] = {}
         places = []
         for k, (_, _, x) in enumerate(packed):
+            assert x.index is not None
             const, multiples = terms(at(x.index, s.var, ZERO, lets), self.lets)
             places.append((const, frozenset(multiples.items())))
             if isinstance(x, Load):
                 known.setdefault((x.buffer, places[k][1]), []).append((const, k))
+        # Whether some may be aligned where others are not.
+        self.askew = len({(c % width, rest) for c, rest in places}) > 1 and len(s.body) <= SHORT
         wanted = {
             p[1]: p[0] for (kind, _, _), p in zip(packed, places, strict=True) if kind == "store"
         }
@@ -347,9 +396,10 @@ class GroupLoops(CPrinter):
         """Print the loop over packs of neighbouring passes.
 
         They begin where the first result, or else operand, is aligned, unless they must stay
-        where they are. If then another is not, passes are made one by one, by neighbouring
-        threads; those that must stay move the elements of packs one by one. Return how many
-        passes come before, and how many it makes.
+        where they are. If then another operand is not, its elements are loaded one by one; so
+        are those of loops that must stay, which also store them so. Otherwise passes are made
+        one by one, by neighbouring threads. Return how many passes come before, and how many
+        it makes.
         """
         lo, hi = bounds
         still = bool(held)
@@ -361,31 +411,37 @@ class GroupLoops(CPrinter):
         n = f"({hi} > {lo} ? {hi} - {lo} : 0)"
         start = "0" if still else f"adarray_head<{width}>({first}, {n})"
         self.line(f"const {self.counter} {head} = {start};")
-        own = [b for k, b in enumerate(bases) if anchors[k] == (k, 0)]
-        tests = " & ".join(f"adarray_aligned<{width}>({b} + {head})" for b in own) or "true"
-        self.line(f"const bool {straight} = {tests};")
+        own = [(m[0], b) for k, (m, b) in enumerate(moves) if anchors[k] == (k, 0)]
+        tests = [
+            " & ".join(f"adarray_aligned<{width}>({b} + {head})" for how, b in own if how in which)
+            for which in (("load", "store", "fold"), ("store",))
+        ]
+        self.line(f"const bool {straight} = {tests[0] or 'true'};")
+        both = self.askew and bool(tests[1]) and not still
         all_ = f"({n} - {head}) / {width} * {width}"
-        self.line(
-            f"const {self.counter} {count} = {all_ if still else f'{straight} ? {all_} : 0'};"
-        )
+        test = tests[1] if both else straight
+        self.line(f"const {self.counter} {count} = {all_ if still else f'{test} ? {all_} : 0'};")
         cast, v = f"({self.counter})", self.fresh("v")
         begin, step = f"{head} + {cast}lane * {width}", f"{cast}span * {width}"
         loop = f"for ({self.counter} {v} = {begin}; {v} < {head} + {count}; {v} += {step})"
-        if still:
-            loop = f"if ({straight}) {loop}"
-        self.braced(loop, self._pack(moves, anchors, one, f"{lo} + {v} + u", v, width, "", held))
-        if still:
-            slow = self._pack(moves, anchors, one, f"{lo} + {v} + u", v, width, "_each", held)
-            self.braced(loop.replace(f"({straight})", f"(!{straight})"), slow)
+        if still:  # a pack for each thread
+            self.line(f"const {self.counter} {v} = {begin};")
+            loop = f"if ({v} < {head} + {count})"
+        either = still or both
+        fast = f"if ({straight}) {loop}" if either else loop
+        self.braced(fast, self._pack(moves, anchors, one, lo, v, width, "", held))
+        if either:
+            slow = self._pack(moves, anchors, one, lo, v, width, "_each", held)
+            self.braced(f"if (!{straight}) {loop}", slow)
         return head, count
 
     def _pack(
         self, moves: list[tuple[Moved, str]], anchors: list[tuple[int, int]], one: str,
-        pass_: str, v: str, width: int, each: str, held: list[tuple[str, str]],
+        lo: str, v: str, width: int, each: str, held: list[tuple[str, str]],
     ) -> Scope:  # fmt: skip
         """Return the lines of one pack."""
         after: list[str] = []
-        scope, args = Scope(), [pass_]
+        scope, args = Scope(), ["care"] * self.cares + [f"{lo} + {v} + u"]
         names = [self.fresh("y") for _ in moves]
         for k, ((kind, dtype, x), base) in enumerate(moves):
             other, d = anchors[k]
@@ -394,14 +450,47 @@ class GroupLoops(CPrinter):
                 args.append(f"{inside} ? {names[other]}.v[u + {d}] : {base}[{v} + u]")
                 continue
             scope.lines.append(f"adarray_pack<{STORED[dtype]}, {width}> {names[k]};")
-            how = each if each or kind == "load" else self._way(x.buffer)
+            apart = each if held or self.slots else ""  # results, where they may not be aligned
+            if isinstance(x, Fold):
+                scope.lines.append(f"adarray_load{each}({names[k]}, {base} + {v});")
+                way = each or ("_near" if x.target in self.form.shared else "")
+                after.append(f"adarray_store{way}({names[k]}, {base} + {v});")
+                args.append(f"{names[k]}.v[u]")
+                continue
+            how = each if kind == "load" else apart or self._way(x.buffer)
+            if id(x) in self.slots:
+                if kind == "load":
+                    scope.lines.append(f"{names[k]} = *{self.slots[id(x)]};")
+                else:
+                    after.append(f"*{self.slots[id(x)]} = {names[k]};")
+                args.append(f"{names[k]}.v[u]")
+                continue
             line = f"adarray_{kind}{how}({names[k]}, {base} + {v});"
             (scope.lines if kind == "load" else after).append(line)
             args.append(f"{names[k]}.v[u]")
         args += [f"{pack}.v[u]" for pack, _ in held]
+        again = None if held else self.again
+        if again is not None:
+            args[0] = "quick"
+            scope.lines.append("adarray_quick quick = {false};")
+            scope.lines += [f"const {kind} {name}_ = {name};" for kind, name in again]
         scope.lines.append("#pragma unroll")
         scope.lines.append(f"for (int u = 0; u < {width}; u++) {one}({', '.join(args)});")
-        scope.lines += after
+        if again is None:
+            scope.lines += after
+            return scope
+        packed, bases = [m for m, _ in moves], [b for _, b in moves]
+        scope.lines += [
+            "if (quick.rare) {",
+            *(f"    {name} = {name}_;" for _, name in again),
+            "#pragma unroll 1",
+            f"    for ({self.counter} k = {v}; k < {v} + {width}; k++) {{",
+            *(f"        {x}" for x in self._by_itself(packed, bases, one, lo, "k", held)),
+            "    }",
+            "} else {",
+            *(f"    {x}" for x in after),
+            "}",
+        ]
         return scope
 
     def _way(self, buffer: str) -> str:
@@ -414,7 +503,7 @@ class GroupLoops(CPrinter):
     def width(self, s: For, packed: list[Moved]) -> int:
         """Return how many passes share the widest loads and stores; 1 in long bodies."""
         if any(self._holds(x) for x in s.body):
-            return sheet_width(self.kernel, s)
+            return min(sheet_width(self.kernel, s), self.form.wide)
         passes = longest(s, {})
         if len(s.body) > LONG or (passes is not None and passes < 64):
             return 1

@@ -10,18 +10,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from adarray.codegen.device_fetch import fetched, slots_of
+from adarray.codegen.device_kept import kept
 from adarray.codegen.device_loops import (
+    LONG,
+    PACK,
     WARP,
+    across,
     arrays,
     crossing,
     folding,
     is_flat,
+    is_scan,
     is_shared,
     is_sheet,
     is_whole,
     scattered,
 )
 from adarray.codegen.functions import SIZES
+from adarray.codegen.lanes import in_packs, width
 from adarray.codegen.loopir import (
     Apply,
     Const,
@@ -39,16 +46,29 @@ from adarray.codegen.loopir import (
     statements,
     walk,
 )
+from adarray.codegen.ranges import is_narrow
 from adarray.codegen.schedule import expressions, longest
 
 BLOCK = 256  # threads of a block whose groups are warps, or parts of them
 LARGEST = 1024
-PACK = 16  # bytes that one instruction moves
+MARCHING = 128  # threads of a block whose warps march: one for each scheduler
 NARROW = 1 << 30  # where all extents are below, int32 counts passes
-LONG = 100  # statements of a loop whose passes are printed once
 NEAR = 64 * 1024  # bytes of array totals that a block may have in shared memory
 PASSES = 16  # of a long vector loop, for each thread
-TURNS = 8  # blocks of sheets with array totals, for each processor
+TURNS = 8  # groups of `BLOCK` threads with array totals in sheets, for each processor
+TALL = 512  # passes up to which a block makes all of them for its part of array totals
+TALLER = 2048  # the same where such blocks fill the processors
+PARTS = 256 * 1024  # bytes of array totals of blocks that one block folds
+WORD = 4  # bytes that a thread of a sheet with array totals moves at a time
+SLIM = 8  # threads that share a pass of a sheet with array totals, at least
+FEW = 16  # blocks side by side below which those with array totals are as large as can be
+ZEROS = 8192  # bytes of zeros at the beginning of scratch memory: numbers of blocks that are done
+FETCHED = 48 * 1024  # bytes of a row from which on it is fetched before it is needed
+KEPT = 16 * 1024  # the same where the last loop finds there what another one has computed
+# Threads of blocks that do, how many of these a processor has, and bytes of the longest rows.
+FETCHING = (256, 4, 32 * 1024), (512, 2, 1 << 30), (1024, 1, 1 << 30)
+LONGEST = 1 << 15  # passes of a running fold, from which on all blocks share it
+ITEMS = 4  # neighbouring passes of a running fold that a thread takes at a time
 SHEET = 8  # passes of a vector loop for each thread of a sheet
 GROUPS = 64  # most groups of a processor that keep array totals of their own
 
@@ -76,10 +96,12 @@ class Form(NamedTuple):
 
     Parameters
     ----------
-    kind : {"flat", "rows", "sheet", "alone"}
+    kind : {"flat", "rows", "sheet", "alone", "lanes", "scan"}
         Vector loops at the top are shared by all threads of all blocks; or groups share out
         the passes of the parallel loop; or groups of several blocks share a pass, and those
-        of one block take neighbouring ones; or one block does everything.
+        of one block take neighbouring ones; or one block does everything; or warps share out
+        the passes, with local arrays in their registers (`adarray.codegen.lanes`); or all
+        blocks share one loop that stores what it has folded so far, in two kernels.
     group : int
         Threads that share a pass.
     block : int
@@ -88,10 +110,28 @@ class Form(NamedTuple):
         Local arrays that lie in shared memory; the others lie in scratch memory. Array
         totals that lie there while passes fold into them.
     narrow : bool
-        Whether int32 counts the passes of every vector loop.
+        Whether int32 counts the passes of every vector loop; in lanes, whether it holds
+        every integer.
     single : frozenset of str
         Variables of vector loops that have one pass, such as those at borders: a warp
         of its own makes it while others go through the longer loops.
+    far : bool
+        Whether array totals of blocks are combined by a kernel of its own, with many blocks.
+    wide : int
+        Most elements of array totals that a thread of a sheet has side by side.
+    short : bool
+        Whether no vector loop of a pass has more passes than a group has threads.
+    slots : int
+        Packs of rows that a thread has in shared memory, or on the way there, as
+        `adarray.codegen.device_fetch` says; 0 if rows are read whenever they are needed.
+    kept : bool
+        Whether the last loop over a row finds a value there that another one has computed, as
+        `adarray.codegen.device_kept` says.
+    lanes : int
+        Columns of local arrays that each lane of a warp holds.
+    packs : bool
+        Whether lanes load and store whole packs, at multiples of 16 bytes: the kernel must get
+        arrays that begin so.
     """
 
     kind: str
@@ -100,6 +140,13 @@ class Form(NamedTuple):
     shared: frozenset[str] = frozenset()
     narrow: bool = False
     single: frozenset[str] = frozenset()
+    far: bool = False
+    wide: int = PACK
+    short: bool = False
+    slots: int = 0
+    kept: bool = False
+    lanes: int = 0
+    packs: bool = False
 
 
 class Launch(NamedTuple):
@@ -148,6 +195,8 @@ def form_of(kernel: Kernel, ints: Mapping[str, int], device: Device) -> Form:
     counts = _extents(kernel.body, _with_lets(kernel.body, ints))
     narrow = max((*ints.values(), *counts), default=0) < NARROW
     form = _form(kernel, ints, device)._replace(narrow=narrow)
+    if form.lanes:
+        return form._replace(narrow=is_narrow(kernel, ints), packs=in_packs(kernel, ints))
     if form.kind == "flat" or (form.kind != "sheet" and form.group <= WARP):
         return form
     return form._replace(single=_single(kernel, _with_lets(kernel.body, ints)))
@@ -168,11 +217,16 @@ def _form(kernel: Kernel, ints: Mapping[str, int], device: Device) -> Form:
     tops = [s for s in kernel.body if isinstance(s, For)]
     parallel = [s for s in tops if s.kind == "parallel"]
     if parallel:
+        lanes = width(kernel)
+        if lanes:
+            return Form("lanes", WARP, MARCHING, lanes=lanes)
         return _rows(kernel, parallel[0], ints, device)
-    if is_flat(kernel.body):
+    if is_flat(kernel.body, checks=True):
         return Form("flat", BLOCK, BLOCK)
     known = _with_lets(kernel.body, ints)
     most = max(_extents(kernel.body, known), default=1)
+    if most >= LONGEST and is_scan(kernel):
+        return Form("scan", BLOCK, BLOCK)
     group = min(max(WARP, _power(most)), LARGEST)
     return _placed(kernel, Form("alone", group, group), known, device)
 
@@ -183,7 +237,12 @@ def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) ->
     passes = _count(loop, known) or 1
     sized = [t for t in kernel.totals if t.size is not None]
     if is_sheet(loop) and all(is_whole(folding(kernel, t), t) for t in sized):
-        return Form("sheet", crossing(loop, kernel) or WARP, BLOCK)
+        group = crossing(loop, kernel)
+        if not sized:  # short rows: several for each warp, whose threads have a pack each
+            longest_ = max(_extents(loop.body, _with_lets(loop.body, known)), default=WARP)
+            return Form("sheet", group or min(WARP, _power(-(-longest_ // 4))), BLOCK)
+        group = group or WARP
+        return _columns(kernel, sized, group, passes, known, device)
     most = max(_extents(loop.body, _with_lets(loop.body, known)), default=1)
     if most <= 2 or not any(isinstance(s, For) and is_shared(s) for s in statements(loop.body)):
         group = 1
@@ -198,14 +257,98 @@ def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) ->
     if WARP < group < 128:
         group = 128  # a block; smaller ones do not fill a multiprocessor
     block = BLOCK if group <= WARP else group
-    return _placed(kernel, Form("rows", group, block), known, device)
+    if across(loop):  # lines side by side, few of which would fill few multiprocessors
+        group, block = 1, max(WARP, min(BLOCK, _power(passes // device.processors)))
+    counts = _counts(loop.body, _with_lets(loop.body, known))
+    short = 1 < group <= WARP and all(n is not None and n <= group for n in counts)
+    form = _placed(kernel, Form("rows", group, block, short=short), known, device)
+    form = _fetching(kernel, known, device) or form
+    near = [t for t in sized if is_merged(form, t)]
+    if not near:
+        return form
+    size = max(padded(evaluate(t.size, known) or 0) * SIZES[t.dtype] for t in near if t.size)
+    return form._replace(far=launch_of(kernel, form, ints, device).blocks * size > PARTS)
+
+
+def _fetching(kernel: Kernel, known: Mapping[str, int], device: Device) -> Form | None:
+    """Return the form in which long rows are fetched, if there are any and a block has room."""
+    found = fetched(kernel)
+    start = None if found is None else evaluate(found.start, known)
+    stop = None if found is None else evaluate(found.stop, known)
+    if found is None or start is None or stop is None:
+        return None
+    # What is kept is kept in packs alone.
+    keeps = (stop - start) % found.width == 0 and kept(kernel, found) is not None
+    if found.others and not keeps:
+        return None  # what is not fetched would be waited for by too few threads
+    bytes_ = (stop - start) * found.bytes // found.width
+    if bytes_ < (KEPT if keeps else FETCHED):
+        return None
+    for block, side, most in FETCHING:
+        if block * side > device.threads or bytes_ > most:
+            continue
+        form = _placed(kernel, Form("rows", block, block), known, device)
+        room = (device.shared + 1024) // side - 1024 - _own(kernel) - _near(kernel, form, known)
+        form = form._replace(slots=slots_of(found, stop - start, block, room))
+        if form.slots:
+            return form._replace(kept=keeps)
+    return None
+
+
+def _columns(
+    kernel: Kernel, sized: list[Total], group: int, passes: int, known: Mapping[str, int],
+    device: Device,
+) -> Form:  # fmt: skip
+    """Choose the blocks of a sheet with array totals.
+
+    Blocks that make all passes for few columns are best, where there are enough of them, or few
+    passes: others leave parts that the last one of them folds. Threads move four bytes at a time,
+    of many passes side by side: packs are slower, since a pass waits for another.
+    """
+    loops = [folding(kernel, t)[0] for t in sized]
+    count = max((_count(s, known) or 1 for s in loops), default=1)
+    group = min(group, max(_power(count), SLIM))
+    wide = max(1, *(sheet_width(kernel, s) * WORD // PACK for s in loops))
+    while wide > 1 and group * wide > _power(count):
+        wide //= 2
+    chunks = -(-count // (group * wide))
+    large = _is_tall(chunks, passes, device) or chunks <= FEW
+    form = Form("sheet", group, min(LARGEST if large else BLOCK, device.threads), wide=wide)
+    while form.block > group and merging(kernel, form) > device.shared - 1024:
+        form = form._replace(block=form.block // 2)
+    return form
+
+
+def _is_tall(chunks: int, passes: int, device: Device) -> bool:
+    """Whether one block makes all passes of a sheet for its part of array totals."""
+    return passes <= (TALLER if 4 * chunks >= 3 * device.processors else TALL)
+
+
+def is_merged(form: Form, t: Total) -> bool:
+    """Whether blocks combine what their groups have of an array total, before others do."""
+    return t.size is not None and (form.kind == "sheet" or t.name in form.shared)
+
+
+def merging(kernel: Kernel, form: Form) -> int:
+    """Return the bytes of shared memory in which blocks combine array totals."""
+    most = 0
+    for t in kernel.totals:
+        if not is_merged(form, t):
+            continue
+        count = form.block
+        if form.kind == "sheet":
+            width = min(sheet_width(kernel, folding(kernel, t)[0]), form.wide)
+            count += count * (width - 1) + form.block // form.group * width
+        most = max(most, padded(count) * SIZES[t.dtype])
+    return most
 
 
 def _placed(kernel: Kernel, form: Form, known: Mapping[str, int], device: Device) -> Form:
     """Choose which arrays lie in shared memory: those first that are declared first."""
-    room, shared = device.shared - 1024, set()
+    room, shared = device.shared - _own(kernel), set()
     known = dict(known)
     totals = [t for t in kernel.totals if t.size is not None and form.kind == "rows"]
+    room -= max((padded(form.block) * SIZES[t.dtype] for t in totals), default=0)
     near = min(NEAR, room)
     placed: list[Total | Local] = [*totals, *arrays(kernel)]
     for s in placed:
@@ -220,29 +363,48 @@ def _placed(kernel: Kernel, form: Form, known: Mapping[str, int], device: Device
     return form._replace(shared=frozenset(shared))
 
 
+def _own(kernel: Kernel) -> int:
+    """Return more than the bytes of shared memory that a kernel's text declares: for folds."""
+    loops = (s for s in statements(kernel.body) if isinstance(s, For))
+    most = max((sum(isinstance(x, Fold) for x in s.body) for s in loops), default=0)
+    return 512 * max(2, 1 + most)
+
+
 def launch_of(kernel: Kernel, form: Form, ints: Mapping[str, int], device: Device) -> Launch:
     """Return the sizes of the launch of a kernel."""
     known = _with_lets(kernel.body, ints)
     per_block = form.block // form.group
-    locals_ = arrays(kernel)
-    placed: list[Total | Local] = [*kernel.totals, *locals_]
-    shared = 64 * 8 + sum(
-        padded(evaluate(s.size, known) or 0) * SIZES[s.dtype] * per_block
-        for s in placed
-        if s.name in form.shared and s.size is not None
-    )
+    locals_ = [] if form.lanes else arrays(kernel)
+    shared = _near(kernel, form, known)
+    found = fetched(kernel) if form.slots else None
+    if found is not None:
+        shared += form.slots * form.block * found.bytes
     chunks = _chunks(kernel, form, known) if form.kind == "sheet" else 1
     blocks = _blocks(kernel, form, known, device, shared, chunks)
     groups = blocks * per_block
-    scratch = 64 * 4
+    scratch = ZEROS
     for t in kernel.totals:
         size = None if t.size is None else evaluate(t.size, known) or 0
-        count = blocks * chunks if size is None else groups * padded(size)
+        each = blocks if is_merged(form, t) else groups
+        count = blocks * chunks if size is None else each * padded(size)
         scratch += padded(count) * SIZES[t.dtype]
+    if form.kind == "scan":  # what each block has
+        scratch += padded(blocks) * 8
     for s in locals_:
         if s.name not in form.shared and s.size is not None:
             scratch += padded(evaluate(s.size, known) or 0) * groups * SIZES[s.dtype]
     return Launch(blocks, shared, scratch, chunks)
+
+
+def _near(kernel: Kernel, form: Form, known: Mapping[str, int]) -> int:
+    """Return the bytes of shared memory for arrays."""
+    placed: list[Total | Local] = [*kernel.totals, *arrays(kernel)]
+    shared = 64 * 8 + sum(
+        padded(evaluate(s.size, known) or 0) * SIZES[s.dtype] * (form.block // form.group)
+        for s in placed
+        if s.name in form.shared and s.size is not None
+    )
+    return shared + merging(kernel, form)
 
 
 def _chunks(kernel: Kernel, form: Form, known: Mapping[str, int]) -> int:
@@ -252,7 +414,7 @@ def _chunks(kernel: Kernel, form: Form, known: Mapping[str, int]) -> int:
     for t in kernel.totals:
         if t.size is not None:  # a pack for each thread, which keeps it
             (loop,) = folding(kernel, t)
-            width = sheet_width(kernel, loop)
+            width = min(sheet_width(kernel, loop), form.wide)
             chunks = max(chunks, -(-(_count(loop, known) or 1) // (form.group * width)))
     return max(1, chunks)
 
@@ -275,6 +437,9 @@ def _blocks(
 ) -> int:
     if form.kind == "alone":
         return 1
+    if form.kind == "scan":
+        wanted = -(-max(_extents(kernel.body, known)) // (form.block * ITEMS))
+        return max(1, min(wanted, device.processors * device.threads // form.block))
     loops = [s for s in kernel.body if isinstance(s, For)]
     resident = max(1, min(device.threads // form.block, device.shared // max(shared, 1)))
     if form.kind == "flat":
@@ -287,12 +452,16 @@ def _blocks(
         parallel = next(s for s in loops if s.kind == "parallel")
         wanted = -(-(_count(parallel, known) or 1) // (form.block // form.group))
         sized = any(t.size is not None for t in kernel.totals)
-        if sized and form.kind == "sheet":  # few groups, since each one's totals are stored
-            return max(1, min(wanted, -(-device.processors * TURNS // chunks)))
+        if sized and form.kind == "sheet":  # few blocks, since each one's totals are stored
+            passes = _count(parallel, known) or 1
+            most = device.processors * TURNS * BLOCK // (form.block * chunks)
+            return 1 if _is_tall(chunks, passes, device) else max(1, min(wanted, most))
         if sized:
             resident = max(1, min(resident, GROUPS * form.group // form.block))
         elif form.kind == "sheet":
             resident = 1 << 20
+        elif form.slots:
+            pass  # each begins with rows that it waits for
         else:
             resident *= 4
     return max(1, min(wanted, device.processors * resident))
@@ -326,5 +495,10 @@ def _count(loop: For, known: Mapping[str, int]) -> int | None:
 
 def _extents(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int]:
     """Return the lengths of the vector loops in statements, of those that can be told."""
-    found = (_count(s, known) for s in statements(body) if isinstance(s, For) and is_shared(s))
-    return [n for n in found if n is not None]
+    return [n for n in _counts(body, known) if n is not None]
+
+
+def _counts(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int | None]:
+    """Return the lengths of the vector loops in statements, None for unknown ones."""
+    loops = (s for s in statements(body) if isinstance(s, For) and is_shared(s))
+    return [_count(s, known) for s in loops]

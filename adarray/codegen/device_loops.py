@@ -7,7 +7,9 @@ from collections.abc import Container, Mapping
 from adarray.codegen.affine import ONE, ZERO, at, slope
 from adarray.codegen.functions import SIZES
 from adarray.codegen.loopir import (
+    Apply,
     Expr,
+    Fail,
     Fold,
     For,
     If,
@@ -26,19 +28,62 @@ from adarray.codegen.schedule import expressions
 
 WARP = 32
 SECTOR = 32  # bytes of memory that come together at least
+PACK = 16  # bytes that one instruction moves
+LONG = 100  # statements of a loop whose passes are printed once
 
 
-def is_flat(body: tuple[Stmt, ...]) -> bool:
+def is_flat(body: tuple[Stmt, ...], checks: bool = False) -> bool:
     """Whether statements are vector loops that no other statement needs, and what leads there.
 
     Threads of different blocks cannot wait for each other, so nothing may read what a loop
-    has written, or folded other than into totals.
+    has written, or folded other than into totals. With `checks`, loops may fold into what
+    is looked at afterwards, to refuse the data: each block looks at its part.
     """
+    if checks:
+        body = _unchecked(body)
     if any(isinstance(s, Local | If) for s in body):
         return False
     loops = [s for s in body if isinstance(s, For)]
     simple = all(isinstance(s, For | Let | Store) for s in body)
     return simple and all(s.kind == "vector" for s in loops) and not reads_its_own(body)
+
+
+def _unchecked(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements without truths of which nothing is needed but whether one holds."""
+    truths = {s.name for s in body if isinstance(s, Local) and s.size is None and s.dtype == "bool"}
+    for s in body:
+        used = {e.name for root in expressions(s) for e in walk(root) if isinstance(e, Var)}
+        refuses = isinstance(s, If) and not s.orelse and all(isinstance(x, Fail) for x in s.body)
+        if refuses and isinstance(s, If) and isinstance(s.condition, Var):
+            continue
+        truths -= used
+        for x in statements((s,)):
+            truths -= {e.name for root in expressions(x) for e in walk(root) if isinstance(e, Var)}
+            if isinstance(x, Fold) and (x.index is not None or x.combine != "logical_or"):
+                truths.discard(x.target)
+    return tuple(
+        s
+        for s in body
+        if not (isinstance(s, Local) and s.name in truths)
+        and not (isinstance(s, If) and isinstance(s.condition, Var) and s.condition.name in truths)
+    )
+
+
+def neighbours(loop: For) -> tuple[str, set[str]]:
+    """Return what grows by one from pass to pass, and names that mostly stay the same.
+
+    The variable of a parallel loop, or the inner one of those that were joined into it.
+    """
+    if len(loop.body) > 1 and all(isinstance(s, Let) for s in loop.body[:2]):
+        first, second = loop.body[:2]
+        assert isinstance(first, Let)
+        assert isinstance(second, Let)
+        own = Var("int64", loop.var)
+        divided = isinstance(first.value, Apply) and first.value.name == "floor_divide"
+        rest = isinstance(second.value, Apply) and second.value.name == "subtract"
+        if divided and rest and first.value.args[0] == own and second.value.args[0] == own:  # type: ignore[attr-defined]
+            return second.name, {first.name, second.name}
+    return loop.var, set()
 
 
 def reads_its_own(body: tuple[Stmt, ...]) -> bool:
@@ -55,7 +100,9 @@ def crossing(loop: For, kernel: Kernel) -> int:
     Threads with one number in neighbouring groups then move what lies side by side: as many
     of a warp as fill a sector of memory.
     """
-    lets = {s.name: s.value for s in statements(loop.body) if isinstance(s, Let)}
+    along, fixed = neighbours(loop)
+    found_lets = (s for s in statements(loop.body) if isinstance(s, Let))
+    lets = {s.name: s.value for s in found_lets if s.name not in fixed}
     dtypes = {b.name: b.dtype for b in kernel.buffers}
     found: list[tuple[str, str, Expr]] = []
     for inner in loop.body:
@@ -70,7 +117,7 @@ def crossing(loop: For, kernel: Kernel) -> int:
         for var, buffer, index in found
         if buffer in dtypes
         and slope(index, var, lets) not in (ZERO, ONE)
-        and slope(index, loop.var, lets) == ONE
+        and slope(index, along, lets) == ONE
     ]
     return WARP * max(sizes) // SECTOR if sizes else 0
 
@@ -182,6 +229,26 @@ def running(loop: For) -> tuple[Fold, Store] | None:
         if isinstance(e, Load) and e.buffer == store.buffer:
             return None
     return fold, store
+
+
+def across(loop: For) -> bool:
+    """Whether passes of a parallel loop store what they fold across the rows of an array."""
+    lets = {s.name: s.value for s in statements(loop.body) if isinstance(s, Let)}
+    for s in statements(loop.body):
+        found = running(s) if isinstance(s, For) else None
+        if found is not None and slope(found[1].index, loop.var, lets) == ONE:
+            assert isinstance(s, For)
+            return slope(found[1].index, s.var, lets) != ONE
+    return False
+
+
+def is_scan(kernel: Kernel) -> bool:
+    """Whether a kernel is one loop that stores what it has folded so far."""
+    loops = [s for s in kernel.body if isinstance(s, For)]
+    rest = [s for s in kernel.body if not isinstance(s, For)]
+    simple = all(isinstance(s, Let) or (isinstance(s, Local) and s.size is None) for s in rest)
+    last = kernel.body[-1:] == tuple(loops)
+    return simple and last and not kernel.totals and running(loops[0]) is not None
 
 
 def folding(kernel: Kernel, t: Total) -> list[For]:

@@ -28,14 +28,26 @@ class Machine(NamedTuple):
     along : bool
         Whether kernels must run along the axis that lies farthest apart in memory: threads
         that take neighbouring elements of another one read a line each.
+    joins : int
+        Bytes of arrays up to which kernels that need nothing of each other are joined.
     choose : bool
         Whether a row out of pieces of one array is chosen before anything is computed of it,
         rather than computed of each piece: there are no prefetched rows to disturb.
+    march : int
+        Most rows that a step of a stencil may be behind the array that a kernel begins with,
+        where threads of a GPU take several steps on their way down a strip of columns; 0 if
+        each step is a kernel.
+    strips : int
+        Strips that run side by side: one for each scheduler of a GPU.
+    strip : tuple of int
+        Fewest and most rows that a strip writes.
     short : int
         Elements below which a row is no vector loop: many rows side by side are.
     atomic : frozenset of str
         Dtypes of which threads can add to one element at the same time: sums at repeated
         indices are made by all threads, in an order that varies.
+    adds : frozenset of str
+        Dtypes of which a product's library adds a multiple of it to a matrix as it writes it.
     """
 
     small: int = 2048
@@ -45,15 +57,21 @@ class Machine(NamedTuple):
     cache: int = 512 * 1024
     block: tuple[int, int] = (32, 256)
     along: bool = False
+    joins: int = 0
     choose: bool = False
+    march: int = 0
+    strips: int = 1
+    strip: tuple[int, int] = (8, 128)
     short: int = 24
     atomic: frozenset[str] = frozenset()
+    adds: frozenset[str] = frozenset()
 
 
 CPU = Machine()
 # Threads of a GPU share out small values, too, and there are no vectors to align; a row that
 # is computed again is cheaper than one in local memory. Rows of several steps of a stencil in
-# shared memory are slower than a kernel for each step: blocks wait for rows too often.
+# shared memory are slower than a kernel for each step: blocks wait for rows too often; those
+# in registers of one warp wait for nobody.
 GPU = Machine(
     small=1,
     aligned=1,
@@ -62,7 +80,11 @@ GPU = Machine(
     cache=200 * 1024,
     block=(16, 16),
     along=True,
+    joins=4 << 20,
     choose=True,
+    march=8,
+    strips=528,
     short=3,
     atomic=frozenset({"float32", "float64", "int32", "uint32", "int64", "uint64"}),
+    adds=frozenset({"float32", "float64"}),
 )

@@ -80,12 +80,25 @@ class Operand(NamedTuple):
 
 
 class DotStep(NamedTuple):
-    """``out = a @ b`` for matrices with leading axes; `out` is in C order."""
+    """``out = a @ b`` for matrices with leading axes; `out` is in C order.
+
+    With `added`, a matrix in C order like `out`, it is ``out = added + scale * (a @ b)``. With
+    `row`, a vector, it is ``out = a @ b + row``, and with `relu` what of that is not negative.
+    """
 
     a: Operand
     b: Operand
     out: Operand
     values: tuple[Value, ...]
+    added: Operand | None = None
+    scale: float = 1.0
+    row: Operand | None = None
+    relu: bool = False
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What is read."""
+        return tuple(o for o in (self.a, self.b, self.added, self.row) if o is not None)
 
 
 class CallStep(NamedTuple):

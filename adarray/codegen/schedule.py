@@ -309,13 +309,16 @@ def expressions(s: Stmt) -> list[Expr]:
 # -- names --------------------------------------------------------------------------------
 
 
-def canonical(kernel: Kernel) -> Kernel:
-    """Return `kernel` with its names replaced by ``b0, n0, t0, v0, ...`` in order."""
+def canonical(kernel: Kernel, prefix: str = "") -> Kernel:
+    """Return `kernel` with its names replaced by ``b0, n0, t0, v0, ...`` in order.
+
+    They begin with `prefix`.
+    """
     names: dict[str, str] = {}
-    names |= {b.name: f"b{i}" for i, b in enumerate(kernel.buffers)}
-    names |= {n: f"n{i}" for i, n in enumerate(kernel.ints)}
-    names |= {t.name: f"t{i}" for i, t in enumerate(kernel.totals)}
-    rename = _Renamer(names)
+    names |= {b.name: f"{prefix}b{i}" for i, b in enumerate(kernel.buffers)}
+    names |= {n: f"{prefix}n{i}" for i, n in enumerate(kernel.ints)}
+    names |= {t.name: f"{prefix}t{i}" for i, t in enumerate(kernel.totals)}
+    rename = _Renamer(names, prefix)
     buffers = tuple(replace(b, name=names[b.name]) for b in kernel.buffers)
     totals = tuple(
         Total(names[t.name], t.dtype, t.combine, names[t.out], t.size and rename.expr(t.size))
@@ -328,8 +331,9 @@ def canonical(kernel: Kernel) -> Kernel:
 class _Renamer:
     """Renames what statements bind, in order of appearance."""
 
-    def __init__(self, names: dict[str, str]) -> None:
+    def __init__(self, names: dict[str, str], prefix: str = "") -> None:
         self.names = names
+        self.prefix = prefix
         self.count = 0
         self.done: dict[tuple[int, int], Expr] = {}
         self.kept: list[Expr] = []
@@ -337,7 +341,7 @@ class _Renamer:
 
     def bind(self, name: str) -> str:
         """Give `name` its new one, from here on."""
-        self.names[name] = f"v{self.count}"
+        self.names[name] = f"{self.prefix}v{self.count}"
         self.count += 1
         self.scope += 1
         return self.names[name]

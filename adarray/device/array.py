@@ -380,7 +380,7 @@ class DeviceArray(NDArrayOperatorsMixin):
     # -- other libraries -----------------------------------------------------------------
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self.raw.__dlpack__(**options)
+        return self.library.run(self.raw.__dlpack__, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         device: tuple[int, int] = self.raw.__dlpack_device__()

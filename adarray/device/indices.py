@@ -96,16 +96,20 @@ def last_values(library: Library, raw: Any, index: Any, at: Any, value: Any) -> 
     """
     if not getattr(value, "ndim", 0) or not _may_repeat(index, len(raw.shape)):
         return value
-    xp = library.xp
-    places = library.run(xp.arange, raw.size).reshape(raw.shape)[at]
+    return library.run(_last_values, library.xp, raw, at, value)
+
+
+def _last_values(xp: Any, raw: Any, at: Any, value: Any) -> Any:
+    """Return `value` with that of the last write to each element."""
+    places = xp.arange(raw.size).reshape(raw.shape)[at]
     shape, places = places.shape, places.reshape(-1)
     if not places.size:
         return value
     whole = xp.uint32 if max(places.size, raw.size) < 1 << 32 else xp.uint64
-    numbers = library.run(xp.arange, places.size, dtype=whole)
-    last = library.run(xp.zeros, raw.size, whole)
-    library.run(xp.maximum.at, last, places, numbers)
-    values = library.run(xp.broadcast_to, value, shape).reshape(-1)
+    numbers = xp.arange(places.size, dtype=whole)
+    last = xp.zeros(raw.size, whole)
+    xp.maximum.at(last, places, numbers)
+    values = xp.broadcast_to(value, shape).reshape(-1)
     return values[last[places]].reshape(shape)
 
 

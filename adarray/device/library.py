@@ -161,6 +161,10 @@ class Library:
         """Compute a rule of any other operation; NotImplemented: as the record says."""
         return NotImplemented
 
+    def strong_zero(self, g: Any, r: Any) -> Any:  # noqa: ARG002
+        """Compute ``where(isnan(r) & (g == 0), 0, r)`` in one pass; NotImplemented: in several."""
+        return NotImplemented
+
     # -- transfers -------------------------------------------------------------------------
 
     def send(self, values: np.ndarray) -> Any:
@@ -182,6 +186,10 @@ class Library:
         t.bytes_to_host += values.nbytes
         self._note("from", start, values.nbytes, values.shape)
         return values
+
+    def fetch(self, x: DeviceArray) -> DeviceArray:
+        """Return a copy of an array of another device on this one."""
+        return DeviceArray(self.send(np.asarray(x.host())), self, x.scalar)
 
     def converted(self) -> None:
         """Count a conversion that some code asked for without a word about the device."""
@@ -309,7 +317,7 @@ class Library:
         values = function(*host_of(args), **host_of(kwargs))
         name = getattr(function, "__qualname__", None) or repr(function)
         name = getattr(function, "__name__", name)
-        self.transfers.on_host[name] = self.transfers.on_host.get(name, 0) + 1
+        self._count(name)
         targets = out if isinstance(out, tuple) else (out,)
         if any(type(t) is DeviceArray for t in targets):
             parts = values if isinstance(values, tuple) else (values,)
@@ -318,6 +326,10 @@ class Library:
                     target[...] = part
             return out[0] if isinstance(out, tuple) and len(out) == 1 else out
         return self._placed(values)
+
+    def _count(self, name: str) -> None:
+        """Count a function that NumPy computed for the device."""
+        self.transfers.on_host[name] = self.transfers.on_host.get(name, 0) + 1
 
     def _placed(self, x: Any) -> Any:
         if isinstance(x, np.generic) and not is_device(x):
@@ -391,7 +403,7 @@ class Library:
                     pass
             result = np.array(array.host())
             ufunc.at(result, host_of(index), *host_of(values))
-            self.transfers.on_host[f"{ufunc.__name__}.at"] = 1
+            self._count(f"{ufunc.__name__}.at")
             array[...] = result
             return
         ufunc.at(array, host_of(index), *host_of(values))

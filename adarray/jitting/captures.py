@@ -356,6 +356,8 @@ def kind_of(x: Any) -> str:
         return "adarray"
     if cls in KINDS:
         return "device"
+    if issubclass(cls, np.void):  # a look at an element of an array
+        return "content"
     if isinstance(x, _SCALARS) and not issubclass(cls, type):
         return "scalar"
     if cls is types.FunctionType:
@@ -379,7 +381,7 @@ def kind_of(x: Any) -> str:
         return "variable" if _is_set(x) else "opaque"
     if cls is set or cls is frozenset:
         return "set"
-    if issubclass(cls, np.ndarray) or cls is bytearray or cls is array.array:
+    if issubclass(cls, np.ndarray) or cls in (bytearray, array.array, memoryview):
         return "content"
     if isinstance(x, _RANDOM):
         return "random"

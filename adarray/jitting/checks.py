@@ -23,7 +23,9 @@ from adarray.trace import Handle
 
 Check = Callable[[Any], "list[Any] | None"]
 _COPIED = 1 << 16  # bytes of a hidden array up to which a copy is compared
-_CHUNK = 1 << 13
+# Elements of a row of sums. It is odd, so that the same change of all elements shows: negation
+# adds 2**63 to each, doubling 2**52, and sums are taken modulo 2**64.
+_CHUNK = 8191
 _ENVIRONMENT = frozenset({"environ", "getenv"})
 
 
@@ -106,6 +108,7 @@ class Maker:
         self._lines: list[str] = []
         self._variables: dict[int, str] = {}
         self._returned: list[str] = []
+        self._owners: list[str] = []
         self._names = walk.names
         self._classes: set[type] = set()
         self.inputs: list[Input] = []
@@ -127,19 +130,20 @@ class Maker:
             copy = self._constant(dict(os.environ))
             self._lines.append(f"if dict({self._constant(os.environ)}) != {copy}: return N")
 
-    def function(self) -> Check:
-        """Return the test."""
+    def function(self, owners: bool = False) -> Check:
+        """Return the test; with `owners` it returns the ADArrays that hold captured inputs."""
         if not self._lines and not self._returned:
             return _nothing
+        returned = self._owners if owners else self._returned
         body = "\n        ".join(self._lines)
         text = (
             f"def check(roots):\n    try:\n        {body or 'pass'}\n"
             "    except Exception:\n"  # something is no longer where it was
             "        return None\n"
-            f"    return [{', '.join(self._returned)}]\n"
+            f"    return [{', '.join(returned)}]\n"
         )
         exec(compile(text, "<adarray.jit captures>", "exec"), self._space)  # our own text
-        made: Check = self._space["check"]
+        made: Check = self._space.pop("check")  # in its own globals it would be a cycle
         return made
 
     def _constant(self, value: Any) -> str:
@@ -245,6 +249,8 @@ class Maker:
     def _input(self, name: str, found: Found) -> None:
         self.inputs.append(Input(found))
         self._returned.append(name)
+        # The value of an ADArray has its name and a letter, see `_test_adarray`.
+        self._owners.append(name.removesuffix("v") if found.kind == "adarray" else name)
 
     def _test_array(self, name: str, found: Found, value: Any = None) -> None:
         x = found.value if value is None else value

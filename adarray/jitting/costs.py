@@ -131,7 +131,7 @@ def _dot(step: DotStep) -> Cost:
     """Count a product: two operations for each multiplication and addition."""
     depth = step.a.shape[-1]
     return Cost(
-        _span(step.a) + _span(step.b), _span(step.out), 2.0 * math.prod(step.out.shape) * depth
+        sum(map(_span, step.operands)), _span(step.out), 2.0 * math.prod(step.out.shape) * depth
     )
 
 

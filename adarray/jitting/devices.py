@@ -119,7 +119,7 @@ class OnDevice:
                 text = f"send({text})" if i < len(targets) else f"sent({i}, {text})"
             parts.append(text)
         exec(f"def enter(v): return [{', '.join(parts)}]", space)  # our own text
-        made: Callable[..., list[Any]] = space["enter"]
+        made: Callable[..., list[Any]] = space.pop("enter")  # a function in its globals is a cycle
         return made
 
     # -- between segments ------------------------------------------------------------------

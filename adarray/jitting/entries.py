@@ -11,9 +11,9 @@ from adarray.jitting.build import Builder, say
 from adarray.jitting.checks import Content
 from adarray.jitting.devices import OnDevice
 from adarray.jitting.matching import Matcher
-from adarray.jitting.nodes import Site
 from adarray.jitting.state import State
 from adarray.jitting.tree import Tree
+from adarray.op import Op
 
 
 class CacheInfo(NamedTuple):
@@ -63,14 +63,14 @@ class Variant:
         self.fast: Callable[[list[Any]], Any] | None = None
         self.written: list[int] = []  # inputs that some path writes into
         self.draws = False  # whether some path draws from a random generator
-        # Captured numbers that are inputs, and pullbacks by what derivatives are taken of.
+        # Captured numbers that are inputs, and calls as operations by what is differentiated.
         self.numbers: set[str] = set()
         # Arrays that operations read and no path was found to, and their contents. Those that
         # a run made are gone with it.
         self.operands: list[weakref.ref[Any]] = []
         self.contents: list[tuple[Any, Content]] = []
         self.hidden: set[str] = set()  # captured arrays that plain code reads as well
-        self.sites: dict[tuple[bool, ...], Site] = {}
+        self.ops: dict[tuple[bool, ...], Op] = {}
 
     def take(self, state: State, operands: list[Any]) -> None:
         """Take in the state of a new recording, and the plain arrays that its operations read."""

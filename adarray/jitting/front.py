@@ -15,12 +15,12 @@ from adarray.array import ADArray
 from adarray.backend import chosen, load
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.jitting.attempt import aligned, mirrored
-from adarray.jitting.build import SPENT, Builder, checking
+from adarray.jitting.build import SPENT, Builder, checking, say
 from adarray.jitting.check import compare, copies
 from adarray.jitting.devices import borrowed, careful, write
 from adarray.jitting.entries import CacheInfo, Entry, Recent, Variant
 from adarray.jitting.matching import Matcher, fast_key
-from adarray.jitting.nodes import Site, attach, can_be_node
+from adarray.jitting.nodes import are_of, attach, can_be_node, op_of
 from adarray.jitting.options import Options
 from adarray.jitting.run import MissError, Walk
 from adarray.jitting.signature import (
@@ -162,10 +162,16 @@ class JitFunction(Tracing):
             entry.weak = True
             return self._f(*args, **kwargs)
         followed = tuple(isinstance(x, ADArray) and x._node is not None for x in bound.targets)
-        site = variant.sites.get(followed)
-        if site is None:
-            site = variant.sites[followed] = Site(self, bound, variant.numbers, followed)
-        return attach(site, bound, captured, result)
+        op = variant.ops.get(followed)
+        if op is None:
+            op = variant.ops[followed] = op_of(self, bound, variant.numbers, followed)
+        state = variant.state
+        if state.owners is not state.check:
+            held = state.owners(bound.statics)
+            if held is None or not are_of(held, captured):
+                return self._f(*args, **kwargs)  # another thread has written meanwhile
+            captured = held
+        return attach(op, self, bound, captured, result)
 
     def _outcome(
         self,
@@ -345,9 +351,11 @@ def not_recorded(f: Any) -> str:
 @functools.cache
 def default_engine() -> Any:
     """Return the engine that compiles where no backend was chosen; None: NumPy runs it all."""
+    reason = ""
     for name in ("openmp", "serial"):
         try:
             return load(name).engine()
-        except BackendError:
-            continue
+        except BackendError as error:
+            reason = str(error)
+    say(f"jit: nothing compiles here: {reason}; operations run one by one with NumPy")
     return None

@@ -75,8 +75,10 @@ class Matcher:
         # Names of containers are bound by the test; this one follows the whole ways.
         ways = [w for w, _ in _walk("a", args, [], short=False)]
         exec(text + f"def leaves(a): return [{', '.join(ways)}]", space)  # our own text
-        self.fits: Callable[[Args], bool] = space["fits"]
-        self.leaves: Callable[[Args], list[Any]] | None = space["leaves"] if nested else None
+        # Functions among their own globals would be a cycle.
+        leaves = space.pop("leaves")
+        self.fits: Callable[[Args], bool] = space.pop("fits")
+        self.leaves: Callable[[Args], list[Any]] | None = leaves if nested else None
 
 
 def _walk(name: str, items: Any, tests: list[str], short: bool = True) -> Iterator[tuple[str, Any]]:

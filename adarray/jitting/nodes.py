@@ -8,6 +8,7 @@ derivative of that is taken, it leaves a node in turn.
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -37,41 +38,39 @@ def can_be_node(bound: Bound) -> bool:
     )
 
 
-class Site:
-    """The pullback of one signature, for one state of what is captured.
+class _Pull:
+    """The reverse walk of a function, for one state of what is captured.
 
     Parameters
     ----------
     function : JitFunction
+        Only referred to: it has this among what it compiled, and calls that were recorded
+        keep it.
     bound : Bound
         The arguments of a call.
     numbers : set of str
         Captured numbers that are inputs.
-    followed : tuple of bool
-        Which inputs derivatives are taken of.
+    followed : list of int
+        The inputs that derivatives are taken of.
     """
 
-    def __init__(
-        self, function: Any, bound: Bound, numbers: set[str], followed: tuple[bool, ...]
-    ) -> None:
-        self._function = function
+    def __init__(self, function: Any, bound: Bound, numbers: set[str], followed: list[int]) -> None:
+        self._function = weakref.ref(function)
         self._numbers = numbers
         self._leaves = [None if k in set(bound.traced) else x for k, x in enumerate(bound.leaves)]
         self._traced = bound.traced
         self._rebuild = bound.rebuild
         self._statics = bound.statics
-        self._followed = [i for i, f in enumerate(followed) if f]
-        self._memory = threading.local()
-        self.pull = function.like(self._pull)
-        name = f"jit({getattr(function, '__name__', 'f')})"
-        self.op = Op(name, self._pull, Opaque(), (self._rule,), operands=("*inputs",))
+        self._followed = followed
 
-    def _pull(self, values: list[Any], captured: list[Any], cotangents: list[Any]) -> list[Any]:
+    def run(self, values: list[Any], captured: list[Any], cotangents: list[Any]) -> list[Any]:
         """Run the function and its reverse walk; return the cotangents of what is followed."""
-        state = State(self._function.target(), self._statics, self._numbers)
+        function = self._function()
+        assert function is not None
+        state = State(function.target(), self._statics, self._numbers)
         if state.reason or len(state.inputs) != len(captured):
             raise TraceError(
-                f"{self.op.name}: what it captured changed between the call and its derivative"
+                f"{_name(function)}: what it captured changed between the call and its derivative"
             )
         f, *objects = state.clone(captured).roots
         leaves = list(self._leaves)
@@ -91,8 +90,30 @@ class Site:
         _, back = vjp(differentiated, *[values[i] for i in self._followed])
         return list(back(cotangents))
 
-    def _rule(self, g: dict[int, Any], i: int, avals: Any, *operands: Any) -> Any:
-        """Return the cotangent of input `i`; those of all inputs are computed at once."""
+
+class _Rule:
+    """The derivative rule of a compiled call.
+
+    Parameters
+    ----------
+    pull : JitFunction
+        Of `_Pull.run`.
+    count : int
+        How many inputs are arguments; the others are captured.
+    followed : list of int
+    """
+
+    def __init__(self, pull: Any, count: int, followed: list[int]) -> None:
+        self._pull = pull
+        self._count = count
+        self._followed = followed
+        self._memory = threading.local()
+
+    def rule(self, g: dict[int, Any], i: int, kept: tuple[Any, Any], *operands: Any) -> Any:
+        """Return the cotangent of input `i`; those of all inputs are computed at once.
+
+        `kept` are the results' avals and the function, which `pull` may have to run.
+        """
         known = getattr(self._memory, "last", None)
         if (
             known is None
@@ -100,10 +121,10 @@ class Site:
             or any(a is not b for a, b in zip(known[1], operands, strict=True))
         ):
             cotangents = [
-                g[k] if k in g else np.zeros(a.shape, a.dtype)[()] for k, a in enumerate(avals)
+                g[k] if k in g else np.zeros(a.shape, a.dtype)[()] for k, a in enumerate(kept[0])
             ]
-            count = len(self._traced)
-            parts = self.pull.apart(list(operands[:count]), list(operands[count:]), cotangents)
+            count = self._count
+            parts = self._pull.apart(list(operands[:count]), list(operands[count:]), cotangents)
             known = self._memory.last = (g, operands, parts)
         if i == self._followed[-1]:
             self._memory.last = None
@@ -112,19 +133,51 @@ class Site:
         return np.asarray(ct)[()] if number else ct
 
 
+def _name(function: Any) -> str:
+    return f"jit({getattr(function, '__name__', 'f')})"
+
+
+def op_of(function: Any, bound: Bound, numbers: set[str], followed: tuple[bool, ...]) -> Op:
+    """Return calls of one signature as an operation, for one state of what is captured.
+
+    Nothing in it refers to `function`, or to itself, so that both are freed with their last user.
+
+    Parameters
+    ----------
+    function : JitFunction
+    bound : Bound
+        The arguments of a call.
+    numbers : set of str
+        Captured numbers that are inputs.
+    followed : tuple of bool
+        Which inputs derivatives are taken of.
+    """
+    wanted = [i for i, f in enumerate(followed) if f]
+    run = _Pull(function, bound, numbers, wanted).run
+    rule = _Rule(function.like(run), len(bound.traced), wanted).rule
+    return Op(_name(function), run, Opaque(), (rule,), operands=("*inputs",))
+
+
+def are_of(owners: list[Any], values: list[Any]) -> bool:
+    """Whether captured ADArrays still hold the values that a call has read."""
+    pairs = zip(owners, values, strict=True)
+    return all(h._v is x for h, x in pairs if isinstance(h, Handle))
+
+
 def is_floating(x: Any) -> bool:
     """Whether a leaf of a result is an array that carries a derivative."""
     return isinstance(x, (Handle, np.ndarray, np.generic)) and x.dtype.kind in "fc"  # type: ignore[union-attr]
 
 
-def attach(site: Site, bound: Bound, captured: list[Any], result: Any) -> Any:
+def attach(op: Op, function: Any, bound: Bound, captured: list[Any], result: Any) -> Any:
     """Give the ADArrays in the result of a compiled call a node; return the result."""
     leaves, rebuild = flatten(result)
     floating = [x for x in leaves if isinstance(x, ADArray) and is_floating(x)]
     if not floating:
         return result
     parents: list[Node | None] = []
-    saved: list[Any] = [tuple(aval_of(x._v) for x in floating)]
+    avals = tuple(aval_of(x._v) for x in floating)
+    saved: list[Any] = [(avals, function)]
     guards = []
     span: tuple[int, int] | None = None
     for x in (*bound.targets, *captured):
@@ -141,7 +194,7 @@ def attach(site: Site, bound: Bound, captured: list[Any], result: Any) -> Any:
                 guards.append(guard)
         parents.append(node)
     assert span is not None
-    made = Node(site.op, tuple(parents), tuple(saved), None, saved[0][0], span, guards or None)
+    made = Node(op, tuple(parents), tuple(saved), None, avals[0], span, guards or None)
     for k, x in enumerate(floating):
-        x._node = pick(made, k, saved[0][k])
+        x._node = pick(made, k, avals[k])
     return rebuild(leaves)

@@ -41,7 +41,7 @@ def checked(precise: Any, memory_limit: Any, max_paths: Any, donate: Any = ()) -
     if not isinstance(precise, (bool, np.bool)):
         raise TypeError(f"jit: precise is {precise!r}; pass True or False")
     if memory_limit is not None:
-        memory_limit = _count("memory_limit", memory_limit, "a number of bytes, or None")
+        memory_limit = _count("memory_limit", memory_limit, "a number of bytes", ", or None")
     max_paths = _count("max_paths", max_paths, "a number of paths")
     return Options(bool(precise), memory_limit, max_paths, _positions(donate))
 
@@ -58,9 +58,9 @@ def _positions(value: Any) -> tuple[int, ...]:
     return tuple(sorted(map(int, given)))
 
 
-def _count(name: str, value: Any, what: str) -> int:
+def _count(name: str, value: Any, what: str, other: str = "") -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"jit: {name} is {value!r}; pass {what}")
+        raise TypeError(f"jit: {name} is {value!r}; pass {what}{other}")
     if value < 1:
-        raise ValueError(f"jit: {name} is {value}; pass {what} of at least 1")
+        raise ValueError(f"jit: {name} is {value}; pass {what} of at least 1{other}")
     return int(value)

@@ -153,7 +153,7 @@ def finisher(
         space["rebuild"] = leaf.rebuild
         structure = f"rebuild([{', '.join(m.text for m in marks)}])"
     exec(f"def finish(v): return {structure}", space)  # our own text
-    made: Callable[[list[Any]], Any] = space["finish"]
+    made: Callable[[list[Any]], Any] = space.pop("finish")  # or its globals and it are a cycle
     return made
 
 

@@ -26,7 +26,7 @@ RANDOM = frozenset({np.random.Generator, np.random.RandomState})
 INPUT_LIMIT = 1 << 31
 # An int of one position becomes an input when it has had more values than this.
 INT_VALUES = 3
-_UNHASHED = (np.ndarray, list, dict, set, bytearray)
+_UNHASHED = (np.ndarray, np.void, list, dict, set, bytearray, memoryview)
 
 
 class Identity:
@@ -171,7 +171,7 @@ def static_key(x: Any) -> Hashable:
         return Identity(x)
     try:
         hash(x)
-    except TypeError:
+    except Exception:  # of a class of the user's, any
         return Identity(x)
     return (kind, x)
 

@@ -36,6 +36,8 @@ class State:
     check : callable
         ``check(statics)`` returns the captured inputs as they are now; None if anything else
         has changed.
+    owners : callable
+        The same, with ADArrays in the places of their values.
     values : list
         The captured inputs.
     scalars : dict
@@ -76,6 +78,8 @@ class State:
         maker = Maker(self._walk, self._floats)
         self.check = maker.function()
         self.inputs = maker.inputs
+        held = any(i.found.kind == "adarray" for i in self.inputs)
+        self.owners = maker.function(owners=True) if held else self.check
         self.scalars = maker.scalars
         self.values = [i.value for i in maker.inputs]
 

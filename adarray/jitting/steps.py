@@ -68,5 +68,5 @@ def step_buffers(step: Step) -> tuple[Buffer, ...]:
     if isinstance(step, KernelStep):
         return step.buffers
     if isinstance(step, DotStep):
-        return (step.a.buffer, step.b.buffer, step.out.buffer)
+        return (*(o.buffer for o in step.operands), step.out.buffer)
     return (*(o.buffer for o in step.operands), *step.results)

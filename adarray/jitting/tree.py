@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -114,19 +115,25 @@ class Node:
         Targets, and what computes them: arrays of `sources` -> arrays of these targets.
     before, after, plan, executable, seconds, eager
         What the stages made of it and how long they took, for `explain`.
+
+    Notes
+    -----
+    References go down the tree only: what was compiled, and the memory that it keeps, is freed
+    with the last reference to the jitted function, not when the collector comes by.
     """
 
     def __init__(
         self, tree: Tree, path: Path, part: Part, parent: Node | None, leaf: Leaf | None
     ) -> None:
-        self.tree = tree
+        self._tree = weakref.ref(tree)
+        self._parent = None if parent is None else weakref.ref(parent)
+        self._single = parent is None and leaf is not None
         self.path = path
         again = recomputed(part, path) if leaf is not None and parent is not None else []
         self.calls = [*again, *part.calls]
         self.part = part
         self.guard = part.guard
         self.first, self.stop = part.first, part.stop
-        self.parent = parent
         self.leaf = leaf
         self.children: dict[Hashable, Node] = {}
         self.seen = 1
@@ -143,11 +150,23 @@ class Node:
         self.executable: Any = None
         self.seconds: dict[str, float] = {}
 
+    @property
+    def tree(self) -> Tree:
+        """The tree, which lives as long as somebody runs it."""
+        found = self._tree()
+        assert found is not None
+        return found
+
+    @property
+    def parent(self) -> Node | None:
+        """The segment before; None at the root."""
+        return None if self._parent is None else self._parent()
+
     @functools.cached_property
     def body(self) -> Hashable:
         """What the segment computes, wherever it stands; equal ones share an executable."""
-        if self.parent is None and self.leaf is not None:
-            return Same(self)  # the only segment
+        if self._single:
+            return Same(self.path)
         return relative_key(self.calls, (self.first, self.stop), self.path, self.sources, self.tree)
 
     @property
@@ -361,6 +380,7 @@ class Tree:
                 self._bound(branch)
             if branch is not None:
                 _spread(branch)
+            path.parts.clear()  # they hold the path
 
     def _bound(self, branch: Node) -> None:
         """Set `eager` if a path is one too many, or a look came out in too many ways."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aval import refuse_subclass
 from adarray.device import KINDS, adopt, is_device
 from adarray.dispatch import apply, run
 from adarray.errors import DTypeError
@@ -28,12 +29,14 @@ from adarray.trace import Handle
 __all__ = ["conv2d", "conv2d_input", "conv2d_weight"]
 
 _PARAMS = ("stride", "padding", "dilation", "groups")
+_ARRAY = (Handle, np.ndarray, np.generic)
 
 
 def _operands(name: str, *given: Any) -> tuple[Any, ...]:
     """Return the operands as arrays of numbers."""
-    made = tuple(x if hasattr(x, "dtype") else asarray(x) for x in given)
+    made = tuple(x if isinstance(x, _ARRAY) or type(x) in KINDS else asarray(x) for x in given)
     for i, x in enumerate(made):
+        refuse_subclass(x, name)
         if x.dtype.kind not in "biufc":
             raise DTypeError(f"{name}: operand {i} has dtype {x.dtype}; pass an array of numbers")
     return made
@@ -267,24 +270,35 @@ def _samples(rng: np.random.Generator) -> list[Any]:
         s(x[:, ::-1, :, ::2], n(size=(3, 4, 1, 1))),
         s(x, n(size=(3, 4, 1, 1)), 2),
         s(x[:0], n(size=(3, 4, 2, 2)), padding=(0, 1)),
+        s(x[:0], n(size=(3, 4, 1, 1))),
         s(n(size=(1, 1, 2, 2)), n(size=(1, 1, 3, 3)), 3, 2),
     ]
 
 
-_conv2d = register(
-    Op(
-        "conv2d",
-        conv2d,
-        Contraction(),
-        [_conv2d_vjp_x, _conv2d_vjp_w],
-        jvp="linear",
-        samples=_samples,
-        operands=("x", "w"),
-        params=_PARAMS,
-        evaluate=_forward,
-        needs=_reads,
-        note="of images, in adarray.ops.nn",
+def _registered(
+    function: Callable[..., Any], evaluate: Callable[..., Any], rules: Any, samples: Any,
+    names: tuple[str, ...], note: str,
+) -> Op:  # fmt: skip
+    """Register one of the three; `names` are those of its operands and of what else it takes."""
+    return register(
+        Op(
+            function.__name__,
+            function,
+            Contraction(),
+            rules,
+            jvp="linear",
+            samples=samples,
+            operands=names[:2],
+            params=(*names[2:], *_PARAMS),
+            evaluate=evaluate,
+            needs=_reads,
+            note=f"{note}, in adarray.ops.nn",
+        )
     )
+
+
+_conv2d = _registered(
+    conv2d, _forward, [_conv2d_vjp_x, _conv2d_vjp_w], _samples, ("x", "w"), "of images"
 )
 
 
@@ -296,24 +310,17 @@ def _input_vjp_w(ct: Any, out: Any, g: Any, w: Any, size: Any, **given: Any) -> 
     return run(_conv2d_weight, ct, g, window=w.shape[2:], **_of(ct, w, given))
 
 
-_conv2d_input = register(
-    Op(
-        "conv2d_input",
-        conv2d_input,
-        Contraction(),
-        [_input_vjp_g, _input_vjp_w],
-        jvp="linear",
-        samples=lambda rng: [
-            s(rng.normal(size=(2, 3, 2, 4)), rng.normal(size=(3, 2, 3, 2)), (4, 5)),
-            s(rng.normal(size=(1, 4, 3, 3)), rng.normal(size=(4, 1, 3, 3)), (5, 6), 2, 1, 1, 2),
-            s(rng.normal(size=(2, 2, 2, 2)), rng.normal(size=(2, 2, 2, 2)), (6, 7), 3, 0, 2),
-        ],
-        operands=("g", "w"),
-        params=("size", *_PARAMS),
-        evaluate=_to_input,
-        needs=_reads,
-        note="transposed convolution, in adarray.ops.nn",
-    )
+_conv2d_input = _registered(
+    conv2d_input,
+    _to_input,
+    [_input_vjp_g, _input_vjp_w],
+    lambda rng: [
+        s(rng.normal(size=(2, 3, 2, 4)), rng.normal(size=(3, 2, 3, 2)), (4, 5)),
+        s(rng.normal(size=(1, 4, 3, 3)), rng.normal(size=(4, 1, 3, 3)), (5, 6), 2, 1, 1, 2),
+        s(rng.normal(size=(2, 2, 2, 2)), rng.normal(size=(2, 2, 2, 2)), (6, 7), 3, 0, 2),
+    ],
+    ("g", "w", "size"),
+    "transposed convolution",
 )
 
 
@@ -325,22 +332,15 @@ def _weight_vjp_g(ct: Any, out: Any, x: Any, g: Any, window: Any, **given: Any) 
     return run(_conv2d, x, ct, **_of(x, ct, given))
 
 
-_conv2d_weight = register(
-    Op(
-        "conv2d_weight",
-        conv2d_weight,
-        Contraction(),
-        [_weight_vjp_x, _weight_vjp_g],
-        jvp="linear",
-        samples=lambda rng: [
-            s(rng.normal(size=(2, 2, 4, 5)), rng.normal(size=(2, 3, 2, 4)), (3, 2)),
-            s(rng.normal(size=(1, 2, 5, 6)), rng.normal(size=(1, 4, 3, 3)), (3, 3), 2, 1, 1, 2),
-            s(rng.normal(size=(2, 2, 6, 7)), rng.normal(size=(2, 2, 2, 2)), (2, 2), 3, 0, 2),
-        ],
-        operands=("x", "g"),
-        params=("window", *_PARAMS),
-        evaluate=_to_weight,
-        needs=_reads,
-        note="the gradient of conv2d's weights, in adarray.ops.nn",
-    )
+_conv2d_weight = _registered(
+    conv2d_weight,
+    _to_weight,
+    [_weight_vjp_x, _weight_vjp_g],
+    lambda rng: [
+        s(rng.normal(size=(2, 2, 4, 5)), rng.normal(size=(2, 3, 2, 4)), (3, 2)),
+        s(rng.normal(size=(1, 2, 5, 6)), rng.normal(size=(1, 4, 3, 3)), (3, 3), 2, 1, 1, 2),
+        s(rng.normal(size=(2, 2, 6, 7)), rng.normal(size=(2, 2, 2, 2)), (2, 2), 3, 0, 2),
+    ],
+    ("x", "g", "window"),
+    "the gradient of conv2d's weights",
 )

@@ -58,6 +58,8 @@ def _convolution(w: Windows, of_windows: str, weights: Any, of_weights: str, rig
     made = [c for c in of_weights if c not in (*channels, i, j)]
     if len(channels) > 1 or len(images) > 1 or len(made) > 1:
         return None
+    if y in of_weights or x in of_weights:  # weights for each place
+        return None
     if {i, j} - set(of_weights) or set(of_weights) != {*channels, *made, i, j}:
         return None
     if set(of_windows) != {*channels, *images, y, x, i, j} or len(set(right)) < len(right):

@@ -92,6 +92,13 @@ def _padding(name: str, x: Any, size: Pair, reach: Pair, stride: Pair) -> tuple[
     return (height, height), (width, width)
 
 
+def _groups(name: str, x: Any) -> int:
+    """Return the number of groups."""
+    if isinstance(x, bool) or not isinstance(x, (int, np.integer)) or x < 1:
+        raise ShapeError(f"{name}: the argument groups is {x!r}; pass an integer of at least 1")
+    return int(x)
+
+
 def _axes(name: str, operand: int, what: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 4:
         raise ShapeError(
@@ -117,10 +124,7 @@ def geometry_of(
     shapes = shapes or (x, w)
     steps = _pair(name, "stride", stride, 1)
     apart = _pair(name, "dilation", dilation, 1)
-    if isinstance(groups, bool) or not isinstance(groups, (int, np.integer)) or groups < 1:
-        raise ShapeError(
-            f"{name}: the argument groups is {groups!r}; pass an integer of at least 1"
-        )
+    groups = _groups(name, groups)
     count, channels, *size = x
     made, of_group, *window = w
     if channels != of_group * groups:
@@ -149,7 +153,7 @@ def geometry_of(
         out.append((n + sum(p) - r) // s + 1)
     return Geometry(
         count, channels, size_, made, (window[0], window[1]), (out[0], out[1]), steps, around,
-        apart, int(groups),
+        apart, groups,
     )  # fmt: skip
 
 
@@ -162,8 +166,7 @@ def geometry_of_input(
     _axes(name, 0, "cotangents of images (number, channels, height, width)", g)
     _axes(name, 1, "weights (channels of the result, of a group, height, width)", w)
     size = _pair(name, "size", size, 0)
-    number = groups if isinstance(groups, int) else 1
-    x = (g[0], w[1] * number, *size)
+    x = (g[0], w[1] * _groups(name, groups), *size)
     found = geometry_of(name, x, w, stride, padding, dilation, groups, (g, w))
     if (found.made, *found.out) != g[1:]:
         _wrong(
@@ -184,7 +187,7 @@ def geometry_of_weight(
     _axes(name, 0, "images (number, channels, height, width)", x)
     _axes(name, 1, "cotangents of images (number, channels, height, width)", g)
     window = _pair(name, "window", window, 1)
-    number = groups if isinstance(groups, int) and groups > 0 else 1
+    number = _groups(name, groups)
     if x[1] % number:
         _wrong(name, (x, g), f"{x[1]} channels of images are no multiple of groups={groups}")
     w = (g[1], x[1] // number, *window)
@@ -294,14 +297,15 @@ def forward(x: Any, w: Any, k: Geometry) -> Any:
     out = np.empty((k.number, k.made, *k.out), dtype)
     weights = np.reshape(w, (k.groups, o, c * k.window[0] * k.window[1]))
     if _direct(k):
-        matrices = np.reshape(x, (k.number, k.groups, c, k.size[0] * k.size[1]))
-        _product(weights, matrices, out.reshape(k.number, k.groups, o, -1))
+        plane = k.size[0] * k.size[1]
+        matrices = np.reshape(x, (k.number, k.groups, c, plane))
+        _product(weights, matrices, out.reshape(k.number, k.groups, o, plane))
         return out
     room: list[Any] = []
     for images, rows in _blocks(k, dtype.itemsize):
         columns = _columns(x, k, images, rows, room)
-        count = images.stop - images.start
-        made = _product(weights, columns).reshape(k.made, count, -1, k.out[1])
+        count, height = (s.stop - s.start for s in (images, rows))
+        made = _product(weights, columns).reshape(k.made, count, height, k.out[1])
         out[images, :, rows] = made.swapaxes(0, 1)
     return out
 
@@ -317,7 +321,8 @@ def to_weight(x: Any, g: Any, k: Geometry) -> Any:
     for images, rows in _blocks(k, dtype.itemsize, 2 * total.nbytes):
         columns = _columns(x, k, images, rows, room)
         part = np.ascontiguousarray(g[images, :, rows].swapaxes(0, 1))
-        total += _product(part.reshape(k.groups, o, -1), columns.swapaxes(1, 2))
+        cotangents = part.reshape(k.groups, o, columns.shape[2])
+        total += _product(cotangents, columns.swapaxes(1, 2))
     return total.reshape(k.made, c, *k.window)
 
 
@@ -341,9 +346,10 @@ def to_input(g: Any, w: Any, k: Geometry) -> Any:
     c, o = k.per_group()
     weights = np.reshape(w, (k.groups, o, c * k.window[0] * k.window[1])).swapaxes(1, 2)
     if _direct(k):
-        cotangents = np.reshape(g, (k.number, k.groups, o, k.out[0] * k.out[1]))
+        plane = k.out[0] * k.out[1]
+        cotangents = np.reshape(g, (k.number, k.groups, o, plane))
         out = np.empty((k.number, k.channels, *k.size), dtype)
-        _product(weights, cotangents, out.reshape(k.number, k.groups, c, -1))
+        _product(weights, cotangents, out.reshape(k.number, k.groups, c, plane))
         return out
     turned = _turned(k)
     if turned is not None:
@@ -356,7 +362,7 @@ def to_input(g: Any, w: Any, k: Geometry) -> Any:
     for images, rows in _blocks(k, dtype.itemsize):
         count, height = (s.stop - s.start for s in (images, rows))
         part = np.ascontiguousarray(g[images, :, rows].swapaxes(0, 1))
-        made = _product(weights, part.reshape(k.groups, o, -1))
+        made = _product(weights, part.reshape(k.groups, o, count * height * k.out[1]))
         parts = made.reshape(k.channels, *k.window, count, height, k.out[1])
         for i in range(k.window[0]):
             for j in range(k.window[1]):

@@ -12,7 +12,7 @@ ALIGN = 64
 def touched(step: Step) -> Iterable[Buffer]:
     """Return the buffers that a step reads or writes."""
     if isinstance(step, DotStep):
-        return (step.a.buffer, step.b.buffer, step.out.buffer)
+        return (*(o.buffer for o in step.operands), step.out.buffer)
     if isinstance(step, CallStep):
         return (*(o.buffer for o in step.operands), *step.results)
     return step.buffers

@@ -113,11 +113,18 @@ def _obstacle(steps: Sequence[Step], outputs: Sequence[Operand], j: int, given: 
         reads = any(b is given for b in touched(step))
         if isinstance(step, CallStep) and (reads or k >= begin):
             return "functions of Python between the kernels may need the argument"
-        if reads and (k > begin or (k == begin and not isinstance(step, KernelStep))):
+        if reads and (k > begin or (k == begin and not _in_place(step, given))):
             return "the argument is read when the result is written already"
         if k >= begin and isinstance(step, KernelStep) and _can_fail(step.kernel):
             return "a kernel may refuse its data when the result is written already"
     return ""
+
+
+def _in_place(step: Step, given: Buffer) -> bool:
+    """Whether a step may write over what it reads: a kernel maybe, a sum what it adds to."""
+    if isinstance(step, DotStep):
+        return all(o.buffer is not given for o in (step.a, step.b))
+    return isinstance(step, KernelStep)
 
 
 def _can_fail(kernel: Kernel) -> bool:
@@ -130,7 +137,7 @@ def _shared(steps: list[Step], out: Buffer, given: Buffer) -> list[Step] | None:
     if begin == len(steps):
         return None
     step = steps[begin]
-    if all(b is not given for b in touched(step)):
+    if isinstance(step, DotStep) or all(b is not given for b in touched(step)):
         return steps
     assert isinstance(step, KernelStep)
     kernel = merged(step, out, given)

@@ -29,6 +29,7 @@ from adarray.passes.lower_breaks import borders
 from adarray.passes.lower_folds import Folds
 from adarray.passes.lower_nodes import Memory, Node
 from adarray.passes.lower_scope import NOTHING, Affine, Scope, combine
+from adarray.passes.lower_spread import SHORT, spread
 from adarray.passes.lower_stages import Stages
 from adarray.passes.lower_values import Index, Values
 from adarray.program import Value
@@ -125,6 +126,7 @@ class Lowering(Folds):
         self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents, machine)
         self.stages = Stages(order, set(stored), outer, self.blocked, machine.keep)
         self.aligned = machine.aligned
+        self.spread = machine.along
         self.size = BLOCK
         self.low: Affine = NOTHING
         self.high: Expr = integer(0)
@@ -230,7 +232,9 @@ class Lowering(Folds):
             count = n
         self.write_pass()
         body = scope.close()
-        scope.emit(For(name, integer(0), count, body, "parallel"))
+        loop = For(name, integer(0), count, body, "parallel")
+        few = self.spread and not self.blocked and self.rows < SHORT
+        scope.emit(spread(loop) if few else loop)
 
     def _block_size(self) -> int:
         """Return how many rows a block has: local arrays of all of them stay near."""

@@ -54,6 +54,10 @@ class Ring:
         # Rows at multiples of 4096 bytes would fight for the same lines of the cache.
         self.width = -(-step // 8) * 8 + PADDING
 
+    def find(self, values: Values, index: Index) -> tuple[str, Affine]:
+        """Return the array that holds an element, and where it lies in it."""
+        return self.name, self.element(values, index)
+
     def element(self, values: Values, index: Index) -> Affine:
         """Return where an element lies in the ring, as the present stage sees it."""
         parts = [(s, i) for s, i in zip(self.strides, index, strict=True) if s]
@@ -83,6 +87,9 @@ class Stage(NamedTuple):
 
 class Position:
     """Where the stage that is being written stands: the names of its row and pass."""
+
+    # Whether an index that must not be used is left as it is: see `Values._inside`.
+    unbounded = False
 
     def __init__(self, scope: Scope, row: str, turn: str, count: int, periodic: bool) -> None:
         self.scope = scope

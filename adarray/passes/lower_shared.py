@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from adarray.codegen.machine import CPU, Machine
-from adarray.passes import lower_steps, siblings
+from adarray.passes import lower_steps, lower_strips, siblings
 from adarray.passes.lower import Lowered, Lowering, in_blocks
 from adarray.passes.lower_copies import with_copies
 from adarray.passes.lower_nodes import Memory, Node, Ref
@@ -14,6 +14,7 @@ from adarray.passes.lower_rings import Stage, write
 from adarray.passes.lower_scope import LITERAL
 from adarray.passes.rings import Pipeline
 from adarray.passes.siblings import Part, one_loop
+from adarray.passes.strips import Strips
 from adarray.program import Value
 
 # Parameters of values that decide what a kernel says.
@@ -66,6 +67,21 @@ class SharedKernels:
         rings = list(p.rings.values())
         lowered = write(stages, rings, p.chain.count, p.rotates, self.machine)
         return self._keep(key, s, lowered)
+
+    def strips(self, p: Strips) -> Lowered:
+        """Return the kernel of a chain of steps down strips of columns."""
+        s = Signature()
+        key = (p.sizes, *(self._step(s, x) for x in p.steps))
+        found = self.made.get(key)
+        if found is not None:
+            return s.again(found)
+        rows = [row for _, row in p.kept.values()]
+        return self._keep(key, s, lower_strips.write(p.steps, rows, p.sizes, self.machine))
+
+    @staticmethod
+    def _step(s: Signature, step: lower_strips.Step) -> Hashable:
+        kept = tuple((s.number_of(node), s.number_of(row)) for node, row in step.kept)
+        return (step.lag, kept, s.of(step.order, step.stored, -1, []))
 
     def siblings(self, parts: list[Part]) -> Lowered:
         """Return the kernel of parts that run together."""
@@ -157,12 +173,13 @@ class Signature:
                 tuple([params[p] for p in PARAMS if p in params]),
                 repr(params["value"]) if node.kind == "const" else None,
                 tuple(a.shape for a in value.args) if node.kind in SHAPED else None,
-                node.ring and self._number(node.ring),
+                node.ring and self.number_of(node.ring),
             ))  # fmt: skip
-            self._number(node)
+            self.number_of(node)
         return tuple(made)
 
-    def _number(self, thing: object) -> int:
+    def number_of(self, thing: object) -> int:
+        """Return the number of a node or of rows that are kept: things have them in order."""
         return self.number.setdefault(id(thing), len(self.number))
 
     def _place(self, value: Value) -> int:
@@ -174,7 +191,7 @@ class Signature:
 
     def _ref(self, r: Ref) -> Hashable:
         if r.node is not None:
-            return self._number(r.node), r.maps
+            return self.number_of(r.node), r.maps
         assert r.memory is not None
         at = r.at if r.at is None else (self._offset(r.at.const), r.at.terms)
         return self._place(r.memory.value), at, r.memory.value.dtype.char
@@ -189,4 +206,4 @@ class Signature:
             return None
         if isinstance(memory, Memory):
             return self._place(memory.value), self._offset(memory.offset), memory.strides
-        return self._number(memory), memory.axis
+        return self.number_of(memory), memory.axis

@@ -37,6 +37,9 @@ def own_use(fusion: Any, operand: Value) -> Use:
     return spread(fusion.uses.access(operand), operand.shape, operand.ndim)
 
 
+ACROSS = 256  # lines of a running fold, from which on each has a thread of a GPU
+
+
 def reference(nodes: Nodes, operand: Value) -> Ref:
     """Return what a step reads of an operand, by the operand's own indices."""
     use = own_use(nodes.fusion, operand)
@@ -186,7 +189,14 @@ def scan(value: Value, nodes: Nodes, machine: Machine) -> Lowered:
         return found, at
 
     if not wide:
-        s.loops([shape[a] for a in lead], kinds[: len(lead)], lambda i: _line(s, value, term, i))
+        s.loops([shape[a] for a in lead], kinds[: len(lead)],
+                lambda i: _line(s, value, term, dict(enumerate(i))))  # fmt: skip
+        return s.lowered(_memories(nodes), "out")
+    wide_axes = [a for a in (*lead, *tail) if shape[a] != 1]
+    if machine.along and len(wide_axes) == 1 and shape[wide_axes[0]] >= ACROSS:
+        # A line for each thread; neighbours take what lies side by side.
+        s.loops([shape[wide_axes[0]]], ["parallel"],
+                lambda i: _line(s, value, term, {wide_axes[0]: i[0]}))  # fmt: skip
         return s.lowered(_memories(nodes), "out")
 
     def first(index: tuple[Affine, ...]) -> None:
@@ -212,8 +222,8 @@ def scan(value: Value, nodes: Nodes, machine: Machine) -> Lowered:
     return s.lowered(_memories(nodes), "out")
 
 
-def _line(s: Serial, value: Value, term: Any, index: tuple[Affine, ...]) -> None:
-    """Write the running fold of one line."""
+def _line(s: Serial, value: Value, term: Any, index: dict[int, Affine]) -> None:
+    """Write the running fold of one line, at an index of the other axes."""
     axis, combine_ = value.params["axis"] % value.ndim, value.params["combine"]
     dtype = value.dtype.name
     held = s.scope.fresh("r")
@@ -224,7 +234,7 @@ def _line(s: Serial, value: Value, term: Any, index: tuple[Affine, ...]) -> None
     s.scope.open()
     n = value.shape[axis]
     name = s.scope.index_name("i", 0, max(0, n - 1), s.scope.here)
-    where = dict(enumerate(index)) | {axis: Affine(0, ((name, 1),))}
+    where = index | {axis: Affine(0, ((name, 1),))}
     found, at = term(where)
     s.scope.emit(Fold(held, combine_, found))
     s.scope.emit(Store(s.target, at, Var(dtype, held)))

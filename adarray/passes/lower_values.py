@@ -110,8 +110,8 @@ class Values:
         return self.load(name, node.dtype, combine(parts), least)
 
     def _ring(self, node: Node, index: Index) -> Found:
-        at = node.ring.element(self, index)
-        return self.load(node.ring.name, node.dtype, at, min(self.row_depth, self.scope.here))
+        name, at = node.ring.find(self, index)
+        return self.load(name, node.dtype, at, min(self.row_depth, self.scope.here))
 
     # -- kinds ----------------------------------------------------------------------------
 
@@ -202,6 +202,8 @@ class Values:
             if high >= stop:
                 tests.append(Apply("bool", "less", (expr, self._bound(stop))))
             condition = self.scope.let(key, self._all(tests), depth)[0]
+        if self.stage is not None and self.stage.unbounded:
+            return at, [condition], depth
         other = self._bound(min(max(low, start), stop - 1))
         chosen = Apply("int64", "where", (condition, expr, other))
         name = self._index_let(("clamped", at, start, stop), chosen, depth, start, stop - 1)

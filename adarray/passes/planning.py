@@ -15,11 +15,13 @@ import numpy as np
 from adarray.codegen.loopir import Kernel
 from adarray.codegen.machine import CPU, Machine
 from adarray.codegen.plan import Buffer, Note, Plan
-from adarray.passes import lower_steps
+from adarray.passes import lower_steps, strips
+from adarray.passes.accumulate import accumulated, biased
 from adarray.passes.buffers import place_buffers
 from adarray.passes.donation import donate
 from adarray.passes.fuse import Fusion
 from adarray.passes.groups import Group
+from adarray.passes.launches import Launches
 from adarray.passes.lower import Lowered
 from adarray.passes.lower_collapse import collapse
 from adarray.passes.lower_nodes import Memory, Nodes
@@ -30,6 +32,7 @@ from adarray.passes.siblings import Family, Part, find_siblings
 from adarray.passes.step_writer import StepWriter
 from adarray.passes.storage import Storage
 from adarray.passes.stretches import stretches
+from adarray.passes.strips import Strips
 from adarray.passes.uses import numeric
 from adarray.passes.work import work_of
 from adarray.program import Program, Slot, Value, c_strides
@@ -63,7 +66,7 @@ def plan(
     -------
     Plan
     """
-    program = _in_c_order(program)
+    program = biased(accumulated(_in_c_order(program), machine.adds), machine.adds)
     if memory_limit is None:
         return Planner(program, donated=donated, machine=machine, found=found).run()
     return within(program, memory_limit, partial(Planner, donated=donated, machine=machine))
@@ -123,7 +126,7 @@ class Planner:
         self.nodes: dict[int, Nodes] = {}
         self.lowered: dict[int, Lowered] = {}
         self.found = found
-        self.pipelines: dict[int, Pipeline] = {}
+        self.pipelines: dict[int, Pipeline | Strips] = {}
         self.families: dict[int, Family] = {}
         self.recompute = Recompute(self.fusion, self.requested)
         self.storage = Storage(self.fusion.uses)
@@ -149,6 +152,9 @@ class Planner:
             self.writer.steps, kept = donate(
                 self.writer.steps, self.storage.made, outputs, self.donated
             )
+        if self.machine.joins and not self.late:
+            launches = Launches(self.machine.joins, self.storage.made, self.storage.inside)
+            self.writer.steps = launches.run(self.writer.steps)
         arena = place_buffers(self.writer.steps, self.storage.made, outputs, self.storage.inside)
         return Plan(
             tuple(self.writer.steps),
@@ -334,16 +340,25 @@ class Planner:
                 g.index for g in chain
             }
 
-        for chain in find_chains(groups, self.nodes, self.requested, self.machine):
-            p = Pipeline(chain, self.fusion, self.recompute.cloned, self.requested, external)
+        cloned, requested = self.recompute.cloned, self.requested
+        found: list[Pipeline | Strips] = [
+            Strips(chain, self.fusion, cloned, requested, external)
+            for chain in strips.find_chains(groups, self.nodes, requested, self.machine)
+        ]
+        found += [
+            Pipeline(chain, self.fusion, cloned, requested, external)
+            for chain in find_chains(groups, self.nodes, requested, self.machine)
+        ]
+        for p in found:
             if p.valid:
-                self.pipelines.update((g.index, p) for g in chain.groups)
+                self.pipelines.update((g.index, p) for g in p.chain.groups)
 
-    def _pipeline(self, p: Pipeline) -> None:
-        lowered = self.writer.shared_kernels.pipeline(p)
-        values = tuple(n.value for _, nodes, _ in p.parts for n in nodes.order if n.kind != "ring")
-        work = sum(work_of(nodes.order) for _, nodes, _ in p.parts)
-        self.writer.kernel(lowered, values, work)
+    def _pipeline(self, p: Pipeline | Strips) -> None:
+        kernels = self.writer.shared_kernels
+        lowered = kernels.strips(p) if isinstance(p, Strips) else kernels.pipeline(p)
+        orders = p.orders()
+        values = tuple(n.value for order in orders for n in order if n.kind != "ring")
+        self.writer.kernel(lowered, values, sum(work_of(order) for order in orders))
 
     # -- for people -----------------------------------------------------------------------
 

@@ -324,6 +324,10 @@ class Pipeline:
             ))  # fmt: skip
         return made
 
+    def orders(self) -> list[list[Node]]:
+        """Return the nodes of every stage."""
+        return [nodes.order for _, nodes, _ in self.parts]
+
     @property
     def rotates(self) -> bool:
         """Whether rows are counted round the end anywhere."""

@@ -95,10 +95,13 @@ class StepWriter:
 
     def dot(self, value: Value) -> None:
         """Add a matrix product."""
-        a, b = value.args
+        a, b, *rest = map(self.storage.memory_look, value.args)
         out = Operand(self.storage.buffer(value), 0, value.shape, c_strides(value.shape))
+        p = value.params
+        row, relu = p.get("row", False), p.get("relu", False)
+        added = rest[0] if rest and not row else None
         self.steps.append(
-            DotStep(self.storage.memory_look(a), self.storage.memory_look(b), out, (value,))
+            DotStep(a, b, out, (value,), added, p.get("scale", 1.0), rest[0] if row else None, relu)
         )
 
     def call(self, value: Value) -> None:

@@ -52,7 +52,7 @@ def op_cost(value: Value) -> int:
 
 def sweeps(value: Value) -> bool:
     """Whether a matrix product is computed by loops: one matrix is a vector, or all is small."""
-    if value.kind != "dot" or not numeric(value.dtype):
+    if value.kind != "dot" or not numeric(value.dtype) or "scale" in value.params:
         return False
     a, b = value.args
     rows = a.shape[-2] if a.ndim > 1 else 1
@@ -194,7 +194,7 @@ class Uses:
 
     def _product(self, value: Value) -> tuple[Use, ...]:
         """Return the uses of a product's operands; the last axis of the domain is summed."""
-        a, b = value.args
+        a, b = value.args[:2]
         ndim = value.ndim + 1
         rows = value.ndim - 1 - (b.ndim > 1)
         columns = value.ndim - 1

@@ -4,14 +4,19 @@
     python -m asv_bench.gpu.all --steps tests sanitise --logs gpu-logs
 
 Without ``--install`` the adarray that this interpreter imports is tested. Tests and the
-sanitiser run side by side; what is timed runs alone. Every step leaves a log.
+sanitiser run side by side; what is timed runs alone. Every step leaves a log, and
+``summary.md`` beside the logs says after each step what came out: a step that fails, or is
+cut, takes nothing from the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,9 +26,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = ("tests", "sanitise", "fifteen", "speed", "sweep")
 TOOLS = ("memcheck", "racecheck", "initcheck")
-# Seconds that steps take, and the last wave of workloads that the comparison begins.
-USUAL_S = {"fifteen": 25.0, "sweep": 60.0}
+# Seconds that steps take on an H200, and the last wave of workloads that the comparison begins.
+USUAL_S = {"fifteen": 50.0, "sweep": 100.0}
+SWEEP_S = 80.0  # of measuring: pictures and imports come on top
 WAVE_S = 40.0
+GRACE_S = 6.0  # to write what was measured, for a step that is cut
 SHARES = 12  # processes that run kernels side by side
 FOUND = 9  # exit status of compute-sanitizer where it has found an error
 
@@ -52,6 +59,11 @@ class Result(NamedTuple):
             return "took too long"
         return "passed" if self.status == 0 else f"FAILED with status {self.status}"
 
+    @property
+    def step(self) -> str:
+        """What its shares are called together."""
+        return self.name.partition("-")[0]
+
 
 def python(*arguments: str) -> list[str]:
     """Return a command of this interpreter."""
@@ -75,13 +87,11 @@ def tests(options: argparse.Namespace) -> Job:
 
 
 def sanitised(options: argparse.Namespace) -> list[Job]:
-    """Return the runs of compute-sanitizer over the printed kernels."""
+    """Return the runs of compute-sanitizer over the printed kernels; it fails if there is none."""
     tool = shutil.which("compute-sanitizer")
     if tool is None:
-        raise SystemExit(
-            "asv_bench.gpu.all: compute-sanitizer is not on PATH; install the CUDA toolkit, or "
-            "leave the step sanitise out"
-        )
+        text = "compute-sanitizer is not on PATH; install the CUDA toolkit, or leave sanitise out"
+        return [Job("sanitise", python("-c", f"raise SystemExit({text!r})"), options.limit)]
     head = [tool, "--error-exitcode", str(FOUND), "--print-limit", "20"]
     return [
         Job(f"{name}-{i}", [*head, "--tool", name, *command], options.limit)
@@ -119,7 +129,8 @@ def run(jobs: list[Job], logs: Path, end: float = float("inf")) -> list[Result]:
             file.flush()
             env = {**os.environ, **job.env}
             begun.append((job, log, subprocess.Popen(
-                job.command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=env
+                job.command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=env,
+                start_new_session=True,
             )))  # fmt: skip
     made = []
     for job, log, process in begun:
@@ -127,8 +138,7 @@ def run(jobs: list[Job], logs: Path, end: float = float("inf")) -> list[Result]:
             left = min(start + job.limit, end) - time.perf_counter()
             status: int | None = process.wait(max(1.0, left))
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            stop(process)
             status = None
         made.append(Result(job.name, status, time.perf_counter() - start, log))
         print(f"{job.name}: {made[-1].verdict} after {made[-1].seconds:.0f} s, {log}", flush=True)
@@ -137,9 +147,66 @@ def run(jobs: list[Job], logs: Path, end: float = float("inf")) -> list[Result]:
     return made
 
 
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it began, after some seconds to write what it has."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+        except ProcessLookupError:
+            return
+
+
 def tail(log: Path, count: int = 25) -> list[str]:
     """Return the last lines of a log."""
     return log.read_text(errors="replace").splitlines()[-count:]
+
+
+# What logs say of a step, the last match of each: tests, the sanitiser, figures.
+_SAYINGS = (
+    r"^=*\s*(\d+ (?:passed|failed|error).* in [\d.]+)s?\b",
+    r"(ERROR SUMMARY: .*)",
+    r"(RACECHECK SUMMARY: .*)",
+    r"^(eager: \d+ cases, \d+ wrong)",
+    r"^(compiled: \d+ cases, \d+ wrong)",
+)
+
+
+def sayings(log: Path) -> list[str]:
+    """Return the lines of a log that sum it up; the last line where it has none."""
+    text = log.read_text(errors="replace")
+    found = [re.findall(p, text, re.MULTILINE) for p in _SAYINGS]
+    lines = [f[-1].strip() for f in found if f]
+    return lines or [x.strip() for x in tail(log, 1)]
+
+
+def targets_of(figures: Path) -> list[str]:
+    """Return how many targets the comparison has met, and those that it has not."""
+    from asv_bench.gpu.targets import lines
+
+    found = lines(json.loads(figures.read_text()))
+    met = sum(x.met for x in found)
+    return [f"{met} of {len(found)} targets met", *(
+        f"{x.what}: {'-' if x.figure is None else format(x.figure, '.3g')}, target {x.target}, "
+        f"{x.verdict}" for x in found if not x.met
+    )]  # fmt: skip
+
+
+def summary(results: list[Result], figures: Path) -> str:
+    """Return what came out of every step, as Markdown."""
+    parts = ["# CUDA on one machine", ""]
+    for step in dict.fromkeys(r.step for r in results):
+        here = [r for r in results if r.step == step]
+        bad = [r for r in here if r.status != 0]
+        verdict = ", ".join(f"{r.name} {r.verdict}" for r in bad) or "passed"
+        parts.append(f"- **{step}**: {verdict} ({max(r.seconds for r in here):.0f} s)")
+        said = dict.fromkeys(line for r in here for line in sayings(r.log))
+        if step == "speed" and figures.exists():
+            said = dict.fromkeys(targets_of(figures))
+        parts += [f"  - {line}" for line in said]
+    return "\n".join(parts) + "\n"
 
 
 def timed(options: argparse.Namespace, logs: Path, left: float) -> list[Job]:
@@ -158,9 +225,15 @@ def timed(options: argparse.Namespace, logs: Path, left: float) -> list[Job]:
     command = python("-m", "asv_bench.gpu", *rounds, *fifteen)
     found["speed"] = Job("speed", command, options.limit)
     output = str(options.docs or logs)
-    command = python("-m", "adarray", "bench", "--output", output)
+    command = python("-m", "adarray", "bench", "--seconds", f"{SWEEP_S:g}", "--output", output)
     found["sweep"] = Job("sweep", command, options.limit)
     return [found[name] for name in STEPS if name in found and name in options.steps]
+
+
+def tables(options: argparse.Namespace, figures: Path) -> Job:
+    """Return what writes tables of figures that were kept on the way."""
+    command = python("-m", "asv_bench.gpu", "--load", str(figures), "--docs", str(options.docs))
+    return Job("tables", command, 60)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -169,18 +242,30 @@ def main(argv: list[str] | None = None) -> int:
     end = time.perf_counter() + options.seconds
     logs = options.logs
     logs.mkdir(parents=True, exist_ok=True)
-    results = run([install()], logs) if options.install else []
-    if results and results[0].status != 0:
+    figures = logs / "speed.json"
+    figures.unlink(missing_ok=True)
+    results: list[Result] = []
+
+    def do(jobs: list[Job]) -> bool:
+        """Run jobs, and write the summary anew; return whether they passed."""
+        made = run(jobs, logs, end)
+        results.extend(made)
+        (logs / "summary.md").write_text(summary(results, figures))
+        return all(r.status == 0 for r in made)
+
+    if options.install and not do([install()]):
         return 1
-    results += run([Job("info", python("-m", "adarray", "info"), 60)], logs)
+    do([Job("info", python("-m", "adarray", "info"), 60)])
     if "sanitise" in options.steps:  # compiles the kernels, which the tools then find on disk
-        results += run(kernels(options), logs, end)
+        do(kernels(options))
     side = [tests(options)] if "tests" in options.steps else []
     side += sanitised(options) if "sanitise" in options.steps else []
-    results += run(side, logs, end) if side else []
+    if side:
+        do(side)
     for job in timed(options, logs, end - time.perf_counter()):
-        results += run([job], logs, end)
-    print("\n".join(f"{r.name:<10} {r.verdict} ({r.seconds:.0f} s)" for r in results))
+        if not do([job]) and job.name == "speed" and options.docs and figures.exists():
+            do([tables(options, figures)])  # of the workloads that were measured
+    print(summary(results, figures))
     return 0 if all(r.status == 0 for r in results) else 1
 
 
@@ -194,14 +279,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--docs", type=Path, help="folder for tables and pictures")
     parser.add_argument("--rounds", type=int, default=4, help="of the timed comparison")
     parser.add_argument(
-        "--tests", nargs="+", default=["tests"], metavar="PATH", help="files or folders of tests"
+        "--tests", nargs="+", default=["tests/device"], metavar="PATH", help="files, folders"
     )
     parser.add_argument("--programs", type=int, metavar="N", help="random programs of the tests")
     parser.add_argument("--processes", type=int, default=min(12, os.cpu_count() or 1), metavar="N")
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), metavar="S", help="of all steps together"
     )
-    parser.add_argument("--limit", type=float, default=300.0, metavar="S", help="of each step")
+    parser.add_argument("--limit", type=float, default=600.0, metavar="S", help="of each step")
     options = parser.parse_args(argv)
     options.logs = options.logs.resolve()
     if options.docs is not None:

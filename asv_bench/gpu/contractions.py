@@ -2,7 +2,7 @@
 
 Run it where CuPy and torch find a GPU::
 
-    python asv_bench/gpu/contractions.py [--sizes 2048 4096] [--json FILE]
+    python asv_bench/gpu/contractions.py [--sizes 2048 4096] [--precisions float32] [--json FILE]
 
 Rates are operations a second by the GPU's clock, with several calls between two events, in turns
 with torch's; errors are relative, ``norm(result - exact) / norm(exact)``, of the first rows.
@@ -27,6 +27,7 @@ from adarray.ops.nn import conv2d, conv2d_input, conv2d_weight
 
 SIZES = (1024, 2048, 4096, 8192, 16384)
 PRECISIONS = ("float32", "tf32", "bf16", "fp16", "float64")
+IMAGE_PRECISIONS = ("float32", "tf32", "bf16")
 ROWS = 256  # that errors are taken of
 ROUNDS = 5
 ROUND_MS = 2.0
@@ -57,7 +58,7 @@ def times(*calls: Callable[[], Any]) -> list[float]:
     counts = []
     for call in calls:
         call()
-        counts.append(max(4, min(50, round(ROUND_MS / max(once(call, 2), 1e-3)))))
+        counts.append(max(2, min(50, round(ROUND_MS / max(once(call, 2), 1e-3)))))
     rounds = [[once(*pair) for pair in zip(calls, counts, strict=True)] for _ in range(ROUNDS)]
     return [statistics.median(column) / 1e3 for column in zip(*rounds, strict=True)]
 
@@ -136,12 +137,13 @@ def main() -> None:
     """Measure, print, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="of square matrices")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--json", help="file for all figures")
     options = parser.parse_args()
     report: dict[str, list[Any]] = {"products": [], "convolutions": []}
     print("products, 10^12 operations a second (relative error)")
     for size in options.sizes:
-        for precision in PRECISIONS:
+        for precision in options.precisions:
             found = products(size, precision)
             report["products"].append(found)
             rates, errors = found["rates"], found["errors"]
@@ -152,7 +154,7 @@ def main() -> None:
             print(f"{size:6} {precision:8}", " | ".join(shown), flush=True)
     print("convolutions, microseconds of torch and adarray: value, gradients")
     for sizes in IMAGES:
-        for precision in ("float32", "tf32", "bf16"):
+        for precision in (p for p in IMAGE_PRECISIONS if p in options.precisions):
             found = convolutions(sizes, precision)
             report["convolutions"].append(found)
             shown = (

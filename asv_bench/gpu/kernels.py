@@ -1,10 +1,11 @@
 """Run the printed kernels on small arrays and compare with NumPy: for compute-sanitizer.
 
     compute-sanitizer --tool memcheck python -m asv_bench.gpu.kernels
-    python -m asv_bench.gpu.kernels --parts compiled
+    python -m asv_bench.gpu.kernels --parts compiled convolutions
 
 Arrays come straight from cudaMalloc, one allocation each, so that a kernel that reads past an
-array, or an element that nothing has written, is seen.
+array, or an element that nothing has written, is seen. Results of some compiled cases are
+written past the caches, as those of large arrays are.
 """
 
 from __future__ import annotations
@@ -14,21 +15,52 @@ import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import adarray
 from adarray.dispatch import apply
 from adarray.op import OPS
+from adarray.ops.nn import conv2d
+from adarray.passes import step_writer
 from asv_bench.benchmarks import jit_workloads as made
 from asv_bench.benchmarks.workloads import Workload, make_network
 
 # A matrix whose rows are no multiple of the packs that threads read, and what goes with it.
 SHAPE = (5, 131)
+LARGE, WIDE = (66, 1028), (100, 4096)  # of reductions
 OTHERS = (SHAPE, SHAPE[1:], (SHAPE[0], 1), ())
 LIMITS = {"float32": 2e-4, "float64": 1e-10}
-Case = tuple[str, Callable[..., Any], tuple[np.ndarray, ...]]
+# Functions whose results are also written past the caches.
+PAST = frozenset({"slices", "off alignment", "turned", "join"})
+# What operands of convolutions are rounded to, and the errors that this makes.
+ROUNDED = {"float32": 2e-4, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
+
+
+class Case(NamedTuple):
+    """A function that returns a value and gradients, and its arguments.
+
+    Parameters
+    ----------
+    name : str
+    call : callable
+    arrays : tuple of ndarray
+    options : dict
+        Of the `use` block.
+    limit : float or None
+        Of relative errors; None: by dtype.
+    past : bool
+        Whether compiled results are written past the caches.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    arrays: tuple[np.ndarray, ...]
+    options: dict[str, Any] = {}  # noqa: RUF012  (never changed)
+    limit: float | None = None
+    past: bool = False
 
 
 def workloads() -> list[Workload]:
@@ -42,6 +74,10 @@ def workloads() -> list[Workload]:
         Workload("rosenbrock", made.rosenbrock, lambda rng: (rng.normal(size=3001),)),
         made.make_heat_equation(41, 3).workload,
         made.make_heat_equation(64, 2, "float32").workload,
+        # So large that warps march down strips, and that rows are fetched into shared memory.
+        *(made.make_heat_equation(520, 9, t).workload for t in LIMITS),
+        *(made.make_cross_entropy(*s).workload for s in ((270, 16384), (135, 32770))),
+        made.make_layer_norm(140, 16384).workload,
         made.make_n_body(70).workload,
         *(made.make_cross_entropy(*s).workload for s in ((64, 300), (3, 9001), (700, 5))),
         made.make_mixture(100, 5, 3).workload,
@@ -51,26 +87,51 @@ def workloads() -> list[Workload]:
     ]
 
 
-def functions() -> Iterator[Case]:
+def functions() -> Iterator[tuple[str, Callable[..., Any], tuple[np.ndarray, ...]]]:
     """Return functions with folds along either axis, indices, scans, joins and transposes."""
     rng = np.random.default_rng(0)
     for dtype in LIMITS:
         a, b = rng.normal(size=(2, 70, 133)).astype(dtype)
         tall = rng.normal(size=(3001, 7)).astype(dtype)
+        line = rng.normal(size=70_001).astype(dtype) * 0.01
+        rare = line.copy()
+        rare[[5, 4097, -1]] = 1e5, 1.5e19, -3e4  # packs with these are computed again
         k = rng.integers(0, 70, 90)
         yield "columns", lambda a: np.sum(np.tanh(np.sum(a * a, axis=0))), (a,)
         yield "tall columns", lambda a: np.sum(np.exp(np.mean(a, axis=0))), (tall,)
+        yield "variance", lambda a: np.sum(np.var(a, axis=0) * np.mean(a, axis=0)), (tall,)
         yield "extremes", lambda a, b: np.sum(np.max(a, axis=1) * np.min(b, axis=1)), (a, b)
         yield "gather", lambda a, k=k: np.sum(np.sin(a[k]) * a[k[::-1]]), (a,)
+        yield "written", lambda a, b, k=k: np.sum(written(a, b[k], k) ** 2), (a, b)
+        yield "added", lambda a, b, k=k: np.sum(added(a, b[k], k) ** 2), (a, b)
         yield "scan", lambda a: np.sum(np.cumsum(np.sin(a), axis=1) ** 2), (a,)
+        yield "short scan", lambda a: np.sum(np.cumsum(np.sin(a)) ** 2), (line[:3001],)
+        yield "long scan", lambda a: np.sum(np.cumsum(np.sin(a)) ** 2), (line,)
         yield "slices", lambda a: np.sum(np.exp(a[1:, ::2] - a[:-1, ::2])), (a,)
+        yield "off alignment", lambda a: np.sum(np.exp(a[1:] - a[:-1])), (line,)
+        yield "columns off alignment", lambda a: np.sum(np.exp(a[:, 1:] * 2.0) * a[:, :-1]), (a,)
+        yield "rare", lambda a: np.sum(np.sin(a) + np.log1p(a * a)), (rare,)
         yield "join", lambda a, b: np.sum(np.tanh(np.concatenate([a, b], axis=1))), (a, b)
         yield "turned", lambda a, b: np.sum(np.sin(a.T) * np.cos(b).T), (a, b)
         yield "padded", lambda a: np.sum(np.pad(a * a, 2) * 3.0), (a,)
 
 
+def written(a: Any, b: Any, k: np.ndarray) -> Any:
+    """Return a copy of rows, some written over: the last value for a row stays."""
+    made = a * 2
+    made[k] = b
+    return made
+
+
+def added(a: Any, b: Any, k: np.ndarray) -> Any:
+    """Return a copy of rows, to some of which others are added."""
+    made = a * 2
+    np.add.at(made, k, b)
+    return made
+
+
 def compiled() -> Iterator[Case]:
-    """Return what is compiled: function, name and arguments; the last ones are constants."""
+    """Return what is compiled; the last arguments of workloads are constants."""
     for w in workloads():
         variables, constants = w.data()
         count = len(variables)
@@ -79,10 +140,41 @@ def compiled() -> Iterator[Case]:
             return w.body(np, *xs)
 
         g = adarray.value_and_grad(f, argnums=tuple(range(count)))
-        yield w.name, g, (*variables, *constants)
+        yield Case(w.name, g, (*variables, *constants))
     for name, f, arrays in functions():
         g = adarray.value_and_grad(f, argnums=tuple(range(len(arrays))))
-        yield f"{name} {arrays[0].dtype}", g, arrays
+        if name == "written":  # such writes are compiled, their derivatives are eager
+            g = _values(f)
+        yield Case(f"{name} {arrays[0].dtype}", g, arrays)
+        if name in PAST:
+            yield Case(f"{name} {arrays[0].dtype}, past the caches", g, arrays, past=True)
+
+
+def _values(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes a value, and no gradients."""
+    return lambda *xs: (f(*xs), ())
+
+
+def convolutions() -> Iterator[Case]:
+    """Return convolutions with both gradients: exact, with fewer products, on Tensor Cores."""
+    rng = np.random.default_rng(0)
+
+    def case(dtype: str, precision: str, shape: Any, weights: Any, **params: Any) -> Case:
+        def f(x: Any, w: Any) -> Any:
+            return np.mean(conv2d(x, w, **params) ** 2)
+
+        arrays = tuple(rng.normal(size=s).astype(dtype) for s in (shape, weights))
+        g = adarray.value_and_grad(f, argnums=(0, 1))
+        name = f"convolution {shape} {dtype} {precision}"
+        return Case(name, g, arrays, {"matmul_precision": precision}, ROUNDED[precision])
+
+    small = (3, 10, 13, 11), (70, 5, 3, 3)
+    cut = {"stride": (2, 1), "padding": ((1, 0), (2, 3)), "groups": 2}
+    yield case("float64", "float32", *small, **cut)
+    for precision in ROUNDED:
+        yield case("float32", precision, *small, **cut)
+    yield case("float32", "float32", (32, 128, 14, 14), (128, 128, 3, 3), padding=1)
+    yield case("float32", "float32", (9, 12, 8, 8), (20, 12, 1, 1))
 
 
 def eager() -> Iterator[Case]:
@@ -97,12 +189,12 @@ def eager() -> Iterator[Case]:
                     _drawn(rng, limits, shape if i else SHAPE, dtype)
                     for i, limits in enumerate(op.samples)
                 ]
-                yield f"{name} {dtype} {shape}", _value_and_slopes(op, xs), tuple(xs)
+                yield Case(f"{name} {dtype} {shape}", _value_and_slopes(op, xs), tuple(xs))
         elif type(op.lower).__name__ == "Reduction":
-            x = rng.normal(size=(66, 1028)).astype(dtype)
-            for axis in (None, 0, 1):
+            for shape, axis in ((LARGE, None), (LARGE, 0), (LARGE, 1), (WIDE, 0)):
+                x = rng.normal(size=shape).astype(dtype)
                 g = _value_and_slopes(op, [x], {"axis": axis})
-                yield f"{name} {dtype} axis={axis}", g, (x,)
+                yield Case(f"{name} {dtype} {shape} axis={axis}", g, (x,))
 
 
 def _drawn(rng: np.random.Generator, limits: Any, shape: Any, dtype: str) -> np.ndarray:
@@ -144,17 +236,29 @@ def flat(found: Any) -> list[np.ndarray]:
     return [np.asarray(adarray.value_of(x)) for x in (value, *slopes)]
 
 
-def agree(found: list[np.ndarray], expected: list[np.ndarray]) -> str:
+def agree(found: list[np.ndarray], expected: list[np.ndarray], limit: float | None = None) -> str:
     """Say how results differ; an empty text if they do not."""
+    given = limit
     for i, (a, b) in enumerate(zip(found, expected, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"result {i}: {a.dtype}{a.shape}, expected {b.dtype}{b.shape}"
-        limit = LIMITS.get(str(b.dtype), 0.0)
+        limit = LIMITS.get(str(b.dtype), 0.0) if given is None else given
         finite = np.isfinite(b) if b.dtype.kind == "f" else np.ones(b.shape, bool)
         size = max(1.0, float(np.abs(b[finite]).max(initial=0.0)))
         if not np.allclose(a, b, rtol=limit, atol=limit * size, equal_nan=True):
             return f"result {i}: largest difference {np.nanmax(np.abs(a - b)):.3g}"
     return ""
+
+
+@contextmanager
+def _streaming(past: bool) -> Iterator[None]:
+    """Let plans write all results past the caches, whatever their size."""
+    usual = step_writer.STREAM
+    step_writer.STREAM = 0 if past else usual
+    try:
+        yield
+    finally:
+        step_writer.STREAM = usual
 
 
 def run(
@@ -163,34 +267,46 @@ def run(
     """Run a part, or a share of it; return how many cases there were, and what failed."""
     count, failed = 0, []
     mine, shares = shard
-    for i, (name, f, arrays) in enumerate(eager() if part == "eager" else compiled()):
-        if text_in_name not in name or i % shares != mine:
+    for i, case in enumerate(PARTS[part]()):
+        if text_in_name not in case.name or i % shares != mine:
             continue
         with np.errstate(all="ignore"):
             try:
-                expected = flat(f(*arrays))
+                expected = flat(case.call(*case.arrays))
             except adarray.NotDifferentiableError:
                 continue
             count += 1
-            with adarray.use(backend):
-                given = tuple(adarray.array(x) for x in arrays)
-                g = adarray.jit(f) if part == "compiled" else f
-                for _ in range(1 if part == "eager" else 4):
-                    text = agree(flat(g(*given)), expected)
-                if part == "compiled" and any(n.executable is None for n in g.path(*given)):
-                    text = text or "not compiled"
+            text = _differences(case, expected, part != "eager", backend)
         if text:
-            failed.append(f"{part}: {name}: {text}")
+            failed.append(f"{part}: {case.name}: {text}")
     return count, failed
+
+
+def _differences(case: Case, expected: list[np.ndarray], compiles: bool, backend: str) -> str:
+    """Run a case, a compiled one until its plan has run twice; say how results differ."""
+    options = case.options if backend == "cuda" else {}
+    with adarray.use(backend, **options), _streaming(case.past):
+        given = tuple(adarray.array(x) for x in case.arrays)
+        g = adarray.jit(case.call) if compiles else case.call
+        for _ in range(4 if compiles else 1):
+            text = agree(flat(g(*given)), expected, case.limit)
+        if compiles:
+            nodes = list(g.path(*given))
+            if not nodes or any(n.executable is None for n in nodes):
+                text = text or "not compiled"
+    return text
+
+
+PARTS: dict[str, Callable[[], Iterator[Case]]] = {
+    "eager": eager, "compiled": compiled, "convolutions": convolutions,
+}  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if a result is wrong."""
     parser = argparse.ArgumentParser(prog="python -m asv_bench.gpu.kernels", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "--parts", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"]
-    )
+    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
     parser.add_argument("--only", default="", metavar="TEXT", help="cases with TEXT in the name")
     parser.add_argument(
         "--shard", nargs=2, type=int, default=(0, 1), metavar=("I", "N"),

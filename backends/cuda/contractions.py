@@ -33,8 +33,9 @@ def convolve(library: Library, name: str, a: Any, b: Any, params: dict[str, Any]
         return NotImplemented
     x, y, precision = library.raw(a), library.raw(b), PRECISION.get()
     if a.dtype.char == "e":  # summed in float32
-        x, y = x.astype(np.float32), y.astype(np.float32)
-        made = library.run(conv.convolve, name, x, y, sizes, "fp16").astype(np.float16)
+        x, y = (library.run(v.astype, np.float32) for v in (x, y))
+        made = library.run(conv.convolve, name, x, y, sizes, "fp16")
+        made = library.run(made.astype, np.float16)
     else:
         made = library.run(conv.convolve, name, x, y, sizes, precision)
     return DeviceArray(made, library)

@@ -13,7 +13,7 @@ from typing import Any
 
 import cupy
 import numpy as np
-from adarray_backends.cuda import conv_work, cublas, modules, nvrtc
+from adarray_backends.cuda import conv_work, cublas, modules, nvrtc, winograd
 from adarray_backends.cuda.conv_work import SHAPES, Launch, Packing, Work
 from adarray_backends.cuda.products import Stack, product
 
@@ -43,6 +43,14 @@ def _kernels(device: int, kind: int, made: int) -> dict[str, Any]:
         for name in names:
             modules.allow(found[name], conv_work.shared_of(name, kind, made))
     return found
+
+
+@functools.cache
+def _fewer(device: int) -> dict[str, Any]:
+    """Return the kernels that compute with fewer products."""
+    with cupy.cuda.Device(device):
+        loaded = nvrtc.load(cupy, winograd.source(), winograd.KERNELS)
+        return dict(zip(winograd.KERNELS, loaded, strict=True))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -120,8 +128,11 @@ def launch(name: str, a: int, b: int, out: int, k: Geometry, precision: str, to:
     if conv_work.is_product(name, k):
         _multiply(name, a, b, out, k, precision, to)
         return
-    kind = conv_work.kind_for(precision, k)
     device = cupy.cuda.runtime.getDevice()
+    if winograd.suits(name, k, precision):
+        _with_fewer(name, a, b, out, k, to)
+        return
+    kind = conv_work.kind_for(precision, k)
     work = _work(device, name, k, kind)
     to.keep(work)
     kernels = _kernels(device, kind, work.made)
@@ -143,6 +154,21 @@ def launch(name: str, a: int, b: int, out: int, k: Geometry, precision: str, to:
         _sum(name, kernels, work, x, (*operands, summed if rooms[0] else out, weights), to)
     if work.parts > 1:
         _fold(kernels["folded"], summed, out, size, work.parts, to)
+
+
+def _with_fewer(name: str, a: int, b: int, out: int, k: Geometry, to: Any) -> None:
+    """Compute a convolution with fewer products."""
+    kernels = _fewer(cupy.cuda.runtime.getDevice())
+    size = sum(winograd.rooms(name, winograd.sizes_of(name, k)))
+    bases = a, b, out, to.room(size)
+    behind = _Behind(to, size)
+    for x in winograd.steps(name, k):
+        if isinstance(x, winograd.Product):
+            stacks = (Stack(bases[i] + n, shape, strides) for (i, n), shape, strides in x)
+            product(*stacks, "float32", "float32", behind)
+        else:
+            args = (*_addresses(*(bases[i] + n for i, n in x.places)), *x.numbers)
+            to.copy(kernels[x.name], x.grid, (winograd.BLOCK, 1, 1), args)
 
 
 def _multiply(name: str, a: int, b: int, out: int, k: Geometry, precision: str, to: Any) -> None:

@@ -16,6 +16,9 @@ from cffi import FFI
 from adarray.errors import BackendError
 
 WORKSPACE = 32 << 20
+# Multiply-adds of a product of eager code from which on its algorithm is measured: the time that
+# Python takes hides the rest.
+LARGE = 1 << 30
 _CDEF = """
 typedef void *handle;
 int cublasCreate_v2(handle *);
@@ -26,7 +29,7 @@ int cublasGemmStridedBatchedEx(handle, int, int, int, int, int, const void *, co
     int, int, int);
 """
 # cudaDataType
-_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 # cublasComputeType_t: sums are float32 (float64 of float64 operands). cuBLAS rounds float32
 # operands to tf32 for its types named after 16 bits, too (measured); bf16 and fp16 come converted.
 _COMPUTE = {"float32": 68, "tf32": 77, "bf16": 77, "fp16": 77}
@@ -126,13 +129,6 @@ def product_address() -> int:
     return int(_ffi.cast("uintptr_t", _ffi.addressof(_load(), "cublasGemmStridedBatchedEx")))
 
 
-def product_addresses() -> tuple[int, int]:
-    """Return the addresses of ``cublasSetWorkspace_v2`` and ``cublasGemmStridedBatchedEx``."""
-    names = "cublasSetWorkspace_v2", "cublasGemmStridedBatchedEx"
-    first, second = (int(_ffi.cast("uintptr_t", _ffi.addressof(_load(), n))) for n in names)
-    return first, second
-
-
 def address(found: Handle) -> int:
     """Return the address that cuBLAS knows a handle by."""
     return int(_ffi.cast("uintptr_t", found.handle))
@@ -181,6 +177,25 @@ class Direct:
         function(grid, block, tuple(map(np.int64, args)), shared)
 
     def multiply(self, first: int, second: int, out: int, found: tuple[int, ...]) -> None:
+        """Multiply with addresses and `numbers`, large matrices by the fastest algorithm."""
+        large = found[2] * found[3] * found[4] >= LARGE
+        if not (large and self._fast(first, second, out, found)):
+            self.plainly(first, second, out, found)
+
+    def _fast(self, first: int, second: int, out: int, found: tuple[int, ...]) -> bool:
+        """Multiply by an algorithm that was measured; return False if there is none."""
+        from adarray_backends.cuda import algorithms, lt  # which need this module
+
+        if (first | second | out) % lt.ALIGNED:
+            return False
+        fast = algorithms.chosen(lt.Form(found))
+        if fast is None:
+            return False
+        stream = cupy.cuda.get_current_stream().ptr
+        _check("cublasLtMatmul", fast.run(first, second, out, 0, handle().memory.ptr, stream))
+        return True
+
+    def plainly(self, first: int, second: int, out: int, found: tuple[int, ...]) -> None:
         """Call cublasGemmStridedBatchedEx with addresses and `numbers`."""
         op_a, op_b, m, n, k, lda, da, ldb, db, ldc, dc, count, kind, made, compute = found
         scale = "float64" if compute == _COMPUTE_64 else "float32"
@@ -207,16 +222,17 @@ def numbers(
     turned_a, turned_b = _turned(a), _turned(b)
     assert turned_a is not None
     assert turned_b is not None
-    made = _TYPES[dtype]
-    kind = _TYPES[given] if given else made
+    made = TYPES[dtype]
+    kind = TYPES[given] if given else made
     compute = _COMPUTE["float32"]
     if dtype == "float64":
         compute = _COMPUTE_64
-    elif kind == _TYPES["float32"]:
+    elif kind == TYPES["float32"]:
         compute = _COMPUTE[precision]
     return (
         turned_b[0], turned_a[0], out.columns, out.rows, a.columns, turned_b[1], b.distance,
-        turned_a[1], a.distance, out.columns, out.distance, out.count, kind, made, compute,
+        turned_a[1], a.distance, max(out.columns, out.strides[0]), out.distance, out.count, kind,
+        made, compute,
     )  # fmt: skip
 
 
@@ -224,7 +240,7 @@ def multiply(
     a: Matrix, b: Matrix, out: Matrix, dtype: str, precision: str = "float32", given: str = "",
     to: Any = DIRECT,
 ) -> None:  # fmt: skip
-    """Write ``a @ b`` to `out`, which is in C order, on the current stream.
+    """Write ``a @ b`` to `out`, whose rows have no gaps, on the current stream.
 
     Parameters
     ----------

@@ -6,16 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from adarray_backends.cuda import tuning
-from adarray_backends.cuda.launcher import Extent, Kernel, Place, Product, Record, encode
+from adarray_backends.cuda.launcher import Extent, Kernel, Place, Product, ProductLt, Record, encode
 
 from adarray.codegen import cuda
-from adarray.codegen.device import Device, Form, launch_of
+from adarray.codegen.device import ZEROS, Device, Form, launch_of
 from adarray.codegen.device import Launch as Sizes
 from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Plan
 from adarray.program import Slot, c_strides
 
 ARENA, SCRATCH, REFUSED = range(3)  # slots that every plan has; those of buffers follow
 MOST_RECORDS = 64  # of one product
+ALIGNED = 16  # bytes: what cuBLASLt is promised
 _BITS = 44  # of an offset
 
 
@@ -75,7 +76,7 @@ class Encoder:
     slots : dict
         The slot of each buffer that is no temporary, by the buffer's id.
     scratch : int
-        Bytes that kernels need beside the plan's buffers, the first 256 of them zero.
+        Bytes that kernels need beside the plan's buffers, the first `ZEROS` of them zero.
     room : int
         The same with what products need, which lies behind.
     wants_aligned : set of int
@@ -99,9 +100,12 @@ class Encoder:
         self.slots = {id(b): REFUSED + 1 + i for i, b in enumerate(kept)}
         self.count = REFUSED + 1 + len(kept)
         self.skewed = {self.slots[id(b)]: b.dtype.itemsize for b in kept if b.kind == "input"}
+        inputs = {b.index: self.slots[id(b)] for b in kept if b.kind == "input"}
+        donors = {self.slots[id(b)]: inputs.get(b.donor, -1) for b in kept if b.donor >= 0}
+        self._given = {slot: slot for slot in self.skewed} | donors
         self._print()
         # Kernels run one after the other, and each leaves the first bytes zero.
-        self.scratch = max((k.sizes.scratch for k in self.kernels.values()), default=256)
+        self.scratch = max((k.sizes.scratch for k in self.kernels.values()), default=ZEROS)
         self.room = self.scratch
 
     def _print(self) -> None:
@@ -111,6 +115,8 @@ class Encoder:
                 continue
             ints = dict(zip(s.kernel.ints, s.ints, strict=True))
             form = tuning.form(s.kernel, ints, s.buffers, self.gpu, self.threads)
+            if form.packs and not self._begin_with_packs(s):
+                form = form._replace(packs=False)
             key = (id(s.kernel), form)
             if key not in printed:
                 text = printed[key] = cuda.source(s.kernel, form)
@@ -118,12 +124,27 @@ class Encoder:
             sizes = launch_of(s.kernel, form, ints, self.device)
             self.kernels[i] = Sized(form, sizes, printed[key])
 
+    def _begin_with_packs(self, s: KernelStep) -> bool:
+        """Whether the arrays of a kernel lie at multiples of 16 bytes; inputs then must."""
+        places = [self.place(b) for b in s.buffers]
+        slots = {self.given(p.slot) for p in places} - {None}
+        if any(p.offset % ALIGNED for p in places) or -1 in slots:
+            return False
+        if slots and not self.aligned:
+            return False
+        self.wants_aligned.update(slot for slot in slots if slot is not None)
+        return True
+
     def place(self, buffer: Buffer, elements: int = 0) -> Place:
         """Return where an element of a buffer is."""
         offset = elements * buffer.dtype.itemsize
         if buffer.kind == "temp":
             return Place(ARENA, buffer.offset + offset)
         return Place(self.slots[id(buffer)], offset)
+
+    def given(self, slot: int) -> int | None:
+        """Return the input whose memory a slot is: -1 one unknown, None the plan's own."""
+        return self._given.get(slot)
 
     def segments(self, functions: dict[str, Any]) -> list[Segment]:
         """Return the steps in their order; `functions` are the compiled kernels by name."""
@@ -151,7 +172,7 @@ class Encoder:
             isinstance(s, KernelStep) and cuda.may_fail(s.kernel)
             for s in self.plan.steps[first:last]
         )
-        products = any(isinstance(r, Product) for r in records)
+        products = any(not isinstance(r, Kernel) for r in records)
         words = encode(records, self._extents(first, last))
         return [Segment(first, last, words, tuple(bounds), products, may_fail)]
 
@@ -168,13 +189,13 @@ class Encoder:
         )  # fmt: skip
         found: list[Record] = []
         for name in (text.name, *text.followers):
-            grid, threads = (sizes.blocks, sizes.chunks, 1), form.block
-            if name.endswith("_merge"):
-                grid, threads = (self._columns(step), 1, 1), cuda.MERGE
+            grid, threads, shared = (sizes.blocks, sizes.chunks, 1), form.block, sizes.shared
+            if name.endswith("_merge"):  # has memory of its own, too much beside the first one's
+                grid, threads, shared = (self._columns(step), 1, 1), cuda.MERGE, 0
             elif name.endswith("_after"):
-                grid = (1, 1, 1)
-            function = self.gpu.address(functions[name], sizes.shared)
-            found.append(Kernel(function, grid, (threads, 1, 1), sizes.shared, arguments))
+                grid, shared = (1, 1, 1), 0
+            function = self.gpu.address(functions[name], shared)
+            found.append(Kernel(function, grid, (threads, 1, 1), shared, arguments))
         return found
 
     def _columns(self, s: KernelStep) -> int:
@@ -185,7 +206,13 @@ class Encoder:
 
     def _product(self, s: DotStep) -> list[Record] | None:
         """Return a product as what cuBLAS does, and copies before; None if cuBLAS cannot."""
-        notes = Notes(self)
+        added = row = None
+        if s.added is not None:
+            place = self.place(s.added.buffer, s.added.offset)
+            added = Added(place, s.added.strides[0], s.scale)
+        if s.row is not None:
+            row = Row(self.place(s.row.buffer, s.row.offset), s.relu)
+        notes = Notes(self, added, row)
         stacks = [
             (notes.address(self.place(o.buffer, o.offset)), o.shape, o.strides)
             for o in (s.a, s.b, s.out)
@@ -199,7 +226,7 @@ class Encoder:
         """Return the bytes that products read of each slot that is an input."""
         spans: dict[int, tuple[int, int]] = {}
         for s in self.plan.steps[first:last]:
-            for o in (s.a, s.b) if isinstance(s, DotStep) else ():
+            for o in s.operands if isinstance(s, DotStep) else ():
                 if o.buffer.kind != "input" or 0 in o.shape:
                     continue
                 reach = [(n - 1) * k for n, k in zip(o.shape, o.strides, strict=True)]
@@ -237,15 +264,35 @@ def _is_address(x: Any) -> bool:
     return isinstance(x, int) and type(x) not in (int, bool)
 
 
+class Added(NamedTuple):
+    """A matrix that a product is added to: where it is, distance of rows, the product's factor."""
+
+    place: Place
+    step: int
+    scale: float
+
+
+class Row(NamedTuple):
+    """A vector that is added to each row of a product, after which a ReLU may follow."""
+
+    place: Place
+    relu: bool
+
+
 class Notes:
     """Writes a product down: takes what `cublas.Direct` does, with addresses that are places.
 
     The upper bits of such an address are a slot, the lower ones bytes from its beginning.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(
+        self, encoder: Encoder, added: Added | None = None, row: Row | None = None
+    ) -> None:
         self.encoder = encoder
+        self.added = added
+        self.row = row
         self.records: list[Record] = []
+        self._used = 0  # bytes of `room`
 
     def address(self, place: Place) -> int:
         """Return what stands for a place."""
@@ -263,9 +310,14 @@ class Notes:
 
     def room(self, size: int) -> int:
         """Return the place of so many bytes, for one product at a time."""
-        begin = -(-self.encoder.scratch // 256) * 256
+        self._used = max(self._used, size)
+        return self.address(self._behind(0, size))
+
+    def _behind(self, used: int, size: int) -> Place:
+        """Return so many bytes of scratch memory behind others that are used."""
+        begin = -(-self.encoder.scratch // 256) * 256 + -(-used // 256) * 256
         self.encoder.room = max(self.encoder.room, begin + size)
-        return self.address(Place(SCRATCH, begin))
+        return Place(SCRATCH, begin)
 
     def copy(
         self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int],
@@ -286,5 +338,33 @@ class Notes:
 
     def multiply(self, first: int, second: int, out: int, numbers: tuple[int, ...]) -> None:
         """Note a product."""
-        places = (self._place(x) for x in (first, second, out))
-        self.records.append(Product(*places, numbers))
+        places = [self._place(x) for x in (first, second, out)]
+        added, row, gpu = self.added, self.row, self.encoder.gpu
+        scale, step = (added.scale, added.step) if added else (1.0, 0)
+        every = [*places, *(x.place for x in (added, row) if x)]
+        relu = row.relu if row else None
+        if all(map(self._may_align, every)) and (
+            found := gpu.algorithm(numbers, scale, step, relu)
+        ):
+            self._align(every)
+            self.keep(found)
+            workspace = self._behind(self._used, found.workspace)
+            both = added.place if added else places[2], workspace, row.place if row else workspace
+            self.records.append(ProductLt(*places, *both, found.words()))
+            return
+        if added:
+            gpu.copy_result(self.address(added.place), out, numbers, self)
+        self.records.append(Product(*places, numbers, scale, float(added is not None)))
+        if row:
+            gpu.add_row(out, self.address(row.place), numbers, row.relu, self)
+
+    def _may_align(self, place: Place) -> bool:
+        """Whether cuBLASLt may take a place for a multiple of its alignment."""
+        slot = self.encoder.given(place.slot)
+        known = slot is None or (slot >= 0 and self.encoder.aligned)
+        return place.offset % ALIGNED == 0 and known
+
+    def _align(self, places: list[Place]) -> None:
+        """Note that inputs must lie at multiples of 16 bytes."""
+        slots = (self.encoder.given(p.slot) for p in places)
+        self.encoder.wants_aligned.update(s for s in slots if s is not None)

@@ -6,9 +6,21 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from adarray_backends.cuda import extrema as ties
+from adarray_backends.cuda import reductions
+from adarray_backends.cuda.engine import THREADS, USUAL_THREADS
+
+from adarray.op import FUNCTIONS, Op
 
 if TYPE_CHECKING:
     from adarray_backends.cuda.library import CudaLibrary
+
+CHARS = {"f": "float32", "d": "float64"}
+_SHORT = 128  # rows of fewer elements are CuPy's to fold
+_LINE = 128  # bytes of memory that are moved together at best
+_LARGE = 1024  # threads of a block that folds whole columns
+_MOST_OUTER = 65535  # the most that a grid's second axis may have
+_STRETCH = 8192  # elements that a block folds at least, where a row is shared by several
 
 
 class Step(NamedTuple):
@@ -31,11 +43,13 @@ class Folding(NamedTuple):
 
     def run(self, library: CudaLibrary, x: Any) -> tuple[Any, Any]:
         """Return the folded array."""
+        last = self.steps[-1]
         for step in self.steps:
-            out = library.run(library.xp.empty, step.size, self.char)
+            shape = self.shape if step is last else step.size
+            out = library.run(library.kind, shape, self.char)
             library.run(step.kernel, step.grid, step.block, (x, out, *step.numbers))
             x = out
-        return _shaped(x, self.shape, self.turned), None
+        return x.T if self.turned else x, None
 
 
 class Extrema(NamedTuple):
@@ -83,3 +97,159 @@ def lengths(shape: tuple[int, ...], axes: list[int]) -> tuple[int, int, int] | N
     if any(shape[a] != 1 and a not in axes for a in range(low, high + 1)):
         return None
     return math.prod(shape[:low]), math.prod(shape[low : high + 1]), math.prod(shape[high + 1 :])
+
+
+def column_lanes(outer: int, packs: int, size: int, processors: int) -> int:
+    """Return how many packs of columns a block folds whole; 0 if there would be few blocks.
+
+    `outer` arrays have so many packs of `size` bytes in a row. Blocks take whole lines of
+    memory at least.
+    """
+    for lanes in (32, 16, 8):
+        if lanes * size >= _LINE and 4 * outer * -(-packs // lanes) >= 3 * processors:
+            return lanes
+    return 0
+
+
+class Folder:
+    """Plans how arrays are folded on a GPU.
+
+    Parameters
+    ----------
+    library : CudaLibrary
+    blocks : int
+        That keep the GPU busy.
+    """
+
+    def __init__(self, library: CudaLibrary, blocks: int) -> None:
+        self._library = library
+        self._blocks = blocks
+        self._kernels: dict[Any, Any] = {}
+
+    def plan(
+        self, op: Op, char: str, shape: tuple[int, ...], axis: Any, keep: bool, turned: bool,
+        aligned: bool,
+    ) -> Any:  # fmt: skip
+        """Return how an array in C order is folded; NotImplemented: by CuPy."""
+        ndim = len(shape)
+        axes = normalized(axis, ndim)
+        if axes is None:
+            return NotImplemented
+        if turned:
+            axes = [ndim - 1 - a for a in axes]
+        sizes = lengths(shape, axes)
+        if sizes is None:
+            return NotImplemented
+        outer, n, inner = sizes
+        to = tuple(1 if i in axes else k for i, k in enumerate(shape) if keep or i not in axes)
+        wide = 2 if char == "d" else 4
+        dtype = CHARS[char]
+        steps: Any
+        if inner == 1:
+            pack = wide if n % wide == 0 and aligned else 1
+            if n < _SHORT:
+                return NotImplemented
+            if op.name in ("max", "min") and outer >= 64 and n < 1 << 30 and outer < 1 << 30:
+                kernel, _ = self.extrema(op.name, dtype, pack)
+                return Extrema(kernel, char, outer, np.int32(n), to, turned, THREADS.get())
+            steps = self._rows(op, dtype, outer, n, pack)
+        else:
+            pack = wide if inner % wide == 0 and aligned else 1
+            if inner < 32 or n < 16:
+                return NotImplemented
+            steps = self._columns(op, dtype, outer, n, inner, pack)
+        return NotImplemented if steps is None else Folding(steps, char, to, turned)
+
+    def repetition(self, full: tuple[int, ...], shape: tuple[int, ...], char: str) -> Any:
+        """Return how arrays of shape `full` are summed to `shape`, of which they are copies."""
+        if char not in CHARS or 0 in full:
+            return NotImplemented
+        lead = len(full) - len(shape)
+        axes = tuple(i for i, n in enumerate(full) if i < lead or (n != 1 and shape[i - lead] == 1))
+        plan = self.plan(FUNCTIONS[np.sum], char, full, axes, False, False, True)
+        return plan if plan is NotImplemented else plan._replace(shape=shape)
+
+    def _pass(self, op: Op, dtype: str, rows: bool, first: bool, pack: int) -> Any:
+        """Return the kernel of one pass; None if an operation has none."""
+        threads = THREADS.get()
+        key = (op, dtype, rows, first, pack, threads)
+        if key not in self._kernels:
+            fold = reductions.fold_of(op, dtype)
+            made = None
+            if fold is not None:
+                itemsize = 8 if dtype == "float64" else 4
+                text = reductions.source(fold, rows, first, pack, itemsize, threads)
+                made = self._library.compiled(text, "rows" if rows else "columns")
+            self._kernels[key] = made
+        return self._kernels[key]
+
+    def _rows(self, op: Op, dtype: str, outer: int, n: int, pack: int) -> Any:
+        """Return the launches that fold rows."""
+        parts = max(1, min(-(-self._blocks // outer), n // _STRETCH))
+        stretch = -(-n // (parts * 1024)) * 1024 if parts > 1 else n
+        parts = -(-n // stretch)
+        kernel = self._pass(op, dtype, True, True, pack)
+        if kernel is None or outer * parts >= 1 << 31:
+            return None
+        count = np.dtype(dtype).type(n)
+        numbers = (np.int64(n), np.int64(stretch), np.int32(parts), np.int32(parts == 1), count)
+        block = (THREADS.get(),)
+        steps = [Step(kernel, (outer * parts,), block, outer * parts, numbers)]
+        if parts > 1:
+            last = self._pass(op, dtype, True, False, 1)
+            numbers = (np.int64(parts), np.int64(parts), np.int32(1), np.int32(1), count)
+            steps.append(Step(last, (outer,), block, outer, numbers))
+        return steps
+
+    def _columns(self, op: Op, dtype: str, outer: int, n: int, inner: int, pack: int) -> Any:
+        """Return the launches that fold columns."""
+        wide = -(-inner // (32 * pack))
+        parts = max(1, min(-(-self._blocks // (wide * outer)), n // 32))
+        stretch = -(-n // parts)
+        parts = -(-n // stretch)
+        count = np.dtype(dtype).type(n)
+        if parts > 1 and THREADS.get() == USUAL_THREADS and outer <= _MOST_OUTER:
+            lanes = column_lanes(outer, inner // pack, pack * count.itemsize, self._blocks // 8)
+            kernel = self._whole_columns(op, dtype, pack, lanes) if lanes else None
+            if kernel is not None:
+                grid, block = (-(-inner // (lanes * pack)), outer), (lanes, _LARGE // lanes)
+                numbers = (np.int64(n), np.int64(inner), count)
+                return [Step(kernel, grid, block, outer * inner, numbers)]
+        kernel = self._pass(op, dtype, False, True, pack)
+        if kernel is None or outer * parts > _MOST_OUTER:
+            return None
+        block = (32, THREADS.get() // 32)
+        numbers = (
+            np.int64(n), np.int64(inner), np.int64(stretch), np.int32(parts),
+            np.int32(parts == 1), count,
+        )  # fmt: skip
+        steps = [Step(kernel, (wide, outer * parts), block, outer * parts * inner, numbers)]
+        if parts > 1:
+            last = self._pass(op, dtype, False, False, pack)
+            numbers = (
+                np.int64(parts), np.int64(inner), np.int64(parts), np.int32(1), np.int32(1), count,
+            )  # fmt: skip
+            steps.append(Step(last, (wide, outer), block, outer * inner, numbers))
+        return steps
+
+    def _whole_columns(self, op: Op, dtype: str, pack: int, lanes: int) -> Any:
+        """Return the kernel that folds columns in one launch; None if an operation has none."""
+        key = ("whole", op, dtype, pack, lanes)
+        if key not in self._kernels:
+            fold = reductions.fold_of(op, dtype)
+            made = None
+            if fold is not None:
+                itemsize = 8 if dtype == "float64" else 4
+                text = reductions.whole_columns(fold, lanes, pack, itemsize, _LARGE)
+                made = self._library.compiled(text, "columns")
+            self._kernels[key] = made
+        return self._kernels[key]
+
+    def extrema(self, name: str, dtype: str, pack: int) -> Any:
+        """Return the kernels that find extrema of rows with their ties, and their cotangents."""
+        threads = THREADS.get()
+        key = ("extrema", name, dtype, pack, threads)
+        if key not in self._kernels:
+            text = ties.source(name == "max", dtype, pack, threads)
+            self._kernels[key] = self._library.compiled(text, "forward", "backward")
+        return self._kernels[key]

@@ -10,7 +10,16 @@ from typing import Any
 
 import cupy
 import numpy as np
-from adarray_backends.cuda import conv, conv_work, cublas, modules, products
+from adarray_backends.cuda import (
+    algorithms,
+    conv,
+    conv_work,
+    cublas,
+    lt,
+    modules,
+    products,
+    rounding,
+)
 from adarray_backends.cuda.launcher import FUNCTIONS, Flag, Loaded, Recorder, native
 from cffi import FFI
 
@@ -22,6 +31,7 @@ from adarray.ops.windows import geometry_for
 
 _TO_DEVICE = 1  # cudaMemcpyHostToDevice
 _FLAG_BYTES = 64
+_SHARE = 256  # of a GPU's memory, the part that a plan may keep for results
 _PRODUCTS = frozenset({"float32", "float64", "float16"})  # dtypes that cuBLAS multiplies
 _MOST_RECORDERS = 16  # that are kept for plans to come
 _lock = threading.Lock()
@@ -72,6 +82,12 @@ def functions() -> tuple[int, ...]:
     return tuple(int(ffi.cast("uintptr_t", f)) for f in found)
 
 
+@functools.cache
+def _total(index: int) -> int:
+    """Return the bytes of memory that a GPU has."""
+    return int(cupy.cuda.Device(index).mem_info[1])
+
+
 class Gpu:
     """One GPU.
 
@@ -117,7 +133,8 @@ class Gpu:
 
     def functions(self, products: bool) -> list[int]:
         """Return the addresses of what device_launch.c calls."""
-        return [*functions(), cublas.product_address() if products else 0]
+        found = (cublas.product_address(), lt.address()) if products else (0, 0)
+        return [*functions(), *found]
 
     def product(self, stacks: list[Any], dtype: str, precision: str, to: Any) -> bool:
         """Hand what cuBLAS does for a product to `to`; return False if it cannot do it.
@@ -136,6 +153,38 @@ class Gpu:
             return False
         products.product(a, b, out, dtype, precision, to)
         return True
+
+    def algorithm(
+        self, numbers: tuple[int, ...], scale: float, step: int, relu: bool | None
+    ) -> lt.Product | None:
+        """Return a product of cuBLASLt; None if cuBLAS is to compute it.
+
+        Parameters
+        ----------
+        numbers : tuple of int
+            As `cublas.numbers` gives them.
+        scale : float
+            Its factor.
+        step : int
+            Distance of the rows of the matrix that is added, 0 if there is none.
+        relu : bool or None
+            Whether numbers below zero become zero once a vector was added to each row; None: no
+            vector is added.
+        """
+        epilogue = 0 if relu is None else lt.ROW_RELU if relu else lt.ROW
+        return algorithms.chosen(lt.Form(numbers, scale, step, epilogue))
+
+    def add_row(
+        self, out: int, row: int, numbers: tuple[int, ...], relu: bool, through: Any
+    ) -> None:
+        """Hand the addition of a vector to each row of a product, float32, to `through`."""
+        rounding.add_row(out, row, numbers[3], numbers[2], relu, through)
+
+    def copy_result(self, address: int, to: int, numbers: tuple[int, ...], through: Any) -> None:
+        """Hand the copy of a matrix like a product's result, in C order, to `through`."""
+        kind = next(k for k, n in cublas.TYPES.items() if n == numbers[13])
+        shape = 1, 1, 1, numbers[2] * numbers[3]
+        rounding.copy(address, to, shape, (0, 0, 0, 1), kind, kind, through)
 
     def convolution(self, function: Any) -> str:
         """Return the name of the convolution that a function computes, "" for others."""
@@ -182,6 +231,14 @@ class Gpu:
         return modules.keep(text)
 
     # -- memory ----------------------------------------------------------------------------
+
+    def spare(self) -> int:
+        """Return how many bytes of results a plan may keep on each stream."""
+        return _total(self.index) // _SHARE
+
+    def owner(self, memory: Any) -> Any:
+        """Return what all pointers into one piece of memory refer to."""
+        return memory.mem
 
     def zeros(self, size: int) -> Any:
         """Return memory that holds zeros."""

@@ -35,6 +35,8 @@ class Instance:
     recorder : Recorder or None
     ready : list or None
         Memory for the small results of the next run.
+    sets : list of Set
+        Memory of results of the last runs.
     stages : list
         Memory for copies of what products read.
     values : ndarray
@@ -43,7 +45,7 @@ class Instance:
 
     __slots__ = (
         "addresses", "arena", "flag", "key", "numbers", "ready", "recorder", "runners", "scratch",
-        "stages", "stream", "values", "views",
+        "sets", "stages", "stream", "values", "views",
     )  # fmt: skip
 
     def __init__(self, key: Any, stream: Any, addresses: Any) -> None:
@@ -57,6 +59,7 @@ class Instance:
         self.recorder: Any = None
         self.numbers: Any = None
         self.ready: list[Any] | None = None
+        self.sets: list[Any] = []
         self.stages: list[Any] = []
         self.values: Any = None
         self.views: list[Any] = []

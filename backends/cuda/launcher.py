@@ -11,7 +11,7 @@ import numpy as np
 
 from adarray.errors import BackendError
 
-# In the order of DeviceFunctions in device_launch.c; the last one is cuBLAS's.
+# In the order of DeviceFunctions in device_steps.h, where those of `PRODUCTS` follow.
 FUNCTIONS = (
     "cuLaunchKernel",
     "cuMemcpyDtoDAsync_v2",
@@ -26,6 +26,7 @@ FUNCTIONS = (
     "cuGraphExecDestroy",
     "cuGraphDestroy",
 )
+PRODUCTS = "cublasGemmStridedBatchedEx", "cublasLtMatmul"
 BLAS = 1 << 16
 REFUSED = 1 << 20
 MOVES = -2
@@ -49,7 +50,7 @@ class Kernel(NamedTuple):
     arguments: tuple[Place | int, ...]
 
     def words(self) -> list[int]:
-        """Return the launch as device_launch.c reads it."""
+        """Return the launch as device_steps.c reads it."""
         found = [1, len(self.arguments), self.function, *self.grid, *self.block, self.shared]
         for x in self.arguments:
             found += (x.slot, x.offset) if isinstance(x, Place) else (-1, int(x))
@@ -57,16 +58,42 @@ class Kernel(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A product of cuBLAS: operands, and numbers as device_launch.c has them."""
+    """A product of cuBLAS: operands, and numbers as device_steps.c has them.
+
+    The result is `scale` times the product, and `factor` times what was there before.
+    """
 
     first: Place
     second: Place
     out: Place
     numbers: tuple[int, ...]
+    scale: float = 1.0
+    factor: float = 0.0
 
     def words(self) -> list[int]:
-        """Return the product as device_launch.c reads it."""
-        return [2, 3, *self.first, *self.second, *self.out, *self.numbers]
+        """Return the product as device_steps.c reads it."""
+        factors = np.array([self.scale, self.factor]).view(np.int64).tolist()
+        return [2, 3, *self.first, *self.second, *self.out, *self.numbers, *factors]
+
+
+class ProductLt(NamedTuple):
+    """A product of cuBLASLt: operands, what is added, memory to work in, and `lt.Product.words`.
+
+    What is added is a matrix, or a vector to each row.
+    """
+
+    first: Place
+    second: Place
+    out: Place
+    added: Place
+    workspace: Place
+    row: Place
+    about: tuple[int, ...]
+
+    def words(self) -> list[int]:
+        """Return the product as device_steps.c reads it."""
+        places = self.first, self.second, self.out, self.added, self.workspace, self.row
+        return [3, 6, *(x for place in places for x in place), *self.about]
 
 
 class Extent(NamedTuple):
@@ -103,7 +130,7 @@ class Recorder(NamedTuple):
     owners: tuple[Any, ...] = ()
 
 
-Record = Kernel | Product
+Record = Kernel | Product | ProductLt
 
 
 def encode(records: list[Record], extents: list[Extent]) -> np.ndarray:
@@ -165,7 +192,7 @@ class Runner:
     words : ndarray of int64
         From `encode`.
     functions : list of int
-        Addresses of `FUNCTIONS` and of cuBLAS's product.
+        Addresses of `FUNCTIONS` and `PRODUCTS`.
     addresses : cffi array
         Of each slot; kept and read at every run.
     refused : int

@@ -5,20 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from importlib.resources import files
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
-from adarray_backends.cuda import contractions, conv_work, extrema, nvrtc, pointwise, reductions
+from adarray_backends.cuda import contractions, conv_work, nvrtc, pointwise
 from adarray_backends.cuda.engine import THREADS, CudaEngine
-from adarray_backends.cuda.folds import Extrema, Folding, Step, lengths, normalized
+from adarray_backends.cuda.folds import CHARS, Folder
 
 from adarray.codegen.eager import FIXED
 from adarray.device import DeviceArray, Form, Library
-from adarray.op import FUNCTIONS, POINTWISE, Op, Reduction
+from adarray.op import FUNCTIONS, POINTWISE, Op, Pointwise, Reduction
 
 _FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
 POSITIVE = FUNCTIONS[np.positive]
-_CHARS = {"f": "float32", "d": "float64"}
+_BROADCAST = FUNCTIONS[np.broadcast_to]
 _NUMBERS = frozenset({float, int, bool})
 _REDUCTIONS = frozenset({np.sum, np.prod, np.mean, np.max, np.min})
 _FOLDED = frozenset({"axis", "keepdims"})
@@ -30,14 +31,19 @@ _REAL_ONLY = frozenset({
 })  # fmt: skip
 _MUCH = 1 << 20  # bytes
 _SHORT_INDEX = 1 << 31
-_SHORT = 128  # rows of fewer elements are CuPy's to fold
-_STRETCH = 8192  # elements that a block folds at least, where a row is shared by several
 
 
 @functools.cache
 def _header() -> str:
     text = files("adarray_native").joinpath("adarray_math.h").read_text(encoding="utf-8")
     return text + pointwise.LOGARITHMS
+
+
+def _no_nan(g: Any, r: Any) -> Any:
+    return np.where(np.isnan(r) & np.equal(g, 0), 0, r)
+
+
+_STRONG_ZERO = Op("strong_zero", _no_nan, Pointwise(_no_nan), (), operands=("g", "r"))
 
 
 class CudaLibrary(Library):
@@ -61,11 +67,12 @@ class CudaLibrary(Library):
         self.device = cupy.cuda.Device(index)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
         properties = cupy.cuda.runtime.getDeviceProperties(index)
-        self._blocks = 8 * int(properties["multiProcessorCount"])
         self._engine = CudaEngine(self)
         self._texts: dict[Any, Any] = {}
         self._kernels: dict[Any, Any] = {}
         self._folds: dict[Any, Any] = {}
+        self._repeated: dict[Any, Any] = {}
+        self._folder = Folder(self, 8 * int(properties["multiProcessorCount"]))
 
     # -- for compiled code -----------------------------------------------------------------
 
@@ -110,6 +117,30 @@ class CudaLibrary(Library):
         values: np.ndarray = raw.get(order="A")
         return values
 
+    def fetch(self, x: DeviceArray) -> DeviceArray:
+        """Return a copy of an array of another GPU, in the order of both GPUs' streams."""
+        if x.library.kind is not self.kind:
+            return super().fetch(x)
+        start = perf_counter_ns()
+        made = self.run(self._fetched, x.library.run(self.xp.ascontiguousarray, x.raw))
+        self.transfers.to_device += 1
+        self.transfers.bytes_to_device += made.nbytes
+        self._note("to", start, made.nbytes, made.shape)
+        return DeviceArray(made, self, x.scalar)
+
+    def _fetched(self, raw: Any) -> Any:
+        """Copy from GPU to GPU; what is behind either array waits for the other's stream."""
+        cuda = self.xp.cuda
+        made = self.xp.empty(raw.shape, raw.dtype)
+        to = cuda.get_current_stream()
+        with raw.device:
+            to.wait_event(cuda.get_current_stream().record(cuda.Event(disable_timing=True)))
+        made.data.copy_from_device_async(raw.data, raw.nbytes, to)
+        done = to.record(cuda.Event(disable_timing=True))
+        with raw.device:
+            cuda.get_current_stream().wait_event(done)
+        return made
+
     def shares(self, a: Any, b: Any) -> bool:
         """Whether two arrays lie in the same allocation."""
         return bool(a.data.mem is b.data.mem)
@@ -131,8 +162,12 @@ class CudaLibrary(Library):
         )
 
     def synchronize(self) -> None:
-        """Wait for the current stream."""
-        self.xp.cuda.get_current_stream().synchronize()
+        """Wait for the current stream of this GPU."""
+        if not self._several:
+            self.xp.cuda.get_current_stream().synchronize()
+            return
+        with self.device:
+            self.xp.cuda.get_current_stream().synchronize()
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function of CuPy with this GPU as the current one."""
@@ -194,9 +229,12 @@ class CudaLibrary(Library):
 
     def copied(self, raw: Any, order: Any) -> Any:
         """Return a copy; a kernel is twice as fast as the driver's copy."""
-        if raw.nbytes < _MUCH or raw.dtype.char not in _CHARS or not raw._c_contiguous:
+        if order != "C" and raw.flags.f_contiguous and not raw._c_contiguous:  # stays in columns
+            made = self.copied(raw.T, "C")
+            return self.kind(raw.shape, raw.dtype, made.data, made.strides[::-1])
+        if raw.nbytes < _MUCH or raw.dtype.char not in CHARS or not raw._c_contiguous:
             return super().copied(raw, order)
-        text = pointwise.identity(_CHARS[raw.dtype.char])
+        text = pointwise.identity(CHARS[raw.dtype.char])
         return self._run((POSITIVE, -1, raw.dtype.char, None), text, [raw], "f", 0, raw.shape).raw
 
     # -- pointwise operations ------------------------------------------------------------------
@@ -209,11 +247,15 @@ class CudaLibrary(Library):
         """Compute a derivative rule with a printed kernel, in one pass."""
         return self._map(op, operand, (g, *saved), 2)
 
+    def strong_zero(self, g: Any, r: Any) -> Any:
+        """Return `r`, zeros in place of nan where `g` is zero, with a printed kernel."""
+        return self._map(_STRONG_ZERO, -1, (g, r), 0)
+
     def _map(self, op: Op, operand: int, values: tuple[Any, ...], first: int) -> Any:
         """Run a kernel on ``values``: operands, or ``(g, out, *operands)`` with `first` 2."""
         char = ""
         for x in values:
-            if type(x) is DeviceArray and x.raw.dtype.char in _CHARS:
+            if type(x) is DeviceArray and x.raw.dtype.char in CHARS:
                 char = x.raw.dtype.char
                 break
         else:
@@ -231,6 +273,8 @@ class CudaLibrary(Library):
             x = values[position]
             if type(x) is DeviceArray:
                 raw = x.raw
+                if x.library is not self:
+                    raise self._elsewhere(x.library.name)
                 if raw.dtype.char != ("?" if truth else char):
                     return NotImplemented
                 if not arrays:
@@ -260,7 +304,7 @@ class CudaLibrary(Library):
     def _text(self, key: Any, first: int) -> Any:
         """Return the text of a kernel and, for each input, where it is and if it is a truth."""
         op, operand, char, fixed = key
-        text = pointwise.text_of(op, operand, _CHARS[char], fixed)
+        text = pointwise.text_of(op, operand, CHARS[char], fixed)
         if text is None:
             return None, ()
         places = {"g": 0, "out": 1}
@@ -310,7 +354,7 @@ class CudaLibrary(Library):
             if kernel is None:
                 index = "unsigned int" if size < _SHORT_INDEX else "long long"
                 source = pointwise.source(text, kinds, pack, index, threads)
-                kernel = self._compiled(source, text.name)
+                kernel = self.compiled(source, text.name)
                 self._kernels[full] = kernel
             whole: Any = np.uint32 if size < _SHORT_INDEX else np.int64
             blocks = -(-size // (pack * threads))
@@ -318,7 +362,7 @@ class CudaLibrary(Library):
             self.run(kernel, (min(blocks, 1 << 30),), (threads,), arguments)
         return DeviceArray(out, self, not shape and key[0].name != "where")
 
-    def _compiled(self, source: str, *names: str) -> Any:
+    def compiled(self, source: str, *names: str) -> Any:
         """Return the kernels of a text, compiled once and kept on disk."""
         made = self.run(nvrtc.load, self.xp, f"{_header()}\n{source}", names)
         return made if len(made) > 1 else made[0]
@@ -326,14 +370,20 @@ class CudaLibrary(Library):
     # -- reductions ----------------------------------------------------------------------------
 
     def compute(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """Compute a reduction with printed kernels, or a convolution."""
+        """Compute a reduction with printed kernels, a convolution, or a view of repeated rows."""
         if op.name in conv_work.NAMES:
             return contractions.convolve(self, op.name, *values, params)
-        if not isinstance(op.lower, Reduction) or type(values[0]) is not DeviceArray:
+        if not values or type(values[0]) is not DeviceArray:
+            return NotImplemented
+        if op is _BROADCAST and type(params["shape"]) is tuple:
+            made = DeviceArray(self.run(self.xp.broadcast_to, values[0].raw, params["shape"]), self)
+            made._writeable = False  # its elements share memory
+            return made
+        if not isinstance(op.lower, Reduction):
             return NotImplemented
         x = values[0].raw
         char = x.dtype.char
-        if char not in _CHARS or not x.size or params.get("dtype") is not None:
+        if char not in CHARS or not x.size or params.get("dtype") is not None:
             return NotImplemented
         axis, keep = params.get("axis"), bool(params.get("keepdims"))
         turned = not x._c_contiguous
@@ -348,7 +398,7 @@ class CudaLibrary(Library):
         except TypeError:  # an axis that is no number
             return NotImplemented
         if plan is None:
-            plan = self._folds[key] = self._plan(*key[:-1])
+            plan = self._folds[key] = self._folder.plan(*key[:-1])
         if plan is NotImplemented:
             return NotImplemented
         raw, aside = plan.run(self, x)
@@ -356,105 +406,13 @@ class CudaLibrary(Library):
         made.aside = None if turned else aside
         return made
 
-    def _plan(
-        self, op: Op, char: str, shape: tuple[int, ...], axis: Any, keep: bool, turned: bool,
-        aligned: bool,
-    ) -> Any:  # fmt: skip
-        """Return how an array in C order is folded; NotImplemented: by CuPy."""
-        ndim = len(shape)
-        axes = normalized(axis, ndim)
-        if axes is None:
-            return NotImplemented
-        if turned:
-            axes = [ndim - 1 - a for a in axes]
-        sizes = lengths(shape, axes)
-        if sizes is None:
-            return NotImplemented
-        outer, n, inner = sizes
-        to = tuple(1 if i in axes else k for i, k in enumerate(shape) if keep or i not in axes)
-        wide = 2 if char == "d" else 4
-        dtype = _CHARS[char]
-        steps: Any
-        if inner == 1:
-            pack = wide if n % wide == 0 and aligned else 1
-            if n < _SHORT:
-                return NotImplemented
-            if op.name in ("max", "min") and outer >= 64 and n < 1 << 30 and outer < 1 << 30:
-                kernel, _ = self._extreme_kernels(op.name, dtype, pack)
-                return Extrema(kernel, char, outer, np.int32(n), to, turned, THREADS.get())
-            steps = self._rows(op, dtype, outer, n, pack)
-        else:
-            pack = wide if inner % wide == 0 and aligned else 1
-            if inner < 32 or n < 16:
-                return NotImplemented
-            steps = self._columns(op, dtype, outer, n, inner, pack)
-        return NotImplemented if steps is None else Folding(steps, char, to, turned)
-
-    def _pass(self, op: Op, dtype: str, rows: bool, first: bool, pack: int) -> Any:
-        threads = THREADS.get()
-        key = (op, dtype, rows, first, pack, threads)
-        if key not in self._kernels:
-            fold = reductions.fold_of(op, dtype)
-            made = None
-            if fold is not None:
-                itemsize = 8 if dtype == "float64" else 4
-                text = reductions.source(fold, rows, first, pack, itemsize, threads)
-                made = self._compiled(text, "rows" if rows else "columns")
-            self._kernels[key] = made
-        return self._kernels[key]
-
-    def _rows(self, op: Op, dtype: str, outer: int, n: int, pack: int) -> Any:
-        """Return the launches that fold rows."""
-        parts = max(1, min(-(-self._blocks // outer), n // _STRETCH))
-        stretch = -(-n // (parts * 1024)) * 1024 if parts > 1 else n
-        parts = -(-n // stretch)
-        kernel = self._pass(op, dtype, True, True, pack)
-        if kernel is None or outer * parts >= 1 << 31:
-            return None
-        count = np.dtype(dtype).type(n)
-        numbers = (np.int64(n), np.int64(stretch), np.int32(parts), np.int32(parts == 1), count)
-        block = (THREADS.get(),)
-        steps = [Step(kernel, (outer * parts,), block, outer * parts, numbers)]
-        if parts > 1:
-            last = self._pass(op, dtype, True, False, 1)
-            numbers = (np.int64(parts), np.int64(parts), np.int32(1), np.int32(1), count)
-            steps.append(Step(last, (outer,), block, outer, numbers))
-        return steps
-
-    def _columns(self, op: Op, dtype: str, outer: int, n: int, inner: int, pack: int) -> Any:
-        """Return the launches that fold columns."""
-        wide = -(-inner // (32 * pack))
-        parts = max(1, min(-(-self._blocks // (wide * outer)), n // 32))
-        stretch = -(-n // parts)
-        parts = -(-n // stretch)
-        kernel = self._pass(op, dtype, False, True, pack)
-        if kernel is None or outer * parts > 65535:
-            return None
-        count = np.dtype(dtype).type(n)
-        block = (32, THREADS.get() // 32)
-        numbers = (
-            np.int64(n), np.int64(inner), np.int64(stretch), np.int32(parts),
-            np.int32(parts == 1), count,
-        )  # fmt: skip
-        steps = [Step(kernel, (wide, outer * parts), block, outer * parts * inner, numbers)]
-        if parts > 1:
-            last = self._pass(op, dtype, False, False, pack)
-            numbers = (
-                np.int64(parts), np.int64(inner), np.int64(parts), np.int32(1), np.int32(1), count,
-            )  # fmt: skip
-            steps.append(Step(last, (wide, outer), block, outer * inner, numbers))
-        return steps
-
-    def _extreme_kernels(self, name: str, dtype: str, pack: int) -> Any:
-        threads = THREADS.get()
-        key = ("extrema", name, dtype, pack, threads)
-        if key not in self._kernels:
-            text = extrema.source(name == "max", dtype, pack, threads)
-            self._kernels[key] = self._compiled(text, "forward", "backward")
-        return self._kernels[key]
-
     def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
-        """Compute the cotangent of a maximum along the last axes, if its kernel found the ties."""
+        """Compute the cotangent of what was broadcast, or of a maximum.
+
+        That of a maximum along the last axes, if its kernel found the ties.
+        """
+        if node.op is _BROADCAST:
+            return self._summed(g, saved[1].shape)
         if node.op.name not in ("max", "min"):
             return NotImplemented
         out = saved[0]
@@ -470,11 +428,26 @@ class CudaLibrary(Library):
             raw = self.run(self.xp.ascontiguousarray, raw)
         wide = 2 if dtype == "float64" else 4
         pack = wide if n % wide == 0 and a.data.ptr % 16 == 0 else 1
-        _, backward = self._extreme_kernels(node.op.name, dtype, pack)
+        _, backward = self._folder.extrema(node.op.name, dtype, pack)
         made = self.run(self.xp.empty, a.shape, dtype)
         self.run(backward, (outer,), (THREADS.get(),),
                  (a, out.raw, raw, np.int32(not single), out.aside, made, np.int32(n)))  # fmt: skip
         return DeviceArray(made, self)
+
+    def _summed(self, g: Any, shape: tuple[int, ...]) -> Any:
+        """Sum over the axes along which an array of `shape` was broadcast."""
+        if type(g) is not DeviceArray or not shape:
+            return NotImplemented
+        raw = g.raw
+        if not raw._c_contiguous or (raw.base is not None and raw.data.ptr % 16):
+            return NotImplemented
+        key = (raw.shape, shape, raw.dtype.char, THREADS.get())
+        plan = self._repeated.get(key)
+        if plan is None:
+            plan = self._repeated[key] = self._folder.repetition(*key[:-1])
+        if plan is NotImplemented:
+            return NotImplemented
+        return DeviceArray(plan.run(self, raw)[0], self)
 
 
 def _fixed(op: Op, values: tuple[Any, ...]) -> int | None:

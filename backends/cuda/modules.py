@@ -56,9 +56,7 @@ def load(texts: Iterable[Text]) -> Loaded:
 
     def compiled(t: Text) -> tuple[bool, tuple[Any, ...]]:
         with cupy.cuda.Device(device):
-            whole = _whole(t)
-            kept = nvrtc.is_kept(cupy, whole)
-            return kept, nvrtc.load(cupy, whole, (t.name, *t.followers))
+            return nvrtc.loaded(cupy, _whole(t), (t.name, *t.followers))
 
     disk = 0
     with _lock:

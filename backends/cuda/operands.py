@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from adarray_backends.cuda.encoding import Encoder
 from adarray_backends.cuda.instances import Instance, Instances
+from adarray_backends.cuda.results import Results
 
 from adarray.codegen.plan import CallStep, DotStep, Operand
 from adarray.program import Slot, c_strides
 
 MADE, GIVEN, LOOK, COPY = range(4)  # what a result is
-_LEAST = 512  # bytes that CuPy's pool gives at least
-_APART = 128  # bytes: results that share a block begin at multiples
-_EARLY = 64 << 10  # bytes of results that are allocated before the run that writes them
 
 
 class Run(NamedTuple):
@@ -24,13 +23,6 @@ class Run(NamedTuple):
     instance: Instance
     arrays: list[Any]
     made: list[Any]
-
-
-class Block(NamedTuple):
-    """Memory of results: bytes, and for each result its number, its slot and its place."""
-
-    size: int
-    parts: list[tuple[int, int, int]]
 
 
 class Operands:
@@ -45,7 +37,6 @@ class Operands:
 
     def __init__(self, gpu: Any, encoder: Encoder, instances: Instances) -> None:
         self.gpu = gpu
-        self._alloc = gpu.alloc
         self.plan = plan = encoder.plan
         self.slots = slots = encoder.slots
         self.instances = instances
@@ -54,6 +45,7 @@ class Operands:
             for b in plan.buffers
             if b.kind == "input"
         ]
+        self._point = _pointer(self.inputs)
         outputs = [b for b in plan.buffers if b.kind == "output"]
         readers = {id(b): sum(o.buffer is b for o in plan.outputs) for b in outputs}
         # Results that are whole buffers are made in their shape; others are looks at them.
@@ -71,11 +63,9 @@ class Operands:
             if b.donor < 0
         ]
         self.donated = [(slots[id(b)], b.donor) for b in outputs if b.donor >= 0]
-        self.bytes = sum(math.prod(shape) * dtype.itemsize for _, shape, dtype in self.made)
+        memories = Results(gpu, self.made)
+        self.bytes, self._begin, self.prepare = memories.bytes, memories.begin, memories.prepare
         self._fresh = {slot: i for i, (slot, _, _) in enumerate(self.made)}
-        blocks = self._grouped()
-        self._early = [b for b in blocks if b.size <= _EARLY]
-        self._late = [b for b in blocks if b.size > _EARLY]
         given = dict(self.donated)
         self.results: list[tuple[int, int]] = []
         for o in plan.outputs:
@@ -88,65 +78,36 @@ class Operands:
             self.results.append(found)
         self.plain = self.results == [(MADE, i) for i in range(len(self.made))]
 
-    def _grouped(self) -> list[Block]:
-        """Return the memory of the results.
-
-        Those that together take no more than the least that an allocator gives share a block.
-        """
-        blocks: list[Block] = []
-        small: list[tuple[int, int, int]] = []
-        used = 0
-        for i, (slot, shape, dtype) in enumerate(self.made):
-            size = math.prod(shape) * dtype.itemsize
-            room = -(-size // _APART) * _APART
-            if used + room > _LEAST:
-                blocks.append(Block(size, [(i, slot, 0)]))
-            else:
-                small.append((i, slot, used))
-                used += room
-        return [*blocks, *([Block(used, small)] if small else [])]
-
-    def _placed(self, x: Instance, blocks: list[Block], places: list[Any]) -> None:
-        """Allocate results; write their addresses down."""
-        for size, parts in blocks:
-            memory = self._alloc(size)
-            for i, slot, offset in parts:
-                place = memory + offset if offset else memory
-                places[i] = place
-                x.addresses[slot] = place.ptr
-
     def begin(self, arrays: list[Any]) -> tuple[Instance, list[Any]]:
         """Write the addresses of a run down; return its instance and the memory of its results."""
         stream = self.gpu.stream().ptr
         x = self.instances.take(stream)
-        addresses, numbers = x.addresses, False
-        for i, (slot, index, size, dtype) in enumerate(self.inputs):
-            a = arrays[index]
-            try:
-                addresses[slot] = a.data.ptr
-            except AttributeError:
-                if size != 1 or np.ndim(a) != 0:
-                    raise self._unfit(index, size, dtype) from None
-                addresses[slot] = self.instances.number(x, i, a)
-                numbers = True
-                continue
-            if a.size != size or a.dtype != dtype:
-                raise self._unfit(index, size, dtype)
-        if numbers:
-            self.gpu.send(x.numbers.ptr, x.values, stream)
-        places = x.ready
-        if places is None:
-            places = [None] * len(self.made)
-            self._placed(x, self._early, places)
-        x.ready = None
-        if self._late:
-            self._placed(x, self._late, places)
+        addresses = x.addresses
+        if not self._point(arrays, addresses):
+            self._point_with_numbers(x, arrays, stream)
+        places = self._begin(x)
         for slot, index in self.donated:
             a = arrays[index]
             if not isinstance(a, self.gpu.ndarray) or not a.flags.c_contiguous:
                 raise TypeError(f"compiled plan: input {index} is donated, and no array in C order")
             addresses[slot] = a.data.ptr
         return x, places
+
+    def _point_with_numbers(self, x: Instance, arrays: list[Any], stream: int) -> None:
+        """Write the addresses of inputs down, among which are numbers."""
+        for i, (slot, index, size, dtype) in enumerate(self.inputs):
+            a = arrays[index]
+            try:
+                x.addresses[slot] = a.data.ptr
+            except AttributeError:
+                if size != 1 or np.ndim(a) != 0:
+                    raise self._unfit(index, size, dtype) from None
+                x.addresses[slot] = self.instances.number(x, i, a)
+                continue
+            if a.size != size or a.dtype != dtype:
+                raise self._unfit(index, size, dtype)
+        if x.numbers is not None:
+            self.gpu.send(x.numbers.ptr, x.values, stream)
 
     def arrays(self, places: list[Any]) -> list[Any]:
         """Return the arrays of results in their memory."""
@@ -155,17 +116,6 @@ class Operands:
             ndarray(shape, dtype, place)
             for (_, shape, dtype), place in zip(self.made, places, strict=True)
         ]
-
-    def prepare(self, x: Instance) -> None:
-        """Allocate small results of the next run, while the GPU is busy with this one."""
-        if not self._early:
-            return
-        places: list[Any] = [None] * len(self.made)
-        try:
-            self._placed(x, self._early, places)
-        except self.gpu.out_of_memory:
-            return  # the next run says so
-        x.ready = places
 
     def _unfit(self, index: int, size: int, dtype: np.dtype[Any]) -> TypeError:
         return TypeError(
@@ -208,7 +158,15 @@ class Operands:
     def multiply(self, s: DotStep, run: Run, precision: str) -> None:
         """Run a product that cuBLAS cannot do in one call."""
         a, b, out = (self.look(o, run) for o in (s.a, s.b, s.out))
+        added = None if s.added is None else self.look(s.added, run).copy()
         self.gpu.multiply(a, b, out, precision)
+        if added is not None:
+            out *= out.dtype.type(s.scale)
+            out += added
+        if s.row is not None:
+            out += self.look(s.row, run)
+        if s.relu:
+            out[out < 0] = 0
 
     def call(self, s: CallStep, run: Run) -> None:
         """Call a function on the GPU's arrays as the library does, and store what it returns."""
@@ -224,6 +182,22 @@ class Operands:
         made = self.gpu.call(s.function, values, arguments)
         for b, value in zip(s.results, made, strict=True):
             self.look(Operand(b, 0, (b.size,), (1,)), run)[...] = value.ravel()
+
+
+def _pointer(inputs: Iterable[tuple[int, int, int, Any]]) -> Callable[[list[Any], Any], bool]:
+    """Return what writes the addresses of inputs down: False unless all are as they should be."""
+    lines, space = [], {}
+    for k, (slot, index, size, dtype) in enumerate(inputs):
+        space[f"d{k}"] = dtype
+        lines.append(f"x = v[{index}]; to[{slot}] = x.data.ptr")
+        lines.append(
+            f"if x.size != {size} or (x.dtype is not d{k} and x.dtype != d{k}): return False"
+        )
+    body = "".join(f"\n        {line}" for line in lines)
+    text = f"def point(v, to):\n    try:{body}\n        return True\n"
+    exec(f"{text}    except AttributeError:\n        return False", space)  # our own text
+    made: Callable[[list[Any], Any], bool] = space.pop("point")  # or its globals and it are a cycle
+    return made
 
 
 def _filled(x: Any, values: list[Any]) -> Any:

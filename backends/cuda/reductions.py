@@ -113,6 +113,50 @@ extern "C" __global__ void __launch_bounds__({threads}) columns(
 }}
 """
 
+# All of a column in one block, whose threads each fold some of its rows: one launch.
+_WHOLE = """\
+#define MAP(x0) ({map})
+__device__ __forceinline__ {type} both({type} a, {type} b) {{ return {combined}; }}
+__device__ __forceinline__ {type} last({type} acc, {type} n_) {{ {post} }}
+typedef struct __align__({bytes}) {{ {type} v[{pack}]; }} Pack;
+extern "C" __global__ void __launch_bounds__({threads}) columns(
+    const {type} *__restrict__ a, {type} *__restrict__ r, const long long n,
+    const long long inner, const {type} count)
+{{
+    __shared__ Pack shared[{threads}];
+    const long long packs = inner / {pack};
+    const long long pack = (long long)blockIdx.x * {lanes} + threadIdx.x;
+    const int own = threadIdx.y * {lanes} + threadIdx.x;
+    Pack acc;
+#pragma unroll
+    for (int j = 0; j < {pack}; j++) acc.v[j] = {neutral};
+    if (pack < packs) {{
+        const Pack *column = (const Pack *)a + blockIdx.y * n * packs + pack;
+#pragma unroll 8
+        for (long long i = threadIdx.y; i < n; i += {threads} / {lanes}) {{
+            const Pack k = column[i * packs];
+#pragma unroll
+            for (int j = 0; j < {pack}; j++) acc.v[j] = both(acc.v[j], MAP(k.v[j]));
+        }}
+    }}
+    shared[own] = acc;
+    for (int w = {threads} / {lanes} / 2; w > 0; w /= 2) {{
+        __syncthreads();
+        if (threadIdx.y < w) {{
+            const Pack k = shared[own + w * {lanes}];
+#pragma unroll
+            for (int j = 0; j < {pack}; j++) acc.v[j] = both(acc.v[j], k.v[j]);
+            shared[own] = acc;
+        }}
+    }}
+    if (threadIdx.y == 0 && pack < packs) {{
+#pragma unroll
+        for (int j = 0; j < {pack}; j++) acc.v[j] = last(acc.v[j], count);
+        ((Pack *)r)[(long long)blockIdx.y * packs + pack] = acc;
+    }}
+}}
+"""
+
 
 def fold_of(op: Op, dtype: str) -> Fold | None:
     """Return the parts of a reduction's text; None where something in it is not known."""
@@ -153,4 +197,14 @@ def source(
         pack=pack,
         bytes=pack * itemsize,
         threads=threads,
+    )
+
+
+def whole_columns(fold: Fold, lanes: int, pack: int, itemsize: int, threads: int) -> str:
+    """Return the text of a kernel whose blocks fold `lanes` packs of columns, all rows.
+
+    The numbers of lanes and of threads are powers of two.
+    """
+    return _WHOLE.format(
+        **fold._asdict(), lanes=lanes, pack=pack, bytes=pack * itemsize, threads=threads
     )

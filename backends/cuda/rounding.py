@@ -1,4 +1,4 @@
-"""Copies of matrices that cuBLAS can read: in rows without gaps, or of 16 bits for Tensor Cores."""
+"""Copies of matrices that cuBLAS can read, or reads faster: without gaps, turned, of 16 bits."""
 
 from __future__ import annotations
 
@@ -69,6 +69,107 @@ copied(const %(from)s *__restrict__ from, %(to)s *__restrict__ to, i64 inner, i6
 }
 """
 
+# Square tiles go through shared memory, so that loads and stores are both of 16 bytes.
+_TURNED = """
+typedef long long i64;
+struct __align__(16) Four { float v[4]; };
+__device__ inline void load(float *v, const float *from, i64 count) {
+#if PACK == 4
+    if (count > 0) *(Four *)v = *(const Four *)from;
+#else
+    for (int k = 0; k < 4; k++) if (k < count) v[k] = from[k];
+#endif
+}
+__device__ inline void store(float *to, const float *v, i64 count) {
+#if PACK == 4
+    if (count > 0) *(Four *)to = *(const Four *)v;
+#else
+    for (int k = 0; k < 4; k++) if (k < count) to[k] = v[k];
+#endif
+}
+// to[j * pitch + i] = from[i * step + j]
+extern "C" __global__ void __launch_bounds__(256)
+turned(const float *__restrict__ from, float *__restrict__ to, i64 rows, i64 columns, i64 step,
+       i64 pitch) {
+    __shared__ float tile[64][65];
+    const int x = threadIdx.x % 16 * 4, y = threadIdx.x / 16;
+    const i64 first = (i64)blockIdx.x * 64, j = first + x, stride = (i64)gridDim.y * 64;
+    i64 row = (i64)blockIdx.y * 64;
+    __align__(16) float v[4][4];
+    #pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const i64 i = row + y + 16 * r;
+        load(v[r], from + i * step + j, i < rows ? columns - j : 0);
+    }
+    for (; row < rows; row += stride) {
+        #pragma unroll
+        for (int r = 0; r < 4; r++)
+            #pragma unroll
+            for (int k = 0; k < 4; k++) tile[y + 16 * r][x + k] = v[r][k];
+        __syncthreads();
+        #pragma unroll
+        for (int r = 0; r < 4; r++) {  // of the next tile, while this one is written
+            const i64 i = row + stride + y + 16 * r;
+            load(v[r], from + i * step + j, i < rows ? columns - j : 0);
+        }
+        #pragma unroll
+        for (int r = 0; r < 4; r++) {
+            const i64 i = row + x, to_row = first + y + 16 * r;
+            __align__(16) float w[4];
+            #pragma unroll
+            for (int k = 0; k < 4; k++) w[k] = tile[x + k][y + 16 * r];
+            store(to + to_row * pitch + i, w, to_row < columns ? rows - i : 0);
+        }
+        __syncthreads();
+    }
+}
+"""
+
+
+# A vector is added to each row; below zero becomes zero if it is asked for, NaN stays.
+_ROWS_ADDED = """
+typedef long long i64;
+extern "C" __global__ void __launch_bounds__(256)
+added(float *__restrict__ to, const float *__restrict__ row, i64 size, i64 columns, i64 relu) {
+    const i64 step = (i64)gridDim.x * 256;
+    for (i64 i = (i64)blockIdx.x * 256 + threadIdx.x; i < size; i += step) {
+        const float x = to[i] + row[i % columns];
+        to[i] = relu && x < 0 ? 0 : x;
+    }
+}
+"""
+
+
+@functools.cache
+def _adding(device: int) -> Any:  # noqa: ARG001
+    return nvrtc.load(cupy, _ROWS_ADDED, ("added",))[0]
+
+
+def add_row(
+    to: int, row: int, rows: int, columns: int, relu: bool, through: Any = cublas.DIRECT
+) -> None:
+    """Add a float32 vector to each row of a matrix without gaps, where it lies.
+
+    Parameters
+    ----------
+    to, row : int
+        Addresses.
+    rows, columns : int
+    relu : bool
+        Whether numbers below zero become zero after that.
+    through : cublas.Direct
+        Takes the launch.
+    """
+    kernel = _adding(cupy.cuda.runtime.getDevice())
+    blocks = max(1, min(-(-rows * columns // 1024), 4096))
+    args = (cublas.Address(to), cublas.Address(row), rows * columns, columns, int(relu))
+    through.copy(kernel, (blocks, 1, 1), (256, 1, 1), args)
+
+
+@functools.cache
+def _turning(device: int, pack: int) -> Any:  # noqa: ARG001
+    return nvrtc.load(cupy, f"#define PACK {pack}\n{_TURNED}", ("turned",))[0]
+
 
 @functools.cache
 def _kernel(device: int, given: str, wanted: str, pack: int) -> Any:  # noqa: ARG001
@@ -118,6 +219,27 @@ def copy(
     )
     args = (cublas.Address(address), cublas.Address(to), *numbers)
     through.copy(kernel, grid, (_THREADS, 1, 1), args)
+
+
+def turn(
+    address: int, to: int, rows: int, columns: int, step: int, through: Any = cublas.DIRECT
+) -> None:
+    """Write a float32 matrix with rows and columns exchanged, rows of `pitch_of` elements.
+
+    Parameters
+    ----------
+    address, to : int
+    rows, columns, step : int
+        Of what is read; `step` elements lie between its rows.
+    through : cublas.Direct
+        Takes the launch.
+    """
+    pitch = pitch_of(rows)
+    packed = not (rows % 4 or columns % 4 or step % 4 or address % 16)
+    kernel = _turning(cupy.cuda.runtime.getDevice(), 4 if packed else 1)
+    grid = -(-columns // 64), max(min(-(-rows // 64), 65535), 1), 1
+    args = (cublas.Address(address), cublas.Address(to), rows, columns, step, pitch)
+    through.copy(kernel, grid, (256, 1, 1), args)
 
 
 @functools.lru_cache(maxsize=4096)

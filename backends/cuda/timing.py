@@ -20,7 +20,12 @@ BETTER = 0.97  # of the time of the usual form
 
 def identity(gpu: Any) -> str:
     """Return the names of a GPU and of its driver."""
-    name = cupy.cuda.runtime.getDeviceProperties(gpu.index)["name"].decode()
+    return machine(gpu.index)
+
+
+def machine(index: int) -> str:
+    """Return the names of the GPU of that number and of its driver."""
+    name = cupy.cuda.runtime.getDeviceProperties(index)["name"].decode()
     return f"{name}, driver {cupy.cuda.runtime.driverGetVersion()}"
 
 

@@ -95,9 +95,5 @@ def _known(name: str) -> int | None:
 
 def _keep(name: str, block: int) -> None:
     """Keep a choice on disk, where that is possible."""
-    path = _path(name)
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(block), encoding="utf-8")
-        temporary.replace(path)
+        kept.write(_path(name), json.dumps(block).encode())

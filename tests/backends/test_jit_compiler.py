@@ -132,6 +132,30 @@ def test_a_compiler_that_takes_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_pat
         compiler.compile_units(slow, [], [source], [tmp_path / "unit.so"])
 
 
+def test_an_interrupt_stops_the_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun: list[Any] = []
+    start, wait = compiler.start_unit, subprocess.Popen.wait
+
+    def noted(*given: Any) -> Any:
+        begun.append(start(*given))
+        return begun[-1]
+
+    def interrupted(process: Any, timeout: float | None = None) -> int:
+        if timeout is not None:
+            raise KeyboardInterrupt
+        return wait(process)
+
+    monkeypatch.setattr(compiler, "start_unit", noted)
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    slow = compiler.Compiler((_script(tmp_path / "slow", "exec sleep 60"),), "slow 1.0", "gcc")
+    sources = [tmp_path / "one.c", tmp_path / "two.c"]
+    for source in sources:
+        source.write_text("")
+    with pytest.raises(KeyboardInterrupt):
+        compiler.compile_units(slow, [], sources, [s.with_suffix(".so") for s in sources])
+    assert [process.returncode for process in begun] == [-9, -9]
+
+
 def test_a_compiler_that_is_gone(tmp_path: Path) -> None:
     gone = compiler.Compiler((str(tmp_path / "gone"),), "gone 1.0", "gcc")
     source = tmp_path / "unit.c"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -156,3 +157,48 @@ def test_gradients_do_not_change(library: Any) -> None:
     with adarray.use(name):
         for _ in range(5):
             np.testing.assert_allclose(adarray.grad(f)(x), expected, rtol=1e-12, atol=1e-14)
+
+
+def _looks(x: Any) -> Any:
+    y = np.exp(x)
+    while np.sum(y) > 10.0:
+        y = y * 0.5
+    return y
+
+
+def _loss(x: Any) -> Any:
+    return np.sum(np.tanh(x) ** 2)
+
+
+def _capturing(w: np.ndarray) -> Any:
+    return adarray.jit(lambda x: np.exp(x) * w)
+
+
+CALLS = {
+    "one segment": (lambda: adarray.jit(np.exp), lambda f, x: f(x)),
+    "looks": (lambda: adarray.jit(_looks), lambda f, x: f(x)),
+    "captured": (lambda: _capturing(np.ones(N)), lambda f, x: f(x)),
+    "nested": (lambda: adarray.jit(lambda d: np.exp(d["x"])), lambda f, x: f({"x": x})),
+    "gradient": (lambda: adarray.jit(adarray.value_and_grad(_loss)), lambda f, x: f(x)),
+    "gradient of": (lambda: adarray.jit(_loss), lambda f, x: adarray.grad(f)(x)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_memory_goes_with_a_jitted_function(name: str) -> None:
+    """Without the collector: what a compiled function keeps ends with the last name for it."""
+    make, call = CALLS[name]
+    found = load("openmp").library.lib  # type: ignore[attr-defined]
+    gc.collect()
+    gc.disable()
+    try:
+        f, x = make(), np.ones(N)
+        for _ in range(4):
+            call(f, x.copy())
+        assert found.adarray_pool_cached() >= 8 * N
+        alive = weakref.ref(f)
+        del f
+        assert alive() is None
+        assert found.adarray_pool_cached() == 0
+    finally:
+        gc.enable()

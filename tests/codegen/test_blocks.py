@@ -78,7 +78,7 @@ def test_where_blocks_are_free_no_bit_depends_on_them(name: str, tmp_path: Path)
     assert all(blocks.is_free(k, form) for k, form in kernels(r))
     assert any(len(blocks.candidates(k, form)) >= 2 for k, form in kernels(r))
     usual = results(r, tmp_path / "usual", lambda _, form: form)
-    for n in (32, 128, 512):
+    for n in (32, 96, 128, 512):
         found = results(r, tmp_path / str(n), lambda _, form, n=n: blocks.resized(form, n))
         for got, want in zip(found, usual, strict=True):
             assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
@@ -96,7 +96,7 @@ def test_where_sums_follow_the_blocks_there_is_no_choice(name: str) -> None:
 def test_any_block_gives_right_sums(name: str, tmp_path: Path) -> None:
     r = made(name)
     (want,) = (np.asarray(x) for x in r.leaves)
-    for n in (32, 64, 512):
+    for n in (32, 64, 96, 512):
         (got,) = results(r, tmp_path / str(n), lambda _, form, n=n: blocks.resized(form, n))
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
@@ -152,7 +152,10 @@ def test_the_command_shows_and_clears_what_is_kept(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
     backend = CudaBackend()
-    assert list(backend.cache())[1] == "0 kernels for GPUs, 0.0 MiB; blocks measured for 0"
+    assert (
+        list(backend.cache())[1]
+        == "0 kernels for GPUs, 0.0 MiB of at most 512; blocks measured for 0"
+    )
     (tmp_path / "cuda").mkdir()
     for name in ("a.cubin", "b.cubin", "a.block", "mine.txt"):
         (tmp_path / "cuda" / name).write_text("256")

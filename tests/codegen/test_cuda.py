@@ -17,6 +17,7 @@ from recorded import close, recorded
 
 import adarray
 from adarray.codegen import cuda
+from adarray.codegen import device as choices
 from adarray.codegen.device import Device, form_of, launch_of
 from adarray.codegen.machine import GPU
 from adarray.codegen.plan import KernelStep
@@ -157,6 +158,34 @@ class TestEmulated:
             assert "lane == span - 1 - 0 % span)" in text
             assert text.count("adarray_sync") < 6
 
+    @pytest.mark.parametrize("rows", [60, 600])
+    def test_array_totals_that_are_longer_than_a_group(self, rows, tmp_path):
+        z, scale, shift = RNG.normal(size=(rows, 45)), *RNG.normal(size=(2, 45))
+        r = recorded(adarray.value_and_grad(layer_norm, (0, 1, 2)), z, scale, shift)
+        seen = compare([r], tmp_path, Device(4, 1024, 128 << 10))
+        (step,) = [s for s in seen.kept if any(t.size is not None for t in s.kernel.totals)]
+        form = seen.texts[id(step)][0]
+        assert form.shared
+        assert form.group == 32 < form.block
+        launch = launch_of(step.kernel, form, seen.ints(step), seen.device)
+        assert launch.blocks > 1
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+    def test_sums_over_rows(self, dtype, tmp_path):
+        def f(x):
+            y = np.maximum(x, dtype(1))
+            return y, np.sum(y, axis=0), np.max(x, axis=0)
+
+        shapes = (3, 1), (40, 7), (600, 20), (1100, 65), (700, 31), (530, 200), (2, 515)
+        cases = [recorded(f, RNG.integers(-8, 8, s).astype(dtype)) for s in shapes]
+        seen = compare(cases, tmp_path)
+        assert "sheet" in kinds(seen)
+        launches = [
+            launch_of(s.kernel, seen.texts[id(s)][0], seen.ints(s), SMALL) for s in seen.kept
+        ]
+        assert {min(n.blocks, 2) for n in launches if n.chunks > 1} == {1}
+        assert max(n.blocks for n in launches) > 1
+
     def test_stencils_with_borders_of_each_kind(self, tmp_path):
         def periodic(u):
             for _ in range(3):
@@ -199,6 +228,7 @@ class TestEmulated:
             recorded(lambda x: np.maximum.accumulate(x, axis=1), x.astype(np.float32)),
             recorded(lambda x: np.cumprod(x, axis=-1), 1.0 + x / 9.0),
             recorded(lambda x: np.cumsum(x, axis=0), x),
+            recorded(lambda x: np.maximum.accumulate(np.sin(x), axis=0), x.astype(np.float32)),
             recorded(lambda k: np.cumsum(k, axis=1), RNG.integers(0, 9, (7, n))),
         ]
         for i, device in enumerate((SMALL, Device(2, 1024, 48 << 10))):
@@ -206,7 +236,37 @@ class TestEmulated:
             folder.mkdir()
             seen = compare(cases, folder, device)
         texts = [t.text for _, t in seen.texts.values()]
-        assert n == 1 or any("adarray_scan" in text for text in texts)
+        assert n == 1 or any("adarray_before" in text for text in texts)
+
+    @pytest.mark.parametrize("n", [17, 130, 4000])
+    def test_long_running_sums_are_shared_by_all_blocks(self, n, monkeypatch, tmp_path):
+        monkeypatch.setattr(choices, "LONGEST", 17)
+        monkeypatch.setattr(choices, "BLOCK", 64)
+        x = RNG.normal(size=n)
+        cases = [
+            recorded(lambda x: np.cumsum(np.sin(x)), x),
+            recorded(lambda x: np.cumsum(x[::-1]) * 2.0, x.astype(np.float32)),
+            recorded(lambda x: np.maximum.accumulate(x), x),
+            recorded(lambda k: np.cumsum(k), RNG.integers(0, 9, n)),
+            recorded(adarray.grad(lambda x: np.sum(np.cumsum(x) ** 2)), x),
+            recorded(lambda x: np.cumsum(x), np.full(n, -0.0)),
+        ]
+        seen = compare(cases, tmp_path)
+        assert "scan" in kinds(seen)
+        assert any("_scan" in name for _, t in seen.texts.values() for name in t.followers)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_operands_off_alignment(self, dtype, tmp_path):
+        x, b = RNG.normal(size=(9, 131)).astype(dtype), RNG.normal(size=131).astype(dtype)
+        cases = [
+            recorded(lambda v: v[1:] * 2.0, x[0]),
+            recorded(lambda v: np.sin(v[3:]) + np.log1p(v[:-3] ** 2), x[0]),
+            recorded(lambda x: x[:, 1:] * 2.0, x),
+            recorded(lambda x, b: np.maximum(x + b, 0.0), x, b),
+            recorded(lambda x: (x[:, 2:] - x[:, :-2], np.sum(x[:, 1:])), x),
+        ]
+        seen = compare(cases, tmp_path)
+        assert any("adarray_load_each" in t.text for _, t in seen.texts.values())
 
     def test_the_last_of_several_pieces_for_one_place_stays(self, tmp_path):
         def put(x, k, v):
@@ -252,6 +312,37 @@ class TestEmulated:
         with pytest.raises(FailedError):
             run([r.arrays[0], np.array([1, 2, 9])])
 
+    def test_vectors_indexed_by_arrays_are_shared_by_all_blocks(self, tmp_path):
+        x, k = RNG.normal(size=400), RNG.integers(-400, 400, 3001)
+        r = recorded(lambda x, k: x[k] * 2.0, x, k)
+        seen = compare([r], tmp_path)
+        assert kinds(seen) == {"flat"}
+        run = DevicePlanRunner(made := plan(r.program), Compiled([made], tmp_path))
+        for place in (0, 1500, 3000):
+            wrong = k.copy()
+            wrong[place] = 400
+            with pytest.raises(FailedError):
+                run([x, wrong])
+
+    def test_maps_over_several_axes_have_many_passes(self, tmp_path):
+        x, b = RNG.normal(size=(3, 5, 7, 40)).astype(np.float32), RNG.normal(size=5)
+        b = b.astype(np.float32)
+        cases = [
+            recorded(lambda x: np.ascontiguousarray(np.transpose(x, (0, 2, 3, 1))) * 2.0, x),
+            recorded(lambda x, b: np.maximum(x + b[:, None, None], 0.0), x, b),
+            recorded(lambda x, b: np.sum(x * b[:, None, None]), x, b),
+            recorded(adarray.grad(lambda x, b: np.sum((x * b[:, None, None]) ** 2), (0, 1)), x, b),
+            recorded(lambda x: np.stack([x[0], x[1] * 2.0], axis=-1), x),
+        ]
+        seen = compare(cases, tmp_path)
+        texts = [t.text for _, t in seen.texts.values()]
+        assert sum("adarray_floor_divide_i64" in text for text in texts) >= 3
+
+    @pytest.mark.parametrize("columns", [1, 3, 8, 33])
+    def test_short_rows(self, columns, tmp_path):
+        x = RNG.normal(size=(301, columns)).astype(np.float32)
+        compare([recorded(lambda x: x - np.mean(x, axis=0), x), recorded(softmax, x)], tmp_path)
+
     def test_a_result_does_not_depend_on_blocks(self, tmp_path):
         r = recorded(lambda x: np.sin(x) * 2, RNG.normal(size=5000))
         made = plan(r.program)
@@ -284,16 +375,49 @@ class TestForms:
         assert short.group == 32
         assert long.group == long.block == 256
 
-    def test_memory_that_blocks_share_is_counted(self):
+    @pytest.mark.parametrize("rows", [60, 4096])
+    def test_memory_that_blocks_share_is_counted(self, rows):
         form, launch, step = self.first(
-            adarray.value_and_grad(layer_norm, (0, 1, 2)), np.ones((4096, 512)), np.ones(512),
+            adarray.value_and_grad(layer_norm, (0, 1, 2)), np.ones((rows, 512)), np.ones(512),
             np.ones(512),
         )  # fmt: skip
         sized = [t for t in step.kernel.totals if t.size is not None]
         assert len(sized) == 2
+        assert {t.name for t in sized} <= form.shared
+        assert launch.scratch >= 2 * launch.blocks * 512 * 8
+        assert launch.shared >= 2 * (form.block // form.group) * 512 * 8 + form.block * 8
+        followers = cuda.source(step.kernel, form).followers
+        assert len(followers) == form.far == (rows > 60)  # many blocks combine many parts
+
+    def test_totals_of_groups_that_have_no_room_are_combined_by_a_kernel_of_its_own(self):
+        form, launch, step = self.first(
+            adarray.value_and_grad(layer_norm, (0, 1, 2)), np.ones((4096, 8192)), np.ones(8192),
+            np.ones(8192),
+        )  # fmt: skip
+        far = [t for t in step.kernel.totals if t.size is not None and t.name not in form.shared]
+        assert far
         groups = launch.blocks * (form.block // form.group)
-        assert launch.scratch >= 2 * groups * 512 * 8
+        assert launch.scratch >= len(far) * groups * 8192 * 8
         assert cuda.source(step.kernel, form).followers[0].endswith("_merge")
+
+    @pytest.mark.parametrize(
+        ("shape", "blocks"),
+        [
+            ((128, 128), 1),
+            ((256, 1024), 1),
+            ((1024, 4096), 1),
+            ((2100, 8192), 4),
+            ((2100, 4096), 8),
+            ((200_000, 64), 132),
+            ((200_000, 10), 264),
+        ],
+    )
+    def test_column_sums_leave_few_parts(self, shape, blocks):
+        form, launch, step = self.first(lambda x: np.sum(x, axis=0), np.ones(shape, np.float32))
+        assert form.kind == "sheet"
+        assert launch.blocks == blocks
+        assert cuda.source(step.kernel, form).followers == ()
+        assert launch.blocks * launch.chunks * form.block <= 132 * 2048 or blocks == 1
 
     def test_text_depends_on_classes_of_extents_alone(self):
         texts = set()

@@ -317,6 +317,32 @@ def test_moving_between_devices(device_backend: str, library) -> None:
         a.to_device("abacus:0")
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(), (7,), (300, 41), (64, 64)])
+def test_branches_that_are_not_taken_have_no_effect(
+    device_backend: str, dtype: type, shape: tuple[int, ...]
+) -> None:
+    """Where a cotangent is zero, so is what comes before it, though the derivative is infinite."""
+    x = np.asarray(np.arange(np.prod(shape, dtype=int)) % 5, dtype).reshape(shape)
+
+    def f(v):
+        return np.sum(np.where(v > 0, np.sqrt(v), v * 3) + np.maximum(v, 2))
+
+    expected = adarray.grad(f)(x)
+    assert np.isfinite(expected).all()
+    with adarray.use(device_backend):
+        a = adarray.array(x)
+        found = adarray.grad(f)(a).numpy()
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    with adarray.use(device_backend):  # what is no zero times infinity stays
+        plain = adarray.grad(lambda v: np.sum(np.sqrt(v) * np.maximum(v, 0)))(a).numpy()
+    assert (
+        np.isnan(plain[x == 0]).all()
+        == np.isnan(adarray.grad(lambda v: np.sum(np.sqrt(v) * np.maximum(v, 0)))(x)[x == 0]).all()
+    )
+
+
 # -- failures ------------------------------------------------------------------------------------
 
 
@@ -330,6 +356,36 @@ def test_operands_on_two_devices(monkeypatch) -> None:
         with pytest.raises(BackendError, match=r"on two devices.*to_device"):
             a + b
     assert on_device(a + b.to_device("standin:0"))
+
+
+def test_moves_between_devices_are_differentiated(monkeypatch) -> None:
+    """Cotangents go back to the device that the operand was on."""
+    standin.installed(monkeypatch)
+    x = np.linspace(0.5, 2, 6)
+    with adarray.use("standin", device=1):
+        adarray.array(x)  # the name is known now
+    with adarray.use("standin"):
+        a = adarray.array(x)
+
+    def f(v):
+        there = np.sin(v).to_device("standin:1")
+        return np.sum((there * there).to_device("standin:0") * v)
+
+    expected = np.sin(2 * x) * x + np.sin(x) ** 2
+    moved = a.to_device("standin:1")
+    assert moved.device == "standin:1"
+    np.testing.assert_array_equal(moved.numpy(), x)
+    for _ in range(2):
+        g = adarray.grad(f)(a)
+        assert g.device == "standin:0"
+        np.testing.assert_allclose(g.numpy(), expected)
+    _, t = adarray.jvp(f, (a,), (a,))
+    assert t.device == "standin:0"
+    np.testing.assert_allclose(float(t), np.sum(expected * x))
+    h = adarray.hessian(f)(a)
+    assert h.device == "standin:0"
+    by_hand = 2 * np.cos(2 * x) * x + 2 * np.sin(2 * x)
+    np.testing.assert_allclose(h.numpy(), np.diag(by_hand), atol=1e-12)
 
 
 def test_memory_that_is_short_is_freed_once(monkeypatch) -> None:

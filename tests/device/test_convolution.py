@@ -10,7 +10,7 @@ from typing import Any
 import adarray_native
 import numpy as np
 import pytest
-from adarray_backends.cuda import conv_work
+from adarray_backends.cuda import conv_work, winograd
 
 import adarray
 from adarray.errors import BackendError
@@ -28,6 +28,11 @@ CASES = [
     ((4, 35, 20, 20), (200, 35, 5, 3), (2, 3), ((2, 2), (1, 1)), (1, 1), 1),
     ((2, 64, 8, 8), (64, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (2, 2), 64),
     ((8, 256, 7, 7), (96, 256, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+]
+# Windows of 3 x 3 that fewer products pay for in float32.
+FEWER = [
+    ((32, 128, 14, 14), (128, 128, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((7, 70, 37, 40), (150, 70, 3, 3), (1, 1), ((0, 1), (2, 1)), (1, 1), 1),
 ]
 
 
@@ -68,9 +73,17 @@ def test_kernels_compile(kind: int, made: int, places: int, tmp_path: Path) -> N
     assert made_by.returncode == 0, made_by.stderr
 
 
+@pytest.mark.parametrize("case", FEWER)
+def test_cases_with_fewer_products(case: Any) -> None:
+    k = windows.geometry_of("conv2d", *case)
+    assert all(winograd.suits(name, k, "float32") for name in conv_work.NAMES)
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("precision", ERRORS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "precision"),
+    [*((c, p) for c in CASES for p in ERRORS), *((c, "float32") for c in FEWER)],
+)
 def test_values_and_transposes(case: Any, precision: str, cupy: Any) -> None:
     from adarray_backends.cuda import conv
 

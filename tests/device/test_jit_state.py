@@ -59,6 +59,20 @@ def test_captured_arrays_are_sent_once(device_backend: str, library: Any) -> Non
         assert moves(library)[0] == before[0] + 2
 
 
+@pytest.mark.parametrize("n", [1 << 13, 1 << 14, 1 << 15, 100_000])
+def test_captured_arrays_that_are_negated_or_doubled_are_sent_again(
+    n: int, device_backend: str
+) -> None:
+    held = np.random.default_rng(n).normal(size=n)
+    f = adarray.jit(lambda x: x * np.sum(held))
+    with adarray.use(device_backend):
+        for _ in range(3):
+            f(1.0)
+        for factor in (-1.0, 2.0, -0.5, 4.0):
+            held *= factor
+            np.testing.assert_allclose(float(f(1.0)), np.sum(held), rtol=1e-10)
+
+
 def test_captured_arrays_of_the_device_are_inputs(device_backend: str, library: Any) -> None:
     with adarray.use(device_backend):
         state = {"w": adarray.array(np.ones(4)), "s": np.sum(adarray.array(np.ones(4)))}
@@ -122,6 +136,20 @@ def test_a_write_leaves_what_others_rely_on(device_backend: str) -> None:
             np.testing.assert_array_equal(plain(pullback(np.ones(4))[0]), np.arange(1.0, 5.0))
             np.testing.assert_array_equal(plain(a), 2 * np.arange(1.0, 5.0))
             np.testing.assert_array_equal(plain(view), 2 * np.arange(2.0, 5.0))
+
+
+def test_a_write_leaves_what_a_pullback_has_captured(device_backend: str) -> None:
+    with adarray.use(device_backend):
+        held = adarray.array(np.full(4, 2.0))
+        f = adarray.jit(lambda x: np.sum(np.sin(x) * held * held))
+        step = adarray.jit(lambda y: np.add(y, 1.0, out=y))
+        x = adarray.array(np.ones(4))
+        for _ in range(5):
+            before = held.numpy()
+            _, pull = adarray.vjp(f, x)
+            step(held)
+            np.testing.assert_allclose(pull(1.0)[0].numpy(), np.cos(1.0) * before**2, rtol=1e-13)
+            np.testing.assert_array_equal(held.numpy(), before + 1.0)
 
 
 def test_arguments_that_share_memory(device_backend: str) -> None:

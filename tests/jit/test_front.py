@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import functools
 import inspect
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jitting import JitFunction, JitWarning
+from adarray.jitting import JitFunction, JitWarning, front
 
 X = np.linspace(0.1, 2.0, 6)
 
@@ -65,6 +66,11 @@ def test_the_decorator_with_options() -> None:
 def test_wrong_options(options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match=f"jit: {next(iter(options))} is"):
         adarray.jit(f, **options)
+
+
+def test_what_a_limit_may_be() -> None:
+    with pytest.raises(ValueError, match="pass a number of bytes of at least 1, or None"):
+        adarray.jit(f, memory_limit=-1)
 
 
 def test_what_is_no_function() -> None:
@@ -390,3 +396,25 @@ def test_writes_into_captured_adarrays() -> None:
     for k in range(4):
         assert float(np.sum(X[1:] + k)) == pytest.approx(float(jg(X + k)))
         np.testing.assert_array_equal(state.numpy()[1:], X[1:] + k)
+
+
+def test_a_machine_without_a_compiling_backend_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise adarray.BackendError(f"backend {name!r}: its C module is missing")
+
+    def calls() -> None:
+        jf = adarray.jit(f)
+        text = "nothing compiles here: backend 'serial': its C module is missing; operations run"
+        with pytest.warns(JitWarning, match=text):
+            first = jf(X)
+        for _ in range(3):  # told once
+            np.testing.assert_array_equal(jf(X), first)
+        assert adarray.jit(f)(X).shape == first.shape
+
+    front.default_engine.cache_clear()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(front, "load", missing)
+            contextvars.Context().run(calls)  # outside of the block that tests here run in
+    finally:
+        front.default_engine.cache_clear()

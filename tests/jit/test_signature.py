@@ -274,3 +274,34 @@ def test_signatures_are_kept_apart_by_backend(k: int) -> None:
             with adarray.use(name):
                 np.testing.assert_allclose(jf(A + k), f(A + k))
     assert jf.cache_info().signatures == len({"numpy", "serial", "openmp"} & {*adarray.backends()})
+
+
+class Unhashable:
+    """What raises something else than TypeError where it is hashed."""
+
+    scale = 2.0
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("made", "changed", "f"),
+    [
+        (lambda: memoryview(np.ones(3)), lambda m: m.__setitem__(0, 5.0),
+         lambda x, m: x * np.asarray(m)),
+        (lambda: np.ones(1, [("a", "f8")])[0], lambda v: v.__setitem__("a", 5.0),
+         lambda x, v: x * v["a"]),
+        (Unhashable, lambda u: setattr(u, "scale", 3.0), lambda x, u: x * u.scale),
+    ],
+    ids=["memoryview", "void", "unhashable"],
+)  # fmt: skip
+def test_arguments_that_change_and_have_no_hash(made: Any, changed: Any, f: Any) -> None:
+    jf, given, x = adarray.jit(f), made(), np.arange(3.0)
+    for _ in range(4):
+        np.testing.assert_array_equal(jf(x, given), f(x, given))
+    changed(given)
+    np.testing.assert_array_equal(jf(x, given), f(x, given))

@@ -149,6 +149,21 @@ def arrays_of_other_kinds() -> Made:
 
 
 @kind
+def looks_at_memory() -> Made:
+    table = np.zeros(2, [("a", "f8")])
+    element, memory = table[1], memoryview(bytearray(b"\x01\x02\x03\x04"))
+
+    def f(x: Any) -> Any:
+        return x * element["a"] + np.frombuffer(memory, np.uint8)
+
+    return f, [
+        lambda: table.__setitem__(1, (3.0,)),
+        lambda: element.__setitem__("a", 5.0),
+        lambda: memory.__setitem__(0, 9),
+    ]
+
+
+@kind
 def flags_of_an_array() -> Made:
     w = np.arange(4.0)
     return (lambda x: x * w + w.flags.writeable), [lambda: w.setflags(write=False)]

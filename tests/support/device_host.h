@@ -39,6 +39,36 @@ static char *host_stacks;
 
 static void host_yield(void) { swapcontext(&host_now->context, &host_main); }
 
+/* Copies that threads do not wait for are made once their thread waits for the part that they
+ * belong to, so that one which nobody waited for shows. */
+struct Copy { void *to; const void *from; unsigned size, part; };
+struct Copies { Copy waiting[4096]; unsigned count, part; };
+static Copies host_copies[1024];
+
+static void host_begin(void *to, const void *from, unsigned size)
+{
+    Copies *c = host_copies + threadIdx.x;
+    if (c->count == 4096) abort();
+    c->waiting[c->count++] = {to, from, size, c->part};
+}
+static void host_commit(void) { host_copies[threadIdx.x].part++; }
+static void host_arrived(unsigned later)
+{
+    Copies *c = host_copies + threadIdx.x;
+    unsigned left = 0;
+    for (unsigned i = 0; i < c->count; i++) {
+        const Copy x = c->waiting[i];
+        if (x.part + later < c->part)
+            memcpy(x.to, x.from, x.size);
+        else
+            c->waiting[left++] = x;
+    }
+    c->count = left;
+}
+#define ADARRAY_BEGIN host_begin
+#define ADARRAY_COMMIT host_commit
+#define ADARRAY_ARRIVED host_arrived
+
 /* A barrier for the block, and one for each group of each size. */
 struct Barrier { unsigned count, round; };
 static Barrier host_block_barrier, host_barriers[1024][33];
@@ -125,6 +155,7 @@ static int host_launch(void (*body)(void *), void *arguments, unsigned columns,
             f->context.uc_stack.ss_size = room;
             f->context.uc_link = &host_main;
             f->thread.x = t;
+            host_copies[t].count = host_copies[t].part = 0;
             f->done = 0;
             makecontext(&f->context, host_start, 0);
         }

@@ -12,7 +12,7 @@ from cffi import FFI
 from plan_runner import FailedError, PlanRunner, poison
 
 from adarray.codegen import cuda
-from adarray.codegen.device import Device, Form, form_of, launch_of
+from adarray.codegen.device import ZEROS, Device, Form, form_of, launch_of
 from adarray.codegen.functions import STORED
 from adarray.codegen.loopir import Kernel
 from adarray.codegen.plan import KernelStep, Plan
@@ -88,7 +88,7 @@ class Compiled:
         launch = launch_of(step.kernel, form, self.ints(step), self.device)
         assert launch.shared <= self.device.shared
         scratch, fail = poison(launch.scratch, np.uint8), np.zeros(1, np.int32)
-        scratch[:256] = 0
+        scratch[:ZEROS] = 0
         counts = launch.blocks, launch.blocks * launch.chunks
         numbers = [np.array([n], np.int64) for n in (*step.ints, *counts)]
         values = [*numbers[:-2], scratch, fail, *numbers[-2:]]
@@ -97,9 +97,13 @@ class Compiled:
         sizes = launch.blocks, launch.chunks, form.block
         assert self.functions[text.name](p, *sizes) == 0, "a lost barrier"
         for name in text.followers:
-            blocks, threads = (2, cuda.MERGE) if name.endswith("_merge") else (1, form.block)
+            blocks, threads = 1, form.block
+            if name.endswith("_merge"):
+                blocks, threads = 2, cuda.MERGE
+            elif name.endswith("_scan"):
+                blocks = launch.blocks
             assert self.functions[name](p, blocks, 1, threads) == 0, "a lost barrier"
-        assert not scratch[:256].any()
+        assert not scratch[:ZEROS].any()
         return int(fail[0])
 
 

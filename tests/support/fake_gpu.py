@@ -1,22 +1,27 @@
-"""A GPU that is none: the driver's functions in Python, kernels run by the processor.
+"""A GPU that is none: a driver in Python (see fake_driver.py), kernels run by the processor.
 
-`FakeGpu` has what `adarray_backends.cuda.gpu.Gpu` has; arrays are NumPy's, streams run at once,
-and `FakeDriver.log` holds what was asked for.
+`FakeGpu` has what `adarray_backends.cuda.gpu.Gpu` has; arrays are NumPy's, streams run at once.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from adarray_backends.cuda.launcher import FUNCTIONS, Flag, Loaded, Recorder, native
+from adarray_backends.cuda.launcher import (
+    PRODUCTS,
+    Flag,
+    Loaded,
+    Recorder,
+    native,
+)
 from cffi import FFI
+from fake_driver import FakeDriver, view_at
 
 from adarray.codegen.cuda import Text
 from adarray.codegen.device import Device
@@ -42,191 +47,17 @@ extern "C" int {name}_run(uint64_t *cells, unsigned blocks, unsigned chunks, uns
     return host_launch({name}_body, cells, blocks, chunks, threads);
 }}
 """
-_SIGNATURES = {
-    "cuLaunchKernel": "int(*)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, "
-    "unsigned, unsigned, void *, void **, void **)",
-    "cuMemcpyDtoDAsync_v2": "int(*)(uint64_t, uint64_t, size_t, void *)",
-    "cuStreamSynchronize": "int(*)(void *)",
-    "cuStreamBeginCapture_v2": "int(*)(void *, int)",
-    "cuStreamEndCapture": "int(*)(void *, void **)",
-    "cuStreamGetCaptureInfo_v2": "int(*)(void *, int *, uint64_t *, void **, void ***, size_t *)",
-    "cuGraphInstantiateWithFlags": "int(*)(void **, void *, unsigned long long)",
-    "cuGraphLaunch": "int(*)(void *, void *)",
-    "cuGraphExecKernelNodeSetParams": "int(*)(void *, void *, void *)",
-    "cuGraphExecUpdate_v2": "int(*)(void *, void *, void *)",
-    "cuGraphExecDestroy": "int(*)(void *)",
-    "cuGraphDestroy": "int(*)(void *)",
-    "cublasGemmStridedBatchedEx": "int(*)(void *, int, int, int, int, int, void *, void *, int, "
-    "int, long long, void *, int, int, long long, void *, void *, int, int, long long, int, int, "
-    "int)",
-}
 
 
-class Node(NamedTuple):
-    """A launch: the kernel, its sizes and the values of its arguments."""
+class FakeProduct(NamedTuple):
+    """A product of cuBLASLt: the number of its form."""
 
-    function: int
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cells: tuple[int, ...]
+    number: int
+    tell: int
+    workspace: int = 512
 
-
-class FakeDriver:
-    """The driver's functions; `fail` makes the next call of one return an error.
-
-    Attributes
-    ----------
-    log : list of (str, object)
-        Names of the functions that were called, and what about them matters.
-    """
-
-    def __init__(self) -> None:
-        self.ffi = FFI()
-        self.ffi.cdef("typedef struct { void *f; unsigned g[3], b[3], s; void **p, **e; } Params;")
-        self.log: list[tuple[str, Any]] = []
-        self.failing: dict[str, int] = {}
-        self.kernels: dict[int, tuple[str, int, Callable[..., int]]] = {}
-        self.graphs: dict[int, list[Any]] = {}
-        self.recording: dict[int, list[Any]] = {}
-        self._next = 1 << 20
-        self._busy = threading.Lock()  # device_host.h runs one kernel at a time
-        self._slot = self.ffi.new("void *[1]")
-        self.callbacks = [
-            self.ffi.callback(_SIGNATURES[name], getattr(self, name))
-            for name in (*FUNCTIONS, "cublasGemmStridedBatchedEx")
-        ]
-        self.addresses = [int(self.ffi.cast("uintptr_t", f)) for f in self.callbacks]
-
-    def names(self) -> list[str]:
-        """Return the names of the functions that were called, and forget them."""
-        found = [name for name, _ in self.log]
-        self.log.clear()
-        return found
-
-    def _noted(self, name: str, about: Any = None) -> int:
-        self.log.append((name, about))
-        return self.failing.pop(name, 0)
-
-    def _id(self, pointer: Any) -> int:
-        return int(self.ffi.cast("uintptr_t", pointer))
-
-    def _handle(self) -> int:
-        self._next += 16
-        return self._next
-
-    def _do(self, node: Any) -> int:
-        if not isinstance(node, Node):
-            node()
-            return 0
-        _, _, run = self.kernels[node.function]
-        cells = self.ffi.new("uint64_t[]", list(node.cells))
-        with self._busy:
-            return run(cells, node.grid[0], node.grid[1], node.block[0])
-
-    def _cells(self, function: int, parameters: Any) -> tuple[int, ...]:
-        count = self.kernels[function][1]
-        return tuple(self.ffi.cast("uint64_t *", parameters[i])[0] for i in range(count))
-
-    def _put(self, stream: int, node: Any) -> int:
-        if stream in self.recording:
-            self.recording[stream].append([self._handle(), node])
-            return 0
-        return self._do(node)
-
-    def cuLaunchKernel(self, f: Any, *rest: Any) -> int:  # noqa: N802
-        gx, gy, gz, bx, by, bz, _, stream, parameters, _ = rest
-        function = self._id(f)
-        node = Node(function, (gx, gy, gz), (bx, by, bz), self._cells(function, parameters))
-        status = self._noted("launch", self.kernels[function][0])
-        return status or self._put(self._id(stream), node)
-
-    def cuMemcpyDtoDAsync_v2(self, to: int, of: int, size: int, _: Any) -> int:  # noqa: N802
-        status = self._noted("copy", size)
-        if not status:
-            self.ffi.memmove(self.ffi.cast("char *", to), self.ffi.cast("char *", of), size)
-        return status
-
-    def cuStreamSynchronize(self, _: Any) -> int:  # noqa: N802
-        return self._noted("synchronize")
-
-    def cuStreamBeginCapture_v2(self, stream: Any, _: int) -> int:  # noqa: N802
-        self.recording[self._id(stream)] = []
-        return self._noted("begin")
-
-    def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:  # noqa: N802
-        handle = self._handle()
-        self.graphs[handle] = self.recording.pop(self._id(stream))
-        graph[0] = self.ffi.cast("void *", handle)
-        return self._noted("end")
-
-    def cuStreamGetCaptureInfo_v2(self, stream: Any, *rest: Any) -> int:  # noqa: N802
-        last = self.recording[self._id(stream)][-1][0]
-        self._slot[0] = self.ffi.cast("void *", last)
-        rest[3][0] = self._slot
-        rest[4][0] = 1
-        return 0
-
-    def cuGraphInstantiateWithFlags(self, made: Any, graph: Any, _: int) -> int:  # noqa: N802
-        status = self._noted("instantiate")
-        if not status:
-            handle = self._handle()
-            self.graphs[handle] = [list(n) for n in self.graphs[self._id(graph)]]
-            made[0] = self.ffi.cast("void *", handle)
-        return status
-
-    def cuGraphLaunch(self, graph: Any, _: Any) -> int:  # noqa: N802
-        status = self._noted("replay")
-        for _, node in [] if status else self.graphs[self._id(graph)]:
-            status = status or self._do(node)
-        return status
-
-    def cuGraphExecKernelNodeSetParams(self, graph: Any, node: Any, given: Any) -> int:  # noqa: N802
-        status = self._noted("set")
-        if status:
-            return status
-        p = self.ffi.cast("Params *", given)
-        wanted = self._id(node)
-        (entry,) = (n for n in self.graphs[self._id(graph)] if n[0] == wanted)
-        function = self._id(p.f)
-        assert isinstance(entry[1], Node)
-        entry[1] = Node(function, tuple(p.g), tuple(p.b), self._cells(function, p.p))
-        return 0
-
-    def cuGraphExecUpdate_v2(self, graph: Any, given: Any, _: Any) -> int:  # noqa: N802
-        status = self._noted("update")
-        if status:
-            return status
-        old, new = self.graphs[self._id(graph)], self.graphs[self._id(given)]
-        assert len(old) == len(new)
-        for entry, (_, node) in zip(old, new, strict=True):
-            entry[1] = node
-        return 0
-
-    def cuGraphExecDestroy(self, graph: Any) -> int:  # noqa: N802
-        del self.graphs[self._id(graph)]
-        return self._noted("destroy")
-
-    def cuGraphDestroy(self, graph: Any) -> int:  # noqa: N802
-        del self.graphs[self._id(graph)]
-        return 0
-
-    def _memory(self, p: Any, dtype: Any, shape: Any, strides: Any) -> np.ndarray:
-        size = dtype.itemsize
-        return view_at(self._id(p), shape, dtype, [s * size for s in strides], self)
-
-    def cublasGemmStridedBatchedEx(self, handle: Any, *rest: Any) -> int:  # noqa: N802
-        """Compute a product as cuBLAS does, whose matrices lie in columns."""
-        (op_a, op_b, m, n, k, _, a, kind, lda, step_a, b, _, ldb, step_b, _, c, made, ldc, step_c,
-         count, _, _) = rest  # fmt: skip
-        types = {0: np.dtype(np.float32), 1: np.dtype(np.float64)}
-        x = self._memory(a, types[kind], (count, m, k), (step_a, *((lda, 1) if op_a else (1, lda))))
-        y = self._memory(b, types[kind], (count, k, n), (step_b, *((ldb, 1) if op_b else (1, ldb))))
-        z = self._memory(c, types[made], (count, m, n), (step_c, 1, ldc))
-
-        def multiply() -> None:
-            z[...] = x @ y
-
-        return self._noted("product") or self._put(self._id(handle), multiply)
+    def words(self) -> tuple[int, ...]:
+        return (self.number, *(0,) * 7, self.workspace, self.tell)
 
 
 class Memory(NamedTuple):
@@ -237,24 +68,6 @@ class Memory(NamedTuple):
 
     def __add__(self, offset: Any) -> Memory:
         return Memory(self.ptr + offset, self.owner)
-
-
-class _Interface:
-    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
-        self.__array_interface__ = interface
-        self.owner = owner
-
-
-def view_at(address: int, shape: Any, dtype: Any, strides: Any, owner: Any) -> np.ndarray:
-    """Return an array of the memory at an address."""
-    if 0 in tuple(shape):
-        return np.empty(shape, dtype)
-    dtype = np.dtype(dtype)
-    interface = {
-        "data": (address, False), "shape": tuple(shape), "strides": tuple(strides),
-        "typestr": dtype.str, "version": 3,
-    }  # fmt: skip
-    return np.asarray(_Interface(interface, owner))
 
 
 class Address(int):
@@ -295,6 +108,8 @@ class FakeGpu:
         The current stream.
     room : int
         How many more allocations succeed; -1 for all.
+    lt : bool
+        Whether cuBLASLt computes products that only it adds to something.
     """
 
     ndarray = FakeArray
@@ -307,6 +122,7 @@ class FakeGpu:
         self.folder = folder
         self.now = FakeStream(0)
         self.room = -1
+        self.lt = True
         self.released = 0
         self.handles: dict[int, int] = {}
         self._units = 0
@@ -314,6 +130,8 @@ class FakeGpu:
         self.kept: list[Any] = []
         self.copy = 1 << 30
         self.driver.kernels[self.copy] = "copied", 7, self._copied
+        self.addition = self.copy + 16
+        self.driver.kernels[self.addition] = "added", 5, self._added
 
     def _copied(self, cells: Any, *_: int) -> int:
         """Copy a matrix into rows without gaps."""
@@ -322,6 +140,15 @@ class FakeGpu:
         size = dtype.itemsize
         x = view_at(of, (rows, columns), dtype, (row * size, column * size), self)
         view_at(to, (rows, columns), dtype, (columns * size, size), self)[...] = x
+        return 0
+
+    def _added(self, cells: Any, *_: int) -> int:
+        """Add a vector to each row of a float32 matrix."""
+        to, row, rows, columns, relu = (int(cells[i]) for i in range(5))
+        x = view_at(to, (rows, columns), np.float32, (4 * columns, 4), self)
+        x += view_at(row, (columns,), np.float32, (4,), self)
+        if relu:
+            np.maximum(x, 0, out=x)
         return 0
 
     def stream(self) -> FakeStream:
@@ -338,7 +165,7 @@ class FakeGpu:
 
     def functions(self, products: bool) -> list[int]:
         found = list(self.driver.addresses)
-        return found if products else [*found[:-1], 0]
+        return found if products else [*found[: -len(PRODUCTS)], 0, 0]
 
     def product(self, stacks: Any, dtype: str, precision: str, to: Any) -> bool:
         """Write down products of matrices of one leading axis at most, after copies into rows."""
@@ -377,6 +204,26 @@ class FakeGpu:
         )  # fmt: skip
         to.multiply(b, a, out, numbers)
         return True
+
+    def algorithm(
+        self, numbers: tuple[int, ...], scale: float, step: int, relu: bool | None
+    ) -> Any:
+        if not self.lt or not (step or relu is not None):
+            return None
+        self.driver.forms.append((numbers, scale, step, relu))
+        return FakeProduct(len(self.driver.forms), 0 if relu is None else self.driver.tell[1])
+
+    def add_row(
+        self, out: int, row: int, numbers: tuple[int, ...], relu: bool, through: Any
+    ) -> None:
+        """Add a vector to each row of a product."""
+        args = (numbers[3], numbers[2], int(relu))
+        through.copy(self.addition, (1, 1, 1), (32, 1, 1), (Address(out), Address(row), *args))
+
+    def copy_result(self, address: int, to: int, numbers: tuple[int, ...], through: Any) -> None:
+        """Copy a matrix like a product's result."""
+        args = (1, numbers[2] * numbers[3], 0, 1, numbers[13])
+        through.copy(self.copy, (1, 1, 1), (32, 1, 1), (Address(address), Address(to), *args))
 
     def convolution(self, function: Any) -> str:
         return ""
@@ -433,6 +280,12 @@ class FakeGpu:
 
     def alloc(self, size: int) -> Memory:
         return self._allocated(size, 0xC3)
+
+    def spare(self) -> int:
+        return 1 << 20
+
+    def owner(self, memory: Memory) -> Any:
+        return memory.owner
 
     def zeros(self, size: int) -> Memory:
         return self._allocated(size, 0)

@@ -110,7 +110,12 @@ class PlanRunner:
             if code:
                 raise FailedError(code)
         elif isinstance(step, DotStep):
-            self.look(step.out)[...] = np.matmul(self.look(step.a), self.look(step.b))
+            made = np.matmul(self.look(step.a), self.look(step.b))
+            if step.added is not None:
+                made = self.look(step.added) + made.dtype.type(step.scale) * made
+            if step.row is not None:
+                made = made + self.look(step.row)
+            self.look(step.out)[...] = np.maximum(made, 0) if step.relu else made
         else:
             assert isinstance(step, CallStep)
             operands = [self.look(o) for o in step.operands]

@@ -9,10 +9,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import device as standin
 import numpy as np
 import pytest
 
 import adarray
+from adarray.codegen.device import Device, Form, form_of
+from adarray.codegen.plan import KernelStep
+from adarray.jitting import JitWarning
 
 ROOT = Path(__file__).resolve().parents[2]
 if not (ROOT / "asv_bench").is_dir():
@@ -223,6 +227,38 @@ def test_cases_for_the_sanitiser_agree_with_numpy(part: str) -> None:
     assert failed == []
 
 
+def test_every_form_of_kernel_is_among_the_cases_for_the_sanitiser(monkeypatch: Any) -> None:
+    """As they are planned for an H200; nothing is computed."""
+    standin.installed(monkeypatch)
+    forms: list[Form] = []
+    past: set[str] = set()
+
+    def executable(self: Any, plan: Any, precise: bool = False, rerun: Any = None) -> Any:
+        for s in plan.steps:
+            if isinstance(s, KernelStep):
+                ints = dict(zip(s.kernel.ints, s.ints, strict=True))
+                forms.append(form_of(s.kernel, ints, Device(132, 2048)))
+                if any(b.stream for b in s.kernel.buffers):
+                    past.add(forms[-1].kind)
+        raise NotImplementedError("plans are looked at here, not run")
+
+    monkeypatch.setattr(standin.StandInEngine, "executable", executable)
+    for case in kernels.compiled():
+        before = len(forms)
+        with adarray.use("standin"), kernels._streaming(case.past), warnings.catch_warnings():
+            warnings.simplefilter("ignore", JitWarning)
+            f = adarray.jit(case.call)
+            given = [adarray.array(x) for x in case.arrays]
+            for _ in range(3):
+                f(*given)
+        assert len(forms) > before, case.name
+    assert {f.kind for f in forms} == {"flat", "rows", "sheet", "alone", "lanes", "scan"}
+    rows = [f for f in forms if f.kind == "rows"]
+    assert {bool(f.slots) for f in rows} == {bool(f.shared) for f in rows} == {True, False}
+    assert {f.far for f in rows} == {True, False}
+    assert {"flat", "rows", "sheet"} <= past
+
+
 def test_differences_are_reported() -> None:
     x = np.arange(3.0)
     assert kernels.agree([x], [x]) == ""
@@ -246,7 +282,7 @@ def test_one_call_measures_into_the_documentation(tmp_path: Path) -> None:
     options = everything.parse(["--docs", str(tmp_path), "--logs", str(tmp_path)])
     jobs = {job.name: job.command for job in everything.timed(options, tmp_path, 300.0)}
     assert list(jobs) == ["fifteen", "speed", "sweep"]
-    assert jobs["speed"][jobs["speed"].index("--budget") + 1] == "175"
+    assert jobs["speed"][jobs["speed"].index("--budget") + 1] == "110"
     assert jobs["speed"][-2:] == ["--fifteen", str(tmp_path / "fifteen.json")]
     assert str(tmp_path) in jobs["sweep"]
     assert "gpu" in everything.tests(options).command
@@ -254,13 +290,66 @@ def test_one_call_measures_into_the_documentation(tmp_path: Path) -> None:
     assert [job.name for job in everything.timed(few, tmp_path, float("inf"))] == ["speed"]
 
 
-def test_the_sanitiser_is_asked_for_where_it_is_missing(monkeypatch: Any) -> None:
+def test_the_sanitiser_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(everything.shutil, "which", lambda _: None)
-    with pytest.raises(SystemExit, match="compute-sanitizer is not on PATH"):
-        everything.sanitised(everything.parse([]))
+    (failed,) = everything.run(everything.sanitised(everything.parse([])), tmp_path)
+    assert failed.status == 1
+    assert "compute-sanitizer is not on PATH" in failed.log.read_text()
     monkeypatch.setattr(everything.shutil, "which", lambda _: "/bin/compute-sanitizer")
     found = everything.sanitised(everything.parse([]))
     names = [job.name for job in found]
     assert names[:5] == ["memcheck-0", "memcheck-1", "memcheck-2", "memcheck-3", "racecheck-0"]
     assert found[1].command[-3:] == ["--shard", "1", "4"]
     assert len(everything.kernels(everything.parse([]))) == 12
+
+
+LOGS = {
+    "tests": "....\n=== 1583 passed, 2 skipped in 96.31s (0:01:36) ===\n",
+    "memcheck-0": "eager: 60 cases, 0 wrong\n========= ERROR SUMMARY: 0 errors\n",
+    "memcheck-1": "eager: 61 cases, 0 wrong\n========= ERROR SUMMARY: 3 errors\n",
+    "sweep": "a table\nwrote bench.md\n",
+}
+
+
+def test_the_summary_says_what_every_step_brought(tmp_path: Path) -> None:
+    for name, text in LOGS.items():
+        (tmp_path / f"{name}.log").write_text(text)
+    status = {"memcheck-1": 9, "sweep": None}
+    results = [
+        everything.Result(name, status.get(name, 0), 1.0, tmp_path / f"{name}.log") for name in LOGS
+    ]
+    figures = tmp_path / "speed.json"
+    text = everything.summary(results, figures)
+    assert "- **tests**: passed (1 s)\n  - 1583 passed, 2 skipped in 96.31\n" in text
+    assert "- **memcheck**: memcheck-1 FAILED with status 9 (1 s)\n" in text
+    assert "  - ERROR SUMMARY: 3 errors\n" in text
+    assert "- **sweep**: sweep took too long (1 s)\n  - wrote bench.md\n" in text
+    figures.write_text(json.dumps(made_report()))
+    met, *short = everything.targets_of(figures)
+    assert met.endswith("targets met")
+    assert "chain 1e3: jax / adarray jit: 2.9, target at least 3, SHORT" in short
+
+
+def test_a_step_that_is_cut_may_write_what_it_has(tmp_path: Path, monkeypatch: Any) -> None:
+    """It is asked to end first, with its children; the others still run, and are reported."""
+    text = (
+        "import signal, subprocess, sys, time\n"
+        "def end(*_): print('kept'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    jobs = [
+        everything.Job("sweep", everything.python("-c", text), 3.0),
+        everything.Job("fifteen", everything.python("-c", "raise SystemExit('broken')"), 20.0),
+    ]
+    monkeypatch.setattr(everything, "timed", lambda *_: jobs)
+    assert everything.main(["--steps", "sweep", "--logs", str(tmp_path)]) == 1
+    lines = (tmp_path / "sweep.log").read_text().splitlines()
+    assert lines[-1] == "kept"
+    child = Path(f"/proc/{lines[-2]}/stat")
+    assert not child.exists() or child.read_text().split()[2] == "Z"
+    found = (tmp_path / "summary.md").read_text()
+    assert "- **sweep**: sweep took too long" in found
+    assert "- **fifteen**: fifteen FAILED with status 1" in found

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 
 import adarray
 from adarray.__main__ import main
-from adarray.bench import Options, bench, measure, picture, report, run, studies
+from adarray.bench import Options, bench, measure, picture, report, run, studies, sweep
 from adarray.bench.measure import Row
 from adarray.errors import BackendError
 
@@ -103,7 +106,7 @@ def test_a_short_run_writes_everything(tmp_path: Path, capsys: Any, monkeypatch:
     content = json.loads((tmp_path / "bench.json").read_text())
     rows = [Row(**r) for r in content["rows"]]
     assert [(r.study, r.name, r.n) for r in rows] == [
-        ("sizes", "add", 4), ("sizes", "add", 8), ("sizes", "sum", 4), ("sizes", "sum", 8),
+        ("sizes", "add", 4), ("sizes", "sum", 4), ("sizes", "add", 8), ("sizes", "sum", 8),
         ("network", "network", studies.parameters(3)),
     ]  # fmt: skip
     assert all(r.forward > 0 for r in rows)
@@ -120,6 +123,7 @@ def test_a_short_run_writes_everything(tmp_path: Path, capsys: Any, monkeypatch:
     ("arguments", "text"),
     [
         (["--threads-per-block", "32,64"], "threads of a block are those of a GPU"),
+        (["--threads-per-block"], "threads of a block are those of a GPU"),
         (["--study", "threads"], "leave --threads-per-block out, or take --study sizes"),
         (["--backend", "cuda"], "bench: backend 'cuda': "),
         (["--backend", "serial", "--threads-per-block", "64"], "--backend leaves cuda out"),
@@ -137,6 +141,8 @@ def test_what_needs_a_gpu_says_so(arguments: list[str], text: str, capsys: Any) 
         (["--threads-per-block", "2048"], "2048 is not a multiple of 32 up to 1024"),
         (["--operators", "add,cat"], "'cat' is no operation to measure; there are add, "),
         (["--sizes", "0"], "'0' is not a whole number above 0"),
+        (["--seconds", "0"], "'0' is no number of seconds above 0"),
+        (["--seconds", "soon"], "'soon' is no number of seconds above 0"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: list[str], text: str, capsys: Any) -> None:
@@ -151,27 +157,204 @@ def test_without_any_backend_it_says_what_to_install(monkeypatch: Any, capsys: A
     assert "pip install adarray" in capsys.readouterr().err
 
 
+class Clock:
+    """A clock that goes on where something is measured."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Bench:
+    """A sweep whose measurements take as long as `seconds` says, and are not made.
+
+    `seconds` takes the name, the backend and the size of matrices, or the number of parameters.
+    """
+
+    def __init__(self, monkeypatch: Any, seconds: Any) -> None:
+        self.clock, self.used, self.told, self.allowed = Clock(), [], [], []
+        self._seconds = seconds
+
+        def use(name: str, **options: Any) -> Any:
+            self.used.append({"name": name, **options})
+            return nullcontext()
+
+        monkeypatch.setattr(sweep.adarray, "use", use)
+        monkeypatch.setattr(sweep, "perf_counter", self.clock)
+        monkeypatch.setattr(sweep, "size_row", self._size)
+        monkeypatch.setattr(sweep, "network_row", self._network)
+
+    def _size(
+        self, study: str, name: str, backend: str, n: int, threads: int | None, data: Any,
+        allowed: float,
+    ) -> Row:  # fmt: skip
+        took = self._seconds(name, backend, n)
+        self.clock.now += 4 * took  # both passes, twice
+        self.allowed.append(allowed)
+        return Row(study, name, backend, threads, n, took, took)
+
+    def _network(self, backend: str, width: int, dtype: str, allowed: float) -> Row:
+        n = studies.parameters(width)
+        took = self._seconds("network", backend, n)
+        self.clock.now += 1.0 + 5 * took  # it is compiled
+        return Row("network", "network", backend, None, n, took, 0.0)
+
+    def run(self, options: Options, working: list[str], seconds: float) -> sweep.Sweep:
+        made = sweep.Sweep(options, working, seconds, lambda rows, done: self.told.extend(done))
+        made.run()
+        return made
+
+
 def test_blocks_are_swept_where_there_is_a_gpu(monkeypatch: Any) -> None:
     """Every block is measured once, in a `use` block of its own, beside the serial backend."""
-    used: list[dict[str, Any]] = []
-
-    class Used:
-        def __init__(self, name: str, **options: Any) -> None:
-            used.append({"name": name, **options})
-
-        def __enter__(self) -> None:
-            pass
-
-        def __exit__(self, *error: object) -> None:
-            pass
-
-    monkeypatch.setattr(run.adarray, "use", Used)
-    monkeypatch.setattr(run, "size_row", lambda *a: Row(*a[:-1], 1e-6, 1e-6))
+    made = Bench(monkeypatch, lambda *_: 1e-6)
     options = Options(studies=("threads",), operators=("add",), threads=(64, 512), sizes=(8, 16))
-    rows = list(run._measured(options, ["serial", "cuda"]))
+    rows = made.run(options, ["serial", "cuda"], 60.0).rows
     assert [(r.study, r.backend, r.threads, r.n) for r in rows] == [
         ("sizes", "serial", None, 16), ("threads", "cuda", 64, 16), ("threads", "cuda", 512, 16),
     ]  # fmt: skip
-    assert used[-2:] == [
+    assert made.used[-2:] == [
         {"name": "cuda", "threads_per_block": 64}, {"name": "cuda", "threads_per_block": 512}
     ]  # fmt: skip
+    assert made.told == ["threads"]
+
+
+def test_small_matrices_come_first_and_long_operations_last(monkeypatch: Any) -> None:
+    made = Bench(monkeypatch, lambda name, *_: {"matmul": 3e-3}.get(name, 1e-3))
+    options = Options(
+        studies=("sizes", "network"), operators=("matmul", "add"), sizes=(64, 16), widths=(9, 3)
+    )
+    found = made.run(options, ["serial", "cuda"], 60.0)
+    assert not found.left_out
+    assert [(r.n, r.backend, r.name) for r in found.rows if r.study == "sizes"] == [
+        (16, "cuda", "matmul"), (16, "cuda", "add"),
+        (16, "serial", "matmul"), (16, "serial", "add"),
+        (64, "cuda", "add"), (64, "cuda", "matmul"),
+        (64, "serial", "add"), (64, "serial", "matmul"),
+    ]  # fmt: skip
+    widths = [studies.parameters(n) for n in (3, 3, 9, 9)]
+    assert [r.n for r in found.rows if r.study == "network"] == widths
+    assert made.told == ["sizes", "network"]
+
+
+def test_what_would_take_too_long_is_left_out(monkeypatch: Any, capsys: Any) -> None:
+    """The largest products of one processor are, and the time is kept."""
+
+    def seconds(name: str, backend: str, n: int) -> float:
+        power = 3 if name == "matmul" else 2
+        return 1e-9 * n**power * {"cuda": 1e-3}.get(backend, 1.0)
+
+    made = Bench(monkeypatch, seconds)
+    options = Options(studies=("sizes",), operators=("matmul", "add"), sizes=(256, 1024, 4096))
+    found = made.run(options, ["serial", "cuda"], 30.0)
+    assert [str(t) for t in found.left_out] == ["serial: matmul on rows of 4096"]
+    assert len(found.rows) == 11
+    assert made.clock.now < 30
+    assert "left out, since it would take too long: serial: matmul" in capsys.readouterr().err
+    assert min(made.allowed) > 0
+
+
+def test_time_that_later_studies_leave_is_used(monkeypatch: Any) -> None:
+    """Half of the time is for sizes at first; the network needs little of the rest."""
+    made = Bench(monkeypatch, lambda name, *_: 1e-6 if name == "network" else 1.0)
+    options = Options(studies=("sizes", "network"), operators=("add",), sizes=(64, 70), widths=(3,))
+    found = made.run(options, ["serial"], 10.0)
+    assert [r.name for r in found.rows] == ["add", "network", "add"]
+    assert not found.left_out
+    assert made.told == ["sizes", "network", "sizes"]
+
+
+def test_calls_are_repeated_as_time_allows(monkeypatch: Any) -> None:
+    clock = Clock()
+    monkeypatch.setattr(measure, "perf_counter", clock)
+    monkeypatch.setattr(measure, "wait", lambda: None)
+    calls: list[float] = []
+
+    def taking(first: float, later: float) -> Any:
+        calls.clear()
+
+        def call() -> None:
+            calls.append(clock.now)
+            clock.now += first if len(calls) == 1 else later
+
+        return call
+
+    assert measure.seconds(taking(9e-3, 2e-3)) == pytest.approx(2e-3)
+    assert len(calls) == 2 + 5 * 2
+    assert measure.seconds(taking(9e-3, 2e-3), 10e-3) == pytest.approx(2e-3)
+    assert len(calls) == 2 + 2 * 2
+    assert measure.seconds(taking(9e-3, 2e-3), 0.0) == pytest.approx(2e-3)
+    assert len(calls) == 2
+    assert measure.seconds(taking(3.5, 3.5)) == pytest.approx(3.5)
+    assert len(calls) == 1
+
+
+@pytest.mark.skipif(not works("serial"), reason="no compiled backend")
+@pytest.mark.parametrize("terminated", [False, True], ids=["by the keyboard", "by a signal"])
+def test_an_interrupted_run_writes_what_it_has(
+    terminated: bool, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    count = 0
+
+    def measured(study: str, name: str, backend: str, n: int, threads: Any, *_: Any) -> Row:
+        nonlocal count
+        count += 1
+        if count == 3:
+            if terminated:
+                os.kill(os.getpid(), signal.SIGTERM)
+            raise KeyboardInterrupt
+        return Row(study, name, backend, threads, n, 1e-6, 1e-6)
+
+    monkeypatch.setattr(sweep, "size_row", measured)
+    before = signal.getsignal(signal.SIGTERM)
+    options = Options(("serial",), operators=("add", "sum"), sizes=(4, 8), output=tmp_path)
+    assert bench(options) == 130
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert "interrupted: what was measured is written" in capsys.readouterr().err
+    rows, facts = report.read(tmp_path / "bench.json")
+    assert [(r.name, r.n) for r in rows] == [("add", 4), ("sum", 4)]
+    assert facts["dtype"] == "float32"
+
+
+def test_tables_are_there_after_every_group(tmp_path: Path, monkeypatch: Any) -> None:
+    """Even where the process is killed."""
+    kept: list[int] = []
+
+    def measured(study: str, name: str, backend: str, n: int, threads: Any, *_: Any) -> Row:
+        path = tmp_path / "bench.json"
+        kept.append(len(report.read(path)[0]) if path.exists() else 0)
+        return Row(study, name, backend, threads, n, 1e-6, 1e-6)
+
+    monkeypatch.setattr(sweep, "size_row", measured)
+    options = Options(("numpy",), ("sizes",), ("add", "sum"), sizes=(4, 8), output=tmp_path)
+    assert bench(options) == 0
+    assert kept == [0, 0, 2, 2]
+
+
+def test_figures_are_drawn_again_from_a_file(tmp_path: Path, capsys: Any) -> None:
+    list(report.write(ROWS, {"GPU": "one"}, tmp_path / "first"))
+    again = tmp_path / "second"
+    kept = str(tmp_path / "first" / "bench.json")
+    assert main(["bench", "--redraw", kept, "--output", str(again)]) == 0
+    assert "Measured on: GPU one." in capsys.readouterr().out
+    for path in (tmp_path / "first").iterdir():
+        assert (again / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_order_of_measuring_does_not_change_tables() -> None:
+    facts = {"GPU": "one"}
+    assert report.text(ROWS, facts) == report.text(ROWS[::-1], facts)
+
+
+def test_tables_of_a_part_have_gaps() -> None:
+    """As of a run that was cut."""
+    rows = [*ROWS[:4], Row("threads", "sum", "cuda", 32, 64, 1e-6, 1e-6), *ROWS[4:6]]
+    found = {t.name: t for t in report.tables(rows)}
+    cells = {(line[0], line[1]): line[2:] for line in found["threads"].cells}
+    assert cells["sum", "forward"] == ["1 us", "-", "32"]
+    assert cells["add", "forward"] == ["2", "4", "256"]
+    only = [r for r in ROWS if r.backend == "cuda" or r.n != 64]
+    found = {t.name: t for t in report.tables(only)}
+    assert found["largest"].cells == [["add", "64", "-", "-", "2", "2", "-", "-"]]

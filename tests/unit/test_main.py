@@ -87,6 +87,30 @@ def test_wrong_arguments(
 # -- info -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["demo", "bench"])
+def test_a_folder_that_cannot_be_is_refused_before_anything_runs(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SystemExit) as stop:
+        command.main([name, "--output", str(tmp_path / "file")])
+    assert stop.value.code == 2
+    told = capsys.readouterr()
+    assert f"argument --output: '{tmp_path / 'file'}' cannot be made a folder" in told.err
+    assert not told.out
+
+
+def test_an_interrupted_command_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "demo", interrupted)
+    assert command.main(["demo", "--output", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "\ndemo: interrupted\n"
+
+
 def test_info_sections(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["info"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -121,6 +121,27 @@ def test_lists_and_adarrays() -> None:
     np.testing.assert_array_equal(got.numpy(), want)
 
 
+@pytest.mark.parametrize("window", [(1, 1), (2, 2)])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("n", "c", "o"), [(0, 3, 2), (1, 3, 0), (1, 0, 2)])
+def test_nothing_to_compute(n: int, c: int, o: int, stride: int, window: Any) -> None:
+    x, w = np.ones((n, c, 4, 4)), np.ones((o, c, *window))
+    y = conv2d(x, w, stride)
+    assert y.shape[:2] == (n, o)
+    assert not y.any()
+    for i, like in enumerate((x, w)):
+        g = adarray.grad(lambda x, w: np.sum(conv2d(x, w, stride)), i)(x, w)
+        np.testing.assert_array_equal(g, np.zeros_like(like))
+
+
+def test_groups_may_be_integers_of_numpy() -> None:
+    x, w = np.ones((1, 4, 3, 3)), np.ones((2, 2, 2, 2))
+    y = conv2d(x, w, groups=np.int64(2))
+    for f, operands, last in ((conv2d_input, (y, w), (3, 3)), (conv2d_weight, (x, y), (2, 2))):
+        got = f(*operands, last, groups=np.int64(2))
+        np.testing.assert_array_equal(got, f(*operands, last, groups=2))
+
+
 X, W = np.ones((1, 3, 4, 5)), np.ones((2, 3, 3, 3))
 
 
@@ -148,6 +169,8 @@ X, W = np.ones((1, 3, 4, 5)), np.ones((2, 3, 3, 3))
          r"conv2d_input: operands 0 and 1 have shapes .* a convolution of images of \(4, 4\) has "
          r"results of the shape \(1, 2, 2, 2\); pass the size of its images"),
         (lambda: conv2d_weight(X, X, (9, 1)), ShapeError, "conv2d_weight: operands 0 and 1"),
+        (lambda: conv2d(np.ma.array(X, mask=False), W), DTypeError,
+         "conv2d: an operand is a masked array: its mask would be lost"),
         (lambda: conv2d(X, np.full(W.shape, "a")), DTypeError,
          "conv2d: operand 1 has dtype <U1; pass an array of numbers"),
     ],
@@ -206,6 +229,8 @@ OTHERS = {
         sums("ncyxij,ocij->noyx", (3, 2), (2, 3), (..., slice(None, None, -1))),
         IMAGES, (4, 3, 3, 2)),
     "one axis": (sums("ncyxj,ocj->noyx", 2, 3), IMAGES, (4, 3, 2)),
+    "weights for each row": (sums("ncyxij,cyij->nxy", (3, 2), (2, 3)), IMAGES, (3, 6, 3, 2)),
+    "weights for each place": (sums("yxij,oyxij->oyx", (3, 2)), (8, 9), (2, 6, 8, 3, 2)),
     "places are summed": (sums("ncyxij,ocij->no", (3, 2), (2, 3)), IMAGES, (4, 3, 3, 2)),
 }  # fmt: skip
 

@@ -12,8 +12,6 @@ from adarray.passes.builder import BOOL, INT, PRINTABLE, Builder
 from adarray.passes.lowering import Recorded, function, record
 from adarray.program import Value
 
-COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
-
 
 def accumulator(name: str, dtype: Any, asked: Any) -> Any:
     """Return the dtype in which NumPy folds: small integers are summed as int64 or uint64."""

@@ -1,0 +1,391 @@
+"""Rows that kernels of GPUs fetch into shared memory before they need them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_plans import Compiled, DevicePlanRunner
+from plan_runner import FailedError
+from recorded import Recorded, close, recorded
+
+import adarray
+from adarray.codegen import cuda, device
+from adarray.codegen.affine import ZERO
+from adarray.codegen.device import Device, form_of, launch_of
+from adarray.codegen.device_fetch import fetched
+from adarray.codegen.device_kept import KEPT, kept
+from adarray.codegen.loopir import (
+    Apply,
+    Const,
+    Fold,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Param,
+    Store,
+    Var,
+    statements,
+)
+from adarray.codegen.machine import GPU
+from adarray.codegen.plan import KernelStep, Plan
+from adarray.passes import planning
+from adarray.passes.interpret import interpret
+
+RNG = np.random.default_rng(7)
+LARGE = Device(processors=2, threads=1024, shared=96 << 10)
+plan = partial(planning.plan, machine=GPU)
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - np.max(x, axis=1, keepdims=True))
+    return e / np.sum(e, axis=1, keepdims=True)
+
+
+def cross_entropy(z: Any, labels: Any) -> Any:
+    z = z - np.max(z, axis=1, keepdims=True)
+    return np.mean(np.log(np.sum(np.exp(z), axis=1)) - z[np.arange(len(labels)), labels])
+
+
+def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
+    c = x - np.mean(x, axis=1, keepdims=True)
+    v = np.mean(c * c, axis=1, keepdims=True)
+    return np.sum(np.tanh(c / np.sqrt(v + 1e-5) * scale + shift) ** 2)
+
+
+def scaled_squares(x: Any, scale: Any, shift: Any) -> Any:
+    c = x - np.mean(x, axis=1, keepdims=True)
+    v = np.mean(c * c, axis=1, keepdims=True)
+    return np.sum((c / np.sqrt(v + 1e-5) * scale + shift) ** 2)
+
+
+def masked(x: Any, mask: Any, weights: Any) -> Any:
+    kept = np.where(mask, x, 0)
+    return kept * weights - np.sum(kept * weights, axis=1, keepdims=True)
+
+
+def deeper(x: Any) -> Any:
+    """Return a function along the last of three axes."""
+    return x - np.mean(x * x, axis=-1, keepdims=True)
+
+
+def steps_of(p: Plan) -> list[tuple[Kernel, dict[str, int]]]:
+    """Return the kernels of a plan with their integers."""
+    steps = [s for s in p.steps if isinstance(s, KernelStep)]
+    return [(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True))) for s in steps]
+
+
+def whatever(kernel: Kernel) -> Any:
+    """Return what a kernel can fetch, as if it read nothing else."""
+    found = fetched(kernel)
+    return None if found is None else found._replace(others=False)
+
+
+@pytest.fixture
+def fetching(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let rows be fetched whatever their length is, by blocks of choice."""
+
+    def choose(*forms: tuple[int, int]) -> None:
+        monkeypatch.setattr(device, "FETCHED", 0)
+        monkeypatch.setattr(device, "KEPT", 0)
+        monkeypatch.setattr(device, "FETCHING", tuple((*form, 1 << 30) for form in forms))
+        monkeypatch.setattr(device, "fetched", whatever)
+
+    return choose
+
+
+def compare(
+    cases: list[Recorded], folder: Path, machine: Device = LARGE, change: Any = None
+) -> Compiled:
+    """Compare plans on the emulator with the interpreter; return what was compiled."""
+    plans = [plan(r.program) for r in cases]
+    compiled = Compiled(plans, folder, machine)
+    for r, made in zip(cases, plans, strict=True):
+        arrays = [np.asarray(a) for a in r.arrays] if change is None else change(r.arrays)
+        expected = interpret(r.program, arrays)
+        single = any(v.dtype == np.float32 for v in r.program.values)
+        got = DevicePlanRunner(made, compiled)(arrays)
+        for found, want in zip(got, expected, strict=True):
+            close(found, want, 2e-3 if single else 1e-10)
+    return compiled
+
+
+def slots(compiled: Compiled) -> list[int]:
+    """Return the slots of the kernels that fetch rows."""
+    return [form.slots for form, _ in compiled.texts.values() if form.slots]
+
+
+def of_rows(dtype: Any, rows: int, n: int) -> list[Recorded]:
+    """Return functions of long rows."""
+    z = RNG.normal(size=(rows, n)).astype(dtype)
+    labels = RNG.integers(-n, n, rows)
+    scale, shift = RNG.normal(size=(2, n)).astype(dtype)
+    return [
+        recorded(adarray.value_and_grad(cross_entropy), z, labels),
+        recorded(adarray.value_and_grad(layer_norm, (0, 1, 2)), z, scale, shift),
+        recorded(softmax, z),
+        recorded(masked, z, z > 0.3, RNG.normal(size=(rows, n)).astype(dtype)),
+        recorded(deeper, z.reshape(-1, rows, n)),
+    ]
+
+
+@emulated
+class TestEmulated:
+    """What kernels compute that fetch rows."""
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize(("rows", "n"), [(5, 130), (9, 515), (11, 1028), (17, 64)])
+    def test_rows_of_every_length(
+        self, dtype: Any, rows: int, n: int, fetching: Any, tmp_path: Path
+    ) -> None:
+        fetching((64, 1))
+        seen = compare(of_rows(dtype, rows, n), tmp_path)
+        assert len(slots(seen)) >= 4
+        assert all("adarray_arrived<1>" in t.text for f, t in seen.texts.values() if f.slots)
+
+    @pytest.mark.parametrize("room", [10, 12, 15, 17, 40])
+    def test_with_as_many_slots_as_there_is_room_for(
+        self, room: int, fetching: Any, tmp_path: Path
+    ) -> None:
+        # A row of float32 has 8 packs of 64 threads; slots for less, for just as much as two.
+        fetching((64, 1))
+        z = RNG.normal(size=(23, 2048 - 3)).astype(np.float32)
+        machine = LARGE._replace(shared=room * 1024 + 1024 + 512)
+        seen = compare([recorded(softmax, z)], tmp_path, machine)
+        assert slots(seen) == [room]
+
+    def test_rows_that_do_not_fit_are_read_whenever_they_are_needed(
+        self, fetching: Any, tmp_path: Path
+    ) -> None:
+        fetching((64, 2), (64, 1))
+        z = RNG.normal(size=(5, 2048)).astype(np.float32)
+        assert not slots(compare([recorded(softmax, z)], tmp_path, LARGE._replace(shared=9000)))
+
+    def test_memory_that_is_not_aligned(self, fetching: Any, tmp_path: Path) -> None:
+        fetching((64, 1))
+
+        def shifted(arrays: list[Any]) -> list[Any]:
+            found = []
+            for a in arrays:
+                room = np.zeros(a.nbytes + 64, np.uint8)
+                begin = -room.ctypes.data % 16 + a.itemsize
+                moved = room[begin : begin + a.nbytes].view(a.dtype).reshape(a.shape)
+                moved[...] = a
+                found.append(moved)
+            return found
+
+        for i, (dtype, n) in enumerate([(np.float32, 256), (np.float32, 259), (np.float64, 131)]):
+            folder = tmp_path / str(i)
+            folder.mkdir()
+            assert slots(compare(of_rows(dtype, 7, n), folder, change=shifted))
+
+    def test_an_index_out_of_range_is_told(self, fetching: Any, tmp_path: Path) -> None:
+        fetching((64, 1))
+        z, labels = RNG.normal(size=(40, 300)), RNG.integers(0, 300, 40)
+        r = recorded(adarray.value_and_grad(cross_entropy), z, labels)
+        made = plan(r.program)
+        run = DevicePlanRunner(made, Compiled([made], tmp_path, LARGE))
+        assert slots(run.compiled)
+        run([z, labels])
+        with pytest.raises(FailedError):
+            run([z, np.where(np.arange(40) == 3, 300, labels)])
+
+    def test_the_emulator_shows_rows_that_nobody_waited_for(
+        self, fetching: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fetching((64, 1))
+        source = cuda.source
+        for i, old in enumerate(["adarray_arrived<1>();", "adarray_commit();"]):
+
+            def broken(kernel: Kernel, form: Any, old: str = old) -> Any:
+                text = source(kernel, form)
+                return text._replace(text=text.text.replace(old, ""))
+
+            folder = tmp_path / str(i)
+            folder.mkdir()
+            monkeypatch.setattr(cuda, "source", broken)
+            with pytest.raises(AssertionError):
+                compare([recorded(softmax, RNG.normal(size=(9, 300)))], folder)
+
+    def test_bits_do_not_depend_on_how_rows_come(self, fetching: Any, tmp_path: Path) -> None:
+        r = recorded(softmax, RNG.normal(size=(9, 512)))
+        made = plan(r.program)
+        results = []
+        for i, shared in enumerate((8 << 10, 64 << 10)):
+            fetching((64, 1))
+            folder = tmp_path / str(i)
+            folder.mkdir()
+            compiled = Compiled([made], folder, LARGE._replace(shared=shared))
+            assert len(slots(compiled)) == 1
+            results += DevicePlanRunner(made, compiled)(r.arrays)
+        np.testing.assert_array_equal(*results)
+
+
+def kinds(kernel: Kernel, found: Any) -> list[str]:
+    """Return the functions whose values a kernel keeps for its last loop."""
+    made = kept(kernel, found)
+    if made is None:
+        return []
+    (stored,) = (
+        s for s in statements(made.kernel.body) if isinstance(s, Store) and s.buffer == KEPT
+    )
+    lets = {s.name: s.value for s in statements(made.kernel.body) if isinstance(s, Let)}
+    return [lets[stored.value.name].name]
+
+
+class TestKept:
+    """Values that the last loop over a row finds where the row was."""
+
+    def of(self, f: Any, *args: Any) -> list[str]:
+        found = []
+        for kernel, _ in steps_of(plan(recorded(f, *args).program)):
+            fetches = fetched(kernel)
+            found += [] if fetches is None else kinds(kernel, fetches)
+        return found
+
+    def test_what_the_last_loop_follows_from_is_kept(self) -> None:
+        x = RNG.normal(size=(50, 400))
+        scale, shift = RNG.normal(size=(2, 400))
+        assert self.of(softmax, x) == ["exp"]
+        assert self.of(lambda x, s: softmax(x) * s, x, scale) == ["exp"]
+        assert self.of(adarray.value_and_grad(scaled_squares, (0, 1, 2)), x, scale, shift) == [
+            "add"
+        ]
+
+    def test_a_row_that_is_needed_itself_or_in_two_ways_is_not_replaced(self) -> None:
+        x = RNG.normal(size=(50, 400))
+        assert self.of(lambda x: x * softmax(x), x) == []
+        assert self.of(deeper, x[None]) == []
+        labels = RNG.integers(0, 400, 50)
+        # The gradient of the maximum needs the row, beside the exponentials.
+        assert self.of(adarray.value_and_grad(cross_entropy), x, labels) == []
+
+    def test_values_of_a_sum_that_grows_meanwhile_are_not_kept(self) -> None:
+        i, j, k = (Var("int64", n) for n in "ijk")
+        load = lambda v: Load("float64", "x", Apply("int64", "add", (i, v)))  # noqa: E731
+        total = Var("float64", "sum")
+        value = lambda v: Apply("float64", "multiply", (load(v), total))  # noqa: E731
+        loops = (
+            For("j", ZERO, Var("int64", "n"), (Let("a", value(j)),
+                Fold("sum", "add", Var("float64", "a"))), "vector"),
+            For("k", ZERO, Var("int64", "n"), (Let("b", value(k)),
+                Store("y", Apply("int64", "add", (i, k)), Var("float64", "b"))), "vector"),
+        )  # fmt: skip
+        body = (Local("sum", "float64", init=Const("float64", 1.0)), *loops)
+        rows = For("i", ZERO, Var("int64", "m"), body, "parallel")
+        buffers = (Param("x", "float64"), Param("y", "float64", "out"))
+        kernel = Kernel(buffers, ("n", "m"), (), (rows,))
+        found = fetched(kernel)
+        assert found is not None
+        assert kept(kernel, found) is None
+
+    @emulated
+    @pytest.mark.parametrize("n", [96, 516, 518])
+    def test_results_are_the_same_bits(self, n: int, fetching: Any, tmp_path: Path) -> None:
+        fetching((64, 1))
+        z = RNG.normal(size=(50, n))
+        scale, shift = RNG.normal(size=(2, n))
+        cases = [
+            recorded(softmax, z),
+            recorded(adarray.value_and_grad(scaled_squares, (0, 1, 2)), z, scale, shift),
+            recorded(lambda x: np.sin(x) / np.sum(np.sin(x), axis=1, keepdims=True),
+                     z.astype(np.float32)),
+        ]  # fmt: skip
+        results = []
+        for name, choose in (
+            ("kept", lambda _, form: form),
+            ("not", lambda _, form: form._replace(kept=False)),
+        ):
+            plans = [plan(r.program) for r in cases]
+            folder = tmp_path / name
+            folder.mkdir()
+            compiled = Compiled(plans, folder, LARGE, choose)
+            runs = [
+                DevicePlanRunner(p, compiled)(r.arrays) for p, r in zip(plans, cases, strict=True)
+            ]
+            results.append([x for run in runs for x in run])
+            keeps = sum(form.kept for form, _ in compiled.texts.values())
+            # Packs of float32 have four elements, of which 518 are no multiple.
+            assert keeps == (0 if name == "not" else 3 if n % 4 == 0 else 2)
+        for got, want in zip(*results, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+class TestChoice:
+    """Which rows are fetched, and how many blocks there are."""
+
+    def forms(self, f: Any, *args: Any, machine: Device | None = None) -> list[Any]:
+        gpu = machine or Device()
+        return [
+            (form_of(k, ints, gpu), launch_of(k, form_of(k, ints, gpu), ints, gpu))
+            for k, ints in steps_of(plan(recorded(f, *args).program))
+        ]
+
+    def test_long_rows_are_fetched_and_short_ones_are_not(self) -> None:
+        ((long, launch),) = self.forms(softmax, np.ones((300, 32768), np.float32))
+        assert long.slots >= 32768 // (4 * long.block)
+        assert launch.blocks == 132
+        assert 128 << 10 < launch.shared <= 227 << 10
+        ((short, _),) = self.forms(softmax, np.ones((300, 512), np.float32))
+        assert short.slots == 0
+        ((kept_, launch),) = self.forms(softmax, np.ones((3000, 4096), np.float32))
+        assert kept_.kept
+        assert kept_.block == 256
+        assert launch.blocks == 4 * 132
+        ((longer, _),) = self.forms(softmax, np.ones((300, 100_000)))
+        assert longer.slots == 0
+
+    def test_rows_beside_other_operands_are_fetched_if_something_is_kept(self) -> None:
+        x = RNG.normal(size=(300, 32768)).astype(np.float32)
+        scale, shift = x[:2]
+
+        def norm(x: Any, scale: Any, shift: Any) -> Any:
+            c = x - np.mean(x, axis=1, keepdims=True)
+            return c / np.sqrt(np.mean(c * c, axis=1, keepdims=True)) * scale + shift
+
+        ((form, _),) = self.forms(norm, x, scale, shift)
+        assert form.slots == 0
+        form, launch = self.forms(
+            adarray.value_and_grad(scaled_squares, (0, 1, 2)), x, scale, shift
+        )[0]  # fmt: skip
+        assert form.slots
+        assert form.kept
+        assert launch.shared <= 227 << 10
+
+    def test_threads_that_are_asked_for_read_rows_as_before(self) -> None:
+        from adarray.codegen import blocks
+
+        ((form, _),) = self.forms(softmax, np.ones((300, 32768), np.float32))
+        assert blocks.resized(form, form.block) == form
+        assert blocks.resized(form, 64).slots == 0
+
+    def test_what_several_loops_read_at_the_same_places_is_fetched(self) -> None:
+        def sources(f: Any, *args: Any) -> list[Any]:
+            kernels = [k for k, _ in steps_of(plan(recorded(f, *args).program))]
+            return [None if fetched(k) is None else len(fetched(k).sources) for k in kernels]
+
+        x, y = np.ones((2, 50, 400), np.float32)
+        assert sources(softmax, x) == [1]
+        assert sources(lambda x, y: softmax(x * y), x, y) == [2]
+        # What one loop reads, or what all rows share, is not.
+        assert sources(lambda x, y: softmax(x) * y, x, y) == [1]
+        assert sources(lambda x, y: softmax(x) * y, x, y[0]) == [1]
+        assert sources(lambda x: np.sum(x, axis=1), x) == [None]
+        assert sources(np.exp, x) == [None]
+
+    def test_neighbours_are_read_out_of_each_other(self) -> None:
+        def pairs(x: Any) -> Any:
+            d = x[:, 1:] - x[:, :-1]
+            return d / np.sum(d * d, axis=1, keepdims=True)
+
+        x = RNG.normal(size=(50, 400))
+        kernels = steps_of(plan(recorded(pairs, x).program))
+        assert [fetched(k) for k, _ in kernels] == [None]

@@ -1,0 +1,274 @@
+"""Steps of stencils that a warp takes down a strip of columns: plans, and what kernels compute."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from device_plans import SMALL, Compiled, DevicePlanRunner
+from recorded import recorded
+from stencils import (
+    VALUED,
+    by_position,
+    by_truth,
+    heat,
+    life,
+    of_two_types,
+    smaller_and_smaller,
+    turned_positions,
+    with_a_smaller_array,
+    with_all_results,
+    with_coefficients,
+    with_neighbours_of_coefficients,
+)
+
+import adarray
+from adarray.codegen import blocks, lanes
+from adarray.codegen.device import Device, form_of
+from adarray.codegen.loopir import Apply, For, Kernel, Load, Local, Param, Store, Var, integer
+from adarray.codegen.machine import GPU
+from adarray.codegen.plan import KernelStep
+from adarray.codegen.verify import verify
+from adarray.passes import planning, strips
+
+RNG = np.random.default_rng(8)
+DOWN = GPU._replace(march=8)
+SINGLE = GPU._replace(march=0)
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(strips, "LARGE", 1)
+
+
+def array(*shape, dtype="float64"):
+    return RNG.normal(size=shape).astype(dtype)
+
+
+def kinds(plan):
+    """Return the forms of a plan's kernels."""
+    found = []
+    for s in plan.steps:
+        assert isinstance(s, KernelStep)
+        verify(s.kernel)
+        found.append(form_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), SMALL).kind)
+    return found
+
+
+def planned(f, *args, machine=DOWN):
+    return planning.plan(recorded(f, *args).program, machine=machine)
+
+
+@emulated
+class TestEmulated:
+    """Results have the bits that a kernel for each step gives."""
+
+    @staticmethod
+    def same(cases, folder, machine=DOWN, together=True):
+        made = [planning.plan(r.program, machine=machine) for r in cases]
+        single = [planning.plan(r.program, machine=SINGLE) for r in cases]
+        compiled = Compiled([*made, *single], folder, Device(4, 512, 4096))
+        for r, x, y in zip(cases, made, single, strict=True):
+            assert "lanes" in kinds(x) or not together
+            assert "lanes" not in kinds(y)
+            assert len(x.steps) < len(y.steps) or not together
+            arrays = [np.asarray(a) for a in r.arrays]
+            found = [DevicePlanRunner(p, compiled)(arrays) for p in (x, y)]
+            for got, want in zip(*found, strict=True):
+                np.testing.assert_array_equal(got, want)
+
+    @pytest.mark.parametrize("f", VALUED, ids=lambda f: f.__name__)
+    def test_value_and_gradient(self, f, tmp_path):
+        f = adarray.value_and_grad(f)
+        # Whole packs and strips; neither; rows that no pack of a neighbour begins with.
+        sizes = [((64, 132), "float32"), ((67, 301), "float32"), ((71, 69), "float64")]
+        self.same([recorded(f, array(*n, dtype=t)) for n, t in sizes], tmp_path)
+
+    @pytest.mark.parametrize("strips_", [1, 4, 40])
+    def test_strips_of_any_height(self, strips_, tmp_path):
+        u = array(90, 140, dtype="float32")
+        machine = DOWN._replace(strips=strips_, strip=(1, 100))
+        self.same([recorded(adarray.value_and_grad(heat), u)], tmp_path, machine)
+
+    def test_coefficients(self, tmp_path):
+        others = array(66, 131), array(131), array(66, 1), array()
+        f = adarray.value_and_grad(with_neighbours_of_coefficients, (0, 1))
+        self.same(
+            [
+                recorded(adarray.value_and_grad(with_coefficients), array(66, 131), *others),
+                recorded(f, array(66, 131), others[0]),
+            ],
+            tmp_path,
+        )
+
+    @pytest.mark.parametrize("columns", [140, 141])
+    def test_a_smaller_array(self, columns, tmp_path):
+        u, w = array(66, columns, dtype="float32"), array(64, columns - 2, dtype="float32")
+        f = adarray.value_and_grad(with_a_smaller_array, (0, 1))
+        self.same([recorded(f, u, w)], tmp_path)
+
+    def test_what_is_turned_must_go_round(self, tmp_path):
+        case = recorded(adarray.value_and_grad(turned_positions), array(66, 140))
+        self.same([case], tmp_path, together=False)
+
+    def test_other_values(self, tmp_path):
+        u = array(65, 141, dtype="float32")
+        cases = [recorded(f, u) for f in (with_all_results, by_position, by_truth)]
+        cases.append(recorded(smaller_and_smaller, u))
+        cases.append(recorded(life, (u > 0.5).astype(np.int32)))
+        cases.append(recorded(adarray.value_and_grad(of_two_types), u))
+        self.same(cases, tmp_path)
+
+
+class TestPlans:
+    """Which steps are taken together."""
+
+    def test_eight_steps_a_kernel(self):
+        u = array(64, 128, dtype="float32")
+        plan = planned(lambda u: heat(u, 17), u)
+        assert kinds(plan).count("lanes") == 2
+        assert len(plan.steps) == 3
+
+    def test_a_linear_step_keeps_nothing_for_the_gradient(self):
+        plan = planned(adarray.grad(lambda u: heat(u, 9)), array(64, 128))
+        written = {id(b) for s in plan.steps for b in s.buffers}
+        assert len(written) <= 6
+
+    @pytest.mark.parametrize("shape", [(64, 127), (12, 400)])
+    def test_small_arrays_take_a_kernel_each(self, shape):
+        assert "lanes" not in kinds(planned(heat, array(*shape, dtype="float32")))
+
+    def test_arrays_of_a_strip(self, monkeypatch):
+        u = array(64, 128, dtype="float32")
+        assert "lanes" in kinds(planned(heat, u))
+        monkeypatch.setattr(strips, "LARGE", u.size + 1)
+        assert "lanes" not in kinds(planned(heat, u))
+
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_cells_far_away(self, axis):
+        def f(u):
+            for _ in range(3):
+                u = u + np.roll(u, 5, axis) * np.roll(u, 1, 1 - axis)
+            return u
+
+        assert "lanes" not in kinds(planned(f, array(64, 128)))
+
+    @pytest.mark.parametrize(
+        "step",
+        [
+            lambda u: np.tanh(u + np.roll(u, 1, 0)),
+            lambda u: sum(np.roll(u, i % 3, 0) * (u + i) for i in range(20)),
+        ],
+        ids=["a function", "much arithmetic"],
+    )
+    def test_much_work(self, step):
+        def f(u):
+            for _ in range(3):
+                u = step(u)
+            return u
+
+        assert "lanes" not in kinds(planned(f, array(64, 128)))
+
+    def test_cells_of_one_row(self):
+        def f(u):
+            for _ in range(3):
+                u = u + np.roll(u, 1, 0) * u[3]
+            return u
+
+        assert "lanes" not in kinds(planned(f, array(64, 128)))
+
+    def test_rows_in_another_order(self):
+        def f(u):
+            for _ in range(3):
+                u = u + np.roll(u, 1, 0) * u[::-1]
+            return u
+
+        assert "lanes" not in kinds(planned(f, array(64, 128)))
+
+    def test_columns_side_by_side_in_memory(self):
+        u = np.asfortranarray(array(128, 128))
+        plan = planned(heat, u)
+        assert "lanes" in kinds(plan)  # but for the first step
+        assert kinds(plan)[0] != "lanes"
+
+    def test_folds_end_a_chain(self):
+        def f(u):
+            found = []
+            for _ in range(4):
+                u = u + np.roll(u, 1, 0) * 0.5
+                found.append(np.sum(u))
+            return (u, *found)
+
+        plan = planned(f, array(64, 128))
+        assert all(k != "lanes" for k in kinds(plan))
+
+
+class TestForms:
+    """How the kernels of chains run."""
+
+    @staticmethod
+    def form(n, **other):
+        u = array(64, n, dtype="float32")
+        (step,) = [s for s in planned(lambda u: heat(u, 4), u).steps if not s.kernel.totals]
+        ints = dict(zip(step.kernel.ints, step.ints, strict=True))
+        ints |= {n: v for n in ints for k, v in other.items() if n.startswith(k)}
+        return form_of(step.kernel, ints, SMALL)
+
+    def test_whole_packs(self):
+        assert self.form(132).packs
+        assert not self.form(133).packs
+        assert not self.form(132, stride=133).packs
+        assert not self.form(132, columns=133).packs
+
+    def test_integers_of_32_bits(self):
+        assert self.form(132).narrow
+        assert self.form(132, rows=1 << 15, stride=1 << 14).narrow
+        assert not self.form(132, rows=1 << 17, stride=1 << 15).narrow
+
+    def test_blocks(self):
+        form = self.form(132)
+        assert form.kind == "lanes"
+        assert blocks.resized(form, 64).block == 64
+        assert blocks.resized(form, 1024).block == 256
+
+
+class TestLanes:
+    """Which kernels keep rows in registers."""
+
+    @staticmethod
+    def kernel(by=0, loaded="row", size=64 + 2 * lanes.MARGIN, stop=64 + lanes.MARGIN, index=None):
+        """Return a kernel that stores a row and loads from beside it."""
+        j = Var("int64", "j")
+        beside = Apply("int64", "add", (j, integer(by)))
+        inner = For("j", integer(lanes.MARGIN), integer(stop), (
+            Store("row", j, Load("float64", "a", integer(0))),
+        ), "vector")  # fmt: skip
+        after = For("j", integer(lanes.MARGIN), integer(stop), (
+            Store("out", j, Load("float64", loaded, index or beside)),
+        ), "vector")  # fmt: skip
+        body = (Local("row", "float64", integer(size)), inner, after)
+        loop = For("i", integer(0), integer(3), body, "parallel")
+        return Kernel((Param("a", "float64"), Param("out", "float64", "out")), (), (), (loop,))
+
+    @pytest.mark.parametrize("by", [0, 1, -1, lanes.MARGIN, -lanes.MARGIN])
+    def test_cells_beside(self, by):
+        assert lanes.width(self.kernel(by)) == 2
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"by": lanes.MARGIN + 1},
+            {"by": -lanes.MARGIN - 1},
+            {"size": 65 + 2 * lanes.MARGIN},
+            {"stop": 65 + lanes.MARGIN},
+            {"stop": 63 + lanes.MARGIN},
+            {"loaded": "a"},  # past the end of the loop, where lanes read, too
+            {"loaded": "out"},
+            {"index": integer(5)},
+            {"index": Apply("int64", "multiply", (Var("int64", "j"), integer(2)))},
+        ],
+    )
+    def test_what_lanes_cannot_do(self, other):
+        assert lanes.width(self.kernel(**other)) == 0

@@ -1,0 +1,49 @@
+"""Reductions of single operations, whose kernels depend on the shape: rows, columns, parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import adarray
+
+SHAPES = [
+    ((100, 4096), 0),  # whole columns in each block
+    ((37, 4100), 0),
+    ((50, 4097), 0),  # no packs
+    ((3000, 520), 0),  # parts of columns, folded once more
+    ((3, 64, 1504), 1),
+    ((40, 9, 4096), (0, 1)),
+    ((5, 40000), 1),
+    ((300, 200), 1),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_sums_and_extrema(device_backend, shape, axis, keepdims, dtype):
+    x = np.random.default_rng(3).normal(size=shape).astype(dtype)
+    x.flat[::977] *= 50
+    near = 1e-5 if dtype == np.float32 else 1e-12
+    with adarray.use(device_backend):
+        given = adarray.array(x)
+        for f in (np.sum, np.mean, np.max, np.min):
+            got = f(given, axis=axis, keepdims=keepdims)
+            want = f(x.astype(np.float64), axis=axis, keepdims=keepdims)
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got.numpy(), want, rtol=near, atol=near * 300)
+
+
+@pytest.mark.parametrize("shape", [(1, 4096), (4096,), (4, 1, 1), (1,), ()])
+def test_gradients_of_what_was_broadcast(device_backend, shape):
+    full = (4, 90, 4096)
+    x = np.random.default_rng(4).normal(size=shape)
+    g = np.random.default_rng(5).normal(size=full)
+    with adarray.use(device_backend):
+        leaf = adarray.array(x, requires_grad=True)
+        np.broadcast_to(leaf, full).backward(adarray.array(g))
+        got = leaf.grad.numpy()
+    want = adarray.grad(lambda x: np.sum(np.broadcast_to(x, full) * g))(x)
+    assert got.shape == shape
+    np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-9)

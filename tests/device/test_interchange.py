@@ -1,0 +1,87 @@
+"""Arrays of other libraries on a GPU, in and out: the same memory, and no gradient lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+from adarray.errors import BackendError, TraceError
+
+
+def on_gpu(values: Any) -> Any:
+    """Return an ADArray on the GPU; skip where there is none."""
+    try:
+        block = adarray.use("cuda")
+    except BackendError as error:
+        pytest.skip(str(error))
+    with block:
+        return adarray.array(values)
+
+
+def test_arrays_of_the_host_have_no_place_on_a_gpu() -> None:
+    a = adarray.array(np.ones(3))
+    assert not hasattr(a, "__cuda_array_interface__")
+    with pytest.raises(AttributeError, match="the array is on the host"):
+        a.__cuda_array_interface__  # noqa: B018
+
+
+@pytest.mark.gpu
+def test_cuda_array_interface() -> None:
+    a = on_gpu(np.arange(4.0))
+    import cupy
+
+    assert a.__cuda_array_interface__["data"][0] == a._v.raw.data.ptr
+    shared = cupy.asarray(a)
+    assert shared.data.ptr == a._v.raw.data.ptr
+    with pytest.raises(TraceError, match="__cuda_array_interface__"):
+        adarray.grad(lambda x: np.sum(x) + len(x.__cuda_array_interface__))(a)
+
+
+@pytest.mark.gpu
+def test_torch_in_and_out_without_copies() -> None:
+    torch = pytest.importorskip("torch")
+    a = on_gpu(np.arange(4.0, dtype=np.float32))
+    shared = torch.from_dlpack(a)
+    assert shared.data_ptr() == a._v.raw.data.ptr
+    given = torch.arange(6.0, device="cuda").reshape(2, 3)
+    back = adarray.array(given)
+    assert back.device == "cuda:0"
+    np.testing.assert_array_equal(back.numpy(), given.cpu().numpy())
+    g = adarray.grad(lambda x: np.sum(x**2))(back)
+    np.testing.assert_array_equal(g.numpy(), 2 * given.cpu().numpy())
+
+
+@pytest.mark.gpu
+def test_jax_in_and_out_without_copies(monkeypatch: Any) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests use the GPU too
+    jax = pytest.importorskip("jax")
+    a = on_gpu(np.arange(4.0, dtype=np.float32))
+    if not any(d.platform == "gpu" for d in jax.devices()):
+        pytest.skip("JAX sees no GPU")
+    shared = jax.dlpack.from_dlpack(a)
+    assert shared.unsafe_buffer_pointer() == a._v.raw.data.ptr
+    given = jax.numpy.arange(6.0).reshape(2, 3)
+    back = adarray.array(given)
+    assert back.device == "cuda:0"
+    np.testing.assert_array_equal(back.numpy(), np.asarray(given))
+
+
+@pytest.mark.gpu
+def test_work_goes_to_the_current_stream_and_memory_comes_from_the_pool() -> None:
+    a = on_gpu(np.zeros(1 << 20))
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    compiled = adarray.jit(lambda x: np.exp(x) + 1.0)
+    with stream, adarray.use("cuda"):
+        for f in (lambda x: np.exp(x) + 1.0, compiled, compiled, compiled, compiled):
+            y = f(a)
+            assert type(y._v.raw.data.mem).__name__ == "PooledMemory"
+            event = stream.record()
+            event.synchronize()  # what was asked for is done when the stream is
+            with cupy.cuda.Stream(non_blocking=True):
+                assert float(cupy.max(cupy.asarray(y))) == 2.0
+            del y

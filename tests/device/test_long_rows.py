@@ -1,0 +1,128 @@
+"""Long rows on a GPU, which kernels fetch into shared memory before they need them.
+
+What such kernels compute without a GPU is tested in tests/codegen/test_device_fetch.py.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from recorded import Recorded, close, recorded
+
+import adarray
+from adarray.codegen.machine import GPU
+from adarray.errors import BackendError
+from adarray.passes import planning
+from adarray.passes.interpret import interpret
+
+pytestmark = pytest.mark.gpu
+RNG = np.random.default_rng(19)
+plan = partial(planning.plan, machine=GPU)
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> None:
+    """Skip without a GPU."""
+    try:
+        adarray.use("cuda")
+    except BackendError as error:
+        pytest.skip(str(error))
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - np.max(x, axis=1, keepdims=True))
+    return e / np.sum(e, axis=1, keepdims=True)
+
+
+def cross_entropy(z: Any, labels: Any) -> Any:
+    z = z - np.max(z, axis=1, keepdims=True)
+    return np.mean(np.log(np.sum(np.exp(z), axis=1)) - z[np.arange(len(labels)), labels])
+
+
+def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
+    c = x - np.mean(x, axis=1, keepdims=True)
+    v = np.mean(c * c, axis=1, keepdims=True)
+    return np.sum(np.tanh(c / np.sqrt(v + 1e-5) * scale + shift) ** 2)
+
+
+def masked(x: Any, mask: Any, weights: Any) -> Any:
+    kept = np.where(mask, x, 0)
+    return kept * weights - np.sum(kept * weights, axis=1, keepdims=True)
+
+
+def cases(dtype: Any, rows: int, n: int) -> list[Recorded]:
+    """Return functions of long rows."""
+    z, w = RNG.normal(size=(2, rows, n)).astype(dtype)
+    scale, shift = RNG.normal(size=(2, n)).astype(dtype)
+    return [
+        recorded(adarray.value_and_grad(cross_entropy), z, RNG.integers(-n, n, rows)),
+        recorded(adarray.value_and_grad(layer_norm, (0, 1, 2)), z, scale, shift),
+        recorded(softmax, z),
+        recorded(masked, z, z > 0.3, w),
+    ]
+
+
+def placed(a: Any, by: int) -> Any:
+    """Return a copy on the GPU that begins so many elements behind an aligned place."""
+    import cupy
+
+    a = np.asarray(a)
+    memory = cupy.zeros(a.size + by, a.dtype)
+    memory[by:] = cupy.asarray(a).ravel()
+    return memory[by:].reshape(a.shape)
+
+
+@pytest.mark.parametrize("by", [0, 1])
+@pytest.mark.parametrize(
+    ("dtype", "rows", "n"),
+    [(np.float32, 300, 16384), (np.float32, 290, 13001), (np.float32, 150, 32768),
+     (np.float32, 140, 50003), (np.float64, 280, 8192), (np.float64, 140, 27001)],
+)  # fmt: skip
+def test_rows_of_every_length_and_alignment(dtype: Any, rows: int, n: int, by: int) -> None:
+    from adarray_backends.cuda.plans import executable
+
+    fetching = 0
+    for r in cases(dtype, rows, n):
+        run = executable(plan(r.program))
+        fetching += any(k.form.slots for k in run.encoder.kernels.values())
+        arrays = [np.asarray(a) for a in r.arrays]
+        expected = interpret(r.program, arrays)
+        given = [placed(a, by) for a in arrays]
+        first = [x.get() for x in run(given)]
+        for got, want in zip(first, expected, strict=True):
+            close(got, want, 1e-4 if dtype is np.float32 else 1e-10)
+        for _ in range(3):  # the same bits again, from graphs as well
+            for got, want in zip(run(given), first, strict=True):
+                np.testing.assert_array_equal(got.get(), want)
+    assert fetching >= 2
+
+
+def test_rows_that_do_not_fit_are_read_as_before() -> None:
+    from adarray_backends.cuda.plans import executable
+
+    r = recorded(softmax, RNG.normal(size=(140, 40000)))
+    run = executable(plan(r.program))
+    assert not any(k.form.slots for k in run.encoder.kernels.values())
+    (got,), (want,) = run([placed(a, 0) for a in r.arrays]), interpret(r.program, r.arrays)
+    close(got.get(), want, 1e-10)
+
+
+def test_an_index_out_of_range_in_the_midst_of_rows_is_told() -> None:
+    f = adarray.jit(adarray.value_and_grad(cross_entropy))
+    z = RNG.normal(size=(600, 16384)).astype(np.float32)
+    labels = RNG.integers(0, 16384, 600)
+    with adarray.use("cuda"):
+        moved = adarray.array(z)
+        for _ in range(3):
+            f(moved, adarray.array(labels))
+        labels[517] = 16384
+        with pytest.raises(IndexError):
+            f(moved, adarray.array(labels))
+        labels[517] = 3
+        value, slope = f(moved, adarray.array(labels))
+    want, slopes = adarray.value_and_grad(cross_entropy)(z, labels)
+    close(value.numpy(), want, 1e-4)
+    close(slope.numpy(), slopes, 1e-4)

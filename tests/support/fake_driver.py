@@ -1,0 +1,270 @@
+"""The driver of a GPU that is none: launches run kernels on the processor, graphs are lists.
+
+`FakeDriver.log` holds what was asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from adarray_backends.cuda.launcher import FUNCTIONS, PRODUCTS
+from cffi import FFI
+
+_SIGNATURES = {
+    "cuLaunchKernel": "int(*)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, "
+    "unsigned, unsigned, void *, void **, void **)",
+    "cuMemcpyDtoDAsync_v2": "int(*)(uint64_t, uint64_t, size_t, void *)",
+    "cuStreamSynchronize": "int(*)(void *)",
+    "cuStreamBeginCapture_v2": "int(*)(void *, int)",
+    "cuStreamEndCapture": "int(*)(void *, void **)",
+    "cuStreamGetCaptureInfo_v2": "int(*)(void *, int *, uint64_t *, void **, void ***, size_t *)",
+    "cuGraphInstantiateWithFlags": "int(*)(void **, void *, unsigned long long)",
+    "cuGraphLaunch": "int(*)(void *, void *)",
+    "cuGraphExecKernelNodeSetParams": "int(*)(void *, void *, void *)",
+    "cuGraphExecUpdate_v2": "int(*)(void *, void *, void *)",
+    "cuGraphExecDestroy": "int(*)(void *)",
+    "cuGraphDestroy": "int(*)(void *)",
+    "cublasGemmStridedBatchedEx": "int(*)(void *, int, int, int, int, int, void *, void *, int, "
+    "int, long long, void *, int, int, long long, void *, void *, int, int, long long, int, int, "
+    "int)",
+    "cublasLtMatmul": "int(*)(void *, void *, void *, void *, void *, void *, void *, void *, "
+    "void *, void *, void *, void *, void *, void *, size_t, void *)",
+}
+
+
+class Node(NamedTuple):
+    """A launch: the kernel, its sizes and the values of its arguments."""
+
+    function: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cells: tuple[int, ...]
+
+
+class FakeDriver:
+    """The driver's functions; `fail` makes the next call of one return an error.
+
+    Attributes
+    ----------
+    log : list of (str, object)
+        Names of the functions that were called, and what about them matters.
+    """
+
+    def __init__(self) -> None:
+        self.ffi = FFI()
+        self.ffi.cdef("typedef struct { void *f; unsigned g[3], b[3], s; void **p, **e; } Params;")
+        self.log: list[tuple[str, Any]] = []
+        self.failing: dict[str, int] = {}
+        # Of products of cuBLASLt; and where the vectors are that are added to their rows.
+        self.forms: list[tuple[tuple[int, ...], float, int, bool | None]] = []
+        self.rows: dict[int, int] = {}
+        tell = self.ffi.callback("int(*)(void *, int, void **, size_t)", self._told)
+        self.tell = tell, int(self.ffi.cast("uintptr_t", tell))
+        self.kernels: dict[int, tuple[str, int, Callable[..., int]]] = {}
+        self.graphs: dict[int, list[Any]] = {}
+        self.recording: dict[int, list[Any]] = {}
+        self._next = 1 << 20
+        self._busy = threading.Lock()  # device_host.h runs one kernel at a time
+        self._slot = self.ffi.new("void *[1]")
+        self.callbacks = [
+            self.ffi.callback(_SIGNATURES[name], getattr(self, name))
+            for name in (*FUNCTIONS, *PRODUCTS)
+        ]
+        self.addresses = [int(self.ffi.cast("uintptr_t", f)) for f in self.callbacks]
+
+    def _told(self, about: Any, attribute: int, place: Any, _: int) -> int:
+        """Take in where the vector is that is added to the rows of a product."""
+        assert attribute == 8
+        self.rows[self._id(about)] = self._id(place[0])
+        return self._noted("row")
+
+    def names(self) -> list[str]:
+        """Return the names of the functions that were called, and forget them."""
+        found = [name for name, _ in self.log]
+        self.log.clear()
+        return found
+
+    def _noted(self, name: str, about: Any = None) -> int:
+        self.log.append((name, about))
+        return self.failing.pop(name, 0)
+
+    def _id(self, pointer: Any) -> int:
+        return int(self.ffi.cast("uintptr_t", pointer))
+
+    def _handle(self) -> int:
+        self._next += 16
+        return self._next
+
+    def _do(self, node: Any) -> int:
+        if not isinstance(node, Node):
+            node()
+            return 0
+        _, _, run = self.kernels[node.function]
+        cells = self.ffi.new("uint64_t[]", list(node.cells))
+        with self._busy:
+            return run(cells, node.grid[0], node.grid[1], node.block[0])
+
+    def _cells(self, function: int, parameters: Any) -> tuple[int, ...]:
+        count = self.kernels[function][1]
+        return tuple(self.ffi.cast("uint64_t *", parameters[i])[0] for i in range(count))
+
+    def _put(self, stream: int, node: Any) -> int:
+        if stream in self.recording:
+            self.recording[stream].append([self._handle(), node])
+            return 0
+        return self._do(node)
+
+    def cuLaunchKernel(self, f: Any, *rest: Any) -> int:  # noqa: N802
+        gx, gy, gz, bx, by, bz, _, stream, parameters, _ = rest
+        function = self._id(f)
+        node = Node(function, (gx, gy, gz), (bx, by, bz), self._cells(function, parameters))
+        status = self._noted("launch", self.kernels[function][0])
+        return status or self._put(self._id(stream), node)
+
+    def cuMemcpyDtoDAsync_v2(self, to: int, of: int, size: int, _: Any) -> int:  # noqa: N802
+        status = self._noted("copy", size)
+        if not status:
+            self.ffi.memmove(self.ffi.cast("char *", to), self.ffi.cast("char *", of), size)
+        return status
+
+    def cuStreamSynchronize(self, _: Any) -> int:  # noqa: N802
+        return self._noted("synchronize")
+
+    def cuStreamBeginCapture_v2(self, stream: Any, _: int) -> int:  # noqa: N802
+        self.recording[self._id(stream)] = []
+        return self._noted("begin")
+
+    def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:  # noqa: N802
+        handle = self._handle()
+        self.graphs[handle] = self.recording.pop(self._id(stream))
+        graph[0] = self.ffi.cast("void *", handle)
+        return self._noted("end")
+
+    def cuStreamGetCaptureInfo_v2(self, stream: Any, *rest: Any) -> int:  # noqa: N802
+        last = self.recording[self._id(stream)][-1][0]
+        self._slot[0] = self.ffi.cast("void *", last)
+        rest[3][0] = self._slot
+        rest[4][0] = 1
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, made: Any, graph: Any, _: int) -> int:  # noqa: N802
+        status = self._noted("instantiate")
+        if not status:
+            handle = self._handle()
+            self.graphs[handle] = [list(n) for n in self.graphs[self._id(graph)]]
+            made[0] = self.ffi.cast("void *", handle)
+        return status
+
+    def cuGraphLaunch(self, graph: Any, _: Any) -> int:  # noqa: N802
+        status = self._noted("replay")
+        for _, node in [] if status else self.graphs[self._id(graph)]:
+            status = status or self._do(node)
+        return status
+
+    def cuGraphExecKernelNodeSetParams(self, graph: Any, node: Any, given: Any) -> int:  # noqa: N802
+        status = self._noted("set")
+        if status:
+            return status
+        p = self.ffi.cast("Params *", given)
+        wanted = self._id(node)
+        (entry,) = (n for n in self.graphs[self._id(graph)] if n[0] == wanted)
+        function = self._id(p.f)
+        assert isinstance(entry[1], Node)
+        entry[1] = Node(function, tuple(p.g), tuple(p.b), self._cells(function, p.p))
+        return 0
+
+    def cuGraphExecUpdate_v2(self, graph: Any, given: Any, _: Any) -> int:  # noqa: N802
+        status = self._noted("update")
+        if status:
+            return status
+        old, new = self.graphs[self._id(graph)], self.graphs[self._id(given)]
+        assert len(old) == len(new)
+        for entry, (_, node) in zip(old, new, strict=True):
+            entry[1] = node
+        return 0
+
+    def cuGraphExecDestroy(self, graph: Any) -> int:  # noqa: N802
+        del self.graphs[self._id(graph)]
+        return self._noted("destroy")
+
+    def cuGraphDestroy(self, graph: Any) -> int:  # noqa: N802
+        del self.graphs[self._id(graph)]
+        return 0
+
+    def _memory(self, p: Any, dtype: Any, shape: Any, strides: Any) -> np.ndarray:
+        size = dtype.itemsize
+        return view_at(self._id(p), shape, dtype, [s * size for s in strides], self)
+
+    def cublasGemmStridedBatchedEx(self, handle: Any, *rest: Any) -> int:  # noqa: N802
+        """Compute a product as cuBLAS does, whose matrices lie in columns."""
+        (op_a, op_b, m, n, k, scale, a, kind, lda, step_a, b, _, ldb, step_b, factor, c, made, ldc,
+         step_c, count, compute, _) = rest  # fmt: skip
+        numbers = (op_a, op_b, m, n, k, lda, step_a, ldb, step_b, ldc, step_c, count, kind, made,
+                   compute)  # fmt: skip
+        x, y, z = self._matrices(numbers, a, b, c)
+        by, times = (
+            self.ffi.cast("double *" if made else "float *", p)[0] for p in (scale, factor)
+        )
+
+        def multiply() -> None:
+            z[...] = by * (x @ y) + (times * z if times else 0)
+
+        return self._noted("product") or self._put(self._id(handle), multiply)
+
+    def _matrices(self, numbers: tuple[int, ...], *addresses: Any) -> list[np.ndarray]:
+        """Return both operands and the result of a product."""
+        op_a, op_b, m, n, k, lda, step_a, ldb, step_b, ldc, step_c, count, kind, made, _ = numbers
+        types = {0: np.dtype(np.float32), 1: np.dtype(np.float64)}
+        shapes = (count, m, k), (count, k, n), (count, m, n)
+        strides = (
+            (step_a, *((lda, 1) if op_a else (1, lda))),
+            (step_b, *((ldb, 1) if op_b else (1, ldb))),
+            (step_c, 1, ldc),
+        )
+        dtypes = types[kind], types[kind], types[made]
+        every = zip(addresses, dtypes, shapes, strides, strict=True)
+        return [self._memory(*x) for x in every]
+
+    def cublasLtMatmul(self, handle: Any, about: Any, *rest: Any) -> int:  # noqa: N802
+        """Compute a product whose description is the number of its form."""
+        _, a, _, b, _, _, c, _, out, _, _, workspace, size, stream = rest
+        numbers, scale, step, relu = self.forms[self._id(about) - 1]
+        row = self.rows.pop(self._id(about), 0)
+        assert not any(self._id(p) % 16 for p in (a, b, c, out))
+        assert row % 16 == 0
+        assert bool(row) == (relu is not None)
+        x, y, z = self._matrices(numbers, a, b, out)
+        m, n, dtype = numbers[2], numbers[3], z.dtype
+        w = self._memory(c, dtype, (1, m, n), (0, 1, step)) if step else np.zeros(1)
+        if row:
+            w = view_at(row, (1, m, 1), dtype, (0, dtype.itemsize, 0), self)
+        room = self._memory(workspace, np.dtype(np.uint8), (size,), (1,))
+
+        def multiply() -> None:
+            room[...] = 0xA5
+            z[...] = w + scale * (x @ y)
+            if relu:
+                np.maximum(z, 0, out=z)
+
+        return self._noted("product lt") or self._put(self._id(stream), multiply)
+
+
+class _Interface:
+    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def view_at(address: int, shape: Any, dtype: Any, strides: Any, owner: Any) -> np.ndarray:
+    """Return an array of the memory at an address."""
+    if 0 in tuple(shape):
+        return np.empty(shape, dtype)
+    dtype = np.dtype(dtype)
+    interface = {
+        "data": (address, False), "shape": tuple(shape), "strides": tuple(strides),
+        "typestr": dtype.str, "version": 3,
+    }  # fmt: skip
+    return np.asarray(_Interface(interface, owner))
