@@ -210,6 +210,12 @@ class Direct:
 DIRECT = Direct()
 
 
+def is_exact(kind: int, compute: int) -> bool:
+    """Whether products of operands of that cudaDataType round none of them."""
+    whole = kind in (TYPES["float32"], TYPES["float64"])
+    return whole and compute in (_COMPUTE["float32"], _COMPUTE_64)
+
+
 def numbers(
     a: Matrix, b: Matrix, out: Matrix, dtype: str, precision: str = "float32", given: str = ""
 ) -> tuple[int, ...]:

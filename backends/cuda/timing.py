@@ -8,6 +8,7 @@ from typing import Any
 
 import cupy
 import numpy as np
+from adarray_backends.cuda import tuning
 
 from adarray.codegen import cuda
 from adarray.codegen.device import Form, launch_of
@@ -15,7 +16,6 @@ from adarray.codegen.loopir import Kernel
 from adarray.codegen.plan import Buffer
 
 ROUNDS = 6  # of which the fastest counts; the first warms up
-BETTER = 0.97  # of the time of the usual form
 
 
 def identity(gpu: Any) -> str:
@@ -58,9 +58,8 @@ def _fastest(
         gpu.address(functions[text.name], x.shared)  # lets it have the shared memory
         grid = (x.blocks, x.chunks, 1)
         runs.append((functions[text.name], grid, (f.block, 1, 1), arguments, x.shared))
-    times = [min(column) for column in zip(*(_round(runs) for _ in range(ROUNDS)), strict=True)]
-    best = min(range(len(found)), key=times.__getitem__)
-    return found[best].block if times[best] < BETTER * times[0] else usual
+    times = [*zip(*(_round(runs) for _ in range(ROUNDS)), strict=True)]
+    return found[tuning.fastest(times, 0)].block
 
 
 def _filled(buffers: Sequence[Buffer]) -> list[Any]:

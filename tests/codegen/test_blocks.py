@@ -123,6 +123,17 @@ def test_the_backend_keeps_what_it_has_measured(tmp_path: Path, monkeypatch: Any
     assert tuning._known(name) is None
 
 
+def test_only_what_is_clearly_faster_is_taken() -> None:
+    from adarray_backends.cuda import tuning
+
+    never = [float("inf")] * 3
+    assert tuning.fastest([[9, 5, 5], [8, 4, 4]], 0) == 1
+    assert tuning.fastest([[9, 5, 5], [8, 4.9, 4.9]], 0) == 0  # as fast, but for noise
+    assert tuning.fastest([[9, 5, 5], [8, 7, 4]], 0) == 0  # once: others used the GPU
+    assert tuning.fastest([[9, 5, 5], [8, 4, 4]], 1) == 1
+    assert tuning.fastest([never, [8, 4, 4]], 0) == 1
+
+
 class NoGpu:
     """What `tuning.form` asks of a GPU where nothing is measured."""
 
