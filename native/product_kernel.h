@@ -146,6 +146,8 @@ static void N(gather_rows)(const T *a, intptr_t row, intptr_t col, intptr_t m, i
             const intptr_t i = m * t / count, rows = m * (t + 1) / count - i;
             const T *from = a + i * row + k * col;
             T *into = to + i * kc + k * rows;
+            /* Each k is on a page of its own, where the processor fetches nothing ahead. */
+            PREFETCH(from + 16 * col);
             if (row == 1 && LANES == 16)
                 STORE_PART(into, (M)((1u << rows) - 1), LOAD_PART((M)((1u << rows) - 1), from));
             else
