@@ -32,7 +32,10 @@
 #define HEIGHT (16 * ROWS)
 #define UNROLL 4        /* steps along k, where all offsets are constants */
 #define AHEAD 32        /* steps along k from which copies of b are fetched: they may lie far off */
-#define COPY_FROM 256   /* rows of a (half the columns of b) from which copies are worth it */
+/* Rows of a from which copies of b are worth it, columns of b from which copies of a are. Half a
+ * batch of 512, from memory, runs 13 % faster beside a copy; a third of it no slower. */
+#define COPY_B 200
+#define COPY_A 512
 #define ROOM ((HEIGHT + WIDTH) * DEPTH + 192)
 
 /* Return the size of the fewest pieces of at most `most`, all but the last of them equal and

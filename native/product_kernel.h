@@ -184,9 +184,9 @@ static void N(panel)(const N(Operands) *o, intptr_t p, intptr_t kc, intptr_t q, 
                      T *rows, T *columns)
 {
     const intptr_t arow = o->arow, acol = o->acol, brow = o->brow, ldc = o->ldc;
-    const int copy_b = o->bcol != 1 || o->m > COPY_FROM;
+    const int copy_b = o->bcol != 1 || o->m > COPY_B;
     /* Rows a multiple of 4 KiB apart compete for the same lines of the first cache. */
-    const int copy_a = o->n > 2 * COPY_FROM
+    const int copy_a = o->n > COPY_A
         || (arow != 1 && (acol != 1 || arow * (intptr_t)sizeof(T) % 4096 < 256));
     const T *b = o->b + p * brow + q * o->bcol;
     if (copy_b) N(gather_columns)(b, brow, o->bcol, kc, nc, columns);

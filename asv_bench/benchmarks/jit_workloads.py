@@ -42,8 +42,8 @@ class JitWorkload(NamedTuple):
     functions : dict
         How often each elementary function (``exp``, ``divide``, ...) must be evaluated.
     kind : {"elementwise", "memory", "product", "tiny"}
-        What limits it, and so which target holds: ``memory`` means that its floor is the
-        traffic with memory, ``product`` that matrix products take most of its time.
+        What limits it, and so which target holds: ``memory`` means that it goes over large
+        arrays with little arithmetic, ``product`` that matrix products take most of its time.
     footprint : float, optional
         Bytes that are touched again and again, where they are fewer than `moved`.
     reads_only : bool, optional

@@ -331,6 +331,12 @@ def test_targets_say_what_is_met() -> None:
     assert f"of {len(found)} met." in text
 
 
+def test_bandwidth_is_asked_of_what_memory_limits() -> None:
+    made = [row | {"limit": "functions"} for row in report.rows(REPORT)]
+    assert len(targets.bandwidth(report.rows(REPORT))) == 1  # the other one is no such workload
+    assert targets.bandwidth(made) == []
+
+
 def test_tables_show_the_figures() -> None:
     text = report.text(REPORT)
     assert "chain 1e3, jax: no answer" in text
