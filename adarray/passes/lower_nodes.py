@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adarray.passes.domains import Map, Maps, Shape, Use, linear, strided
+from adarray.passes.domains import Map, Maps, Shape, Use, identity, linear, strided
 from adarray.passes.uses import domain, folded, op_cost
 from adarray.program import Value, c_strides
 
@@ -166,6 +166,23 @@ class Nodes:
                     continue
             self._make(v, uses)
         return self.by_id[id(value)]
+
+    def results(self, values: list[Value]) -> dict[int, Memory]:
+        """Add nodes for results; return where each is stored, by the id of its node.
+
+        Of a value that is at hand already a copy is stored.
+        """
+        stored: dict[int, Memory] = {}
+        for v in values:
+            if id(v) not in self.rings:
+                stored[id(self.add(v))] = Memory(v)
+                continue
+            copy = Node(v, self.group.result(v))
+            copy.kind, copy.shape, copy.folded = "view", v.shape, ()
+            copy.args = [Ref(self.rings[id(v)], None, identity(v.shape), None)]
+            self.order.append(copy)
+            stored[id(copy)] = Memory(v)
+        return stored
 
     def is_node(self, use: Use) -> bool:
         """Whether what is read is computed in the kernel, rather than lying in memory."""

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from adarray.codegen.machine import Machine
-from adarray.passes.domains import identity
 from adarray.passes.groups import Group
 from adarray.passes.lower import Lowering
-from adarray.passes.lower_nodes import Memory, Node, Nodes, Ref
+from adarray.passes.lower_nodes import Node, Nodes, Ref
 from adarray.passes.lower_rings import Ring, Stage, rotation
 from adarray.passes.lower_scope import NOTHING, Affine
 from adarray.passes.lower_values import Index, mapped
@@ -264,24 +263,11 @@ class Pipeline:
                 if id(m) in requested and (id(m) not in mine or external(m, chain.groups))
             ]
             if wanted:
-                self._results(k, group, wanted, Nodes(group, fusion, cloned, at_hand))
+                nodes = Nodes(group, fusion, cloned, at_hand)
+                self.parts.append((k, nodes, nodes.results(wanted)))
         made = {id(m) for g in chain.groups for m in g.members}
         for _, nodes, _ in self.parts:
             self.valid = self.valid and not any(key in made for key in nodes.memories)
-
-    def _results(self, k: int, group: Group, wanted: list[Value], nodes: Nodes) -> None:
-        """Add the stage that writes results of a group."""
-        stored: dict[int, Any] = {}
-        for m in wanted:
-            if id(m) not in nodes.rings:
-                stored[id(nodes.add(m))] = Memory(m)
-                continue
-            copy = Node(m, group.result(m))
-            copy.kind, copy.shape, copy.folded = "view", m.shape, ()
-            copy.args = [Ref(nodes.rings[id(m)], None, identity(m.shape), None)]
-            nodes.order.append(copy)
-            stored[id(copy)] = Memory(m)
-        self.parts.append((k, nodes, stored))
 
     def _node(self, key: int) -> Node:
         value = self.chain.values[key]

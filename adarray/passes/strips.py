@@ -376,24 +376,12 @@ class Strips:
                 self.steps.append(Step(nodes.order, kept, {}, lag[k]))
             at_hand |= {key: self._node(key) for key in mine}
             if wanted:
-                self._results(group, wanted, Nodes(group, fusion, cloned, dict(at_hand)), lag[k])
+                nodes = Nodes(group, fusion, cloned, dict(at_hand))
+                stored_by = nodes.results(wanted)
+                self.steps.append(Step(nodes.order, [], stored_by, lag[k]))
         made = {id(m) for g in chain.groups for m in g.members}
         read = (r.memory for s in self.steps for node in s.order for r in node.args)
         self.valid = not any(m is not None and id(m.value) in made for m in read)
-
-    def _results(self, group: Group, wanted: list[Value], nodes: Nodes, lag: int) -> None:
-        """Add the step that writes results of a group."""
-        stored: dict[int, Any] = {}
-        for m in wanted:
-            if id(m) not in nodes.rings:
-                stored[id(nodes.add(m))] = Memory(m)
-                continue
-            copy = Node(m, group.result(m))
-            copy.kind, copy.shape, copy.folded = "view", m.shape, ()
-            copy.args = [Ref(nodes.rings[id(m)], None, identity(m.shape), None)]
-            nodes.order.append(copy)
-            stored[id(copy)] = Memory(m)
-        self.steps.append(Step(nodes.order, [], stored, lag))
 
     def orders(self) -> list[list[Node]]:
         """Return the nodes of every step."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recorded import Recorded, close, recorded
+from row_functions import cross_entropy, layer_norm, masked, softmax
 
 import adarray
 from adarray.codegen.machine import GPU
@@ -30,27 +31,6 @@ def gpu() -> None:
         adarray.use("cuda")
     except BackendError as error:
         pytest.skip(str(error))
-
-
-def softmax(x: Any) -> Any:
-    e = np.exp(x - np.max(x, axis=1, keepdims=True))
-    return e / np.sum(e, axis=1, keepdims=True)
-
-
-def cross_entropy(z: Any, labels: Any) -> Any:
-    z = z - np.max(z, axis=1, keepdims=True)
-    return np.mean(np.log(np.sum(np.exp(z), axis=1)) - z[np.arange(len(labels)), labels])
-
-
-def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
-    c = x - np.mean(x, axis=1, keepdims=True)
-    v = np.mean(c * c, axis=1, keepdims=True)
-    return np.sum(np.tanh(c / np.sqrt(v + 1e-5) * scale + shift) ** 2)
-
-
-def masked(x: Any, mask: Any, weights: Any) -> Any:
-    kept = np.where(mask, x, 0)
-    return kept * weights - np.sum(kept * weights, axis=1, keepdims=True)
 
 
 def cases(dtype: Any, rows: int, n: int) -> list[Recorded]:
