@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import warnings
-import weakref
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fake_gpu import FakeArray, FakeGpu, FakeStream, Memory
+from fake_gpu import FakeArray, FakeGpu
+from launched import SHAPES, check, made, moved, values
 from random_programs import seeded
 from recorded import recorded
 
-import adarray
 from adarray.codegen.machine import GPU
-from adarray.errors import BackendError, CompileError, DeviceMemoryError
+from adarray.errors import BackendError, CompileError
 from adarray.passes import planning
 from adarray.passes.interpret import interpret
 
 pytest.importorskip("adarray_native._device")
-from adarray_backends.cuda import instances, plans, results
+from adarray_backends.cuda import instances, plans
 
 plan = partial(planning.plan, machine=GPU)
 RNG = np.random.default_rng(12)
@@ -32,47 +30,6 @@ RNG = np.random.default_rng(12)
 @pytest.fixture
 def gpu(tmp_path: Path) -> FakeGpu:
     return FakeGpu(tmp_path)
-
-
-def moved(x: Any) -> Any:
-    """Return an array with the same strides, whose address is known."""
-    x = np.asarray(x)
-    if x.flags.c_contiguous:
-        return np.array(x).view(FakeArray)
-    return x.view(FakeArray)
-
-
-def check(r: Any, run: Any, arrays: list[Any]) -> list[Any]:
-    """Run; compare with the interpreter; return the results."""
-    expected = interpret(r.program, [np.asarray(a) for a in arrays])
-    found = run([moved(a) for a in arrays])
-    for got, want in zip(found, expected, strict=True):
-        np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-5)
-        assert got.dtype == np.asarray(want).dtype
-        assert got.shape == np.shape(want)
-    return found
-
-
-def network(w: Any, b: Any, v: Any, x: Any) -> Any:
-    h = np.maximum(x @ w + b, 0)
-    return np.sum(np.tanh(h @ v))
-
-
-SHAPES = ((30, 20), (20,), (20, 7), (64, 30))
-
-
-def values() -> list[np.ndarray]:
-    return [RNG.normal(size=s) for s in SHAPES]
-
-
-def trained(w: Any, b: Any, v: Any, x: Any) -> Any:
-    grads = adarray.grad(network, argnums=(0, 1, 2))(w, b, v, x)
-    return tuple(p - 0.1 * g for p, g in zip((w, b, v), grads, strict=True))
-
-
-def made(gpu: FakeGpu, f: Any = trained, args: Any = None, **options: Any) -> Any:
-    r = recorded(f, *(values() if args is None else args))
-    return r, plans.Executable(plan(r.program), gpu, **options)
 
 
 def test_random_programs(tmp_path: Path) -> None:
@@ -91,80 +48,6 @@ def test_random_programs(tmp_path: Path) -> None:
             check(r, run, r.arrays)
         done += 1
     assert done > 6
-
-
-class Shuffling(FakeGpu):
-    """A GPU whose pool gives free blocks of one size in any order, as CuPy's does."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.free: list[np.ndarray] = []
-        self.order = np.random.default_rng(1)
-        self.allocated = 0
-
-    def alloc(self, size: int) -> Memory:
-        self.allocated += 1
-        room = max(-(-size // 512), 1) * 512 + 256
-        fitting = [i for i, b in enumerate(self.free) if b.nbytes == room]
-        base = np.empty(room, np.uint8)
-        if fitting:
-            base = self.free.pop(self.order.choice(fitting))
-        owner = base[:]
-        weakref.finalize(owner, self.free.append, base)
-        return Memory(-(-base.ctypes.data // 256) * 256, owner)
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_results_that_are_the_next_inputs_come_back_to_the_same_addresses(
-    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not kept:
-        monkeypatch.setattr(results, "SETS", 1 << 30)
-
-    def step(*xs: Any) -> Any:
-        return tuple(x - 0.1 * np.sin(x) for x in xs)
-
-    state = [RNG.normal(size=n) for n in (60, 61, 62, 63, 64)]
-    expected = step(*state)
-    gpu = Shuffling(tmp_path)
-    _, run = made(gpu, step, state)
-    state = run([moved(x) for x in state])
-    for got, want in zip(state, expected, strict=True):
-        np.testing.assert_allclose(got, want)
-    for _ in range(12):
-        state = run(state)
-    before, allocated = run.counts(), gpu.allocated
-    for _ in range(50):
-        state = run(state)
-    after = run.counts()
-    assert after.replays == before.replays + 50
-    assert after._replace(replays=0) == before._replace(replays=0)
-    assert (gpu.allocated == allocated) == kept
-
-
-def test_memory_of_results_that_somebody_looks_at_is_not_taken_again(tmp_path: Path) -> None:
-    gpu = Shuffling(tmp_path)
-    _, run = made(gpu, lambda x: (x + 1, np.sum(x), x * 2), [np.zeros(100)])
-    looks, wanted = [], []
-    for i in range(30):
-        x = moved(np.full(100, float(i)))
-        a, b, c = run([x])
-        wanted.append(i)
-        looks.append((a[3:7], b, c[::2].T) if i % 3 else (a, b[...], c))
-        if i % 2:  # others are free again
-            looks.pop()
-            wanted.pop()
-        del a, b, c
-        for k, (a, b, c) in zip(wanted, looks, strict=True):
-            np.testing.assert_array_equal(a, k + 1)
-            np.testing.assert_array_equal(b, 100 * k)
-            np.testing.assert_array_equal(c, 2 * k)
-    assert gpu.allocated < 30 * 3
-    instances_ = [weakref.ref(k) for xs in run.instances.idle.values() for x in xs for k in x.sets]
-    assert 0 < len(instances_) <= results.SETS
-    plans.give_back()
-    gc.collect()
-    assert not any(k() for k in instances_)
 
 
 def test_one_kernel(gpu: FakeGpu) -> None:
@@ -327,23 +210,6 @@ def test_graphs_that_cannot_be_changed_are_made_anew(gpu: FakeGpu) -> None:
     assert run.counts().captures <= instances.GRAPHS
 
 
-def test_streams_have_memory_of_their_own(gpu: FakeGpu) -> None:
-    _, run = made(gpu)
-    arrays = [moved(a) for a in values()]
-    x = run.operands.begin(arrays)[0]
-    gpu.now = FakeStream(4096)
-    y = run.operands.begin(arrays)[0]
-    assert x.arena.ptr != y.arena.ptr
-    assert x.scratch.ptr != y.scratch.ptr
-    run.instances.keep(x)
-    run.instances.keep(y)
-    assert run.operands.begin(arrays)[0] is y
-    for k in range(20):  # no more than a few are kept
-        gpu.now = FakeStream(k * 8)
-        run(arrays)
-    assert len(run.instances.idle) <= instances.STREAMS
-
-
 def test_threads_on_one_stream(gpu: FakeGpu) -> None:
     r, run = made(gpu)
     expected = interpret(r.program, r.arrays)
@@ -401,21 +267,6 @@ def test_an_index_out_of_range_is_an_error_of_that_call(gpu: FakeGpu) -> None:
     assert asked[0][1] == 0
     assert asked[0][2] != 0
     assert asked[0][3] is None
-
-
-def test_memory_is_given_back_and_asked_for_once_more(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
-    gpu.room = 1  # not enough for an instance
-    with pytest.raises(DeviceMemoryError, match=r"needs [\d,]+ bytes for temporaries and [\d,]+"):
-        run([moved(a) for a in r.arrays])
-    assert gpu.released == 1
-    gpu.room = -1
-    check(r, run, r.arrays)
-    assert run.instances.idle
-    plans.give_back()
-    assert not run.instances.idle
-    gc.collect()
-    check(r, run, r.arrays)
 
 
 def test_a_launch_that_fails_names_its_step(gpu: FakeGpu) -> None:
@@ -506,20 +357,6 @@ def test_arrays_of_another_gpu_are_refused(gpu: FakeGpu, monkeypatch: Any) -> No
 
     with pytest.raises(BackendError, match=r"input 0 is on GPU 1, and .*to_device\('cuda:0'\)"):
         run([Elsewhere()])
-
-
-def test_memory_goes_with_the_executable(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
-    for _ in range(4):
-        run([moved(a) for a in r.arrays])
-    kept = weakref.ref(run)
-    gc.disable()
-    try:
-        del run
-        assert kept() is None
-    finally:
-        gc.enable()
-    assert gpu.driver.graphs == {}
 
 
 def test_operands_that_are_converted_before_a_product(gpu: FakeGpu) -> None:

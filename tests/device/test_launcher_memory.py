@@ -1,0 +1,149 @@
+"""Memory of what the launcher runs, with a driver that is none: see fake_gpu.py."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_gpu import FakeGpu, FakeStream, Memory
+from launched import check, made, moved, values
+
+from adarray.codegen.machine import GPU
+from adarray.errors import DeviceMemoryError
+from adarray.passes import planning
+
+pytest.importorskip("adarray_native._device")
+from adarray_backends.cuda import instances, plans, results
+
+plan = partial(planning.plan, machine=GPU)
+RNG = np.random.default_rng(12)
+
+
+@pytest.fixture
+def gpu(tmp_path: Path) -> FakeGpu:
+    return FakeGpu(tmp_path)
+
+
+class Shuffling(FakeGpu):
+    """A GPU whose pool gives free blocks of one size in any order, as CuPy's does."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.free: list[np.ndarray] = []
+        self.order = np.random.default_rng(1)
+        self.allocated = 0
+
+    def alloc(self, size: int) -> Memory:
+        self.allocated += 1
+        room = max(-(-size // 512), 1) * 512 + 256
+        fitting = [i for i, b in enumerate(self.free) if b.nbytes == room]
+        base = np.empty(room, np.uint8)
+        if fitting:
+            base = self.free.pop(self.order.choice(fitting))
+        owner = base[:]
+        weakref.finalize(owner, self.free.append, base)
+        return Memory(-(-base.ctypes.data // 256) * 256, owner)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_results_that_are_the_next_inputs_come_back_to_the_same_addresses(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kept:
+        monkeypatch.setattr(results, "SETS", 1 << 30)
+
+    def step(*xs: Any) -> Any:
+        return tuple(x - 0.1 * np.sin(x) for x in xs)
+
+    state = [RNG.normal(size=n) for n in (60, 61, 62, 63, 64)]
+    expected = step(*state)
+    gpu = Shuffling(tmp_path)
+    _, run = made(gpu, step, state)
+    state = run([moved(x) for x in state])
+    for got, want in zip(state, expected, strict=True):
+        np.testing.assert_allclose(got, want)
+    for _ in range(12):
+        state = run(state)
+    before, allocated = run.counts(), gpu.allocated
+    for _ in range(50):
+        state = run(state)
+    after = run.counts()
+    assert after.replays == before.replays + 50
+    assert after._replace(replays=0) == before._replace(replays=0)
+    assert (gpu.allocated == allocated) == kept
+
+
+def test_memory_of_results_that_somebody_looks_at_is_not_taken_again(tmp_path: Path) -> None:
+    gpu = Shuffling(tmp_path)
+    _, run = made(gpu, lambda x: (x + 1, np.sum(x), x * 2), [np.zeros(100)])
+    looks, wanted = [], []
+    for i in range(30):
+        x = moved(np.full(100, float(i)))
+        a, b, c = run([x])
+        wanted.append(i)
+        looks.append((a[3:7], b, c[::2].T) if i % 3 else (a, b[...], c))
+        if i % 2:  # others are free again
+            looks.pop()
+            wanted.pop()
+        del a, b, c
+        for k, (a, b, c) in zip(wanted, looks, strict=True):
+            np.testing.assert_array_equal(a, k + 1)
+            np.testing.assert_array_equal(b, 100 * k)
+            np.testing.assert_array_equal(c, 2 * k)
+    assert gpu.allocated < 30 * 3
+    instances_ = [weakref.ref(k) for xs in run.instances.idle.values() for x in xs for k in x.sets]
+    assert 0 < len(instances_) <= results.SETS
+    plans.give_back()
+    gc.collect()
+    assert not any(k() for k in instances_)
+
+
+def test_streams_have_memory_of_their_own(gpu: FakeGpu) -> None:
+    _, run = made(gpu)
+    arrays = [moved(a) for a in values()]
+    x = run.operands.begin(arrays)[0]
+    gpu.now = FakeStream(4096)
+    y = run.operands.begin(arrays)[0]
+    assert x.arena.ptr != y.arena.ptr
+    assert x.scratch.ptr != y.scratch.ptr
+    run.instances.keep(x)
+    run.instances.keep(y)
+    assert run.operands.begin(arrays)[0] is y
+    for k in range(20):  # no more than a few are kept
+        gpu.now = FakeStream(k * 8)
+        run(arrays)
+    assert len(run.instances.idle) <= instances.STREAMS
+
+
+def test_memory_is_given_back_and_asked_for_once_more(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    gpu.room = 1  # not enough for an instance
+    with pytest.raises(DeviceMemoryError, match=r"needs [\d,]+ bytes for temporaries and [\d,]+"):
+        run([moved(a) for a in r.arrays])
+    assert gpu.released == 1
+    gpu.room = -1
+    check(r, run, r.arrays)
+    assert run.instances.idle
+    plans.give_back()
+    assert not run.instances.idle
+    gc.collect()
+    check(r, run, r.arrays)
+
+
+def test_memory_goes_with_the_executable(gpu: FakeGpu) -> None:
+    r, run = made(gpu)
+    for _ in range(4):
+        run([moved(a) for a in r.arrays])
+    kept = weakref.ref(run)
+    gc.disable()
+    try:
+        del run
+        assert kept() is None
+    finally:
+        gc.enable()
+    assert gpu.driver.graphs == {}
