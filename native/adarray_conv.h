@@ -1,16 +1,18 @@
 /* Convolutions of images as products of matrices whose operands are gathered on the way.
  *
- * To be compiled with these definitions, followed by adarray_conv_exact.h or, for Tensor Cores,
- * adarray_conv_tensor.h:
+ * To be compiled with these definitions, followed by adarray_conv_exact.h, adarray_conv_few.h, or,
+ * for Tensor Cores, by adarray_conv_words.h and adarray_conv_tensor.h or adarray_conv_hopper.h:
  *   KIND     1 float, 2 float rounded to tf32, 3 bf16, 4 fp16, 5 double
- *   MADE     rows of a tile: 64 or 128 channels of the result
- *   PLACES   its columns, places of the result: 64 of doubles, else 128
+ *   MADE     channels of the result in a tile
+ *   PLACES   its places of the result
+ *   DEPTH    tiles in shared memory
+ *   BLOCKS   that a multiprocessor holds at a time
  *
  * `gather` computes a convolution, and the gradient of its images: a place of the result, and an
  * element of the windows k, name an element of the images by sums of what each of them
  * contributes, and elements outside are zero. `weigh` computes the gradient of the weights: sums
  * over places, of which each block takes a stretch; `folded` adds what blocks found, always in
- * the same order. Both copy tiles to shared memory asynchronously, STAGES ahead.
+ * the same order. Both copy tiles to shared memory asynchronously, DEPTH at a time.
  */
 #ifndef ADARRAY_CONV_H
 #define ADARRAY_CONV_H
@@ -24,7 +26,6 @@ typedef double T; /* of results and sums */
 typedef float T;
 #endif
 #define THREADS 256
-#define STAGES 3
 
 /* Division of p < 2^31 by a constant, as the upper half of a product. */
 struct Divisor { u32 by, times, shift; };
@@ -35,7 +36,7 @@ __device__ inline u32 quotient(u32 p, Divisor d)
 }
 
 #ifndef ADARRAY_CONV_HOST /* tests run the rest on the processor */
-#define SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
+#define SHARED_MEMORY(name) extern __shared__ __align__(1024) unsigned char name[]
 
 __device__ inline u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
@@ -90,20 +91,33 @@ struct __align__(16) Job {
  * group * each + m * apart + at[k], where at follows this; at[k] < 0 stands for zero. */
 struct __align__(16) Filling { int deep, wide, channels, groups; i64 each, apart; };
 
+/* What `each_weight` does, with divisions of Count. */
+template <bool by_channel, class Count, class Put>
+__device__ inline void counted_weights(const Filling *__restrict__ job, Put put)
+{
+    const Count deep = job->deep, wide = job->wide, size = job->groups * deep * wide;
+    const Count inner = by_channel ? deep : wide, outer = by_channel ? wide : deep;
+    const int channels = job->channels;
+    const i64 each = job->each, apart = job->apart;
+    const int2 *__restrict__ const at = (const int2 *)(job + 1);
+    const Count step = (Count)gridDim.x * blockDim.x;
+    for (Count i = (Count)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += step) {
+        const Count row = i / inner, rest = i - row * inner;
+        const Count group = row / outer, other = row - group * outer;
+        const int k = by_channel ? rest : other, m = by_channel ? other : rest;
+        put(i, group * each + m * apart, at[k], m < channels);
+    }
+}
+
 /* Call put(place, offset, at[k], whether there is such a channel) for all prepared weights, which
  * lie as [group][k][channel], or with `by_channel` as [group][channel][k]. */
 template <bool by_channel, class Put>
 __device__ inline void each_weight(const Filling *__restrict__ job, Put put)
 {
-    const int deep = job->deep, wide = job->wide, channels = job->channels;
-    const i64 each = job->each, apart = job->apart;
-    const int2 *__restrict__ const at = (const int2 *)(job + 1);
-    const i64 size = (i64)job->groups * deep * wide, step = (i64)gridDim.x * blockDim.x;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += step) {
-        const int k = by_channel ? i % deep : i / wide % deep;
-        const int m = by_channel ? i / deep % wide : i % wide;
-        put(i, i / ((i64)wide * deep) * each + m * apart, at[k], m < channels);
-    }
+    if ((i64)job->groups * job->deep * job->wide < (i64)1 << 31)
+        counted_weights<by_channel, u32>(job, put);
+    else
+        counted_weights<by_channel, i64>(job, put);
 }
 
 /* Add what `parts` blocks found, in order. */

@@ -52,7 +52,7 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
     const Sums s = job->s;
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     SHARED_MEMORY(memory);
-    E *const a = (E *)memory, *const b = a + STAGES * DEEP * (MADE + ROOM);
+    E *const a = (E *)memory, *const b = a + DEPTH * DEEP * (MADE + ROOM);
     const int tile = blockIdx.x % s.tiles, group = blockIdx.y % s.groups;
     const int part = blockIdx.y / s.groups;
     const u32 first = blockIdx.x / s.tiles * PLACES;
@@ -71,7 +71,7 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
 
 #define LOAD_TILE(step)                                                                          \
     do {                                                                                         \
-        const int slot = (step) % STAGES, k0 = (step) * DEEP;                                    \
+        const int slot = (step) % DEPTH, k0 = (step) * DEEP;                                     \
         _Pragma("unroll") for (int i = 0; i < DEEP * PLACES / THREADS; i++) {                    \
             const int k = deep + i * (THREADS / PLACES);                                         \
             const int2 at = __ldg(tab + k0 + k);                                                 \
@@ -90,16 +90,16 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
     } while (0)
 
     T sum[TALL][WIDE] = {};
-    for (int i = 0; i < STAGES - 1; i++) {
+    for (int i = 0; i < DEPTH - 1; i++) {
         if (from + i < until) LOAD_TILE(from + i);
         commit();
     }
     for (int step = from; step < until; step++) {
-        arrived<STAGES - 2>();
-        if (step + STAGES - 1 < until) LOAD_TILE(step + STAGES - 1);
+        arrived<DEPTH - 2>();
+        if (step + DEPTH - 1 < until) LOAD_TILE(step + DEPTH - 1);
         commit();
-        const E *const as = a + step % STAGES * DEEP * (MADE + ROOM);
-        const E *const bs = b + step % STAGES * DEEP * (PLACES + ROOM);
+        const E *const as = a + step % DEPTH * DEEP * (MADE + ROOM);
+        const E *const bs = b + step % DEPTH * DEEP * (PLACES + ROOM);
         #pragma unroll
         for (int k = 0; k < DEEP; k++) {
             Four af[TALL / 4], bf[WIDE / 4];
@@ -178,7 +178,7 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     SHARED_MEMORY(memory);
     __shared__ int2 spots[PLACES];
-    E *const a = (E *)memory, *const b = a + STAGES * MADE * PITCH;
+    E *const a = (E *)memory, *const b = a + DEPTH * MADE * PITCH;
     const int tile = blockIdx.x % s.tiles, group = blockIdx.y % s.groups;
     const int part = blockIdx.y / s.groups, left = blockIdx.x / s.tiles * PLACES;
     const int start = part * s.stretch, until = min(s.steps, start + s.stretch);
@@ -193,7 +193,7 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
 
 #define LOAD_LINES(step)                                                                         \
     do {                                                                                         \
-        const int slot = (step) % STAGES;                                                        \
+        const int slot = (step) % DEPTH;                                                         \
         const u32 place = (u32)(step) * LONG + deep;                                             \
         const bool real = place < p.count;                                                       \
         const u32 n = quotient(place, p.image), rest = place - n * p.image.by;                   \
@@ -218,16 +218,16 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
     } while (0)
 
     T sum[TALL][WIDE] = {};
-    for (int i = 0; i < STAGES - 1; i++) {
+    for (int i = 0; i < DEPTH - 1; i++) {
         if (start + i < until) LOAD_LINES(start + i);
         commit();
     }
     for (int step = start; step < until; step++) {
-        arrived<STAGES - 2>();
-        if (step + STAGES - 1 < until) LOAD_LINES(step + STAGES - 1);
+        arrived<DEPTH - 2>();
+        if (step + DEPTH - 1 < until) LOAD_LINES(step + DEPTH - 1);
         commit();
-        const E *const as = a + step % STAGES * MADE * PITCH;
-        const E *const bs = b + step % STAGES * PLACES * PITCH;
+        const E *const as = a + step % DEPTH * MADE * PITCH;
+        const E *const bs = b + step % DEPTH * PLACES * PITCH;
         const int chunk = 2; /* four would not fit the registers */
         struct __align__(2 * sizeof(E)) Chunk { E v[2]; };
         #pragma unroll

@@ -1,32 +1,15 @@
-/* Convolutions on Tensor Cores, for adarray_conv.h.
+/* Convolutions on Tensor Cores, for adarray_conv.h and adarray_conv_words.h.
  *
- * Images and cotangents are rounded first and lie with their channels last, in words of 32 bits:
- * [number][group][place][word]. A word holds a number of tf32, or two channels of 16 bits; a
- * place has a multiple of four words, so that 16 bytes belong to one element of a window.
  * The table that follows a job holds, for every four words of windows, an offset in words and
- * steps along height and width. Weights lie as [group][channel][word of windows].
+ * steps along height and width.
  *
  * Fragments are those of the PTX ISA for mma.m16n8k8 (tf32) and m16n8k16 (16 bits), where a word
  * of 16 bits twice takes the place of one number.
  */
-#define PER (KIND == 2 ? 1 : 2) /* channels in a word */
 #define DEEP 32                 /* words of windows in a tile of `gather` */
 #define PITCH (DEEP + 4)        /* words between rows, so that eight rows lie in other banks */
 
 #ifndef ADARRAY_CONV_HOST
-__device__ inline u32 word_of(float low, float high)
-{
-    u32 r;
-#if KIND == 2
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(low));
-#elif KIND == 3
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#endif
-    return r;
-}
-
 __device__ inline void multiply(float (&c)[4], const u32 (&a)[4], const u32 *b)
 {
 #if KIND == 2
@@ -79,7 +62,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
        const Job *__restrict__ job)
 {
     SHARED_MEMORY(memory);
-    u32 *const a = (u32 *)memory, *const b = a + STAGES * MADE * PITCH;
+    u32 *const a = (u32 *)memory, *const b = a + DEPTH * MADE * PITCH;
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     const int tiles = job->s.tiles, groups = job->s.groups, steps = job->s.steps;
     const int tile = blockIdx.x % tiles, group = blockIdx.y % groups;
@@ -108,7 +91,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
 
 #define LOAD_TILE(step)                                                                          \
     do {                                                                                         \
-        const int now = step, slot = now % STAGES;                                               \
+        const int now = step, slot = now % DEPTH;                                                \
         const int2 at = __ldg(tab + now * (DEEP / 4) + chunk);                                   \
         const int down = at.y >> 16, right = (int)(short)(at.y & 0xffff);                        \
         _Pragma("unroll") for (int i = 0; i < PLACES / 32; i++) {                                \
@@ -123,7 +106,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
     } while (0)
 
     float sum[TALL][WIDE][4] = {};
-    for (int i = 0; i < STAGES - 1; i++) {
+    for (int i = 0; i < DEPTH - 1; i++) {
         if (from + i < until) LOAD_TILE(from + i);
         commit();
     }
@@ -132,11 +115,11 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
     const int at_b = (warp / 2 * COLUMNS_OF_WARP + lane % 8 + lane / 16 * 8) * PITCH
         + lane / 8 % 2 * 4;
     for (int step = from; step < until; step++) {
-        arrived<STAGES - 2>();
-        if (step + STAGES - 1 < until) LOAD_TILE(step + STAGES - 1);
+        arrived<DEPTH - 2>();
+        if (step + DEPTH - 1 < until) LOAD_TILE(step + DEPTH - 1);
         commit();
-        const u32 *const as = a + step % STAGES * MADE * PITCH + at_a;
-        const u32 *const bs = b + step % STAGES * PLACES * PITCH + at_b;
+        const u32 *const as = a + step % DEPTH * MADE * PITCH + at_a;
+        const u32 *const bs = b + step % DEPTH * PLACES * PITCH + at_b;
         #pragma unroll
         for (int k = 0; k < DEEP; k += 8) {
             u32 af[TALL][4], bf[WIDE / 2][4];
@@ -189,7 +172,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
       const Job *__restrict__ job)
 {
     SHARED_MEMORY(memory);
-    u32 *const a = (u32 *)memory, *const b = a + STAGES * LONG * PITCH_A;
+    u32 *const a = (u32 *)memory, *const b = a + DEPTH * LONG * PITCH_A;
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     const int tile = blockIdx.x % job->s.tiles, left = blockIdx.x / job->s.tiles * PLACES;
     const int group = blockIdx.y % job->s.groups, part = blockIdx.y / job->s.groups;
@@ -211,7 +194,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
 
 #define LOAD_LINES(step)                                                                         \
     do {                                                                                         \
-        const int now = step, slot = now % STAGES;                                               \
+        const int now = step, slot = now % DEPTH;                                                \
         _Pragma("unroll") for (int i = 0; i < LONG * WORDS_A / 4 / THREADS; i++) {               \
             const int k = line_a + i * (THREADS / (WORDS_A / 4));                                \
             const u32 place = (u32)now * LONG + k;                                               \
@@ -235,18 +218,18 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
     } while (0)
 
     float sum[TALL][WIDE][4] = {};
-    for (int i = 0; i < STAGES - 1; i++) {
+    for (int i = 0; i < DEPTH - 1; i++) {
         if (start + i < until) LOAD_LINES(start + i);
         commit();
     }
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row = warp % 2 * ROWS_OF_WARP, column = warp / 2 * COLUMNS_OF_WARP;
     for (int step = start; step < until; step++) {
-        arrived<STAGES - 2>();
-        if (step + STAGES - 1 < until) LOAD_LINES(step + STAGES - 1);
+        arrived<DEPTH - 2>();
+        if (step + DEPTH - 1 < until) LOAD_LINES(step + DEPTH - 1);
         commit();
-        const u32 *const as = a + step % STAGES * LONG * PITCH_A;
-        const u32 *const bs = b + step % STAGES * LONG * PITCH_B;
+        const u32 *const as = a + step % DEPTH * LONG * PITCH_A;
+        const u32 *const bs = b + step % DEPTH * LONG * PITCH_B;
         #pragma unroll
         for (int k = 0; k < LONG; k += 8 * PER) {
             u32 af[TALL][4], bf[WIDE / 2][4];
@@ -298,46 +281,4 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
                 if (spot >= 0 && m < to.channels) out[m * to.channel + spot] = sum[i][j][k];
             }
         }
-}
-
-/* -- before and after --------------------------------------------------------------------- */
-
-/* Where k counts words. */
-extern "C" __global__ void prepared(const float *__restrict__ w, u32 *__restrict__ to,
-                                    const Filling *__restrict__ job)
-{
-    each_weight<true>(job, [=](i64 i, i64 base, int2 from, bool real) {
-        to[i] = word_of(real && from.x >= 0 ? w[base + from.x] : 0.0f,
-                        real && from.y >= 0 ? w[base + from.y] : 0.0f);
-    });
-}
-
-#define ROW 64 /* places that a block turns at a time */
-
-/* Turn planes of channels into places with their channels as words. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-packed(const float *__restrict__ x, u32 *__restrict__ to, i64 planes, i64 plane, i64 channels,
-       i64 words)
-{
-    __shared__ float tile[32 * PER][ROW + 1];
-    const int column = threadIdx.x % ROW, line = threadIdx.x / ROW;
-    const i64 first = (i64)blockIdx.x * ROW, word = (i64)blockIdx.y * 32;
-    const int wide = min((i64)32, words - word);
-    for (i64 q = blockIdx.z; q < planes; q += gridDim.z) {
-        const float *const from = x + q * channels * plane + first + column;
-        #pragma unroll 8
-        for (int c = line; c < wide * PER; c += THREADS / ROW) {
-            const i64 channel = word * PER + c;
-            const bool real = channel < channels && first + column < plane;
-            tile[c][column] = real ? from[channel * plane] : 0.0f;
-        }
-        __syncthreads();
-        u32 *const into = to + (q * plane + first) * words + word;
-        for (int e = threadIdx.x; e < ROW * wide; e += THREADS) {
-            const int p = e / wide, k = e - p * wide;
-            if (first + p < plane)
-                into[p * words + k] = word_of(tile[k * PER][p], tile[k * PER + PER - 1][p]);
-        }
-        __syncthreads();
-    }
 }

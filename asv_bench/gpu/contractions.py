@@ -2,12 +2,12 @@
 
 Run it where CuPy and torch find a GPU::
 
-    python asv_bench/gpu/contractions.py [--sizes 2048 4096] [--precisions float32] [--json FILE]
+    python -m asv_bench.gpu.contractions [--sizes 2048 4096] [--precisions float32] [--json FILE]
 
 Rates are operations a second by the GPU's clock, with several calls between two events, in turns
 with torch's; errors are relative, ``norm(result - exact) / norm(exact)``, of the first rows.
 torch's operands of 16 bits lie ready; adarray's are float32 arrays, which it rounds in each
-call, or float16 arrays.
+call, or float16 arrays. Products are called eagerly, convolutions compiled.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-import cupy
 import numpy as np
-import torch
 
 import adarray
 from adarray.ops.nn import conv2d, conv2d_input, conv2d_weight
+from asv_bench.gpu.needed import needed
 
+cupy: Any = None  # which `main` loads
+torch: Any = None
 SIZES = (1024, 2048, 4096, 8192, 16384)
 PRECISIONS = ("float32", "tf32", "bf16", "fp16", "float64")
 IMAGE_PRECISIONS = ("float32", "tf32", "bf16")
 ROWS = 256  # that errors are taken of
 ROUNDS = 5
 ROUND_MS = 2.0
-KINDS = {"bf16": torch.bfloat16, "fp16": torch.float16, "float64": torch.float64}
+KINDS = {"bf16": "bfloat16", "fp16": "float16", "float64": "float64"}  # of torch
 # Images, channels, height, width; channels of the result, window, stride, padding.
 IMAGES = (
     (32, 64, 56, 56, 64, 3, 1, 1),
@@ -57,7 +58,8 @@ def times(*calls: Callable[[], Any]) -> list[float]:
 
     counts = []
     for call in calls:
-        call()
+        for _ in range(4):  # the first ones compile, choose algorithms, and capture graphs
+            call()
         counts.append(max(2, min(50, round(ROUND_MS / max(once(call, 2), 1e-3)))))
     rounds = [[once(*pair) for pair in zip(calls, counts, strict=True)] for _ in range(ROUNDS)]
     return [statistics.median(column) / 1e3 for column in zip(*rounds, strict=True)]
@@ -73,6 +75,11 @@ def drawn(*shape: int) -> Any:
     return cupy.random.standard_normal(shape, dtype=np.float32)
 
 
+def kind_of(precision: str) -> Any:
+    """Return torch's dtype of operands."""
+    return getattr(torch, KINDS.get(precision, "float32"))
+
+
 def products(size: int, precision: str) -> dict[str, Any]:
     """Measure products of square matrices in one precision."""
     a, b = drawn(size, size), drawn(size, size)
@@ -80,7 +87,7 @@ def products(size: int, precision: str) -> dict[str, Any]:
     if precision == "float64":
         a, b = a.astype(np.float64), b.astype(np.float64)
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    x, y = (torch.from_dlpack(v).to(KINDS.get(precision, torch.float32)) for v in (a, b))
+    x, y = (torch.from_dlpack(v).to(kind_of(precision)) for v in (a, b))
     out = torch.empty_like(x)
     option = "float32" if precision == "float64" else precision
     found: dict[str, Any] = {"size": size, "precision": precision}
@@ -102,30 +109,33 @@ def products(size: int, precision: str) -> dict[str, Any]:
 
 
 def convolutions(sizes: tuple[int, ...], precision: str) -> dict[str, Any]:
-    """Measure a convolution and its two gradients, seconds of torch and adarray."""
+    """Measure a convolution and its two gradients, compiled, seconds of torch and adarray."""
     n, c, h, w, o, k, stride, pad = sizes
     x, v = drawn(n, c, h, w), drawn(o, c, k, k)
     out = [(m + 2 * pad - k) // stride + 1 for m in (h, w)]
     g = drawn(n, o, *out)
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.benchmark = True
-    tx, tv, tg = (torch.from_dlpack(z).to(KINDS.get(precision, torch.float32)) for z in (x, v, g))
+    tx, tv, tg = (torch.from_dlpack(z).to(kind_of(precision)) for z in (x, v, g))
     settings = (None, (stride,) * 2, (pad,) * 2, (1, 1), False, (0, 0), 1)
     backward = torch.ops.aten.convolution_backward
+    value = adarray.jit(lambda a, b: conv2d(a, b, stride, pad))
+    images = adarray.jit(lambda a, b: conv2d_input(a, b, (h, w), stride, pad))
+    weights = adarray.jit(lambda a, b: conv2d_weight(a, b, (k, k), stride, pad))
     with adarray.use("cuda", matmul_precision=precision):
         ax, av, ag = map(adarray.array, (x, v, g))
         pairs = {
             "forward": (
                 lambda: torch.nn.functional.conv2d(tx, tv, stride=stride, padding=pad),
-                lambda: conv2d(ax, av, stride, pad),
+                lambda: value(ax, av),
             ),
             "images": (
                 lambda: backward(tg, tx, tv, *settings, (True, False, False)),
-                lambda: conv2d_input(ag, av, (h, w), stride, pad),
+                lambda: images(ag, av),
             ),
             "weights": (
                 lambda: backward(tg, tx, tv, *settings, (False, True, False)),
-                lambda: conv2d_weight(ax, ag, (k, k), stride, pad),
+                lambda: weights(ax, ag),
             ),
         }
         found = {name: times(*pair) for name, pair in pairs.items()}
@@ -133,13 +143,19 @@ def convolutions(sizes: tuple[int, ...], precision: str) -> dict[str, Any]:
     return {"sizes": sizes, "precision": precision, "flop": flop, "seconds": found}
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Measure, print, and write what was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    global cupy, torch
+    prog = "python -m asv_bench.gpu.contractions"
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="of square matrices")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
-    parser.add_argument("--json", help="file for all figures")
-    options = parser.parse_args()
+    parser.add_argument("--json", metavar="FILE", help="file for all figures")
+    options = parser.parse_args(argv)
+    if min(options.sizes, default=1) < 1:
+        parser.error("--sizes are at least 1")
+    cupy, torch = needed("asv_bench.gpu.contractions", "cupy", "torch")
     report: dict[str, list[Any]] = {"products": [], "convolutions": []}
     print("products, 10^12 operations a second (relative error)")
     for size in options.sizes:

@@ -13,35 +13,42 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-import cupy
 import numpy as np
-import torch
 
 import adarray
 from adarray.ops.elementwise import relu
+from asv_bench.gpu.needed import needed
 
-# Name: how many matrices, how they are drawn, the function in NumPy, and in torch.
-OPS: dict[str, tuple[int, str, Callable[..., Any], Callable[..., Any]]] = {
-    "add": (2, "n", np.add, torch.add),
+cupy: Any = None  # which `main` loads
+torch: Any = None
+# Name: how many matrices, how they are drawn, the function in NumPy, and in torch, or its name.
+OPS: dict[str, tuple[int, str, Callable[..., Any], Any]] = {
+    "add": (2, "n", np.add, "add"),
     "broadcast": (1, "row", lambda x: np.broadcast_to(x, (N, N)), lambda x: x.expand(N, N)),
-    "copy": (1, "n", np.copy, torch.clone),
-    "divide": (2, "p", np.divide, torch.div),
-    "exp": (1, "n", np.exp, torch.exp),
-    "log": (1, "p", np.log, torch.log),
-    "matmul": (2, "n", np.matmul, torch.matmul),
+    "copy": (1, "n", np.copy, "clone"),
+    "divide": (2, "p", np.divide, "div"),
+    "exp": (1, "n", np.exp, "exp"),
+    "log": (1, "p", np.log, "log"),
+    "matmul": (2, "n", np.matmul, "matmul"),
     "max": (1, "n", lambda x: np.max(x, axis=1), lambda x: torch.max(x, dim=1).values),
     "max (amax)": (1, "n", lambda x: np.max(x, axis=1), lambda x: torch.amax(x, dim=1)),
-    "multiply": (2, "n", np.multiply, torch.mul),
-    "negate": (1, "n", np.negative, torch.neg),
-    "power": (2, "p", np.power, torch.pow),
-    "relu": (1, "n", relu, torch.relu),
-    "subtract": (2, "n", np.subtract, torch.sub),
+    "multiply": (2, "n", np.multiply, "mul"),
+    "negate": (1, "n", np.negative, "neg"),
+    "power": (2, "p", np.power, "pow"),
+    "relu": (1, "n", relu, "relu"),
+    "subtract": (2, "n", np.subtract, "sub"),
     "sum": (1, "n", lambda x: np.sum(x, axis=1), lambda x: torch.sum(x, dim=1)),
     "sum (axis 0)": (1, "n", lambda x: np.sum(x, axis=0), lambda x: torch.sum(x, dim=0)),
-    "sum (all)": (1, "n", np.sum, torch.sum),
+    "sum (all)": (1, "n", np.sum, "sum"),
     "transpose": (1, "n", np.transpose, lambda x: x.T),
 }
 N = 4096
+
+
+def of_torch(name: str) -> Callable[..., Any]:
+    """Return what computes an operation in torch."""
+    f = OPS[name][3]
+    return getattr(torch, f) if isinstance(f, str) else f  # type: ignore[no-any-return]
 
 
 def drawn(count: int, how: str) -> list[np.ndarray]:
@@ -97,8 +104,8 @@ def microseconds(step: Callable[[], Any], runs: int) -> float:
 
 def forward_only(name: str, runs: int) -> tuple[float, float]:
     """Return the times of the operation alone, nothing recorded."""
-    count, how, f, torch_f = OPS[name]
-    xs = drawn(count, how)
+    count, how, f, _ = OPS[name]
+    torch_f, xs = of_torch(name), drawn(count, how)
     ours = [adarray.array(x) for x in xs]
     theirs = [torch.tensor(x, device="cuda") for x in xs]
     best = [1e9, 1e9]
@@ -110,8 +117,8 @@ def forward_only(name: str, runs: int) -> tuple[float, float]:
 
 def compared(name: str, runs: int, repeats: int) -> tuple[float, float, float, float]:
     """Return the medians of adarray and torch, of their ratio, and the difference of results."""
-    count, how, f, torch_f = OPS[name]
-    xs = drawn(count, how)
+    count, how, f, _ = OPS[name]
+    torch_f, xs = of_torch(name), drawn(count, how)
     shape = np.shape(f(*xs))
     g = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     ours, theirs = step_of_adarray(f, xs, g), step_of_torch(torch_f, xs, g)
@@ -125,15 +132,19 @@ def compared(name: str, runs: int, repeats: int) -> tuple[float, float, float, f
     return mine, other, statistics.median(a / b for a, b in times), error
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Print the table."""
-    global N
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--size", type=int, default=4096)
-    parser.add_argument("--runs", type=int, default=40)
+    global N, cupy, torch
+    parser = argparse.ArgumentParser(prog="python -m asv_bench.gpu.fifteen", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--size", type=int, default=4096, help="rows and columns")
+    parser.add_argument("--runs", type=int, default=40, help="calls in a row that are timed")
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--json")
-    options = parser.parse_args()
+    parser.add_argument("--json", metavar="FILE", help="file for all figures")
+    options = parser.parse_args(argv)
+    if min(options.size, options.runs, options.repeats) < 1:
+        parser.error("--size, --runs and --repeats are at least 1")
+    cupy, torch = needed("asv_bench.gpu.fifteen", "cupy", "torch")
     N = options.size
     rows = {}
     print(f"{torch.cuda.get_device_name()}, {N} x {N}, float32, microseconds forward and backward")

@@ -13,8 +13,9 @@ from typing import Any
 
 import cupy
 import numpy as np
-from adarray_backends.cuda import conv_work, cublas, modules, nvrtc, winograd
-from adarray_backends.cuda.conv_work import SHAPES, Launch, Packing, Work
+from adarray_backends.cuda import conv_tiles, conv_work, cublas, modules, nvrtc, winograd
+from adarray_backends.cuda.conv_tiles import SHAPES, Tile
+from adarray_backends.cuda.conv_work import Launch, Packing, Rounding, Work
 from adarray_backends.cuda.products import Stack, product
 
 from adarray.ops.windows import Geometry
@@ -24,25 +25,34 @@ _MOST_BLOCKS = 4096  # of kernels that stride over what they copy
 
 
 @functools.cache
-def source(kind: int, made: int) -> str:
-    """Return the text of the kernels for a kind of numbers and a height of tiles."""
-    which = "tensor" if SHAPES[kind].tensor else "exact"
-    names = ("adarray_conv.h", f"adarray_conv_{which}.h")
-    texts = (files("adarray_native").joinpath(n).read_text(encoding="utf-8") for n in names)
-    sizes = f"#define KIND {kind}\n#define MADE {made}\n#define PLACES {SHAPES[kind].places}"
-    return "\n".join((sizes, *texts))
+def source(kind: int, tile: Tile) -> str:
+    """Return the text of the kernels for a kind of numbers and tiles."""
+    names = ("adarray_conv", *(f"adarray_conv_{x}" for x in SHAPES[kind].headers))
+    texts = (files("adarray_native").joinpath(f"{n}.h").read_text(encoding="utf-8") for n in names)
+    sizes = {"KIND": SHAPES[kind].number}
+    sizes |= {name.upper(): number for name, number in tile._asdict().items()}
+    return "\n".join((*(f"#define {n} {v}" for n, v in sizes.items()), *texts))
 
 
 @functools.cache
-def _kernels(device: int, kind: int, made: int) -> dict[str, Any]:
+def _kernels(device: int, kind: int, tile: Tile) -> dict[str, Any]:
+    shape = SHAPES[kind]
     names = ["gather", "weigh", "prepared", "folded"]
-    names += ["packed"] if SHAPES[kind].tensor else []
+    names += ["packed"] if shape.tensor else []
+    names += ["rounded", "settled"] if shape.hopper else []
     with cupy.cuda.Device(device):
-        loaded = nvrtc.load(cupy, source(kind, made), tuple(names))
+        loaded = nvrtc.load(cupy, source(kind, tile), tuple(names), "a" if shape.hopper else "")
         found = dict(zip(names, loaded, strict=True))
         for name in names:
-            modules.allow(found[name], conv_work.shared_of(name, kind, made))
+            modules.allow(found[name], conv_tiles.shared_of(name, kind, tile))
     return found
+
+
+@functools.cache
+def _is_hopper(device: int) -> bool:
+    """Whether a GPU has the instructions of Hopper, and NVRTC knows them."""
+    known = cupy.cuda.nvrtc.getVersion() >= (12, 0)
+    return known and str(cupy.cuda.Device(device).compute_capability) == "90"
 
 
 @functools.cache
@@ -132,15 +142,15 @@ def launch(name: str, a: int, b: int, out: int, k: Geometry, precision: str, to:
     if winograd.suits(name, k, precision):
         _with_fewer(name, a, b, out, k, to)
         return
-    kind = conv_work.kind_for(precision, k)
+    kind = conv_tiles.kind_for(name, precision, k, _is_hopper(device))
     work = _work(device, name, k, kind)
     to.keep(work)
-    kernels = _kernels(device, kind, work.made)
+    kernels = _kernels(device, kind, work.tile)
     itemsize, size = SHAPES[kind].itemsize, math.prod(conv_work.shape_of(name, k))
     # Sums of parts, operands as words, and the weights of one launch after the other.
     sizes = [
-        work.parts * size if work.parts > 1 else 0,
-        *(p.size() for p in work.packings),
+        work.summed,
+        *(p.size(SHAPES[kind].per) for p in work.packings),
         max(x.prepared for x in work.launches),
     ]
     rooms = [-(-n * itemsize // 256) * 256 for n in sizes]
@@ -148,11 +158,14 @@ def launch(name: str, a: int, b: int, out: int, k: Geometry, precision: str, to:
     summed, *packed, weights = (begin + sum(rooms[:i]) for i in range(len(rooms)))
     operands = [a, b]
     for i, (p, place) in enumerate(zip(work.packings, packed, strict=True)):
-        _pack(kernels["packed"], p, operands[i], place, to)
+        _pack(kernels, p, operands[i], place, to)
         operands[i] = place
     for x in work.launches:
-        _sum(name, kernels, work, x, (*operands, summed if rooms[0] else out, weights), to)
-    if work.parts > 1:
+        _sum(name, kernels, work, x, (*operands, summed if work.summed else out, weights), to)
+    if name == "conv2d_weight" and SHAPES[kind].hopper:
+        args = (*_addresses(summed, out), int(work.launches[0].job.data.ptr), work.parts)
+        to.copy(kernels["settled"], conv_work.settling(k), _BLOCK, args)
+    elif work.parts > 1:
         _fold(kernels["folded"], summed, out, size, work.parts, to)
 
 
@@ -190,26 +203,34 @@ def _multiply(name: str, a: int, b: int, out: int, k: Geometry, precision: str, 
         parts = Stack(summed, (n, o, c), (o * c, c, 1))
         product(first, second, parts, dtype, precision, _Behind(to, -(-size // 256) * 256))
         if n > 1:
-            kind = conv_work.KINDS[dtype]
+            kind = conv_tiles.KINDS[dtype]
             device = cupy.cuda.runtime.getDevice()
-            kernel = _kernels(device, kind, 64)["folded"]
+            tile = conv_tiles.tile_of(name, kind, 1)
+            kernel = _kernels(device, kind, tile)["folded"]
             _fold(kernel, summed, out, o * c, n, to)
 
 
 def _fold(kernel: Any, summed: int, out: int, size: int, parts: int, to: Any) -> None:
     """Add sums of parts in order."""
-    grid = (min(-(-size // _BLOCK[0]), _MOST_BLOCKS), 1, 1)
-    to.copy(kernel, grid, _BLOCK, (*_addresses(summed, out), size, parts))
+    to.copy(kernel, _grid(size), _BLOCK, (*_addresses(summed, out), size, parts))
+
+
+def _grid(size: int) -> tuple[int, int, int]:
+    """Return the blocks of a kernel that strides over so many elements."""
+    return max(1, min(-(-size // _BLOCK[0]), _MOST_BLOCKS)), 1, 1
 
 
 def _addresses(*given: int) -> tuple[int, ...]:
     return tuple(map(cublas.Address, given))
 
 
-def _pack(kernel: Any, p: Packing, x: int, place: int, to: Any) -> None:
-    """Round an operand and turn its planes of channels into words."""
-    grid = (-(-p.plane // conv_work.ROW), -(-p.words // 32), min(p.planes, 65535))
-    to.copy(kernel, grid, _BLOCK, (*_addresses(x, place), *p))
+def _pack(kernels: dict[str, Any], p: Packing | Rounding, x: int, place: int, to: Any) -> None:
+    """Round an operand, and turn its planes of channels into words or rows."""
+    if isinstance(p, Rounding):
+        to.copy(kernels["rounded"], _grid(32 * p.number * p.channels), _BLOCK,
+                (*_addresses(x, place), *p))  # fmt: skip
+    else:
+        to.copy(kernels["packed"], conv_work.packing(p), _BLOCK, (*_addresses(x, place), *p))
 
 
 def _sum(
@@ -219,10 +240,9 @@ def _sum(
     a, b, out, weights = at
     kernel = "weigh" if name == "conv2d_weight" else "gather"
     if kernel == "gather":
-        grid = (max(1, min(-(-x.prepared // _BLOCK[0]), _MOST_BLOCKS)), 1, 1)
         args = (*_addresses(b, weights), int(x.filling.data.ptr))
-        to.copy(kernels["prepared"], grid, _BLOCK, args)
+        to.copy(kernels["prepared"], _grid(x.prepared), _BLOCK, args)
         b = weights
     args = (*_addresses(a, b, out), int(x.job.data.ptr))
-    shared = conv_work.shared_of(kernel, work.kind, work.made)
+    shared = conv_tiles.shared_of(kernel, work.kind, work.tile)
     to.copy(kernels[kernel], x.grid, _BLOCK, args, shared)

@@ -11,17 +11,15 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from adarray_backends.cuda.conv_tiles import SHAPES, SHORT, Tile, tile_of
 
 from adarray.ops.windows import Geometry
 
-KINDS = {"float32": 1, "tf32": 2, "bf16": 3, "fp16": 4, "float64": 5}
-STAGES = 3
 ROW = 64  # places that a block turns into words at a time
-_FEW = 3  # channels that are worth four words of Tensor Cores
+_SUMMED = 16  # elements of windows that a block takes then
 _MOST_PARTS = 64
 _MOST_BYTES = 1 << 28  # of sums of parts
 _FAR = 1 << 14  # steps along height and width that a table holds
-_SHORT = (1 << 31) - 4096  # elements that 32 bits count
 _OUTSIDE = -(1 << 31)  # steps to what is outside of all images
 
 _DIVISOR = np.dtype([("by", "u4"), ("times", "u4"), ("shift", "u4")])
@@ -51,26 +49,6 @@ FILLING = np.dtype(
 )  # fmt: skip
 
 
-class Shape(NamedTuple):
-    """The tiles of a kind of numbers."""
-
-    tensor: bool  # whether Tensor Cores multiply
-    itemsize: int  # of results
-    places: int  # columns of a tile
-    deep: int  # of a tile of `gather`: elements of windows, or words of them
-    long: int  # of a tile of `weigh`: places
-    per: int  # channels in a word
-
-
-SHAPES = {
-    1: Shape(False, 4, 128, 16, 32, 1),
-    2: Shape(True, 4, 128, 32, 32, 1),
-    3: Shape(True, 4, 128, 32, 32, 2),
-    4: Shape(True, 4, 128, 32, 32, 2),
-    5: Shape(False, 8, 64, 16, 16, 1),
-}
-
-
 class Taps(NamedTuple):
     """The elements of a window in one channel."""
 
@@ -96,9 +74,22 @@ class Packing(NamedTuple):
     channels: int
     words: int
 
-    def size(self) -> int:
+    def size(self, _per: int) -> int:
         """Return the number of words of all planes."""
         return self.planes * self.plane * self.words
+
+
+class Rounding(NamedTuple):
+    """A cotangent whose planes become rows of channels, one image after the other."""
+
+    number: int
+    plane: int
+    channels: int  # of all groups
+    pitch: int  # numbers from channel to channel
+
+    def size(self, per: int) -> int:
+        """Return the number of words of all rows."""
+        return self.channels * self.pitch // per
 
 
 class Launch(NamedTuple):
@@ -114,37 +105,11 @@ class Work(NamedTuple):
     """What is launched for one operation and its sizes."""
 
     kind: int
-    made: int  # channels of a tile
+    tile: Tile
     launches: tuple[Launch, ...]
     parts: int
-    packings: tuple[Packing, ...]  # of the first operands
-
-
-def kind_for(precision: str, k: Geometry) -> int:
-    """Return which kernels compute: of few channels the exact ones, which waste nothing."""
-    kind = KINDS[precision]
-    return KINDS["float32"] if SHAPES[kind].tensor and min(k.per_group()) < _FEW else kind
-
-
-def height_of(channels: int, kind: int) -> int:
-    """Return the rows of tiles: the taller ones, unless they would be filled up more."""
-    if kind == KINDS["float64"] or -(-channels // 64) * 64 < -(-channels // 128) * 128:
-        return 64
-    return 128
-
-
-def shared_of(name: str, kind: int, made: int) -> int:
-    """Return the bytes of shared memory of a block."""
-    tensor, itemsize, places, deep, long, per = SHAPES[kind]
-    if name == "gather":
-        size = (made + places) * (deep + 4) if tensor else deep * (made + places + 16)
-    elif name == "weigh":
-        gap = 16 if per == 1 else 8
-        size = long * ((made + places) // per + gap) if tensor else 0
-        size = size or (made + places) * (long + 16 // itemsize)
-    else:
-        return 0
-    return STAGES * size * itemsize
+    packings: tuple[Packing | Rounding, ...]  # of the first operands
+    summed: int  # numbers that all parts find, unless they are the result
 
 
 def suits(k: Geometry) -> bool:
@@ -154,12 +119,23 @@ def suits(k: Geometry) -> bool:
     return (
         min(k.number, c, o, *k.size) > 0
         and max(*k.size, *k.out, *reach, *(sum(p) for p in k.padding)) < _FAR
-        and k.number * math.prod(k.out) < _SHORT
-        and k.number * math.prod(k.size) < _SHORT
-        and (c + 8) * math.prod(k.size) < _SHORT
-        and (o + 8) * math.prod(k.out) < _SHORT
+        and k.number * math.prod(k.out) < SHORT
+        and k.number * math.prod(k.size) < SHORT
+        and (c + 8) * math.prod(k.size) < SHORT
+        and (o + 8) * math.prod(k.out) < SHORT
         and k.groups * _MOST_PARTS < 65536
     )
+
+
+def settling(k: Geometry) -> tuple[int, int, int]:
+    """Return the blocks that settle sums of weights, 32 x 32 each."""
+    c, o = k.per_group()
+    return -(-c * math.prod(k.window) // 32), k.groups * -(-o // 32), 1
+
+
+def packing(p: Packing) -> tuple[int, int, int]:
+    """Return the blocks that turn planes into words: 32 words of `ROW` places each."""
+    return -(-p.plane // ROW), -(-p.words // 32), min(p.planes, 65535)
 
 
 def is_product(name: str, k: Geometry) -> bool:
@@ -218,6 +194,13 @@ def _exact_tables(taps: Taps, channels: int, plane: int, step: int, steps: int) 
     return _steps_table(c * plane + taps.offset, down, right, len(low)), low
 
 
+def _few_tables(taps: Taps, channels: int, step: int) -> Any:
+    """Return the tables of the elements of windows in a channel, and of weights, tap by tap."""
+    low = np.full((len(taps.offset) * channels, 2), -1, np.int32)
+    low[:, 0] = (taps.weight[:, None] + np.arange(channels) * step).ravel()
+    return _steps_table(taps.offset, taps.down, taps.right, len(taps.offset)), low
+
+
 def _tensor_tables(taps: Taps, channels: int, step: int, words: int, steps: int, per: int) -> Any:
     """Return the tables of windows, by four words, and of weights, tap by tap."""
     deep = steps * SHAPES[2].deep
@@ -240,10 +223,25 @@ def _written(head: Any, dtype: Any, *tables: np.ndarray) -> np.ndarray:
     return np.frombuffer(b"".join((first.tobytes(), *(t.tobytes() for t in tables))), np.uint8)
 
 
-def _parts(processors: int, blocks: int, steps: int, least: int, size: int) -> int:
+def _parts(slots: int, blocks: int, steps: int, least: int, size: int) -> int:
     """Return into how many stretches sums are cut, so that all multiprocessors have work."""
     most = min(_MOST_PARTS, steps // least, _MOST_BYTES // max(size, 1))
-    return max(1, min(2 * processors // max(blocks, 1), most))
+    return max(1, min(slots // max(blocks, 1), most))
+
+
+def _hopper_parts(tile: Tile, processors: int, blocks: int, steps: int, size: int) -> int:
+    """Return the number of stretches for which sums and what adds them are expected to be fastest.
+
+    A step takes a microsecond or less, and a microsecond writes and reads 1.5 MB of sums.
+    """
+    step = tile.made * tile.places * tile.blocks / (256 * 128) * 0.9
+    most = max(1, min(_MOST_PARTS, steps // 4, _MOST_BYTES // max(size, 1)))
+
+    def expected(parts: int) -> float:
+        waves = -(-blocks * parts // (tile.blocks * processors))
+        return waves * (-(-steps // parts) + 4) * step + (parts > 1) * (3 + parts * size / 1.5e6)
+
+    return min(range(1, most + 1), key=expected)
 
 
 # -- convolutions ----------------------------------------------------------------------------------
@@ -306,19 +304,24 @@ def _convolved(
         Steps from group to group, from channel to channel of the result, of what windows see.
     """
     shape, (seen, shown), area = SHAPES[kind], channels, math.prod(size)
-    made = height_of(shown, kind)
-    tiles = -(-shown // made)
+    tile = tile_of("conv2d", kind, shown)
+    tiles = -(-shown // tile.made)
+    wide = 4 if shape.few and shown == 3 else tiles * tile.made
     words = _words(seen, kind) if shape.tensor else seen
     elements = k.number * k.groups * shown * plane
-    steps = [-(-len(p.taps.offset) * words // shape.deep) for p in phases]
-    blocks = [-(-p.places[0] // shape.places) * tiles for p in phases]
-    parts = _parts(
-        processors, sum(blocks) * k.groups, max(steps), 128 // shape.deep,
-        elements * shape.itemsize,
-    )  # fmt: skip
+    steps = [seen if shape.few else -(-len(p.taps.offset) * words // shape.deep) for p in phases]
+    blocks = [-(-p.places[0] // tile.places) * tiles for p in phases]
+    count, least = sum(blocks) * k.groups, 16 if shape.few else 128 // shape.deep
+    if shape.hopper:
+        parts = _hopper_parts(tile, processors, count, max(steps), elements * shape.itemsize)
+    else:
+        slots = tile.blocks * processors
+        parts = _parts(slots, count, max(steps), least, elements * shape.itemsize)
     launches = []
     for p, n, count in zip(phases, steps, blocks, strict=True):
-        if shape.tensor:
+        if shape.few:
+            table, at = _few_tables(p.taps, seen, weights[2])
+        elif shape.tensor:
             table, at = _tensor_tables(p.taps, seen, weights[2], words, n, shape.per)
         else:
             table, at = _exact_tables(p.taps, seen, area, weights[2], n)
@@ -328,22 +331,23 @@ def _convolved(
             (*size, k.groups * words * area, words * area),
             (*p.result, elements, shown),
             (n, -(-n // parts), tiles, k.groups),
-            0,
+            len(p.taps.offset),
             words,
         )
-        deep, wide = n * shape.deep, tiles * made
-        filling = _written((deep, wide, shown, k.groups, *weights[:2]), FILLING, at)
+        filling = _written((len(at), wide, shown, k.groups, *weights[:2]), FILLING, at)
         grid = (count, k.groups * parts, 1)
-        launches.append(Launch(_written(job, JOB, table), grid, filling, k.groups * deep * wide))
+        prepared = k.groups * len(at) * wide
+        launches.append(Launch(_written(job, JOB, table), grid, filling, prepared))
     packings = (Packing(k.number * k.groups, area, seen, words),) if shape.tensor else ()
-    return Work(kind, made, tuple(launches), parts, packings)
+    summed = parts * elements if parts > 1 else 0
+    return Work(kind, tile, tuple(launches), parts, packings, summed)
 
 
 def _to_weight(k: Geometry, kind: int, processors: int) -> Work:
     shape, (c, o), taps = SHAPES[kind], k.per_group(), _taps(k)
     area, plane, window = math.prod(k.size), math.prod(k.out), math.prod(k.window)
-    made = height_of(o, kind)
-    tiles, count = -(-o // made), k.number * plane
+    tile = tile_of("conv2d_weight", kind, o)
+    tiles, count = -(-o // tile.made), k.number * plane
     words, others = c, 1  # of a place of the images and of the cotangent
     elements, tables = c * window, ()
     if shape.tensor:
@@ -357,9 +361,13 @@ def _to_weight(k: Geometry, kind: int, processors: int) -> Work:
         table, _ = _exact_tables(taps, c, area, window, -(-elements // shape.deep))
         tables = (table[:elements],)
     steps = -(-count // shape.long)
-    blocks = -(-elements * shape.per // shape.places) * tiles
-    size = k.made * c * window
-    parts = _parts(processors, blocks * k.groups, steps, 4, size * shape.itemsize)
+    blocks = -(-elements * shape.per // (_SUMMED if shape.few else tile.places)) * tiles
+    size = k.made * (elements * shape.per if shape.hopper else c * window)
+    if shape.hopper:
+        parts = _hopper_parts(tile, processors, blocks * k.groups, steps, size * shape.itemsize)
+    else:
+        slots = tile.blocks * processors
+        parts = _parts(slots, blocks * k.groups, steps, 4, size * shape.itemsize)
     if shape.tensor:
         result = (k.groups * plane * others, c * window, others, 1, plane * others, size, o)
     else:
@@ -374,9 +382,15 @@ def _to_weight(k: Geometry, kind: int, processors: int) -> Work:
         words,
     )  # fmt: skip
     launch = Launch(_written(job, JOB, *tables), (blocks, k.groups * parts, 1), None, 0)
-    number = k.number * k.groups
-    packings = (Packing(number, area, c, words), Packing(number, plane, o, others))
-    return Work(kind, made, (launch,), parts, packings if shape.tensor else ())
+    images = Packing(k.number * k.groups, area, c, words)
+    cotangent = Packing(k.number * k.groups, plane, o, others)
+    packings: tuple[Packing | Rounding, ...] = ()
+    if shape.hopper:
+        packings = images, Rounding(k.number, plane, k.made, steps * shape.long)
+    elif shape.tensor:
+        packings = images, cotangent
+    summed = parts * size if parts > 1 or shape.hopper else 0
+    return Work(kind, tile, (launch,), parts, packings, summed)
 
 
 _WORK = {"conv2d": _forward, "conv2d_input": _to_input, "conv2d_weight": _to_weight}

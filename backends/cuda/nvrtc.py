@@ -15,48 +15,76 @@ from adarray.errors import CompileError
 OPTIONS = ("--std=c++17", "--fmad=false")
 
 
-def load(cupy: Any, source: str, names: tuple[str, ...]) -> tuple[Any, ...]:
+def load(cupy: Any, source: str, names: tuple[str, ...], own: str = "") -> tuple[Any, ...]:
     """Return kernels of a text, loaded on the current device.
+
+    Parameters
+    ----------
+    cupy : module
+    source : str
+    names : tuple of str
+    own : str
+        What follows the number of an architecture: "a" for instructions that no other has.
 
     Raises
     ------
     CompileError
         If NVRTC refuses the text; the message names a file that holds it.
     """
-    return loaded(cupy, source, names)[1]
+    return loaded(cupy, source, names, own)[1]
 
 
-def loaded(cupy: Any, source: str, names: tuple[str, ...]) -> tuple[bool, tuple[Any, ...]]:
+def loaded(
+    cupy: Any, source: str, names: tuple[str, ...], own: str = ""
+) -> tuple[bool, tuple[Any, ...]]:
     """Return whether a text was on disk, compiled, and what `load` does."""
-    key = _key(cupy, source)
+    key = _key(cupy, source, own)
     data = kept.find(key)
     known = data is not None
     if data is None:
-        data = _compiled(cupy, source, key)
+        data = _compiled(cupy, source, key, own)
         kept.add(key, data)
     module = cupy.cuda.function.Module()
     module.load(data)
     return known, tuple(module.get_function(name) for name in names)
 
 
-def _key(cupy: Any, source: str) -> str:
+def _key(cupy: Any, source: str, own: str = "") -> str:
     """Return what a text that is compiled for the current device is kept under."""
     arch = cupy.cuda.Device().compute_capability
-    about = f"{arch} {cupy.cuda.nvrtc.getVersion()} {OPTIONS} {source}"
+    about = f"{arch}{own} {cupy.cuda.nvrtc.getVersion()} {OPTIONS} {source}"
     return hashlib.sha256(about.encode()).hexdigest()[:40]
 
 
-def _compiled(cupy: Any, source: str, key: str) -> bytes:
+def _compiled(cupy: Any, source: str, key: str, own: str = "") -> bytes:
     """Return a text compiled for the current device."""
     compiler = cupy.cuda.compiler
     arch = cupy.cuda.Device().compute_capability
     try:
+        if own:
+            return _exactly(cupy.cuda, source, f"{arch}{own}")
         binary, _ = compiler.compile_using_nvrtc(source, OPTIONS, arch, f"{key}.cu")
     except compiler.CompileException as error:
         path = keep(source, key)
         message = f"backend 'cuda': NVRTC does not compile {path}: {error}"
         raise CompileError(message, path) from error
     data: bytes = binary if isinstance(binary, bytes) else binary.encode()
+    return data
+
+
+def _exactly(cuda: Any, source: str, arch: str) -> bytes:
+    """Return a text compiled for an architecture whose name CuPy's compiler does not know."""
+    nvrtc = cuda.nvrtc
+    options = (*OPTIONS, f"--gpu-architecture=sm_{arch}")
+    program = nvrtc.createProgram(source, "kernels.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+        data: bytes = nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError as error:
+        log = nvrtc.getProgramLog(program)
+        raise cuda.compiler.CompileException(log, source, "kernels.cu", options) from error
+    finally:
+        nvrtc.destroyProgram(program)
     return data
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adarray_backends.cuda import conv_work
-from adarray_backends.cuda.conv_work import FILLING, JOB, SHAPES
+from adarray_backends.cuda import conv_tiles, conv_work
+from adarray_backends.cuda.conv_tiles import SHAPES
+from adarray_backends.cuda.conv_work import FILLING, JOB
 
 from adarray.ops import windows
 from adarray.ops.windows import Geometry
@@ -185,4 +186,10 @@ def test_what_does_not_fit_is_left_to_others() -> None:
     assert not conv_work.suits(of("c", (1 << 11, 4, 1 << 10, 1 << 10), (1, 4, 1, 1), 1, 0, 1, 1))
     assert not conv_work.suits(of("c", (0, 4, 9, 9), (1, 4, 1, 1), 1, 0, 1, 1))
     few = of("c", (2, 4, 9, 9), (4, 1, 3, 3), 1, 0, 1, 4)
-    assert conv_work.kind_for("bf16", few) == conv_work.KINDS["float32"]
+    exact = conv_tiles.KINDS["float32"]
+    assert all(
+        conv_tiles.kind_for(n, "bf16", few) == conv_tiles.FEW[exact] for n in conv_work.NAMES
+    )
+    few = of("c", (2, 2, 9, 9), (8, 2, 3, 3), 1, 0, 1, 1)
+    assert conv_tiles.kind_for("conv2d_weight", "bf16", few) == exact
+    assert conv_tiles.kind_for("conv2d_input", "bf16", few) == conv_tiles.FEW[exact]

@@ -10,7 +10,7 @@ from typing import Any
 import adarray_native
 import numpy as np
 import pytest
-from adarray_backends.cuda import conv_work, winograd
+from adarray_backends.cuda import conv_tiles, conv_work, winograd
 
 import adarray
 from adarray.errors import BackendError
@@ -28,6 +28,11 @@ CASES = [
     ((4, 35, 20, 20), (200, 35, 5, 3), (2, 3), ((2, 2), (1, 1)), (1, 1), 1),
     ((2, 64, 8, 8), (64, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (2, 2), 64),
     ((8, 256, 7, 7), (96, 256, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((4, 24, 16, 16), (40, 24, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((5, 48, 30, 28), (300, 48, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((9, 3, 40, 42), (64, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), (1, 1), 1),
+    ((6, 40, 13, 15), (4, 40, 3, 5), (1, 2), ((1, 0), (2, 2)), (2, 1), 1),
+    ((3, 512, 8, 6), (260, 256, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 2),
 ]
 # Windows of 3 x 3 that fewer products pay for in float32.
 FEWER = [
@@ -50,19 +55,22 @@ def cupy() -> Any:
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(
-    ("kind", "made", "places"),
-    [(1, 128, 128), (2, 128, 128), (3, 64, 128), (4, 128, 128), (5, 64, 64)],
+    ("kind", "channels"),
+    [(1, 128), (2, 128), (3, 64), (4, 128), (5, 64), (6, 128), (7, 64), (8, 3), (9, 3), (10, 1)],
 )
-def test_kernels_compile(kind: int, made: int, places: int, tmp_path: Path) -> None:
-    which = "tensor" if conv_work.SHAPES[kind].tensor else "exact"
+def test_kernels_compile(kind: int, channels: int, tmp_path: Path) -> None:
+    shape, tile = conv_tiles.SHAPES[kind], conv_tiles.tile_of("conv2d", kind, channels)
     folder = Path(next(iter(adarray_native.__path__)))
-    texts = [f"#define KIND {kind}\n#define MADE {made}\n#define PLACES {places}"]
-    texts += [(folder / n).read_text() for n in ("adarray_conv.h", f"adarray_conv_{which}.h")]
+    texts = [f"#define KIND {shape.number}"]
+    texts += [f"#define {name.upper()} {value}" for name, value in tile._asdict().items()]
+    names = ("adarray_conv", *(f"adarray_conv_{x}" for x in shape.headers))
+    texts += [(folder / f"{n}.h").read_text() for n in names]
     path = tmp_path / "conv.cu"
     path.write_text("\n".join(texts))
+    number = "90a" if shape.hopper else "90"
     command = [
         "nvcc",
-        "-arch=sm_90",
+        f"-gencode=arch=compute_{number},code=sm_{number}",
         "-cubin",
         "--fmad=false",
         "-o",

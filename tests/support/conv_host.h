@@ -14,18 +14,23 @@ static int2 make_int2(int x, int y) { return {x, y}; }
 template <class A> static A min(A a, A b) { return a < b ? a : b; }
 static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a * b >> 32; }
 
+/* Copies arrive when their thread waits for them. */
+alignas(16) static unsigned host_zeros[4];
 template <class T> static void fetch(T *to, const T *from, bool inside)
 {
-    *to = inside ? *from : 0;
+    host_begin(to, inside ? (const void *)from : host_zeros, sizeof(T));
 }
 static void fetch16(void *to, const void *from, bool inside)
 {
     if ((uintptr_t)to % 16 || (inside && (uintptr_t)from % 16)) abort();
-    if (inside) memcpy(to, from, 16);
-    else memset(to, 0, 16);
+    host_begin(to, inside ? from : host_zeros, 16);
 }
-static void commit() {}
-template <int LEFT> static void arrived() { __syncthreads(); }
+static void commit() { host_commit(); }
+template <int LEFT> static void arrived()
+{
+    host_arrived(LEFT);
+    __syncthreads();
+}
 
 #if KIND == 2 || KIND == 3 || KIND == 4
 static float number(unsigned bits)
@@ -72,6 +77,12 @@ static unsigned word_of(float low, float high)
 #else
     return half(low) | half(high) << 16;
 #endif
+}
+
+static void store16(unsigned *to, const unsigned (&v)[4])
+{
+    if ((uintptr_t)to % 16) abort();
+    memcpy(to, v, 16);
 }
 
 static const unsigned *host_rows[32];
@@ -123,4 +134,61 @@ static void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned *b)
     }
     __syncwarp(~0u);
 }
+
+#if HOPPER
+/* Tiles that Tensor Cores read in shared memory: bytes, with 16 of them swizzled in rows of 128. */
+typedef unsigned Tile;
+static Tile tile_at(const unsigned *p)
+{
+    const Tile t = (const char *)p - host_near;
+    if (t % 1024) abort();
+    return t;
+}
+static Tile beyond(Tile t, int words) { return t + words * 4; }
+static unsigned word_in(Tile t, unsigned row, unsigned word)
+{
+    const unsigned at = t + row * 128 + word * 4;
+    unsigned r;
+    memcpy(&r, host_near + (at ^ at >> 3 & 0x70), 4);
+    return r;
+}
+static unsigned host_column(unsigned k) { return k / 4 * 8 + threadIdx.x % 4 * 2 + k % 2; }
+static void multiply_tiles(float (&c)[MADE / 2], Tile a, Tile b)
+{
+    for (unsigned k = 0; k < MADE / 2; k++) {
+        const unsigned row = threadIdx.x / 32 % 4 * 16 + k / 2 % 2 * 8 + threadIdx.x % 32 / 4;
+        for (unsigned w = 0; w < 8; w++)
+            c[k] += inner(word_in(a, row, w), word_in(b, host_column(k), w));
+    }
+}
+#if KIND != 2
+static void multiply_turned(float (&c)[MADE / 2], Tile a, Tile b)
+{
+    for (unsigned k = 0; k < MADE / 2; k++) {
+        const unsigned row = threadIdx.x / 32 % 4 * 16 + k / 2 % 2 * 8 + threadIdx.x % 32 / 4;
+        for (unsigned w = 0; w < 16; w++) {
+            const unsigned one = word_in(a, w, row / 2) >> row % 2 * 16 & 0xffff;
+            const unsigned other = word_in(b, host_column(k), w / 2) >> w % 2 * 16 & 0xffff;
+            c[k] += whole(one) * whole(other);
+        }
+    }
+}
+#endif
+static void multiply_rows(float (&c)[MADE / 2], const unsigned (&a)[4], Tile b)
+{
+    static unsigned all[1024][4];
+    memcpy(all[threadIdx.x], a, sizeof a);
+    __syncwarp(~0u);
+    for (unsigned k = 0; k < MADE / 2; k++)
+        for (unsigned w = 0; w < 8; w++) {
+            const unsigned *const four = all[threadIdx.x / 4 * 4 + w % 4];
+            c[k] += inner(four[w / 4 * 2 + k / 2 % 2], word_in(b, host_column(k), w));
+        }
+    __syncwarp(~0u);
+}
+static void begin_products() {}
+static void end_products() {}
+template <int LEFT> static void finished() {}
+template <int LEFT> static void landed() { arrived<LEFT>(); }
+#endif
 #endif

@@ -11,8 +11,11 @@ from typing import Any
 import adarray_native
 import numpy as np
 from adarray_backends.cuda import conv_work
-from adarray_backends.cuda.conv_work import SHAPES
+from adarray_backends.cuda.conv_tiles import SHAPES, Tile
+from adarray_backends.cuda.conv_work import Rounding
 from cffi import FFI
+
+from adarray.ops.windows import Geometry
 
 _NATIVE = Path(next(iter(adarray_native.__path__)))
 _SUPPORT = Path(__file__).parent
@@ -29,6 +32,10 @@ static void body(void *which)
 #if KIND == 2 || KIND == 3 || KIND == 4
     case 4: packed((const float *)p[0], (E *)p[1], n[0], n[1], n[2], n[3]); break;
 #endif
+#if HOPPER
+    case 5: rounded((const float *)p[0], (E *)p[1], n[0], n[1], n[2], n[3]); break;
+    case 6: settled((const float *)p[0], (float *)p[1], (const Job *)p[2], n[0]); break;
+#endif
     }
 }
 extern "C" int run(int which, int columns, int rows, void **given, long long *numbers)
@@ -38,20 +45,23 @@ extern "C" int run(int which, int columns, int rows, void **given, long long *nu
     return host_launch(body, &which, columns, rows, THREADS);
 }
 """
-_KERNELS = ("gather", "weigh", "prepared", "folded", "packed")
+_KERNELS = ("gather", "weigh", "prepared", "folded", "packed", "rounded", "settled")
 _ffi = FFI()
 _ffi.cdef("int run(int which, int columns, int rows, void **given, long long *numbers);")
 
 
 @functools.cache
-def library(kind: int, made: int, places: int, folder: Path) -> Any:
+def library(kind: int, tile: Tile, folder: Path) -> Any:
     """Return the kernels, compiled for the processor."""
-    which = "tensor" if SHAPES[kind].tensor else "exact"
-    source = folder / f"conv{kind}_{made}_{places}.cpp"
-    lines = [f"#define KIND {kind}", f"#define MADE {made}", f"#define PLACES {places}"]
-    lines += ['#include "conv_host.h"', '#include "adarray_conv.h"']
-    lines += [f'#include "adarray_conv_{which}.h"']
-    lines += ["typedef u32 E;", _RUN] if SHAPES[kind].tensor else [_RUN]
+    shape = SHAPES[kind]
+    source = folder / f"conv{kind}_{'_'.join(map(str, tile))}.cpp"
+    lines = [f"#define KIND {shape.number}"]
+    lines += [f"#define {name.upper()} {value}" for name, value in tile._asdict().items()]
+    lines += [f"#define HOPPER {shape.hopper:d}", '#include "conv_host.h"']
+    lines += [
+        f'#include "adarray_conv{name}.h"' for name in ("", *(f"_{x}" for x in shape.headers))
+    ]
+    lines += ["typedef u32 E;", _RUN] if shape.tensor else [_RUN]
     source.write_text("\n".join(lines))
     made_as = source.with_suffix(".so")
     command = [
@@ -76,7 +86,7 @@ class Runner:
     def __init__(self, work: conv_work.Work, folder: Path) -> None:
         self.work = work
         self.shape = SHAPES[work.kind]
-        self.lib = library(work.kind, work.made, SHAPES[work.kind].places, folder)
+        self.lib = library(work.kind, work.tile, folder)
 
     def launch(self, name: str, grid: Any, arrays: Any, numbers: Any = ()) -> None:
         pointers = [_ffi.cast("void *", a.__array_interface__["data"][0]) for a in arrays]
@@ -84,18 +94,21 @@ class Runner:
         counts = _ffi.new("long long[4]", [*numbers, 0, 0, 0, 0][:4])
         assert self.lib.run(_KERNELS.index(name), grid[0], grid[1], given, counts) == 0
 
-    def __call__(self, name: str, a: Any, b: Any, shape: tuple[int, ...]) -> Any:
+    def __call__(self, name: str, a: Any, b: Any, k: Geometry) -> Any:
         """Return what an operation gives."""
-        work, dtype = self.work, a.dtype
+        work, dtype, shape = self.work, a.dtype, conv_work.shape_of(name, k)
         words = np.uint32 if self.shape.tensor else dtype
         operands = [a, b]
         for i, p in enumerate(work.packings):
-            made = _aligned(p.size(), words)
-            grid = (-(-p.plane // conv_work.ROW), -(-p.words // 32))
-            self.launch("packed", grid, (operands[i], made), p)
+            made = _aligned(p.size(self.shape.per), words)
+            if isinstance(p, Rounding):
+                self.launch("rounded", (2, 1), (operands[i], made), p)
+            else:
+                grid = conv_work.packing(p)
+                self.launch("packed", grid, (operands[i], made), p)
             operands[i] = made
         size = math.prod(shape)
-        out, summed = _aligned(size, dtype), _aligned(size * work.parts, dtype)
+        out, summed = _aligned(size, dtype), _aligned(work.summed or size, dtype)
         for x in work.launches:
             job = _aligned(x.job.size, np.uint8)
             job[:] = x.job
@@ -106,5 +119,8 @@ class Runner:
             filling[:] = x.filling
             self.launch("prepared", (3, 1), (b, weights, filling))
             self.launch("gather", x.grid, (operands[0], weights, summed, job))
-        self.launch("folded", (2, 1), (summed, out), (size, work.parts))
+        if name == "conv2d_weight" and self.shape.hopper:
+            self.launch("settled", conv_work.settling(k), (summed, out, job), (work.parts,))
+        else:
+            self.launch("folded", (2, 1), (summed, out), (size, work.parts))
         return out.reshape(shape)

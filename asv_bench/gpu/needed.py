@@ -1,0 +1,47 @@
+"""What a script of this package needs of the machine, said in a line where it is not there."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import adarray
+from adarray.errors import BackendError
+
+_PACKAGES = {"cupy": "pip install 'adarray[cuda]'", "torch": "pip install torch"}
+
+
+def needed(script: str, *names: str) -> tuple[Any, ...]:
+    """Return modules that a script needs beside a GPU, after a look whether all is there.
+
+    Parameters
+    ----------
+    script : str
+        Name of the script, for the message.
+    names : str
+        Of modules: ``"cupy"``, ``"torch"``.
+
+    Raises
+    ------
+    SystemExit
+        If a module or a GPU is missing, with the line that says so.
+    """
+    found = []
+    for name in names:
+        try:
+            found.append(importlib.import_module(name))
+        except ImportError as error:
+            raise SystemExit(
+                f"{script}: {name} cannot be imported ({error}); {_PACKAGES[name]}, on a machine "
+                "with an NVIDIA GPU"
+            ) from None
+    try:
+        adarray.use("cuda")
+    except BackendError as error:
+        raise SystemExit(f"{script}: there is no GPU to measure: {error}") from None
+    for module in found:
+        if module.__name__ == "torch" and not module.cuda.is_available():
+            raise SystemExit(
+                f"{script}: this torch finds no GPU; install one that is built for CUDA"
+            )
+    return tuple(found)
