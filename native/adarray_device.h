@@ -544,6 +544,31 @@ ADARRAY_IN void adarray_merge_sheets(const T *parts, int64_t rows, int64_t strid
         adarray_merge_parts<B>(parts, rows, stride, whole, size, neutral, room, out, f);
 }
 
+/* Copy elements `begin` to begin + D - 1 of S rows into shared memory, those of one number side by
+ * side; rows behind the last one are like it, and a row has `deep` elements. */
+template <int B, int D, int S, class T, class F>
+ADARRAY_IN void adarray_stage(T (&room)[D][S + 4], F row, int64_t first, int64_t end,
+                              int64_t begin, int64_t deep)
+{
+#pragma unroll
+    for (int t = threadIdx.x; t < S * D; t += B) {
+        const int r = t / D, c = t % D;
+        const int64_t own = first + r < end ? first + r : end - 1;
+        if (begin + c < deep) room[c][r] = row(own)[begin + c];
+    }
+}
+
+/* Store what each thread of a block holds of an array total: R packs. */
+template <int B, int R, class T, int W>
+ADARRAY_IN void adarray_held_total(const adarray_pack<T, W> *x, int64_t size, T *out)
+{
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const int64_t k = ((int64_t)r * B + threadIdx.x) * W;
+        if (k < size) adarray_store_each(x[r], out + k);
+    }
+}
+
 /* Fold the array totals that the groups of a block have in shared memory into `out`. */
 template <int B, int G, class T, class F>
 ADARRAY_IN void adarray_near_total(const T *near, int64_t stride, int64_t size, T *out, F f)

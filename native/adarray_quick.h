@@ -5,7 +5,8 @@
  * With adarray_quick it only notes that; the caller then computes the elements of the pack
  * again, with care, so that an element never depends on its neighbours. The short ways are the
  * same in both. Errors, over all floats: 1.6 ulp for sine and cosine, 1.4 for log1p (CUDA's
- * have 1.6 and 0.9); reciprocals are rounded correctly.
+ * have 1.6 and 0.9); reciprocals are rounded correctly, and so are quotients, but for one of
+ * some million, which may be the other neighbour of the true one, and those of numbers below 1e-30.
  */
 #ifndef ADARRAY_QUICK_H
 #define ADARRAY_QUICK_H
@@ -125,6 +126,20 @@ template <class C> ADARRAY_IN float adarray_reciprocalf(C &care, float x)
     const float r = adarray_near_reciprocal(x), rest = ADARRAY_FMA(-x, r, 1.0f);
     const bool rare = adarray_rare(care, !(fabsf(rest) <= 1e-4f));
     return rare ? adarray_rare_reciprocalf(x) : ADARRAY_FMA(r, rest, r);
+}
+
+/* What many numbers are divided by: its reciprocal, or nan where they are divided with care. */
+ADARRAY_IN float adarray_divisor(float s)
+{
+    return s > 1e-30f && s < 1e30f ? 1.0f / s : adarray_of_bits(0x7fc00000);
+}
+
+/* x / s, where r = adarray_divisor(s): a product, and a step that corrects it. */
+template <class C> ADARRAY_IN float adarray_quotientf(C &care, float x, float s, float r)
+{
+    const float q = x * r, rest = ADARRAY_FMA(q, s, -x), y = ADARRAY_FMA(-rest, r, q);
+    const bool rare = adarray_rare(care, !(fabsf(y) <= 1e30f));
+    return rare ? x / s : y;
 }
 
 #endif

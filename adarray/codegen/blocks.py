@@ -31,6 +31,8 @@ def resized(form: Form, block: int) -> Form:
     Groups of up to a warp stay as they are; others are whole blocks. Larger blocks of groups
     that keep arrays in shared memory may not fit: there the form stays as it is.
     """
+    if form.turns or form.kind == "tiles":  # they fit their blocks
+        return form
     if form.lanes:  # more of them have too few registers
         return form._replace(block=min(block, BLOCK))
     if form.group > WARP or form.kind in ("flat", "alone"):

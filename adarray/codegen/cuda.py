@@ -12,15 +12,18 @@ from typing import NamedTuple
 from adarray.codegen.affine import ZERO
 from adarray.codegen.cprinter import is_parallel
 from adarray.codegen.cuda_fetch import Fetching
+from adarray.codegen.cuda_held import Holding
 from adarray.codegen.cuda_lanes import LaneLoops
 from adarray.codegen.cuda_scans import RunningLoops
-from adarray.codegen.cuda_totals import TotalLines
+from adarray.codegen.cuda_tiles import TileLoops
 from adarray.codegen.cuda_waits import Waits
 from adarray.codegen.cvalues import Operand, Scope, fixed
 from adarray.codegen.device import LARGEST, MARCHING, ZEROS, Form, is_merged, merging
 from adarray.codegen.device_fetch import Fetched
+from adarray.codegen.device_held import Held, held
 from adarray.codegen.device_kept import KEPT, chosen
 from adarray.codegen.device_loops import arrays
+from adarray.codegen.device_tiles import tiled
 from adarray.codegen.functions import SIZES, STORED
 from adarray.codegen.loopir import (
     Apply,
@@ -122,12 +125,14 @@ def source(kernel: Kernel, form: Form) -> Text:
     it are the same.
     """
     kernel, found = chosen(kernel, form.kept) if form.slots else (kernel, None)
+    holds = held(kernel) if form.turns else None
+    kernel = kernel if holds is None else holds.kernel
     where = [i for i, s in enumerate(kernel.body) if is_parallel(s)]
     before = kernel.body[: where[0] + 1] if where else kernel.body
     after = kernel.body[where[0] + 1 :] if where else ()
     sized = [t for t in kernel.totals if t.size is not None]
     totals = [t for t in sized if form.far or not is_merged(form, t)]
-    text = CudaPrinter(kernel, form, found).kernel_text("@", before)
+    text = CudaPrinter(kernel, form, found, holds).kernel_text("@", before)
     if form.kind == "scan":
         again = CudaPrinter(kernel, form)
         again.second = True
@@ -151,15 +156,20 @@ def may_fail(kernel: Kernel) -> bool:
     return any(isinstance(s, Fail) for s in statements(kernel.body))
 
 
-class CudaPrinter(LaneLoops, RunningLoops, TotalLines):
+class CudaPrinter(LaneLoops, RunningLoops, TileLoops):
     """Prints one kernel."""
 
-    def __init__(self, kernel: Kernel, form: Form, found: Fetched | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel, form: Form, found: Fetched | None = None, holds: Held | None = None
+    ) -> None:
         super().__init__(kernel, form)
         self.found = found
+        self.holding = None if holds is None else Holding(self, holds)
         if found is not None and form.kept:  # no memory but the slots
             dtype = self.local[KEPT] = found.sources[0].dtype
             self.memory[KEPT] = f"(({STORED[dtype]} *)nullptr)"
+        loops = (s for s in self.statements if isinstance(s, For) and s.kind == "vector")
+        self.each = {x.name for s in loops for x in s.body if isinstance(x, Let)}
         applied = [e for s in self.statements for x in expressions(s) for e in walk(x)]
         heavy = sum(isinstance(e, Apply) and CUDA.library.get(e.name) in _HEAVY for e in applied)
         self.dialect = CUDA_FAR if heavy > FAR else CUDA
@@ -179,9 +189,13 @@ class CudaPrinter(LaneLoops, RunningLoops, TotalLines):
         self.line("(void)fail;")
         if self.cares:
             self.line("adarray_careful care;")
-        if self.form.kind not in ("flat", "sheet", "lanes") and self.form.group > 1:
+        if self.form.kind not in ("flat", "sheet", "lanes", "tiles") and self.form.group > 1:
             self.waits.block(body)
-        self.block(body)
+        pairs = tiled(self.kernel) if self.form.kind == "tiles" else None
+        if pairs is not None:
+            self.tiles(pairs)
+        else:
+            self.block(body)
         self.end_totals(found)
         return self._kernel(name, self.form.block)
 
@@ -212,6 +226,8 @@ class CudaPrinter(LaneLoops, RunningLoops, TotalLines):
         """
         if self.form.slots:
             return max(1, LARGEST // threads)
+        if self.form.turns:
+            return self.form.side
         if self.form.lanes:  # two warps for each scheduler, as planning has it
             return 2 * MARCHING // threads
         short = len(self.statements) <= _SHORT and self.form.kind == "flat"
@@ -256,7 +272,7 @@ class CudaPrinter(LaneLoops, RunningLoops, TotalLines):
 
     def _offsets(self) -> list[str]:
         lines, far, close = [], str(ZEROS), "0"
-        locals_ = [] if self.form.lanes else arrays(self.kernel)
+        locals_ = [] if self.form.lanes or self.form.kind == "tiles" else arrays(self.kernel)
         placed: list[Total | Local] = [*self.kernel.totals, *locals_]
         for x in placed:
             i = self.places[id(x)]
@@ -288,10 +304,10 @@ class CudaPrinter(LaneLoops, RunningLoops, TotalLines):
 
     def apply(self, e: Apply, args: list[Operand]) -> Operand:
         """Name the value of a function; a sine and a cosine of one operand come together."""
-        number = self.number_of_pass(e, args)
+        number = self.number_of_pass(e, args) or self._quotient(e, args)
         if number is not None:
             return number
-        own = self._careful(e)
+        own = None if self._is_quotient(e) else self._careful(e)
         if e.name not in ("sin", "cos") or (e.dtype, e.args) not in self.both:
             if own is None:
                 return super().apply(e, args)
@@ -316,10 +332,31 @@ class CudaPrinter(LaneLoops, RunningLoops, TotalLines):
         if not isinstance(e, Apply) or e.dtype != "float32":
             return None
         name, first = e.name, e.args[0]
+        if self._is_quotient(e):
+            return "quotient"
         if name == "divide" and isinstance(first, Const) and first.value == 1:
             name = "reciprocal"
         far = self.dialect is CUDA_FAR and name != "reciprocal"  # out of line, with care
         return None if far else _CAREFUL.get(name)
+
+    def _is_quotient(self, e: Apply) -> bool:
+        """Whether the passes of a loop over a row that is held divide by one number."""
+        if not self.form.turns or e.name != "divide" or e.dtype != "float32":
+            return False
+        return isinstance(e.args[1], Var) and e.args[1].name not in self.each
+
+    def _quotient(self, e: Apply, args: list[Operand]) -> Operand | None:
+        """Name a quotient by a number that is the same in all passes."""
+        if not self.inside or not self._is_quotient(e):
+            return None
+        key, before = f"divisor: {args[1].key}", self.scopes[-2]
+        found = self._known(key)
+        if found is None:
+            name = self.fresh("d")
+            before.lines.append(f"const float {name} = adarray_divisor({args[1].text});")
+            found = before.known[key] = fixed(name)
+        text = f"adarray_quotientf(care, {args[0].text}, {args[1].text}, {found.text})"
+        return self.named(f"quotient: {args[0].key} {args[1].key}", e.dtype, lambda: text)
 
     def careful(self, body: tuple[Stmt, ...]) -> bool:
         """Whether statements call functions that take a care."""
@@ -411,8 +448,11 @@ class CudaPrinter(LaneLoops, RunningLoops, TotalLines):
         if self.found is not None:
             self.fetching = Fetching(self, self.found)
             self.fetching.begin(f"merge_ + {merging(self.kernel, self.form)}", start, stop)
+        if self.holding is not None:
+            self.holding.fetch_first(f"merge_ + {merging(self.kernel, self.form)}", s)
         v, one = self.fresh("v"), self.fresh("f")
         scope = Scope()
+        scope.lines += [] if self.holding is None else self.holding.begin()
         own = self._own_part(s)
         self.chosen = bool(own)
         self.scopes.append(scope)

@@ -17,7 +17,8 @@ from adarray.codegen.functions import SIZES, STORED
 from adarray.codegen.loopir import For, Load, Store
 
 if TYPE_CHECKING:
-    from adarray.codegen.cuda_loops import GroupLoops, Moved
+    from adarray.codegen.cuda_loops import GroupLoops
+    from adarray.codegen.cuda_packs import Moved
 
 
 class Fetching:

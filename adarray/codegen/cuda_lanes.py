@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from adarray.codegen import lanes
 from adarray.codegen.affine import ZERO, at
-from adarray.codegen.cuda_loops import GroupLoops, Moved
+from adarray.codegen.cuda_loops import GroupLoops
+from adarray.codegen.cuda_packs import Moved
 from adarray.codegen.cvalues import Operand, Scope, fixed
 from adarray.codegen.functions import STORED
 from adarray.codegen.loopir import For, Load, Local, Store, integer, walk

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from adarray.codegen.affine import ZERO, at, terms
+from adarray.codegen.affine import at
 from adarray.codegen.cuda_fetch import Fetching
-from adarray.codegen.cuda_folds import GroupFolds, Partials
+from adarray.codegen.cuda_folds import Partials
+from adarray.codegen.cuda_held import Holding
+from adarray.codegen.cuda_packs import Moved, PackLoops
 from adarray.codegen.cvalues import Operand, Scope, fixed
-from adarray.codegen.device import Form, sheet_width
-from adarray.codegen.device_loops import LONG, PACK, WARP, homes, scattered, walks
-from adarray.codegen.functions import SIZES, STORED
+from adarray.codegen.device import Form
+from adarray.codegen.device_loops import WARP, homes, scattered, walks
+from adarray.codegen.functions import STORED
 from adarray.codegen.loopir import (
     Apply,
     Expr,
@@ -24,14 +26,10 @@ from adarray.codegen.loopir import (
     statements,
     walk,
 )
-from adarray.codegen.schedule import expressions, longest
-
-# What a vector loop loads, stores or folds into at neighbouring places: which, dtype, statement.
-Moved = tuple[str, str, Load | Store | Fold]
-SHORT = 24  # statements of a loop that is printed once more, for operands off alignment
+from adarray.codegen.schedule import expressions
 
 
-class GroupLoops(GroupFolds):
+class GroupLoops(PackLoops):
     """Prints vector loops; `adarray.codegen.cuda.CudaPrinter` prints the rest."""
 
     def __init__(self, kernel: Kernel, form: Form) -> None:
@@ -50,6 +48,7 @@ class GroupLoops(GroupFolds):
         self.chosen = False
         self.counter = "int" if form.narrow else "int64_t"
         self.fetching: Fetching | None = None  # if the kernel fetches rows
+        self.holding: Holding | None = None  # if threads hold rows
         self.slots: dict[int, str] = {}  # where packs of loads are, by ``id``
         # Buffers that passes write to places of their own.
         self.apart: set[str] = set()
@@ -90,18 +89,12 @@ class GroupLoops(GroupFolds):
                 read.add(s.target)
         shared = self.outs - self.apart
         shared |= {s.name for s in self.statements if isinstance(s, Local) and s.size}
-        shared |= {t.name for t in self.kernel.totals if t.size is not None}
+        if not self.form.turns:
+            shared |= {t.name for t in self.kernel.totals if t.size is not None}
         return (
             {self.home.get(n, n) for n in read & shared},
             {self.home.get(n, n) for n in written & shared},
         )
-
-    def braced(self, head: str, scope: Scope, end: str = "}") -> None:
-        """Print the lines of a scope below `head`."""
-        self.line(f"{head} {{")
-        for text in scope.lines:
-            self.line(text if text.startswith("#") else f"    {text}")
-        self.line(end)
 
     # -- vector loops ----------------------------------------------------------------------
 
@@ -118,8 +111,11 @@ class GroupLoops(GroupFolds):
         packed = self.packed(s, lets)
         body, parameters = self._pass(s, packed, partial)
         fetching = self.fetching if self.fetching and self.fetching.reads(s) else None
-        kept = fetching is not None and self.form.kept  # in packs alone
-        self.again = None if kept else self._registers(s, packed, partial)
+        # In packs alone:
+        kept = (fetching is not None and self.form.kept) or self.holding is not None
+        self.again = None
+        if not kept or self.holding is not None:
+            self.again = self._registers(s, packed, partial)
         one = self.fresh("f")
         self.braced(f"const auto {one} = [&]({', '.join(parameters)})", body, "};")
         guarded = Scope()
@@ -128,7 +124,9 @@ class GroupLoops(GroupFolds):
         head, count, who = "0", "0", f"lane < {hi} - {lo}"
         held = [self.held[x.target] for x in s.body if isinstance(x, Fold) and self._holds(x)]
         single = (s.var in self.form.single or self._is_short()) and not held
-        if single and self._is_short():
+        if self.holding is not None:
+            self.holding.loop(packed, bases, one, (lo, hi))
+        elif single and self._is_short():
             for text in self._by_itself(packed, bases, one, lo, "lane", held):
                 self.line(text)
         elif single:
@@ -204,28 +202,6 @@ class GroupLoops(GroupFolds):
     def careful(self, body: tuple[Stmt, ...]) -> bool:
         """Whether statements call functions that take a care."""
         raise NotImplementedError
-
-    def _holds(self, s: Stmt) -> bool:
-        """Whether a statement folds into a total that threads hold in registers."""
-        return isinstance(s, Fold) and s.index is not None and s.target in self.held
-
-    def _by_itself(
-        self, packed: list[Moved], bases: list[str], one: str, lo: str, v: str,
-        held: list[tuple[str, str]],
-    ) -> list[str]:  # fmt: skip
-        """Return the lines of a pass by itself."""
-        lines: list[str] = []
-        args, after = ["care"] * self.cares + [f"{lo} + {v}"], []
-        for (kind, dtype, _), base in zip(packed, bases, strict=True):
-            if kind == "load":
-                args.append(f"{base}[{v}]")
-                continue
-            y = self.fresh("y")
-            lines.append(f"{STORED[dtype]} {y}{f' = {base}[{v}]' if kind == 'fold' else ''};")
-            args.append(y)
-            after.append(f"{base}[{v}] = {y};")
-        args += [element for _, element in held]
-        return [*lines, f"{one}({', '.join(args)});", *after]
 
     def _first_thread(self, s: For, lo: str, hi: str) -> None:
         """Print a loop whose passes may fold into the same element: one thread does it."""
@@ -334,40 +310,6 @@ class GroupLoops(GroupFolds):
         scope.lines.append(f"(void){v};")
         return scope, parameters
 
-    def _anchors(self, packed: list[Moved], s: For, lets: dict[str, Expr]) -> list[tuple[int, int]]:
-        """Return for each load or store which one it lies beside, and by how many elements.
-
-        Of loads that differ by less than a pack, one is made in packs; neighbours take most
-        of their elements from it. What has no such neighbour is its own.
-        """
-        width = self.width(s, packed)
-        known: dict[tuple[str, frozenset[tuple[Expr, int]]], list[tuple[int, int]]] = {}
-        places = []
-        for k, (_, _, x) in enumerate(packed):
-            assert x.index is not None
-            const, multiples = terms(at(x.index, s.var, ZERO, lets), self.lets)
-            places.append((const, frozenset(multiples.items())))
-            if isinstance(x, Load):
-                known.setdefault((x.buffer, places[k][1]), []).append((const, k))
-        # Whether some may be aligned where others are not.
-        self.askew = len({(c % width, rest) for c, rest in places}) > 1 and len(s.body) <= SHORT
-        wanted = {
-            p[1]: p[0] for (kind, _, _), p in zip(packed, places, strict=True) if kind == "store"
-        }
-        found = [(k, 0) for k in range(len(packed))]
-        for (_, rest), family in known.items():
-            # The one that is aligned where the result is, or else the one in the middle.
-            middle = sorted(family)[len(family) // 2][0]
-            goal = wanted.get(rest, min(wanted.values(), default=middle))
-            if all((const - goal) % width for const, _ in family):
-                goal = middle
-            straight = [(const, k) for const, k in family if (const - goal) % width == 0]
-            for const, k in family:
-                near = [(c, a) for c, a in straight if 0 < abs(const - c) < width]
-                if near:
-                    found[k] = (near[0][1], const - near[0][0])
-        return found
-
     def number_of_pass(self, e: Apply, args: list[Operand]) -> Operand | None:
         """Compare the number of a pass with what is the same in all of them, in 32 bits."""
         if e.name not in ("equal", "not_equal") or not self.passing or not self.form.narrow:
@@ -388,123 +330,3 @@ class GroupLoops(GroupFolds):
             self.line(f"const _Bool {name} = (int){args[k].text} {sign} {found.text};")
             return fixed(name)
         return None
-
-    def _packs(
-        self, packed: list[Moved], bases: list[str], anchors: list[tuple[int, int]], one: str,
-        bounds: tuple[str, str], width: int, held: list[tuple[str, str]],
-    ) -> tuple[str, str]:  # fmt: skip
-        """Print the loop over packs of neighbouring passes.
-
-        They begin where the first result, or else operand, is aligned, unless they must stay
-        where they are. If then another operand is not, its elements are loaded one by one; so
-        are those of loops that must stay, which also store them so. Otherwise passes are made
-        one by one, by neighbouring threads. Return how many passes come before, and how many
-        it makes.
-        """
-        lo, hi = bounds
-        still = bool(held)
-        moves = list(zip(packed, bases, strict=True))
-        first = next(
-            (b for m, b in moves if m[0] == "store"), bases[anchors[0][0]] if bases else ""
-        )
-        head, count, straight = self.fresh("h"), self.fresh("m"), self.fresh("w")
-        n = f"({hi} > {lo} ? {hi} - {lo} : 0)"
-        start = "0" if still else f"adarray_head<{width}>({first}, {n})"
-        self.line(f"const {self.counter} {head} = {start};")
-        own = [(m[0], b) for k, (m, b) in enumerate(moves) if anchors[k] == (k, 0)]
-        tests = [
-            " & ".join(f"adarray_aligned<{width}>({b} + {head})" for how, b in own if how in which)
-            for which in (("load", "store", "fold"), ("store",))
-        ]
-        self.line(f"const bool {straight} = {tests[0] or 'true'};")
-        both = self.askew and bool(tests[1]) and not still
-        all_ = f"({n} - {head}) / {width} * {width}"
-        test = tests[1] if both else straight
-        self.line(f"const {self.counter} {count} = {all_ if still else f'{test} ? {all_} : 0'};")
-        cast, v = f"({self.counter})", self.fresh("v")
-        begin, step = f"{head} + {cast}lane * {width}", f"{cast}span * {width}"
-        loop = f"for ({self.counter} {v} = {begin}; {v} < {head} + {count}; {v} += {step})"
-        if still:  # a pack for each thread
-            self.line(f"const {self.counter} {v} = {begin};")
-            loop = f"if ({v} < {head} + {count})"
-        either = still or both
-        fast = f"if ({straight}) {loop}" if either else loop
-        self.braced(fast, self._pack(moves, anchors, one, lo, v, width, "", held))
-        if either:
-            slow = self._pack(moves, anchors, one, lo, v, width, "_each", held)
-            self.braced(f"if (!{straight}) {loop}", slow)
-        return head, count
-
-    def _pack(
-        self, moves: list[tuple[Moved, str]], anchors: list[tuple[int, int]], one: str,
-        lo: str, v: str, width: int, each: str, held: list[tuple[str, str]],
-    ) -> Scope:  # fmt: skip
-        """Return the lines of one pack."""
-        after: list[str] = []
-        scope, args = Scope(), ["care"] * self.cares + [f"{lo} + {v} + u"]
-        names = [self.fresh("y") for _ in moves]
-        for k, ((kind, dtype, x), base) in enumerate(moves):
-            other, d = anchors[k]
-            if other != k:
-                inside = f"u + {d} >= 0 && u + {d} < {width}"
-                args.append(f"{inside} ? {names[other]}.v[u + {d}] : {base}[{v} + u]")
-                continue
-            scope.lines.append(f"adarray_pack<{STORED[dtype]}, {width}> {names[k]};")
-            apart = each if held or self.slots else ""  # results, where they may not be aligned
-            if isinstance(x, Fold):
-                scope.lines.append(f"adarray_load{each}({names[k]}, {base} + {v});")
-                way = each or ("_near" if x.target in self.form.shared else "")
-                after.append(f"adarray_store{way}({names[k]}, {base} + {v});")
-                args.append(f"{names[k]}.v[u]")
-                continue
-            how = each if kind == "load" else apart or self._way(x.buffer)
-            if id(x) in self.slots:
-                if kind == "load":
-                    scope.lines.append(f"{names[k]} = *{self.slots[id(x)]};")
-                else:
-                    after.append(f"*{self.slots[id(x)]} = {names[k]};")
-                args.append(f"{names[k]}.v[u]")
-                continue
-            line = f"adarray_{kind}{how}({names[k]}, {base} + {v});"
-            (scope.lines if kind == "load" else after).append(line)
-            args.append(f"{names[k]}.v[u]")
-        args += [f"{pack}.v[u]" for pack, _ in held]
-        again = None if held else self.again
-        if again is not None:
-            args[0] = "quick"
-            scope.lines.append("adarray_quick quick = {false};")
-            scope.lines += [f"const {kind} {name}_ = {name};" for kind, name in again]
-        scope.lines.append("#pragma unroll")
-        scope.lines.append(f"for (int u = 0; u < {width}; u++) {one}({', '.join(args)});")
-        if again is None:
-            scope.lines += after
-            return scope
-        packed, bases = [m for m, _ in moves], [b for _, b in moves]
-        scope.lines += [
-            "if (quick.rare) {",
-            *(f"    {name} = {name}_;" for _, name in again),
-            "#pragma unroll 1",
-            f"    for ({self.counter} k = {v}; k < {v} + {width}; k++) {{",
-            *(f"        {x}" for x in self._by_itself(packed, bases, one, lo, "k", held)),
-            "    }",
-            "} else {",
-            *(f"    {x}" for x in after),
-            "}",
-        ]
-        return scope
-
-    def _way(self, buffer: str) -> str:
-        """Return which kind of store writes an array."""
-        if buffer in self.near:
-            return "_near"
-        past = any(b.name == buffer and b.stream for b in self.kernel.buffers)
-        return "" if buffer not in self.once else "_past" if past else "_only"
-
-    def width(self, s: For, packed: list[Moved]) -> int:
-        """Return how many passes share the widest loads and stores; 1 in long bodies."""
-        if any(self._holds(x) for x in s.body):
-            return min(sheet_width(self.kernel, s), self.form.wide)
-        passes = longest(s, {})
-        if len(s.body) > LONG or (passes is not None and passes < 64):
-            return 1
-        return PACK // max((SIZES[dtype] for _, dtype, _ in packed), default=PACK)

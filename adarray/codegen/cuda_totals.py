@@ -34,6 +34,9 @@ class TotalLines(GroupLoops):
             self.changing[t.name] = c
             self.line(f"{kind} {c} = {neutral};")
             return
+        if self.holding is not None:
+            self.holding.begin_total(t)
+            return
         self.memory[t.name] = c
         size, place = self.index(t.size), self.places[id(t)]
         if self.form.kind == "sheet":
@@ -98,7 +101,9 @@ class TotalLines(GroupLoops):
         if not f.far:
             own = f"blocks > 1 ? {own} : {self.memory[t.out]}"
         self.line(f"{kind} *const {c} = {own};")
-        if f.kind == "sheet":
+        if self.holding is not None:
+            self.holding.end_total(t, size, c)
+        elif f.kind == "sheet":
             width, (pack, one) = self.sheet_width(t), self.held[t.name]
             self.line(
                 f"adarray_sheet_total<{f.block}, {f.group}, {width}>({pack}, {one}, "

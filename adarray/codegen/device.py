@@ -7,10 +7,11 @@ kernel's text holds the class alone, and so serves many extents.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from adarray.codegen.device_fetch import fetched, slots_of
+from adarray.codegen.device_held import held, shape_of
 from adarray.codegen.device_kept import kept
 from adarray.codegen.device_loops import (
     LONG,
@@ -27,22 +28,26 @@ from adarray.codegen.device_loops import (
     is_whole,
     scattered,
 )
+from adarray.codegen.device_tiles import SIDE, is_worth, tiled, tiles_of
+from adarray.codegen.extents import (
+    count_of,
+    counts_of,
+    evaluate,
+    extents_of,
+    padded,
+    power_of_two,
+    with_lets,
+)
 from adarray.codegen.functions import SIZES
 from adarray.codegen.lanes import in_packs, width
 from adarray.codegen.loopir import (
-    Apply,
-    Const,
-    Expr,
     Fold,
     For,
     Kernel,
-    Let,
     Load,
     Local,
-    Stmt,
     Store,
     Total,
-    Var,
     statements,
     walk,
 )
@@ -70,6 +75,7 @@ FETCHING = (256, 4, 32 * 1024), (512, 2, 1 << 30), (1024, 1, 1 << 30)
 LONGEST = 1 << 15  # passes of a running fold, from which on all blocks share it
 ITEMS = 4  # neighbouring passes of a running fold that a thread takes at a time
 SHEET = 8  # passes of a vector loop for each thread of a sheet
+TILES = 32  # blocks that compute tiles, for each processor
 GROUPS = 64  # most groups of a processor that keep array totals of their own
 
 
@@ -96,12 +102,13 @@ class Form(NamedTuple):
 
     Parameters
     ----------
-    kind : {"flat", "rows", "sheet", "alone", "lanes", "scan"}
+    kind : {"flat", "rows", "sheet", "alone", "lanes", "scan", "tiles"}
         Vector loops at the top are shared by all threads of all blocks; or groups share out
         the passes of the parallel loop; or groups of several blocks share a pass, and those
         of one block take neighbouring ones; or one block does everything; or warps share out
         the passes, with local arrays in their registers (`adarray.codegen.lanes`); or all
-        blocks share one loop that stores what it has folded so far, in two kernels.
+        blocks share one loop that stores what it has folded so far, in two kernels; or blocks
+        fold tiles of pairs of rows (`adarray.codegen.device_tiles`).
     group : int
         Threads that share a pass.
     block : int
@@ -130,8 +137,15 @@ class Form(NamedTuple):
     lanes : int
         Columns of local arrays that each lane of a warp holds.
     packs : bool
-        Whether lanes load and store whole packs, at multiples of 16 bytes: the kernel must get
-        arrays that begin so.
+        Whether lanes, and threads that hold rows, load and store whole packs, at multiples of
+        16 bytes: the kernel must get arrays that begin so.
+    turns : int
+        Packs of a row that each thread of a block holds in registers, as
+        `adarray.codegen.device_held` says; 0 if rows are not held.
+    side : int
+        Blocks that then reside on a multiprocessor.
+    even : bool
+        Whether all threads of a block hold as many packs.
     """
 
     kind: str
@@ -147,6 +161,9 @@ class Form(NamedTuple):
     kept: bool = False
     lanes: int = 0
     packs: bool = False
+    turns: int = 0
+    side: int = 0
+    even: bool = False
 
 
 class Launch(NamedTuple):
@@ -158,48 +175,16 @@ class Launch(NamedTuple):
     chunks: int = 1
 
 
-def evaluate(expr: Expr, known: Mapping[str, int]) -> int | None:
-    """Return an int64 expression of integer parameters; None if it holds anything else."""
-    if isinstance(expr, Const):
-        return int(expr.value)
-    if isinstance(expr, Var):
-        return known.get(expr.name)
-    if not isinstance(expr, Apply):
-        return None
-    found = [evaluate(a, known) for a in expr.args]
-    args = [a for a in found if a is not None]
-    if len(args) < len(found):
-        return None
-    if expr.name == "where":
-        return args[1] if args[0] else args[2]
-    function = _FUNCTIONS.get(expr.name)
-    return None if function is None else int(function(*args))
-
-
-_FUNCTIONS: dict[str, Callable[..., int]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "negative": lambda a: -a,
-    "floor_divide": lambda a, b: a // b if b else 0,
-    "minimum": min,
-    "maximum": max,
-    "less": lambda a, b: a < b,
-    "greater_equal": lambda a, b: a >= b,
-    "cast": lambda a: a,
-}
-
-
 def form_of(kernel: Kernel, ints: Mapping[str, int], device: Device) -> Form:
     """Choose how a kernel runs with these integers."""
-    counts = _extents(kernel.body, _with_lets(kernel.body, ints))
+    counts = extents_of(kernel.body, with_lets(kernel.body, ints))
     narrow = max((*ints.values(), *counts), default=0) < NARROW
     form = _form(kernel, ints, device)._replace(narrow=narrow)
     if form.lanes:
         return form._replace(narrow=is_narrow(kernel, ints), packs=in_packs(kernel, ints))
-    if form.kind == "flat" or (form.kind != "sheet" and form.group <= WARP):
+    if form.kind in ("flat", "tiles") or (form.kind != "sheet" and form.group <= WARP):
         return form
-    return form._replace(single=_single(kernel, _with_lets(kernel.body, ints)))
+    return form._replace(single=_single(kernel, with_lets(kernel.body, ints)))
 
 
 def _single(kernel: Kernel, known: Mapping[str, int]) -> frozenset[str]:
@@ -209,7 +194,7 @@ def _single(kernel: Kernel, known: Mapping[str, int]) -> frozenset[str]:
     return frozenset(
         s.var
         for s in loops
-        if s.kind == "vector" and names[s.var] == 1 and _count(s, known) == 1 and not scattered(s)
+        if s.kind == "vector" and names[s.var] == 1 and count_of(s, known) == 1 and not scattered(s)
     )
 
 
@@ -223,33 +208,40 @@ def _form(kernel: Kernel, ints: Mapping[str, int], device: Device) -> Form:
         return _rows(kernel, parallel[0], ints, device)
     if is_flat(kernel.body, checks=True):
         return Form("flat", BLOCK, BLOCK)
-    known = _with_lets(kernel.body, ints)
-    most = max(_extents(kernel.body, known), default=1)
+    known = with_lets(kernel.body, ints)
+    most = max(extents_of(kernel.body, known), default=1)
     if most >= LONGEST and is_scan(kernel):
         return Form("scan", BLOCK, BLOCK)
-    group = min(max(WARP, _power(most)), LARGEST)
+    group = min(max(WARP, power_of_two(most)), LARGEST)
     return _placed(kernel, Form("alone", group, group), known, device)
 
 
 def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) -> Form:
     """Choose the number of threads for a pass of the parallel loop."""
-    known = _with_lets(kernel.body, ints)
-    passes = _count(loop, known) or 1
+    pairs = tiled(kernel)
+    if pairs is not None and is_worth(pairs, ints, device.processors):
+        return Form("tiles", SIDE * SIDE, SIDE * SIDE)
+    found = held(kernel)
+    shape = None if found is None else shape_of(found, kernel, ints, device.threads, device.shared)
+    if found is not None and shape is not None:
+        return _holding(kernel, shape, ints, device, ints[found.stop] // found.width)
+    known = with_lets(kernel.body, ints)
+    passes = count_of(loop, known) or 1
     sized = [t for t in kernel.totals if t.size is not None]
     if is_sheet(loop) and all(is_whole(folding(kernel, t), t) for t in sized):
         group = crossing(loop, kernel)
         if not sized:  # short rows: several for each warp, whose threads have a pack each
-            longest_ = max(_extents(loop.body, _with_lets(loop.body, known)), default=WARP)
-            return Form("sheet", group or min(WARP, _power(-(-longest_ // 4))), BLOCK)
+            longest_ = max(extents_of(loop.body, with_lets(loop.body, known)), default=WARP)
+            return Form("sheet", group or min(WARP, power_of_two(-(-longest_ // 4))), BLOCK)
         group = group or WARP
         return _columns(kernel, sized, group, passes, known, device)
-    most = max(_extents(loop.body, _with_lets(loop.body, known)), default=1)
+    most = max(extents_of(loop.body, with_lets(loop.body, known)), default=1)
     if most <= 2 or not any(isinstance(s, For) and is_shared(s) for s in statements(loop.body)):
         group = 1
     elif most <= 2 * WARP:
-        group = min(_power(most), WARP)
+        group = min(power_of_two(most), WARP)
     else:
-        group = max(WARP, _power(most // PASSES))
+        group = max(WARP, power_of_two(most // PASSES))
         # Few passes: more threads for each.
         while group < min(most, LARGEST) and passes * group < device.processors * device.threads:
             group *= 2
@@ -258,12 +250,29 @@ def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) ->
         group = 128  # a block; smaller ones do not fill a multiprocessor
     block = BLOCK if group <= WARP else group
     if across(loop):  # lines side by side, few of which would fill few multiprocessors
-        group, block = 1, max(WARP, min(BLOCK, _power(passes // device.processors)))
-    counts = _counts(loop.body, _with_lets(loop.body, known))
+        group, block = 1, max(WARP, min(BLOCK, power_of_two(passes // device.processors)))
+    counts = counts_of(loop.body, with_lets(loop.body, known))
     short = 1 < group <= WARP and all(n is not None and n <= group for n in counts)
     form = _placed(kernel, Form("rows", group, block, short=short), known, device)
     form = _fetching(kernel, known, device) or form
-    near = [t for t in sized if is_merged(form, t)]
+    return _merged_far(kernel, form, ints, device)
+
+
+def _holding(
+    kernel: Kernel, shape: tuple[int, int, int], ints: Mapping[str, int], device: Device,
+    packs: int,
+) -> Form:  # fmt: skip
+    """Return the form in which the threads of a block hold a row of so many packs."""
+    block, turns, side = shape
+    even = packs == block * turns
+    form = Form("rows", block, block, packs=True, turns=turns, side=side, even=even)
+    return _merged_far(kernel, form, ints, device)
+
+
+def _merged_far(kernel: Kernel, form: Form, ints: Mapping[str, int], device: Device) -> Form:
+    """Return a form whose array totals of blocks another kernel combines, if they are large."""
+    known = with_lets(kernel.body, ints)
+    near = [t for t in kernel.totals if is_merged(form, t)]
     if not near:
         return form
     size = max(padded(evaluate(t.size, known) or 0) * SIZES[t.dtype] for t in near if t.size)
@@ -306,10 +315,10 @@ def _columns(
     of many passes side by side: packs are slower, since a pass waits for another.
     """
     loops = [folding(kernel, t)[0] for t in sized]
-    count = max((_count(s, known) or 1 for s in loops), default=1)
-    group = min(group, max(_power(count), SLIM))
+    count = max((count_of(s, known) or 1 for s in loops), default=1)
+    group = min(group, max(power_of_two(count), SLIM))
     wide = max(1, *(sheet_width(kernel, s) * WORD // PACK for s in loops))
-    while wide > 1 and group * wide > _power(count):
+    while wide > 1 and group * wide > power_of_two(count):
         wide //= 2
     chunks = -(-count // (group * wide))
     large = _is_tall(chunks, passes, device) or chunks <= FEW
@@ -326,7 +335,8 @@ def _is_tall(chunks: int, passes: int, device: Device) -> bool:
 
 def is_merged(form: Form, t: Total) -> bool:
     """Whether blocks combine what their groups have of an array total, before others do."""
-    return t.size is not None and (form.kind == "sheet" or t.name in form.shared)
+    own = form.kind == "sheet" or form.turns > 0
+    return t.size is not None and (own or t.name in form.shared)
 
 
 def merging(kernel: Kernel, form: Form) -> int:
@@ -372,13 +382,16 @@ def _own(kernel: Kernel) -> int:
 
 def launch_of(kernel: Kernel, form: Form, ints: Mapping[str, int], device: Device) -> Launch:
     """Return the sizes of the launch of a kernel."""
-    known = _with_lets(kernel.body, ints)
+    known = with_lets(kernel.body, ints)
     per_block = form.block // form.group
-    locals_ = [] if form.lanes else arrays(kernel)
+    locals_ = [] if form.lanes or form.kind == "tiles" else arrays(kernel)
     shared = _near(kernel, form, known)
     found = fetched(kernel) if form.slots else None
     if found is not None:
         shared += form.slots * form.block * found.bytes
+    holds = held(kernel) if form.turns else None
+    if holds is not None:
+        shared += form.turns * form.block * holds.fetched
     chunks = _chunks(kernel, form, known) if form.kind == "sheet" else 1
     blocks = _blocks(kernel, form, known, device, shared, chunks)
     groups = blocks * per_block
@@ -409,13 +422,13 @@ def _near(kernel: Kernel, form: Form, known: Mapping[str, int]) -> int:
 
 def _chunks(kernel: Kernel, form: Form, known: Mapping[str, int]) -> int:
     """Return how many blocks of a sheet share a pass."""
-    most = max(_extents(kernel.body, known), default=1)
+    most = max(extents_of(kernel.body, known), default=1)
     chunks = min(-(-most // (form.group * SHEET)), 1024)
     for t in kernel.totals:
         if t.size is not None:  # a pack for each thread, which keeps it
             (loop,) = folding(kernel, t)
             width = min(sheet_width(kernel, loop), form.wide)
-            chunks = max(chunks, -(-(_count(loop, known) or 1) // (form.group * width)))
+            chunks = max(chunks, -(-(count_of(loop, known) or 1) // (form.group * width)))
     return max(1, chunks)
 
 
@@ -437,26 +450,33 @@ def _blocks(
 ) -> int:
     if form.kind == "alone":
         return 1
+    if form.kind == "tiles":
+        pairs = tiled(kernel)
+        assert pairs is not None
+        down, across_ = tiles_of(pairs, known)
+        return min(down * across_, TILES * device.processors)
     if form.kind == "scan":
-        wanted = -(-max(_extents(kernel.body, known)) // (form.block * ITEMS))
+        wanted = -(-max(extents_of(kernel.body, known)) // (form.block * ITEMS))
         return max(1, min(wanted, device.processors * device.threads // form.block))
     loops = [s for s in kernel.body if isinstance(s, For)]
     resident = max(1, min(device.threads // form.block, device.shared // max(shared, 1)))
     if form.kind == "flat":
-        counts = [_count(s, known) or 1 for s in loops]
+        counts = [count_of(s, known) or 1 for s in loops]
         per_thread = 4  # a pack of 16 bytes
         wanted = -(-max(counts, default=1) // (form.block * per_thread))
         # Many turns, so that multiprocessors end together; one block folds what all have summed.
         resident *= 4 if kernel.totals else 8
     else:
         parallel = next(s for s in loops if s.kind == "parallel")
-        wanted = -(-(_count(parallel, known) or 1) // (form.block // form.group))
+        wanted = -(-(count_of(parallel, known) or 1) // (form.block // form.group))
         sized = any(t.size is not None for t in kernel.totals)
         if sized and form.kind == "sheet":  # few blocks, since each one's totals are stored
-            passes = _count(parallel, known) or 1
+            passes = count_of(parallel, known) or 1
             most = device.processors * TURNS * BLOCK // (form.block * chunks)
             return 1 if _is_tall(chunks, passes, device) else max(1, min(wanted, most))
-        if sized:
+        if form.turns:
+            resident = form.side
+        elif sized:
             resident = max(1, min(resident, GROUPS * form.group // form.block))
         elif form.kind == "sheet":
             resident = 1 << 20
@@ -465,40 +485,3 @@ def _blocks(
         else:
             resident *= 4
     return max(1, min(wanted, device.processors * resident))
-
-
-def padded(count: int) -> int:
-    """Return `count` rounded up to a multiple of 64."""
-    return (count + 63) // 64 * 64
-
-
-def _power(count: int) -> int:
-    """Return the least power of two that is not below `count`."""
-    return 1 << max(0, count - 1).bit_length()
-
-
-def _with_lets(body: tuple[Stmt, ...], known: Mapping[str, int]) -> dict[str, int]:
-    """Return the integers, and the names that statements bind to values of them."""
-    found = dict(known)
-    for s in body:
-        if isinstance(s, Let) and s.value.dtype == "int64":
-            value = evaluate(s.value, found)
-            if value is not None:
-                found[s.name] = value
-    return found
-
-
-def _count(loop: For, known: Mapping[str, int]) -> int | None:
-    start, stop = evaluate(loop.start, known), evaluate(loop.stop, known)
-    return None if start is None or stop is None else max(0, stop - start)
-
-
-def _extents(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int]:
-    """Return the lengths of the vector loops in statements, of those that can be told."""
-    return [n for n in _counts(body, known) if n is not None]
-
-
-def _counts(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int | None]:
-    """Return the lengths of the vector loops in statements, None for unknown ones."""
-    loops = (s for s in statements(body) if isinstance(s, For) and is_shared(s))
-    return [_count(s, known) for s in loops]

@@ -122,14 +122,14 @@ def _reads(kernel: Kernel, loop: For) -> Iterator[tuple[tuple[Expr, Expr], _Read
     for inner in loop.body:
         if not isinstance(inner, For) or inner.kind != "vector" or scattered(inner, outs):
             continue
-        bounds = [_whole(e, lets, integers) for e in (inner.start, inner.stop)]
+        bounds = [resolved(e, lets, integers) for e in (inner.start, inner.stop)]
         own = {s.name: s.value for s in inner.body if isinstance(s, Let)}
         if bounds[0] is None or bounds[1] is None:
             continue
         for e in dict.fromkeys(_loads(inner)):
             if e.buffer in sources and walks(e.index, inner.var, own):
                 start = at(e.index, inner.var, inner.start, own)
-                first = _whole(start, lets, integers | {loop.var})
+                first = resolved(start, lets, integers | {loop.var})
                 if first is not None and _moves(first, loop.var):
                     const, multiples = terms(first, {})
                     key = e.buffer, const, frozenset(multiples.items())
@@ -146,17 +146,17 @@ def _moves(e: Expr, var: str) -> bool:
     return any(isinstance(x, Var) and x.name == var for x in walk(e))
 
 
-def _whole(e: Expr, lets: Mapping[str, Expr], known: set[str], depth: int = DEEP) -> Expr | None:
+def resolved(e: Expr, lets: Mapping[str, Expr], known: set[str], depth: int = DEEP) -> Expr | None:
     """Return an integer expression of `known` names alone; None if it needs anything else."""
     if isinstance(e, Const):
         return e
     if isinstance(e, Var):
         if e.name in lets and depth:
-            return _whole(lets[e.name], lets, known, depth - 1)
+            return resolved(lets[e.name], lets, known, depth - 1)
         return e if e.name in known else None
     if not isinstance(e, Apply) or e.dtype != "int64":
         return None
-    args = [_whole(a, lets, known, depth) for a in e.args]
+    args = [resolved(a, lets, known, depth) for a in e.args]
     made = tuple(a for a in args if a is not None)
     return Apply(e.dtype, e.name, made) if len(made) == len(args) else None
 

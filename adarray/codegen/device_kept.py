@@ -42,7 +42,7 @@ class Kept(NamedTuple):
     found: Fetched
 
 
-class _Numbers:
+class Numbers:
     """Numbers of the values in loops: equal ones have the same, whatever their names are."""
 
     def __init__(self, source: str, known: dict[tuple[object, ...], int], loop: For) -> None:
@@ -121,8 +121,8 @@ def kept(kernel: Kernel, found: Fetched) -> Kept | None:
     first, last = found.inner[-2:]
     source = found.sources[0]
     known: dict[tuple[object, ...], int] = {}
-    before = _Numbers(source.buffer, known, first)
-    after = _Numbers(source.buffer, known, last)
+    before = Numbers(source.buffer, known, first)
+    after = Numbers(source.buffer, known, last)
     values = _values(kernel, found, before)
     hits: set[int] = set()
     for e in _results(last):
@@ -137,7 +137,7 @@ def kept(kernel: Kernel, found: Fetched) -> Kept | None:
     return _changed(kernel, found, (name, dtype, number), after)
 
 
-def _values(kernel: Kernel, found: Fetched, numbers: _Numbers) -> dict[int, tuple[str, str]]:
+def _values(kernel: Kernel, found: Fetched, numbers: Numbers) -> dict[int, tuple[str, str]]:
     """Return name and dtype of the values of the first loop that a slot could hold instead."""
     first, last = found.inner[-2:]
     dtype = found.sources[0].dtype
@@ -157,12 +157,12 @@ def _values(kernel: Kernel, found: Fetched, numbers: _Numbers) -> dict[int, tupl
         loads = {e.buffer for e in parts if isinstance(e, Load)}
         names = {e.name for e in parts if isinstance(e, Var)}
         free = loads <= steady and not names & changing
-        if numbers.source in loads and free and _cost(parts, dtype) >= WORTH:
+        if numbers.source in loads and free and cost(parts, dtype) >= WORTH:
             values[numbers.named[s.name]] = s.name, dtype
     return values
 
 
-def _cost(parts: list[Expr], dtype: str) -> int:
+def cost(parts: list[Expr], dtype: str) -> int:
     """Return how many operations a value takes, of those that are made of all its operands."""
     made = [e.name for e in parts if isinstance(e, Apply) and e.dtype == dtype]
     return sum(CALL if n in LIBMVEC[2] or n == "divide" else 1 for n in made)
@@ -172,9 +172,7 @@ def _results(loop: For) -> list[Expr]:
     return [e for s in loop.body if not isinstance(s, Let) for e in expressions(s)]
 
 
-def _changed(
-    kernel: Kernel, found: Fetched, value: tuple[str, str, int], numbers: _Numbers
-) -> Kept:
+def _changed(kernel: Kernel, found: Fetched, value: tuple[str, str, int], numbers: Numbers) -> Kept:
     """Return the kernel with a store of the value, and with loads of it in the last loop."""
     name, dtype, number = value
     first, last = found.inner[-2:]
@@ -183,7 +181,7 @@ def _changed(
     body = [_rebuilt(s, numbers, number, load) for s in last.body]
     new = {
         id(first): replace(first, body=(*first.body, store)),
-        id(last): replace(last, body=_needed(body)),
+        id(last): replace(last, body=needed(body)),
     }
     loop = replace(found.loop, body=tuple(_new(s, new) for s in found.loop.body))
     top = tuple(loop if s is found.loop else s for s in kernel.body)
@@ -202,7 +200,7 @@ def _new(s: Stmt, new: dict[int, For]) -> Stmt:
     return new.get(id(s), s) if isinstance(s, For) else s
 
 
-def _rebuilt(s: Stmt, numbers: _Numbers, number: int, load: Load) -> Stmt:
+def _rebuilt(s: Stmt, numbers: Numbers, number: int, load: Load) -> Stmt:
     if isinstance(s, Let):
         return Let(s.name, numbers.rebuilt(s.value, number, load))
     if isinstance(s, Store):
@@ -215,7 +213,7 @@ def _rebuilt(s: Stmt, numbers: _Numbers, number: int, load: Load) -> Stmt:
     return Fold(s.target, s.combine, numbers.rebuilt(s.value, number, load), index_)
 
 
-def _needed(body: list[Stmt]) -> tuple[Stmt, ...]:
+def needed(body: list[Stmt]) -> tuple[Stmt, ...]:
     """Return statements without names that nothing needs."""
     needed: set[str] = set()
     found: list[Stmt] = []

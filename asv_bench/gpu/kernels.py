@@ -27,6 +27,7 @@ from adarray.ops.nn import conv2d
 from adarray.passes import step_writer
 from asv_bench.benchmarks import jit_workloads as made
 from asv_bench.benchmarks.workloads import Workload, make_network
+from asv_bench.gpu.needed import needed
 
 # A matrix whose rows are no multiple of the packs that threads read, and what goes with it.
 SHAPE = (5, 131)
@@ -114,6 +115,13 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], tuple[np.ndarray, ...
         yield "join", lambda a, b: np.sum(np.tanh(np.concatenate([a, b], axis=1))), (a, b)
         yield "turned", lambda a, b: np.sum(np.sin(a.T) * np.cos(b).T), (a, b)
         yield "padded", lambda a: np.sum(np.pad(a * a, 2) * 3.0), (a,)
+        many = rng.normal(size=(2, 541, 20)).astype(dtype)
+        yield "distances", distances, tuple(many)
+
+
+def distances(a: Any, b: Any) -> Any:
+    """Return a sum of squared distances of all rows to all others: blocks compute tiles."""
+    return np.sum(np.sum((a[:, None] - b[None]) ** 2, axis=-1) / 100)
 
 
 def written(a: Any, b: Any, k: np.ndarray) -> Any:
@@ -143,7 +151,7 @@ def compiled() -> Iterator[Case]:
         yield Case(w.name, g, (*variables, *constants))
     for name, f, arrays in functions():
         g = adarray.value_and_grad(f, argnums=tuple(range(len(arrays))))
-        if name == "written":  # such writes are compiled, their derivatives are eager
+        if name in ("written", "distances"):  # derivatives are eager, or have no tiles
             g = _values(f)
         yield Case(f"{name} {arrays[0].dtype}", g, arrays)
         if name in PAST:
@@ -313,8 +321,7 @@ def main(argv: list[str] | None = None) -> int:
         help="every N-th case, from the I-th on",
     )  # fmt: skip
     options = parser.parse_args(argv)
-    import cupy
-
+    (cupy,) = needed("asv_bench.gpu.kernels", "cupy")
     cupy.cuda.set_allocator(None)  # an allocation for each array
     warnings.simplefilter("ignore")
     wrong: list[str] = []

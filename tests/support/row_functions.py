@@ -26,3 +26,19 @@ def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
 def masked(x: Any, mask: Any, weights: Any) -> Any:
     kept = np.where(mask, x, 0)
     return kept * weights - np.sum(kept * weights, axis=1, keepdims=True)
+
+
+def weighted_norm(x: Any, scale: Any, shift: Any, weights: Any) -> Any:
+    m, v = np.mean(x, axis=1, keepdims=True), np.var(x, axis=1, keepdims=True)
+    return np.sum(((x - m) / np.sqrt(v + 1e-5) * scale + shift) * weights)
+
+
+def norm(x: Any) -> Any:
+    c = x - np.mean(x, axis=1, keepdims=True)
+    return np.sum(np.tanh(c / np.sqrt(np.mean(c * c, axis=1, keepdims=True) + 1e-5)))
+
+
+def scaled_squares(x: Any, scale: Any, shift: Any) -> Any:
+    c = x - np.mean(x, axis=1, keepdims=True)
+    v = np.mean(c * c, axis=1, keepdims=True)
+    return np.sum((c / np.sqrt(v + 1e-5) * scale + shift) ** 2)

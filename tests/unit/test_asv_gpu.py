@@ -252,10 +252,10 @@ def test_every_form_of_kernel_is_among_the_cases_for_the_sanitiser(monkeypatch: 
             for _ in range(3):
                 f(*given)
         assert len(forms) > before, case.name
-    assert {f.kind for f in forms} == {"flat", "rows", "sheet", "alone", "lanes", "scan"}
+    assert {f.kind for f in forms} == {"flat", "rows", "sheet", "alone", "lanes", "scan", "tiles"}
     rows = [f for f in forms if f.kind == "rows"]
     assert {bool(f.slots) for f in rows} == {bool(f.shared) for f in rows} == {True, False}
-    assert {f.far for f in rows} == {True, False}
+    assert {f.far for f in rows} == {bool(f.turns) for f in rows} == {True, False}
     assert {"flat", "rows", "sheet"} <= past
 
 

@@ -1,0 +1,222 @@
+"""Rows that the threads of a block hold in registers while several loops go over them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from careful import floats
+from device_plans import Compiled, DevicePlanRunner
+from recorded import Recorded, close, recorded
+from row_functions import layer_norm, norm, scaled_squares, softmax, weighted_norm
+
+import adarray
+from adarray.codegen import blocks, cuda, device
+from adarray.codegen.device import Device, form_of, launch_of
+from adarray.codegen.device_held import REGISTERS, Held, held, shape_of
+from adarray.codegen.loopir import For, Kernel, Load, Store, statements, walk
+from adarray.codegen.machine import GPU
+from adarray.codegen.plan import KernelStep
+from adarray.codegen.schedule import expressions
+from adarray.passes import planning
+from adarray.passes.interpret import interpret
+
+RNG = np.random.default_rng(11)
+SMALL = Device(processors=2, threads=256, shared=24 << 10)
+LARGE = Device(processors=3, threads=2048, shared=96 << 10)
+plan = partial(planning.plan, machine=GPU)
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+
+
+def kernel_of(f: Callable[..., Any], *args: Any) -> tuple[Kernel, dict[str, int]]:
+    """Return the first kernel of a function, with its integers."""
+    steps = (s for s in plan(recorded(f, *args).program).steps if isinstance(s, KernelStep))
+    step = next(steps)
+    return step.kernel, dict(zip(step.kernel.ints, step.ints, strict=True))
+
+
+def gradient(n: int, dtype: Any = np.float32) -> tuple[Kernel, dict[str, int]]:
+    """Return the kernel of the gradient of a layer norm."""
+    x, scale, shift = (np.ones(s, dtype) for s in ((50, n), n, n))
+    return kernel_of(adarray.value_and_grad(layer_norm, (0, 1, 2)), x, scale, shift)
+
+
+def holds(kernel: Kernel) -> Held:
+    """Return what a kernel holds."""
+    found = held(kernel)
+    assert found is not None
+    return found
+
+
+def of_rows(rows: int, n: int, dtype: Any) -> list[Recorded]:
+    """Return functions whose rows are held, if they are whole packs."""
+    x, w = RNG.normal(size=(2, rows, n)).astype(dtype)
+    scale, shift = RNG.normal(size=(2, n)).astype(dtype)
+    return [
+        recorded(adarray.value_and_grad(layer_norm, (0, 1, 2)), x, scale, shift),
+        recorded(adarray.value_and_grad(weighted_norm, (0, 1, 2, 3)), x, scale, shift, w),
+        recorded(adarray.value_and_grad(scaled_squares, (0, 1, 2)), x, scale, shift),
+        recorded(adarray.value_and_grad(norm), x),
+    ]
+
+
+def quotients(x: Any, w: Any) -> Any:
+    """Return rows by the largest elements of others, whose columns are summed, too."""
+    return x / np.max(w, axis=1, keepdims=True), np.sum(w, axis=0)
+
+
+def compare(cases: list[Recorded], folder: Path, machine: Device, **options: Any) -> Compiled:
+    """Compare plans on the emulator with the interpreter; return what was compiled."""
+    plans = [plan(r.program) for r in cases]
+    compiled = Compiled(plans, folder, machine, **options)
+    for r, made in zip(cases, plans, strict=True):
+        arrays = [np.asarray(a) for a in r.arrays]
+        single = any(v.dtype == np.float32 for v in r.program.values)
+        got = DevicePlanRunner(made, compiled)(arrays)
+        for found, want in zip(got, interpret(r.program, arrays), strict=True):
+            close(found, want, 2e-4 if single else 1e-11)
+    return compiled
+
+
+@emulated
+class TestEmulated:
+    """What kernels compute that hold rows."""
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize(("rows", "n"), [(9, 256), (70, 260), (33, 516), (9, 1024)])
+    @pytest.mark.parametrize("machine", [SMALL, LARGE], ids=["small", "large"])
+    def test_rows_of_whole_packs(
+        self, dtype: Any, rows: int, n: int, machine: Device, tmp_path: Path
+    ) -> None:
+        seen = compare(of_rows(rows, n, dtype), tmp_path, machine)
+        assert sum(form.turns > 0 for form, _ in seen.texts.values()) >= (2 if n < 1024 else 1)
+
+    @pytest.mark.parametrize("packs", [True, False])
+    def test_totals_of_many_blocks_are_combined_by_a_kernel_of_its_own(
+        self, packs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(device, "PARTS", 0)
+        seen = compare(
+            of_rows(37, 388, np.float32), tmp_path, LARGE,
+            choose=lambda _, form: form._replace(packs=packs) if form.turns else form,
+        )  # fmt: skip
+        held_ = [(form, t) for form, t in seen.texts.values() if form.turns]
+        assert any(form.far and t.followers for form, t in held_)
+        assert all(("adarray_load_each" in t.text) != packs for form, t in held_)
+
+    def test_quotients_of_all_kinds_of_numbers(self, tmp_path: Path) -> None:
+        x = floats(4)
+        x = np.resize(x, (24, x.size // 4 * 4)).astype(np.float32)
+        by = [3.0, 0.7, 1e-29, 1e29, -2.5, 0.0, -0.0, np.inf, np.nan, 1e-40, 1e38, 1.0]
+        w = np.repeat(np.float32(by * 2), x.shape[1]).reshape(x.shape)
+        w[12:, ::2] = -np.inf  # the largest is the other one
+        with np.errstate(all="ignore"):
+            r = recorded(quotients, x, w)
+        made = plan(r.program)
+        compiled = Compiled([made], tmp_path, Device(processors=2, threads=2048, shared=96 << 10))
+        assert any("adarray_quotientf" in t.text for _, t in compiled.texts.values())
+        got = DevicePlanRunner(made, compiled)([np.asarray(a) for a in r.arrays])[0]
+        with np.errstate(all="ignore"):
+            wanted = (x / w[:, 1:2]).astype(np.float32)
+        ordinary = (np.abs(wanted) > 1e-37) & (np.abs(x) > 1e-30)
+        assert (got[ordinary] == wanted[ordinary]).mean() > 1 - 1e-4
+        near = np.maximum(np.abs(np.spacing(wanted)), np.finfo(np.float32).smallest_subnormal)
+        finite = np.isfinite(wanted)
+        with np.errstate(all="ignore"):
+            assert (np.abs(got - wanted)[finite] <= 2 * near[finite]).all()
+        np.testing.assert_array_equal(got[~finite], wanted[~finite])
+        np.testing.assert_array_equal(np.signbit(got[finite]), np.signbit(wanted[finite]))
+
+    def test_the_order_of_sums_does_not_depend_on_how_often_it_runs(self, tmp_path: Path) -> None:
+        (r, *_) = of_rows(90, 260, np.float32)
+        made = plan(r.program)
+        compiled = Compiled([made], tmp_path, LARGE)
+        arrays = [np.asarray(a) for a in r.arrays]
+        first, second = (DevicePlanRunner(made, compiled)(arrays) for _ in range(2))
+        for a, b in zip(first, second, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+class TestKernels:
+    """What is held."""
+
+    def test_each_row_is_loaded_once(self) -> None:
+        kernel, _ = gradient(512)
+        found = holds(kernel)
+        x = kernel.buffers[[b.access for b in kernel.buffers].index("in")].name
+
+        def loops(k: Kernel) -> int:
+            own = [s for s in statements(k.body) if isinstance(s, For) and s.kind == "vector"]
+            return sum(
+                any(
+                    isinstance(e, Load) and e.buffer == x
+                    for y in s.body
+                    for root in expressions(y)
+                    for e in walk(root)
+                )
+                for s in own
+            )
+
+        assert loops(kernel) >= 4
+        assert loops(found.kernel) == 1
+
+    def test_costly_values_are_computed_once(self) -> None:
+        kernel, _ = gradient(512)
+        found = holds(kernel)
+
+        def calls(k: Kernel, name: str) -> int:
+            return sum(
+                getattr(e, "name", "") == name
+                for s in statements(k.body)
+                for root in expressions(s)
+                for e in walk(root)
+            )
+
+        assert calls(kernel, "tanh") >= 2
+        assert calls(found.kernel, "tanh") == 1
+        stored = {s.buffer for s in statements(found.kernel.body) if isinstance(s, Store)}
+        assert stored >= found.arrays.keys()
+
+    def test_a_softmax_is_left_as_it_is(self) -> None:
+        kernel, _ = kernel_of(softmax, np.ones((50, 512), np.float32))
+        assert held(kernel) is None
+
+    @pytest.mark.parametrize("n", [510, 252, 65536])
+    def test_rows_that_are_no_packs_or_short_or_long_are_not_held(self, n: int) -> None:
+        kernel, ints = gradient(n)
+        found = held(kernel)
+        assert found is None or shape_of(found, kernel, ints, 2048, 227 << 10) is None
+        assert form_of(kernel, ints, Device()).turns == 0
+
+    @pytest.mark.parametrize("n", [256, 260, 1024, 4096, 8192])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_registers_suffice(self, n: int, dtype: Any) -> None:
+        kernel, ints = gradient(n, dtype)
+        form = form_of(kernel, ints, Device())
+        if not form.turns:
+            assert n == 8192
+            assert dtype is np.float64
+            return
+        found = holds(kernel)
+        assert form.turns * form.block * found.width >= n
+        assert form.block * form.side * form.turns * found.words < REGISTERS
+        assert launch_of(kernel, form, ints, Device()).blocks <= 132 * form.side
+        assert f"__launch_bounds__({form.block}, {form.side})" in cuda.source(kernel, form).text
+
+    @pytest.mark.parametrize(("n", "turns"), [(256, 2), (260, 1), (1024, 4), (1028, 2), (2052, 4)])
+    def test_few_threads_have_less_to_do_than_others(self, n: int, turns: int) -> None:
+        kernel, ints = gradient(n)
+        form = form_of(kernel, ints, Device())
+        assert form.turns == turns
+        assert form.even == (n in (256, 1024))
+
+    def test_blocks_stay_what_rows_need(self) -> None:
+        kernel, ints = gradient(1024)
+        form = form_of(kernel, ints, Device())
+        assert blocks.resized(form, 64) == form
+        assert blocks.candidates(kernel, form) == [form]
