@@ -73,6 +73,10 @@ class Symbolic:
     __slots__ = ()
     value: Any
 
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return plain zeros on the device of the concrete value, or on the host with it."""
+        raise NotImplementedError
+
     def shown(self) -> Any:
         """Return the concrete value, of which text is made."""
         return self.value

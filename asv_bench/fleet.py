@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
 import selectors
+import shutil
 import statistics
 import subprocess
 import sys
@@ -65,6 +67,20 @@ class Result(NamedTuple):
     def median(self) -> float:
         """Median over the rounds of the first call's time, in s."""
         return statistics.median(row[0] for row in self.times)
+
+
+def runnable(text: str) -> str:
+    """Return the interpreter that an option names, if there is one of that name."""
+    if shutil.which(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no program that can be run")
+    return text
+
+
+def present(text: str) -> Path:
+    """Return the file that an option names, if it is there."""
+    if not Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {text!r}")
+    return Path(text)
 
 
 def interpreter(engine: str, peer_python: str) -> str:

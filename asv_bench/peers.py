@@ -23,7 +23,7 @@ import numpy as np
 from asv_bench.acceptance import acceptance
 from asv_bench.benchmarks.workloads import INPLACE, KERNELS, WORKLOADS
 from asv_bench.engines import ADARRAY, PEERS
-from asv_bench.fleet import Fleet, Result, import_times, ratio
+from asv_bench.fleet import Fleet, Result, import_times, ratio, runnable
 from asv_bench.tables import ratio_text, table, time_text
 
 GROUPS = ("gradients", "kernels", "guard", "inplace", "import")
@@ -77,8 +77,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
-        "--peer-python", default=sys.executable, help="interpreter that has the peers"
-    )
+        "--peer-python", type=runnable, default=sys.executable, metavar="PYTHON",
+        help="interpreter that has the peers",
+    )  # fmt: skip
     parser.add_argument(
         "--acceptance", action="store_true", help="measure the targets and say which are met"
     )

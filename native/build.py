@@ -51,6 +51,7 @@ int adarray_best_level(void);
 int adarray_limit_level(int level);
 const char *adarray_level_name(int level);
 int adarray_pause(void);
+int adarray_processors(void);
 """
 
 _API = """
@@ -110,6 +111,16 @@ int adarray_pause(void)
     return omp_pause_resource_all(omp_pause_hard);
 #else
     return 0;
+#endif
+}
+
+/* Return how many processors a team may use. This thread may be bound to one of them. */
+int adarray_processors(void)
+{
+#ifdef _OPENMP
+    return omp_get_num_procs();
+#else
+    return 1;
 #endif
 }
 """

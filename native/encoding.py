@@ -11,7 +11,7 @@ import numpy as np
 from adarray_native.kernels import Functions
 
 from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Plan
-from adarray.errors import BackendError
+from adarray.errors import ADArrayError, BackendError
 from adarray.passes.interpret import under
 from adarray.program import Slot, c_strides
 from adarray.runtime import BY_ENGINE, MODE, Mode
@@ -114,7 +114,7 @@ def _caller(step: CallStep, engine: Any) -> Callable[[list[Any]], list[Any]]:
         for x, (shape, dtype) in zip(out if several else (out,), forms, strict=True):
             x = np.array(x, dtype, order="C", copy=None)
             if x.shape != shape and call is not None:
-                raise BackendError(
+                raise ADArrayError(
                     f"{name}: its result had shape {shape} when it was recorded and has "
                     f"{x.shape} now; its shape depends on more than its operands' shapes"
                 )

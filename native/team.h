@@ -65,8 +65,9 @@ static inline void team_end(const TeamClock *c, int threads)
     if (threads < 2) return;
     const double now = omp_get_wtime(), lost = now - c->begun - c->cpu;
     TeamAccount *account = &adarray_team_account;
-    if (lost <= PATIENCE + 0.5 * c->cpu) {
-        /* The other members did as much as the caller meanwhile. */
+    if (lost <= PATIENCE + 0.5 * (threads - 1) * c->cpu) {
+        /* The other members did as much as the caller meanwhile: even if they were late, alone
+         * it would have taken longer. */
         account->spent -= (threads - 1) * c->cpu;
         if (account->spent < 0) account->spent = 0;
         return;

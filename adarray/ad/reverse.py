@@ -19,7 +19,7 @@ from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, Trace
 from adarray.graph import FREED, LEAF, Node, Part
 from adarray.inplace import plain_value, sync_if_view
 from adarray.op import FUNCTIONS
-from adarray.ops.common import Placed, unbroadcast, zeros_beside
+from adarray.ops.common import Placed, unbroadcast, zero_beside
 from adarray.protocol import plain, traced
 from adarray.runtime import MODE
 from adarray.spans import RECORDER, span
@@ -333,11 +333,7 @@ def _all_parts(g: dict[int, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
     avals = [r if isinstance(r, Aval) else aval_of(plain(r)) for r in results]
     known = plain_value(next(iter(g.values()), None))
     return tuple(
-        g[k]
-        if k in g
-        else zeros_beside(known, a.shape, a.dtype)[()]
-        if a.dtype.kind in "fc"
-        else None
+        g[k] if k in g else zero_beside(known, a.shape, a.dtype) if a.dtype.kind in "fc" else None
         for k, a in enumerate(avals)
     )
 

@@ -78,7 +78,7 @@ def _can_cast(_: Library, from_: Any, to: Any, casting: Any = "safe") -> bool:
 def _may_share_memory(library: Library, a: Any, b: Any, max_work: Any = None) -> bool:  # noqa: ARG001
     if not hasattr(a, "raw") or not hasattr(b, "raw"):
         return False
-    return bool(a.library is b.library and library.shares(a.raw, b.raw))
+    return bool(a.library is b.library and library.overlap(a.raw, b.raw))
 
 
 @special(np.broadcast_to)

@@ -21,6 +21,8 @@ KINDS: dict[type, Callable[[Any], Library]] = {}
 # By DLPack's number of a type of device: what makes an array of ours of an exporter of that.
 _IMPORTERS: dict[int, Callable[[Any], Any]] = {}
 
+_CUDA = 2  # that number of CUDA's
+
 # Computed by NumPy where indices on the device are to be looked at.
 _INDEXING = frozenset({np.take, np.take_along_axis, np.choose, np.put_along_axis, np.put})
 
@@ -104,6 +106,10 @@ class Library:
     def shares(self, a: Any, b: Any) -> bool:
         """Whether two arrays may share memory."""
         raise NotImplementedError
+
+    def overlap(self, a: Any, b: Any) -> bool:
+        """Whether two arrays may have an element in common; by default, as `shares`."""
+        return self.shares(a, b)
 
     def aligned(self, raw: Any) -> bool:  # noqa: ARG002
         """Whether the elements of an array lie at multiples of their size."""
@@ -476,10 +482,22 @@ def register_kind(
 
 
 def of_dlpack(x: Any) -> DeviceArray | None:
-    """Return an array of another library on a device as a value; None if it is none."""
+    """Return an array of another library on a device as a value; None if it is none.
+
+    Raises
+    ------
+    BackendError
+        If it is on a GPU, and no backend has taken such arrays yet.
+    """
     if type(x) in KINDS:
         return adopt(x)
     if isinstance(x, (np.ndarray, np.generic)) or not hasattr(type(x), "__dlpack_device__"):
         return None
-    importer = _IMPORTERS.get(int(x.__dlpack_device__()[0]))
+    kind = int(x.__dlpack_device__()[0])
+    importer = _IMPORTERS.get(kind)
+    if importer is None and kind == _CUDA:
+        raise BackendError(
+            f"array: obj is a {type(x).__module__}.{type(x).__qualname__} on a GPU, which no "
+            "backend has used yet; call adarray.use('cuda') before"
+        )
     return None if importer is None else adopt(importer(x))

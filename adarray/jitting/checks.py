@@ -17,7 +17,7 @@ import numpy as np
 
 from adarray.device import DeviceArray, adopt, host, is_device
 from adarray.jitting.captures import INDIRECT, Edge, Found, Walk, is_library, slots_of
-from adarray.jitting.keys import digest, value_key
+from adarray.jitting.keys import value_key
 from adarray.jitting.signature import INPUT_LIMIT
 from adarray.trace import Handle
 
@@ -46,36 +46,48 @@ class Content:
     """What an array held, for arrays that plain code may have read."""
 
     def __init__(self, array: Any) -> None:
-        array = host(array)
         self._copy: bytes | None = None
         self._sums: bytes | None = None
         self._objects: list[Any] | None = None
-        if isinstance(array, np.ndarray) and array.dtype.hasobject:
+        is_array = isinstance(array, np.ndarray)
+        if is_array and array.dtype.hasobject:
             self._objects = list(array.flat)
-        elif not isinstance(array, np.ndarray) or array.nbytes <= _COPIED:
-            self._copy = array.tobytes() if isinstance(array, np.ndarray) else bytes(array)
-        else:
+        elif is_array and array.nbytes > _COPIED:
             self._sums = sums_of(array)
+        else:
+            self._copy = _bytes_of(array)
 
     def same(self, array: Any) -> bool:
         """Whether an array holds the same bytes."""
-        array = host(array)
         if self._sums is not None:
             return self._sums == sums_of(array)
         if self._objects is not None:
             return all(a is b for a, b in zip(self._objects, array.flat, strict=True))
-        return self._copy == (array.tobytes() if isinstance(array, np.ndarray) else bytes(array))
+        return self._copy == _bytes_of(array)
 
 
-def sums_of(array: np.ndarray) -> bytes:
-    """Return sums over rows and columns of the bits of an array, at the speed of memory."""
+def _bytes_of(array: Any) -> bytes:
+    array = host(array)
+    return array.tobytes() if isinstance(array, (np.ndarray, np.generic)) else bytes(array)
+
+
+def sums_of(array: Any) -> bytes:
+    """Return sums over rows and columns of the bits of an array, at the speed of memory.
+
+    Those of an array on a device are computed there. Axes are taken in the order in which they
+    lie in memory; only arrays with gaps are copied.
+    """
+    form = repr((array.shape, array.strides)).encode()
     if not array.flags.c_contiguous:
-        return digest(array)
-    data = array.reshape(-1).view(np.uint8)
+        order = sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
+        array = np.transpose(array, order)
+        if not array.flags.c_contiguous:
+            array = array.copy("C") if is_device(array) else np.ascontiguousarray(array)
+    data = np.reshape(array, -1).view(np.uint8)
     whole = data.size // (8 * _CHUNK) * (8 * _CHUNK)
-    table = data[:whole].view(np.uint64).reshape(-1, _CHUNK)
-    rows, columns = np.add.reduce(table, axis=1), np.add.reduce(table, axis=0)
-    return b"".join((rows.tobytes(), columns.tobytes(), data[whole:].tobytes()))
+    table = np.reshape(data[:whole].view(np.uint64), (-1, _CHUNK))
+    parts = np.sum(table, axis=1), np.sum(table, axis=0), data[whole:]
+    return b"".join((form, *(host(x).tobytes() for x in parts)))
 
 
 def same_scalar(x: Any, y: Any) -> bool:

@@ -17,10 +17,12 @@ import numpy as np
 from adarray.array import ADArray
 from adarray.device import KINDS, DeviceArray, adopt, form_of, is_device
 from adarray.device.indices import CAREFUL
+from adarray.inplace import sync_if_view
 from adarray.jitting.checks import Content
 from adarray.jitting.signature import unaligned
 from adarray.runtime import MODE
 from adarray.trace import Handle, root_of
+from adarray.transforms.tree import flatten
 
 _new = object.__new__
 
@@ -271,6 +273,27 @@ def write(target: Any, value: Any) -> None:
     own = into._v if isinstance(into, Handle) else into
     if not (is_device(value) and is_device(own) and value.raw is own.raw):  # else it is there
         into[...] = value
+
+
+def with_adarrays(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function with ADArrays in place of arrays of libraries, which it returns again.
+
+    Libraries alone do not look at indices, for instance.
+    """
+    leaves, rebuild = flatten((args, kwargs))
+    if not any(type(x) in KINDS for x in leaves):
+        return f(*args, **kwargs)
+    given = [ADArray(adopt(x)) if type(x) in KINDS else x for x in leaves]
+    args, kwargs = rebuild(given)
+    result = f(*args, **kwargs)
+    for x, a in zip(leaves, given, strict=True):
+        if a is not x:
+            write(x, sync_if_view(a)._v)  # as far as it is not there
+    if any(isinstance(x, Handle) for x in leaves):
+        return result
+    found, again = flatten(result)
+    values = (sync_if_view(x)._v if isinstance(x, Handle) else x for x in found)
+    return again([v.raw if is_device(v) else v for v in values])
 
 
 def borrowed(target: Any) -> bool:

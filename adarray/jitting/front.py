@@ -17,7 +17,7 @@ from adarray.errors import BackendError, DeviceMemoryError
 from adarray.jitting.attempt import aligned, mirrored
 from adarray.jitting.build import SPENT, Builder, checking, say
 from adarray.jitting.check import compare, copies
-from adarray.jitting.devices import borrowed, careful, write
+from adarray.jitting.devices import borrowed, careful, with_adarrays, write
 from adarray.jitting.entries import CacheInfo, Entry, Recent, Variant
 from adarray.jitting.matching import Matcher, fast_key
 from adarray.jitting.nodes import are_of, attach, can_be_node, op_of
@@ -38,6 +38,8 @@ from adarray.trace import LEVEL
 from adarray.transforms.tree import flatten
 
 MAX_SIGNATURES = 256
+# What nobody catches on purpose: errors of backends, and mistakes in compiled code.
+UNCAUGHT = (BackendError, AttributeError, TypeError)
 
 
 class JitFunction(Tracing):
@@ -61,6 +63,7 @@ class JitFunction(Tracing):
         self._ints = Ints()
         self._lock = threading.RLock()
         self._recent: Recent | None = None
+        self._failures: set[str] = set()  # of compiled code, that were told of
         self._eager = not_recorded(f)
 
     @property
@@ -247,7 +250,16 @@ class JitFunction(Tracing):
             raise error from None
         args, kwargs = given
         with careful():
-            return self._f(*args, **kwargs)
+            result = with_adarrays(self._f, args, kwargs)
+        if isinstance(error, UNCAUGHT):
+            why = f"{type(error).__name__}: {error}"
+            if why not in self._failures:
+                self._failures.add(why)
+                say(
+                    f"jit: {getattr(self._f, '__name__', 'a function')}: its compiled code failed "
+                    f"({why}), and the function ran eagerly instead; report this"
+                )
+        return result
 
     def _entry(
         self,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from adarray.device import host
+from adarray.jitting.constants import first_of, uniform_key
 from adarray.recording import Call, Guard, Symbol
 
 Numbers = Mapping[int, Hashable]
@@ -52,6 +53,9 @@ def array_key(array: np.ndarray) -> Hashable:
     """Return the key of an array: dtype, shape and contents."""
     if array.dtype.hasobject:
         return Same(array)
+    first = first_of(array) if array.size > 1 else None
+    if first is not None:
+        return uniform_key(array, first)
     array = host(array)
     return ("array", array.dtype.str, array.shape, digest(array))
 

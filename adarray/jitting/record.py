@@ -107,6 +107,7 @@ def record(
                 written.append(v.value)
     finally:
         MODE.reset(token)
+        recorder.forget()
     if recorder.error is not None:
         raise UntraceableError(
             f"jit: the function caught {recorder.error!r}; what raises depends on values"

@@ -14,15 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from adarray.device import is_device
+from adarray.device import DeviceEngine, host, is_device
 from adarray.dispatch import compute, replay
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE
-from adarray.jitting.generators import (
-    Draws,
-    TracedGenerator,
-    seeded,
-)
+from adarray.jitting.constants import Captured, first_of
+from adarray.jitting.generators import Draws, TracedGenerator, seeded
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
 from adarray.jitting.whole import Bounds, fitting, is_number, is_whole
 from adarray.op import FUNCTIONS, OPS, Op
@@ -31,6 +28,7 @@ from adarray.runtime import Mode
 from adarray.trace import Extras, Handle
 
 _AS_IT_IS = contextlib.nullcontext()
+_LARGE = 1 << 16  # bytes from which an array that holds one number is worth being found out
 # Functions of shapes, dtypes and memory, which are the same in every run.
 _METADATA = frozenset(
     {
@@ -74,7 +72,10 @@ class Recorder:
         engine = mode.engine if mode is not None else None
         self.threads: int = engine.threads if engine is not None else 1
         self.recording = Recording()
-        self._captured: dict[int, Traced] = {}
+        self._captured: dict[int, Captured] = {}  # by the identity of the plain array
+        inner = getattr(engine, "wrapped", engine)
+        self._library: Any = inner.library if isinstance(inner, DeviceEngine) else None
+        self._zeros: dict[int, Any] = {}  # that `zeros` made, and nobody has written into yet
         self._looks: dict[tuple[str, int], Any] = {}
         self._bounds = Bounds()
         self._errors = np.geterr()
@@ -278,17 +279,64 @@ class Recorder:
         if type(array) is Traced:
             return array
         known = self._captured.get(id(array))
-        if known is not None and _same(known.value, array):
-            return known
-        # What it holds now: the run may write into it, or into what it is a view of.
-        made = Traced(array.copy("K"), Symbol(array.shape, array.dtype), self)
-        self._captured[id(array)] = made
-        self.recording.captures.append((made.symbol, array, made.value))
+        if known is not None and known.holds(array):
+            same: Traced = known.traced
+            return same
+        value, constant, first = array, array, None
+        if self._zeros.pop(id(array), None) is not None:
+            first = np.zeros(1, array.dtype)
+        elif type(array) is not np.ndarray or array.nbytes < _LARGE:
+            # What it holds now: the run may write into it, or into what it is a view of.
+            value = constant = array.copy("K")
+        else:
+            first = first_of(array)
+            value, constant = self._large(array, first)
+        if first is not None:
+            constant = np.broadcast_to(first[0], array.shape)
+        made = Traced(value, Symbol(array.shape, array.dtype), self)
+        self._captured[id(array)] = Captured(made, constant, first)
+        self.recording.captures.append((made.symbol, array, constant))
+        return made
+
+    def _large(self, array: np.ndarray, first: np.ndarray | None) -> tuple[Any, np.ndarray]:
+        """Return what a run computes with in the place of a large array, and a copy of the array.
+
+        It goes to the device once, not with every operation; of one number alone that is sent.
+        """
+        library = self._library
+        if not array.flags.c_contiguous or (library and not library.accepts(array.dtype)):
+            library = None
+        if first is not None and library is not None:
+            return np.broadcast_to(library.place(first), array.shape).copy(), first
+        if first is not None and array.flags.c_contiguous and not any(first.tobytes()):
+            return np.zeros(array.shape, array.dtype), first  # memory that nobody has touched yet
+        copy = array.copy("K")
+        return (copy if library is None else library.place(copy)), copy
+
+    def forget(self) -> None:
+        """Let go of the arrays that were read, and of this recorder, which they refer to."""
+        self._captured.clear()
+        self._zeros.clear()
+
+    def zeros(self, beside: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return zeros on the device of `beside`, or on the host with it, for a gradient.
+
+        They become part of the recording when an operation reads them: see `capture`.
+        """
+        if is_device(beside):
+            made = np.zeros_like(beside, dtype, shape=shape)
+        else:
+            made = np.zeros(shape, dtype)
+        self._zeros[id(made)] = made
         return made
 
     def constant(self, number: Any) -> Handle:
-        """Return a scalar as a symbol, so that what is computed of it is recorded."""
-        return self.handle(self._recorded(OPS["positive"], np.positive, (number,), {}, number))
+        """Return a scalar as a symbol, so that what is computed of it is recorded.
+
+        One on a device is computed with there, and part of the recording as a number.
+        """
+        given = (host(number),)
+        return self.handle(self._recorded(OPS["positive"], np.positive, given, {}, number))
 
     def enter(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return operands with plain arrays as ADArrays over captures."""
@@ -354,14 +402,6 @@ def _checked(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     """Run a function that raises where values are not as they should be."""
     function(*args, **kwargs)
     return ()
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    return (
-        a.shape == b.shape
-        and a.dtype == b.dtype
-        and bool(np.array_equal(a, b) or np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
-    )
 
 
 def _settled(x: Any, everywhere: bool) -> Any:

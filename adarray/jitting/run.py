@@ -86,7 +86,7 @@ def _writing(root: Node, enter: Enter, finish: Callable[[Any], Any]) -> Callable
     assert root.tree.device is not None
     (targets, run), sources = root.compiled, root.sources
     library = root.tree.device.library
-    kind, shares = library.kind, library.shares
+    kind, overlap = library.kind, library.overlap
     pairs = [(i, targets.index(n)) for i, n, _ in root.leaf.writes if n in targets]
     strides = [root.tree.strides_of(i) for i, _ in pairs]
     if len(pairs) < len(root.leaf.writes) or any(s is not None for s in strides):
@@ -99,7 +99,7 @@ def _writing(root: Node, enter: Enter, finish: Callable[[Any], Any]) -> Callable
             if borrowed(given[i]):
                 raise MissError
             for k, x in enumerate(values):
-                if k != i and type(x) is kind and (x is own or shares(own, x)):
+                if k != i and type(x) is kind and (x is own or overlap(own, x)):
                     raise MissError
         results = run([values[i] for i in sources])
         made = finish(results)

@@ -227,6 +227,10 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
             )
         return self.value
 
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return plain zeros where the value is; the recorder knows what they hold."""
+        return self.recorder.zeros(self.value, shape, dtype)
+
     def written(self, steps: tuple[Any, ...], index: Any, value: Any) -> Any:
         """Return the array with `value` written at an index of a view of it."""
         return self.recorder.write(self, steps, index, value)

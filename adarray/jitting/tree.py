@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.device import host
+from adarray.jitting.constants import constant
 from adarray.jitting.devices import OnDevice
 from adarray.jitting.keys import (
     Same,
-    array_key,
     call_key,
     guard_key,
     outcome_key,
@@ -242,9 +241,7 @@ class Path:
         self.numbers: dict[int, Hashable] = {id(s): i for i, s in enumerate(self.symbols)}
         self.constants: dict[Symbol, np.ndarray] = {}
         for symbol, _, value in recording.captures:
-            plain = host(value)
-            self.constants[symbol] = compact(plain)
-            self.numbers[id(symbol)] = array_key(plain)
+            self.constants[symbol], self.numbers[id(symbol)] = constant(value)
         recording.captures.clear()  # they hold the arrays themselves, and copies
         self.given = len(self.symbols)
         # What made a value, of calls with one result.
@@ -271,15 +268,6 @@ class Path:
         for symbol in call.results:
             self.numbers[id(symbol)] = len(self.symbols)
             self.symbols.append(symbol)
-
-
-def compact(x: np.ndarray) -> np.ndarray:
-    """Return an array of constants; one whose elements are all equal holds just one."""
-    if x.size < 2 or x.dtype.kind not in "biufc" or x.itemsize > 16:
-        return x
-    flat = x.ravel().view(np.uint8 if x.itemsize % 8 else np.uint64)
-    words = flat.reshape(x.size, -1)
-    return np.broadcast_to(x.ravel()[0], x.shape) if (words == words[0]).all() else x
 
 
 def _uses(

@@ -37,7 +37,15 @@ def arrayed(x: Any) -> Any:
 
 def zeros_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return zeros on the device where the plain value `x` is, if it is on one."""
+    if isinstance(x, Symbolic):
+        return x.zeros(shape, dtype)
     return np.zeros_like(x, dtype, shape=shape) if is_device(x) else np.zeros(shape, dtype)
+
+
+def zero_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return `zeros_beside`, a scalar where there are no axes."""
+    made = zeros_beside(x, shape, dtype)
+    return made if shape else made[()]
 
 
 class Placed:

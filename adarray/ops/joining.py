@@ -8,10 +8,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from adarray.dispatch import join_hook
+from adarray.inplace import plain_value
 from adarray.op import Layout, Op, composite, register
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
-from adarray.ops.common import newer, normalized_axes, s
+from adarray.ops.common import newer, normalized_axes, s, zeros_beside
 from adarray.protocol import plain
 
 
@@ -27,7 +28,8 @@ def _concatenate_vjp(
 
 
 def _concatenate_jvp(t: Any, i: int, out: Any, *arrays: Any, **params: Any) -> Any:
-    parts = [t if j == i else np.zeros(a.shape, a.dtype) for j, a in enumerate(arrays)]
+    beside = plain_value(t)
+    parts = [t if j == i else zeros_beside(beside, a.shape, a.dtype) for j, a in enumerate(arrays)]
     return np.concatenate(parts, **params)
 
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adarray.inplace import plain_value
 from adarray.op import Op, Opaque, register
-from adarray.ops.common import normalized_axes, s
+from adarray.ops.common import normalized_axes, s, zeros_beside
 from adarray.ops.folding import real_dtype, size_along
 from adarray.ops.indexing import apply_add_at
 from adarray.protocol import plain_array
@@ -75,7 +76,8 @@ class Selection(NamedTuple):
         places = np.concatenate([self.low, self.high], axis=1)
         rows = np.broadcast_to(np.arange(len(places))[:, None], places.shape)
         both = np.concatenate([low, high], axis=1)
-        back = apply_add_at(np.zeros(self.lines, both.dtype), both, (rows, places))
+        zeros = zeros_beside(plain_value(both), self.lines, both.dtype)
+        back = apply_add_at(zeros, both, (rows, places))
         back = np.reshape(back, tuple(self.shape[i] for i in self.axes))
         return np.transpose(back, tuple(int(i) for i in np.argsort(self.axes)))
 

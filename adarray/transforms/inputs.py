@@ -14,7 +14,7 @@ from adarray.device import KINDS, adopt, host, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
-from adarray.ops.common import zeros_beside
+from adarray.ops.common import zero_beside
 from adarray.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.transforms.tree import Unflatten, flatten, is_array
 
@@ -52,10 +52,7 @@ class Inputs:
             for i, x in enumerate(found):
                 where = f"{name}: argument {k}" + (f", leaf {i}" if len(found) > 1 else "")
                 if not is_array(x):
-                    raise DTypeError(
-                        f"{where}: is a {type(x).__name__}, not an array or a number; choose "
-                        "the arguments to differentiate with argnums"
-                    )
+                    raise _no_array(where, x)
                 made.append(leaf(ADArray, sync_if_view(x), level, where))
             self.leaves += made
             self.given += found
@@ -91,9 +88,9 @@ class Inputs:
         """Return a gradient as what was given: ADArray for ADArray or traced, else plain."""
         recorded = isinstance(given, Handle) and isinstance(given._v, Symbolic)
         if g is None:
-            g = zeros_beside(_value(given), node.aval.shape, node.aval.dtype)[()]
-            if recorded and node.aval.weak:
-                return g.item()
+            g = zero_beside(_value(given), node.aval.shape, node.aval.dtype)
+            if recorded:  # nobody else has these zeros
+                return g.item() if node.aval.weak else ADArray(g)
         if isinstance(g, Handle):
             sync_if_view(g)
             if recorded and node.aval.weak and not alive(g, self.level, self.closed):
@@ -261,3 +258,13 @@ def check_holomorphic(name: str, given: Sequence[Any]) -> None:
                 f"{name}: holomorphic=True, but input {i} has dtype {dtype}; pass complex "
                 "arguments, or leave holomorphic out"
             )
+
+
+def _no_array(where: str, x: Any) -> DTypeError:
+    """Return the error for a leaf that cannot be differentiated."""
+    kind = type(x)
+    name, fix = kind.__name__, "choose the arguments to differentiate with argnums"
+    if hasattr(kind, "__dlpack__"):  # of another library
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        fix = "pass adarray.array(x); CuPy's are taken once adarray.use('cuda') was called"
+    return DTypeError(f"{where}: is a {name}, not an array or a number; {fix}")

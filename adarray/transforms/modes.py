@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.forward import dual, split
+from adarray.aval import Symbolic
 from adarray.device import KINDS, adopt, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
@@ -295,7 +296,8 @@ def shape_of(x: Any) -> tuple[int, ...]:
 def one_like(y: Any) -> Any:
     """Return the cotangent 1 of a traced scalar, where its value is."""
     dtype = y._node.aval.dtype
-    return np.ones_like(y._v, dtype)[()] if is_device(y._v) else dtype.type(1)
+    v = y._v.value if isinstance(y._v, Symbolic) else y._v
+    return np.ones_like(v, dtype)[()] if is_device(v) else dtype.type(1)
 
 
 def _as_cotangent(c: Any, node: Node, place: Any = None) -> Any:

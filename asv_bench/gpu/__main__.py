@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from asv_bench.fleet import present, runnable
 from asv_bench.gpu import measure, picture, report
 from asv_bench.gpu.engines import OWN, PEERS
 from asv_bench.gpu.targets import lines
@@ -72,8 +73,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="seconds after which no more workloads are begun",
     )  # fmt: skip
     parser.add_argument(
-        "--peer-python", default=sys.executable, help="interpreter that has the peers"
-    )
+        "--peer-python", type=runnable, default=sys.executable, metavar="PYTHON",
+        help="interpreter that has the peers",
+    )  # fmt: skip
     parser.add_argument(
         "--no-ceilings", dest="ceilings", action="store_false", help="leave out rates of the GPU"
     )
@@ -82,7 +84,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--fifteen", type=Path, help="figures of asv_bench.gpu.fifteen --json")
     parser.add_argument("--output", type=Path, help="FILE.json for the figures")
-    parser.add_argument("--load", type=Path, help="a file of --output, instead of measuring")
+    parser.add_argument("--load", type=present, help="a file of --output, instead of measuring")
     parser.add_argument("--docs", type=Path, help="folder for the tables and the picture")
     options = parser.parse_args(argv)
     for part in options.workloads:

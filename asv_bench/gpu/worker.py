@@ -97,6 +97,8 @@ class GpuWorker:
 
 def make_worker(arguments: list[str]) -> Callable[[], GpuWorker]:
     """Return what makes the worker of a command line: the name of an engine."""
+    if not arguments:
+        raise SystemExit("asv_bench.gpu.worker: name an engine; python -m asv_bench.gpu starts it")
     return lambda: GpuWorker(arguments[0])
 
 

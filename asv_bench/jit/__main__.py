@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from asv_bench.benchmarks.jit_workloads import JIT_WORKLOADS, LONG
+from asv_bench.fleet import present, runnable
 from asv_bench.jit import measure, picture, report, targets
 from asv_bench.peers import busiest, machine
 
@@ -75,8 +76,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
-        "--peer-python", default=sys.executable, help="interpreter that has the peers"
-    )
+        "--peer-python", type=runnable, default=sys.executable, metavar="PYTHON",
+        help="interpreter that has the peers",
+    )  # fmt: skip
     parser.add_argument(
         "--patience", type=float, default=150.0, help="seconds to wait for one engine's answer"
     )
@@ -88,7 +90,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--acceptance", action="store_true", help="say of every target whether it is met"
     )
     parser.add_argument("--output", type=Path, action="append", default=[], help="FILE.json")
-    parser.add_argument("--load", type=Path, help="a file of --output, instead of measuring")
+    parser.add_argument("--load", type=present, help="a file of --output, instead of measuring")
     parser.add_argument("--docs", type=Path, help="folder for the tables and the picture")
     options = parser.parse_args(argv)
     for part in options.workloads:

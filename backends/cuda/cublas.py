@@ -7,6 +7,7 @@ there, so the product of the transposes is what is asked for.
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any, NamedTuple
 
 import cupy
@@ -40,7 +41,12 @@ _ffi.cdef(_CDEF)
 _ONE = {"float32": _ffi.new("float *", 1.0), "float64": _ffi.new("double *", 1.0)}
 _ZERO = {"float32": _ffi.new("float *", 0.0), "float64": _ffi.new("double *", 0.0)}
 _library: Any = None
-_handles: dict[tuple[int, int], Handle] = {}
+STREAMS = 16  # whose handles are kept, with a workspace each
+_handles: dict[tuple[int, int, int], Handle] = {}
+_captured: set[Handle] = set()  # those whose memory a graph of the user's may read
+_spare: dict[int, list[Any]] = {}  # of each device: what cuBLAS made, and no stream has any more
+_mine = threading.local()  # the handle that a thread has used last, which it may be using
+_PER_THREAD = 2  # the address of the stream that every thread has for itself
 
 
 class Matrix(NamedTuple):
@@ -66,25 +72,46 @@ class Handle:
     """
 
     def __init__(self, stream: int, memory: Any = None) -> None:
-        made = _ffi.new("handle *")
-        _check("cublasCreate", _load().cublasCreate_v2(made))
-        self.handle = made[0]
-        _check("cublasSetStream", _load().cublasSetStream_v2(self.handle, _pointer(stream)))
         self.memory = cupy.cuda.alloc(WORKSPACE) if memory is None else memory
+        self.handle = _made(cupy.cuda.runtime.getDevice(), self)
+        _check("cublasSetStream", _load().cublasSetStream_v2(self.handle, _pointer(stream)))
         place = _pointer(self.memory.ptr)
         _check("cublasSetWorkspace", _load().cublasSetWorkspace_v2(self.handle, place, WORKSPACE))
-        self._rooms: list[Any] = []
+        self.used = True  # since a place was last looked for
+        self._rooms = threading.local()
+        self._kept: list[Any] = []
 
     def room(self, size: int) -> int:
-        """Return the address of so many bytes, for one product at a time.
+        """Return the address of so many bytes, for one product of this thread at a time.
 
-        Graphs that were captured hold such addresses, so nothing is ever given back; each
-        room is twice as large as the one before, or larger.
+        Threads that share a stream take turns between the launches of a product, so each has a
+        room of its own, each twice as large as the one before, or larger. None is given back
+        while the handle and the thread live, and those that a graph holds never.
         """
-        if not self._rooms or self._rooms[-1].mem.size < size:
-            least = 2 * self._rooms[-1].mem.size if self._rooms else 0
-            self._rooms.append(cupy.cuda.alloc(max(size, least)))
-        return int(self._rooms[-1].ptr)
+        rooms = self._rooms.__dict__.setdefault("all", [])
+        if not rooms or rooms[-1].mem.size < size:
+            least = 2 * rooms[-1].mem.size if rooms else 0
+            rooms.append(cupy.cuda.alloc(max(size, least)))
+        if self in _captured and rooms[-1] not in self._kept:
+            self._kept.append(rooms[-1])
+        return int(rooms[-1].ptr)
+
+
+def _made(device: int, owner: Handle) -> Any:
+    """Return what cuBLAS knows a new handle by: one that no stream has any more, or a new one.
+
+    It is never destroyed, for which cuBLAS would wait until the whole GPU is done. Work that was
+    launched with it needs the workspace, which is back in the pool, in the order of its stream.
+    """
+    spare = _spare.setdefault(device, [])
+    try:
+        raw = spare.pop()
+    except IndexError:
+        made = _ffi.new("handle *")
+        _check("cublasCreate", _load().cublasCreate_v2(made))
+        raw = made[0]
+    weakref.finalize(owner, spare.append, raw).atexit = False
+    return raw
 
 
 def _load() -> Any:
@@ -112,16 +139,39 @@ def _check(what: str, status: int) -> None:
 
 
 def handle() -> Handle:
-    """Return the handle of the current device and stream."""
+    """Return the handle of the current device and stream.
+
+    Those of the last streams are kept: programs that make streams all the time would use up
+    memory otherwise. Plans own theirs, a thread owns the last one that it got, and those that a
+    graph of the user's was captured with stay, since nobody knows for how long it lives.
+    """
     stream = cupy.cuda.get_current_stream().ptr
-    key = (cupy.cuda.runtime.getDevice(), stream)
+    thread = threading.get_ident() if stream == _PER_THREAD else 0
+    key = (cupy.cuda.runtime.getDevice(), stream, thread)
     found = _handles.get(key)
     if found is None:
-        with _lock:
-            found = _handles.get(key)
-            if found is None:
-                found = _handles[key] = Handle(stream)
+        found = _new(key)
+    found.used = True
+    _mine.handle = found
+    # The default stream cannot be captured, and must not be asked while another one is.
+    if stream and cupy.cuda.runtime.streamIsCapturing(stream):
+        _captured.add(found)
     return found
+
+
+def _new(key: tuple[int, int, int]) -> Handle:
+    """Make the handle of a stream; those let go that were not used since the last ones were."""
+    with _lock:
+        found = _handles.get(key)
+        if found is None:
+            while len(_handles) >= STREAMS:
+                oldest = next(iter(_handles))
+                x = _handles.pop(oldest)
+                if x.used:  # another round
+                    x.used = False
+                    _handles[oldest] = x
+            found = _handles[key] = Handle(key[1])
+        return found
 
 
 def product_address() -> int:

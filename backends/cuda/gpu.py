@@ -307,9 +307,10 @@ class Gpu:
 
     # -- products, graphs and errors -------------------------------------------------------
 
-    def blas(self) -> int:
-        """Return the address of the cuBLAS handle of the current stream."""
-        return cublas.address(cublas.handle())
+    def blas(self) -> tuple[int, Any]:
+        """Return the address of the cuBLAS handle of the current stream, and what owns it."""
+        handle = cublas.handle()
+        return cublas.address(handle), handle
 
     def recorder(self, products: bool) -> Recorder:
         """Return what graphs for the current stream are recorded with, shared by all plans."""

@@ -30,6 +30,8 @@ class Instance:
         Of each slot.
     arena, scratch, numbers : memory or None
     flag : Flag
+    blas : object
+        Owner of the stream's cuBLAS handle and of the memory that products work in.
     runners : list of Runner or None
         Of each segment.
     recorder : Recorder or None
@@ -44,8 +46,8 @@ class Instance:
     """
 
     __slots__ = (
-        "addresses", "arena", "flag", "key", "numbers", "ready", "recorder", "runners", "scratch",
-        "sets", "stages", "stream", "values", "views",
+        "addresses", "arena", "blas", "flag", "key", "numbers", "ready", "recorder", "runners",
+        "scratch", "sets", "stages", "stream", "values", "views",
     )  # fmt: skip
 
     def __init__(self, key: Any, stream: Any, addresses: Any) -> None:
@@ -55,6 +57,7 @@ class Instance:
         self.arena: Any = None
         self.scratch: Any = None
         self.flag: Any = None
+        self.blas: Any = None
         self.runners: list[Any] = []
         self.recorder: Any = None
         self.numbers: Any = None
@@ -125,7 +128,7 @@ class Instances:
         for b in encoder.plan.buffers:
             if b.kind == "const":
                 addresses[encoder.slots[id(b)]] = self.consts[b.index].data.ptr
-        blas = gpu.blas() if self.products else 0
+        blas, x.blas = gpu.blas() if self.products else (0, None)
         for s in self.segments:
             runner = None
             if s.words is not None:

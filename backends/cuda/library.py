@@ -145,6 +145,11 @@ class CudaLibrary(Library):
         """Whether two arrays lie in the same allocation."""
         return bool(a.data.mem is b.data.mem)
 
+    def overlap(self, a: Any, b: Any) -> bool:
+        """Whether two arrays may have an element in common."""
+        # Small results of a compiled plan lie in one allocation, one behind the other.
+        return a.data.mem is b.data.mem and bool(self.xp.may_share_memory(a, b))
+
     def release(self) -> None:
         """Give the memory that compiled plans keep, and the pool's free blocks, back."""
         from adarray_backends.cuda import plans
@@ -391,7 +396,7 @@ class CudaLibrary(Library):
             if not x.flags.f_contiguous:
                 return NotImplemented
             x = x.T
-        aligned = x.base is None or x.data.ptr % 16 == 0
+        aligned = x.data.ptr % 16 == 0
         try:
             key = (op, char, x.shape, axis, keep, turned, aligned, THREADS.get())
             plan = self._folds.get(key)
@@ -439,7 +444,7 @@ class CudaLibrary(Library):
         if type(g) is not DeviceArray or not shape:
             return NotImplemented
         raw = g.raw
-        if not raw._c_contiguous or (raw.base is not None and raw.data.ptr % 16):
+        if not raw._c_contiguous or raw.data.ptr % 16:
             return NotImplemented
         key = (raw.shape, shape, raw.dtype.char, THREADS.get())
         plan = self._repeated.get(key)
@@ -462,8 +467,8 @@ def _fixed(op: Op, values: tuple[Any, ...]) -> int | None:
 def _aligned(given: list[Any], kinds: str) -> bool:
     """Whether arrays that are read several elements at a time begin where that is allowed."""
     for x, how in zip(given, kinds, strict=True):
-        # What owns its memory begins where the pool's blocks do.
-        if (how == "f" or how == "r") and x.base is not None and x.data.ptr % 16:
+        # Of arrays that are no views, too: other libraries' memory begins anywhere.
+        if (how == "f" or how == "r") and x.data.ptr % 16:
             return False
     return True
 

@@ -7,6 +7,9 @@ import os
 from adarray_native.backend import CPUBackend
 from adarray_native.runtime import Library
 
+# Variables that bind threads to processors.
+BINDING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
+
 
 class OpenMPBackend(CPUBackend):
     """Compiled kernels on a team of threads.
@@ -38,6 +41,7 @@ class OpenMPBackend(CPUBackend):
         wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
         if wanted.isdigit() and int(wanted) > 0:
             return int(wanted)
-        if hasattr(os, "sched_getaffinity"):
+        # Where threads are bound to processors, the main thread may use one only.
+        if hasattr(os, "sched_getaffinity") and BINDING.isdisjoint(os.environ):
             return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
+        return max(1, int(self.library.lib.adarray_processors()))

@@ -86,6 +86,25 @@ def test_default_threads_follow_the_environment(monkeypatch: pytest.MonkeyPatch)
     assert load("openmp").engine().threads >= 1
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="threads are not bound here")
+def test_bound_threads_use_all_processors() -> None:
+    """OMP_PROC_BIND binds the main thread to one processor, which is not the number of threads."""
+    _engine("openmp")
+    code = (
+        "import os; usable = len(os.sched_getaffinity(0))\n"
+        "from adarray.backend import load\n"
+        "engine = load('openmp').engine(); print(usable, engine.threads)\n"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        env={**env, "OMP_PROC_BIND": "spread"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    usable, threads = done.stdout.split()
+    assert threads == usable
+
+
 def test_a_missing_module_says_what_to_do() -> None:
     code = (
         "import sys; sys.modules['adarray_native._serial'] = None\n"

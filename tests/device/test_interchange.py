@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jitted import plain
 
 import adarray
-from adarray.errors import BackendError, TraceError
+from adarray.device import library
+from adarray.errors import BackendError, DTypeError, TraceError
 
 
 def on_gpu(values: Any) -> Any:
@@ -26,6 +28,32 @@ def test_arrays_of_the_host_have_no_place_on_a_gpu() -> None:
     assert not hasattr(a, "__cuda_array_interface__")
     with pytest.raises(AttributeError, match="the array is on the host"):
         a.__cuda_array_interface__  # noqa: B018
+
+
+class OnGpu:
+    """An array of a library on a GPU, as far as DLPack asks for that."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise AssertionError("nobody can take it")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
+
+
+def test_arrays_of_a_gpu_that_no_backend_has_used(monkeypatch: Any) -> None:
+    monkeypatch.setattr(library, "_IMPORTERS", {})
+    with pytest.raises(BackendError) as caught:
+        adarray.array(OnGpu())
+    assert str(caught.value) == (
+        f"array: obj is a {__name__}.OnGpu on a GPU, which no backend has used yet; call "
+        "adarray.use('cuda') before"
+    )
+    with pytest.raises(DTypeError) as error:
+        adarray.grad(lambda x: x)(OnGpu())
+    assert str(error.value) == (
+        f"grad: argument 0: is a {__name__}.OnGpu, not an array or a number; pass "
+        "adarray.array(x); CuPy's are taken once adarray.use('cuda') was called"
+    )
 
 
 @pytest.mark.gpu
@@ -85,3 +113,30 @@ def test_work_goes_to_the_current_stream_and_memory_comes_from_the_pool() -> Non
             with cupy.cuda.Stream(non_blocking=True):
                 assert float(cupy.max(cupy.asarray(y))) == 2.0
             del y
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("skew", [1, 2, 3])
+def test_memory_of_other_libraries_begins_anywhere(skew: int) -> None:
+    on_gpu(0.0)
+    import cupy
+
+    memory = cupy.arange(1028, dtype=np.float32) * 1e-3
+    # As DLPack gives them: no view of another array, and at no multiple of 16 bytes.
+    raw = cupy.ndarray((1024,), np.float32, memory.data + 4 * skew)
+    assert raw.base is None
+    host = raw.get()
+    for f in (
+        lambda x: np.sum(np.exp(x) * x),
+        np.sum,
+        lambda x: np.sum(np.max(x.reshape(128, 8), 0) ** 2),
+        lambda x: np.sum(np.max(x.reshape(4, 256), 1) ** 2),
+        lambda x: np.sum(np.max(x.reshape(64, 16) * x[:16], 1)),
+        lambda x: np.sum(np.mean(x.reshape(128, 8), 1) ** 2),
+        lambda x: np.sum(np.mean(x.reshape(8, 128), 0) ** 3),
+    ):
+        value, gradient = adarray.value_and_grad(f)(raw)
+        expected = adarray.value_and_grad(f)(host)
+        np.testing.assert_allclose(plain(value), expected[0], rtol=1e-5)
+        assert type(gradient) is cupy.ndarray
+        np.testing.assert_allclose(plain(gradient), expected[1], rtol=1e-5)

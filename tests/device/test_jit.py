@@ -203,6 +203,37 @@ def test_an_index_out_of_range_raises_numpys_error(device_backend: str) -> None:
             np.testing.assert_allclose(plain(jf(x, k)), np.exp(k % 5) + k % 5)
 
 
+@pytest.mark.parametrize("both", [True, False])
+def test_an_index_out_of_range_in_arrays_of_the_library(
+    both: bool, device_backend: str, library: Any
+) -> None:
+    def f(x: Any, k: Any) -> Any:
+        x *= 2.0
+        try:
+            return x[k]
+        except IndexError:
+            return x[:1]
+
+    jf, jg = adarray.jit(f), adarray.jit(lambda x, k: np.exp(x[k]))
+    good, bad = (library.to_device(np.array(k)) for k in ([0, 4, -5], [0, 4, -6]))
+
+    def given() -> Any:
+        x = np.arange(5.0)
+        return library.to_device(x) if both else x
+
+    with adarray.use(device_backend):
+        for _ in range(4):
+            np.testing.assert_array_equal(plain(jf(given(), good)), [0.0, 8.0, 0.0])
+        settled(jg, given(), good)
+        with pytest.raises(IndexError, match="index -6 is out of bounds for axis 0 with size 5"):
+            jg(given(), bad)
+        x = given()
+        found = jf(x, bad)  # which catches the error
+        assert type(found) is library.kind or not both
+        np.testing.assert_array_equal(plain(found), [0.0])
+        np.testing.assert_array_equal(plain(x), 2 * np.arange(5.0))
+
+
 def test_errors_of_python_numbers(device_backend: str) -> None:
     jf = adarray.jit(lambda x, rate: x * (1 / rate) + rate**-2)
     with adarray.use(device_backend):
@@ -428,3 +459,22 @@ def test_programs_that_do_not_compile_run_step_by_step(
     assert on_device(gradient)
     np.testing.assert_allclose(plain(value), expected[0], rtol=1e-12)
     np.testing.assert_allclose(plain(gradient), expected[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [BackendError, AttributeError])
+def test_compiled_code_that_fails_is_told_of_once(kind: Any, device_backend: str) -> None:
+    jf = adarray.jit(lambda x: np.tanh(x) * 2.0)
+
+    def fail(values: Any) -> Any:
+        raise kind("no data")
+
+    with adarray.use(device_backend):
+        x = adarray.array(Y)
+        settled(jf, x)
+        assert jf.entries[0].variants[0].fast is not None
+        jf.entries[0].variants[0].fast = fail
+        with pytest.warns(JitWarning, match="failed .*no data.*ran eagerly instead; report this"):
+            got = [jf(x)]
+        got.append(jf(x))  # another warning would be an error
+    for g in got:
+        np.testing.assert_allclose(plain(g), np.tanh(Y) * 2.0, rtol=1e-12)

@@ -184,3 +184,27 @@ def test_donated_arguments(device_backend: str) -> None:
         for _ in range(4):
             np.testing.assert_array_equal(plain(jf(there, np.ones(4))), np.arange(4.0) - 0.5)
         np.testing.assert_array_equal(plain(there), np.arange(4.0))
+
+
+def test_small_results_are_no_parts_of_each_other(device_backend: str) -> None:
+    made = adarray.jit(lambda x: (x * 2.0, x * 3.0, np.sum(x)))
+
+    def step(a: Any, b: Any) -> None:
+        a -= 0.5 * b
+        b *= 2.0
+
+    jf = adarray.jit(step)
+    with adarray.use(device_backend):
+        x = adarray.array(np.arange(4.0))
+        a, b, _ = [made(x) for _ in range(5)][-1]
+        if device_backend == "cuda":  # where they lie in one piece of memory
+            assert a._v.raw.data.mem is b._v.raw.data.mem
+        assert not np.may_share_memory(a._v, b._v)
+        assert np.may_share_memory(a._v, a._v[1:])
+        expected = 2.0 * np.arange(4.0), 3.0 * np.arange(4.0)
+        for _ in range(6):
+            jf(a, b)
+            step(*expected)
+            np.testing.assert_array_equal(plain(a), expected[0])
+            np.testing.assert_array_equal(plain(b), expected[1])
+    assert not jf.cache_info().eager, [e.eager for e in jf.entries]

@@ -17,7 +17,7 @@ from recorded import recorded
 
 from adarray.codegen.machine import GPU
 from adarray.errors import BackendError, CompileError
-from adarray.passes import planning
+from adarray.passes import planning, strips
 from adarray.passes.interpret import interpret
 
 pytest.importorskip("adarray_native._device")
@@ -378,6 +378,30 @@ def test_operands_that_are_converted_before_a_product(gpu: FakeGpu) -> None:
     for got, want in zip(run(inputs), expected, strict=True):
         np.testing.assert_allclose(got, want)
     assert run.loose is not None
+    run.instances.idle.clear()
+    for got, want in zip(run.timed(inputs)[0], expected, strict=True):
+        np.testing.assert_allclose(got, want)
+    assert not run.instances.idle  # it ran there as well
+
+
+@pytest.mark.parametrize("kind", [float, np.float64])
+def test_numbers_where_inputs_must_be_aligned(
+    kind: Any, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def heat(u: Any, rate: Any) -> Any:
+        for _ in range(4):
+            u = u + rate * (np.roll(u, 1, 0) + np.roll(u, -1, 1) - 2.0 * u)
+        return u
+
+    monkeypatch.setattr(strips, "LARGE", 1)
+    r, run = made(gpu, heat, [RNG.normal(size=(40, 128)), kind(0.5)])
+    assert {k.form.kind for k in run.encoder.kernels.values()} == {"lanes"}
+    assert run.encoder.wants_aligned  # the number's slot is among them
+    u = moved(r.arrays[0])
+    for rate in (0.5, 0.25, 0.125, 0.5):
+        (got,) = run([u, kind(rate)])
+        np.testing.assert_allclose(got, heat(r.arrays[0], rate), rtol=1e-12)
+    assert run.loose is None
 
 
 def test_source_that_does_not_compile_is_kept(tmp_path: Path, monkeypatch: Any) -> None:

@@ -88,6 +88,10 @@ OPERANDS = {
     "gaps in stacks": lambda: (drawn(2, 3, 2, 6, 8)[::-1, ::2, :, ::2, ::2], drawn(2, 2, 1, 4, 3)),
     "single": lambda: (drawn(1, 4), drawn(4, 1)),
     "outer": lambda: (drawn(5, 1), drawn(1, 6)),
+    "packs": lambda: (drawn(6, 16), drawn(16, 24)),
+    "packs in columns": lambda: (drawn(16, 8).T, drawn(24, 16).T),
+    "packs in stacks": lambda: (drawn(3, 6, 16), np.broadcast_to(drawn(16, 8), (3, 16, 8))),
+    "packs of several blocks": lambda: (drawn(1030, 64), drawn(64, 136)),
 }  # fmt: skip
 
 
@@ -201,3 +205,19 @@ def test_einsum(text: str, shapes: Any, cupy: Any) -> None:
 def test_errors_of_products_name_shapes(cupy: Any) -> None:
     with adarray.use("cuda"), pytest.raises(ValueError, match=r"matmul: operands 0 and 1 have"):
         adarray.array(drawn(3, 4)) @ drawn(3, 4)
+
+
+@pytest.mark.gpu
+def test_threads_of_one_stream_have_rooms_of_their_own(cupy: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from adarray_backends.cuda import cublas
+
+    def room(size: int) -> int:
+        return cublas.handle().room(size)
+
+    with ThreadPoolExecutor(1) as pool:
+        mine, other = room(1000), pool.submit(room, 1000).result()
+        assert mine != other
+        assert room(10) == mine
+        assert pool.submit(room, 10).result() == other

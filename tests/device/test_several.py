@@ -174,7 +174,7 @@ def test_handles_of_cublas() -> None:
     for device in BOTH:
         x = on(device, a)
         np.testing.assert_allclose((x @ x).numpy(), a @ a, rtol=1e-3, atol=1e-3)
-    found = {device: h for (device, _), h in cublas._handles.items()}
+    found = {device: h for (device, *_), h in cublas._handles.items()}
     assert found.keys() == {0, 1}
     assert [found[d].memory.device_id for d in BOTH] == [0, 1]
 

@@ -211,7 +211,11 @@ class StandIn(Library):
         return np.array(raw.v)
 
     def shares(self, a: Any, b: Any) -> bool:
-        return bool(np.may_share_memory(a.v, b.v))
+        token = SCOPE.set(None)  # see `run`
+        try:
+            return bool(np.may_share_memory(a.v, b.v))
+        finally:
+            SCOPE.reset(token)
 
     def release(self) -> None:
         Allocator.released += 1

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,6 +97,16 @@ class FakeStream(NamedTuple):
     """A stream."""
 
     ptr: int
+
+
+class FakeEvent:
+    """A time that the processor reads."""
+
+    def record(self) -> None:
+        self.seconds = perf_counter()
+
+    def synchronize(self) -> None:
+        assert self.seconds
 
 
 class FakeGpu:
@@ -310,12 +321,18 @@ class FakeGpu:
     def memory(self) -> str:
         return "0 bytes are free"
 
-    def blas(self) -> int:
-        return self.now.ptr
+    def blas(self) -> tuple[int, Any]:
+        return self.now.ptr, self.now
 
     def recorder(self, products: bool) -> Any:
         stream = (1 << 40) + self.now.ptr
         return Recorder(stream, stream if products else 0, self.busy)
+
+    def events(self, count: int) -> list[FakeEvent]:
+        return [FakeEvent() for _ in range(count)]
+
+    def elapsed(self, first: FakeEvent, last: FakeEvent) -> float:
+        return 1e3 * (last.seconds - first.seconds)
 
     def error(self, status: int) -> str:
         return f"CUDA_ERROR_{status}"
