@@ -183,6 +183,11 @@ def convolutions() -> Iterator[Case]:
     for precision in ROUNDED:
         yield case("float32", precision, *small, **cut)
     yield case("float32", "float32", (9, 12, 8, 8), (20, 12, 1, 1))
+    # Few channels, on either side; and tiles of 128 and of 256 channels.
+    yield case("float32", "float32", (4, 3, 19, 17), (40, 3, 5, 5), stride=2, padding=2)
+    yield case("float64", "float32", (3, 8, 9, 11), (8, 1, 3, 3), groups=8, padding=1)
+    for precision in ("tf32", "bf16"):
+        yield case("float32", precision, (2, 200, 7, 9), (100, 200, 3, 3), padding=1)
 
 
 def eager() -> Iterator[Case]:
