@@ -10,7 +10,7 @@ import pytest
 from plans import buffer, look, operand
 
 from adarray.codegen.plan import DotStep
-from adarray.errors import BackendError
+from adarray.errors import ADArrayError
 from adarray.program import Slot
 
 
@@ -142,7 +142,7 @@ def test_errors_in_calls(engine: Any) -> None:
     x = np.ones(6)
     with pytest.raises(ZeroDivisionError, match="oh"):
         engine.executable(plans.sorted_plan(fails))([x, 1.0])
-    with pytest.raises(BackendError, match="had shape"):
+    with pytest.raises(ADArrayError, match="had shape"):
         engine.executable(plans.sorted_plan(lambda x: x[:3]))([x, 1.0])
     with pytest.raises(ValueError, match="string to float"):
         engine.executable(plans.sorted_plan(lambda x: "none"))([x, 1.0])
