@@ -33,6 +33,14 @@ def device_backend(request: Any, monkeypatch: Any) -> str:
 
 
 @pytest.fixture
+def on_gpu() -> None:
+    """Skip without a GPU."""
+    reason = _reason()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture
 def library(device_backend: str) -> Library:
     """Return the library of the first device."""
     made: Any = adarray.use(device_backend)._engine

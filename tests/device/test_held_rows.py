@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from on_gpu import placed
 from pairs import all_of_them, bells, largest, squares, two_of_each
 from recorded import Recorded, close, recorded
 from row_functions import layer_norm, norm, scaled_squares, weighted_norm
@@ -18,32 +19,12 @@ from row_functions import layer_norm, norm, scaled_squares, weighted_norm
 import adarray
 from adarray.codegen.device import Form
 from adarray.codegen.machine import GPU
-from adarray.errors import BackendError
 from adarray.passes import planning
 from adarray.passes.interpret import interpret
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 RNG = np.random.default_rng(23)
 plan = partial(planning.plan, machine=GPU)
-
-
-@pytest.fixture(autouse=True)
-def gpu() -> None:
-    """Skip without a GPU."""
-    try:
-        adarray.use("cuda")
-    except BackendError as error:
-        pytest.skip(str(error))
-
-
-def placed(a: Any, by: int) -> Any:
-    """Return a copy on the GPU that begins so many elements behind an aligned place."""
-    import cupy
-
-    a = np.asarray(a)
-    memory = cupy.zeros(a.size + by, a.dtype)
-    memory[by:] = cupy.asarray(a).ravel()
-    return memory[by:].reshape(a.shape)
 
 
 def forms(r: Recorded, by: int = 0, limit: float = 1e-4) -> list[Form]:

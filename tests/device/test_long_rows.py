@@ -10,27 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from on_gpu import placed
 from recorded import Recorded, close, recorded
 from row_functions import cross_entropy, layer_norm, masked, softmax
 
 import adarray
 from adarray.codegen.machine import GPU
-from adarray.errors import BackendError
 from adarray.passes import planning
 from adarray.passes.interpret import interpret
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 RNG = np.random.default_rng(19)
 plan = partial(planning.plan, machine=GPU)
-
-
-@pytest.fixture(autouse=True)
-def gpu() -> None:
-    """Skip without a GPU."""
-    try:
-        adarray.use("cuda")
-    except BackendError as error:
-        pytest.skip(str(error))
 
 
 def cases(dtype: Any, rows: int, n: int) -> list[Recorded]:
@@ -43,16 +34,6 @@ def cases(dtype: Any, rows: int, n: int) -> list[Recorded]:
         recorded(softmax, z),
         recorded(masked, z, z > 0.3, w),
     ]
-
-
-def placed(a: Any, by: int) -> Any:
-    """Return a copy on the GPU that begins so many elements behind an aligned place."""
-    import cupy
-
-    a = np.asarray(a)
-    memory = cupy.zeros(a.size + by, a.dtype)
-    memory[by:] = cupy.asarray(a).ravel()
-    return memory[by:].reshape(a.shape)
 
 
 @pytest.mark.parametrize("by", [0, 1])

@@ -24,19 +24,10 @@ from adarray.errors import BackendError, DeviceMemoryError
 from adarray.passes import planning
 from adarray.passes.interpret import interpret
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 PROGRAMS = int(os.environ.get("ADARRAY_LONG", "0")) or 40
 RNG = np.random.default_rng(11)
 plan = partial(planning.plan, machine=GPU)
-
-
-@pytest.fixture(autouse=True)
-def gpu() -> None:
-    """Skip without a GPU."""
-    try:
-        adarray.use("cuda")
-    except BackendError as error:
-        pytest.skip(str(error))
 
 
 def moved(x: Any) -> Any:

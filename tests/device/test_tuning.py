@@ -13,21 +13,11 @@ from recorded import recorded
 import adarray
 from adarray.codegen.blocks import CHOICES
 from adarray.codegen.machine import GPU
-from adarray.errors import BackendError
 from adarray.passes import planning
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 plan = partial(planning.plan, machine=GPU)
 LARGE = 16 << 20  # elements: 64 MiB in float32
-
-
-@pytest.fixture(autouse=True)
-def gpu() -> None:
-    """Skip without a GPU."""
-    try:
-        adarray.use("cuda")
-    except BackendError as error:
-        pytest.skip(str(error))
 
 
 def run(r: Any, x: Any, **options: Any) -> list[bytes]:
