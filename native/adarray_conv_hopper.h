@@ -152,7 +152,18 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
 
     /* Where the windows of this thread's places begin. */
     const int chunk = threadIdx.x % (DEEP / 4), line = threadIdx.x / (DEEP / 4);
-    const Windows<PLACES / 32> windows(x, job, group, first + line);
+    const u32 *start[PLACES / 32];
+    int ih[PLACES / 32], iw[PLACES / 32];
+    #pragma unroll
+    for (int i = 0; i < PLACES / 32; i++) {
+        const u32 place = first + line + i * 32;
+        const u32 n = quotient(place, job->p.image), rest = place - n * job->p.image.by;
+        const u32 py = quotient(rest, job->p.row), px = rest - py * job->p.row.by;
+        ih[i] = place < job->p.count ? (int)py * job->p.down + job->p.top : -(1 << 29);
+        iw[i] = (int)px * job->p.right + job->p.left;
+        start[i] = x + n * job->im.image + group * job->im.group
+            + ((i64)ih[i] * width + iw[i]) * job->words;
+    }
     const i64 pitch = (i64)steps * DEEP;
     const u32 *const weights = w + ((i64)(group * tiles + tile) * MADE + line) * pitch + chunk * 4;
     const int spot = line * DEEP + (chunk ^ line % 8) * 4;
@@ -165,10 +176,10 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
         const int now = step;                                                                    \
         const int down = at.y >> 16, right = (int)(short)(at.y & 0xffff);                        \
         _Pragma("unroll") for (int i = 0; i < PLACES / 32; i++) {                                \
-            const bool inside = (u32)(windows.ih[i] + down) < (u32)height                        \
-                && (u32)(windows.iw[i] + right) < (u32)width;                                    \
+            const bool inside = (u32)(ih[i] + down) < (u32)height                                \
+                && (u32)(iw[i] + right) < (u32)width;                                            \
             fetch16(a + into * PLACES * DEEP + spot + i * 32 * DEEP,                             \
-                    inside ? windows.start[i] + at.x : x, inside);                               \
+                    inside ? start[i] + at.x : x, inside);                                       \
         }                                                                                        \
         _Pragma("unroll") for (int i = 0; i < (MADE + 31) / 32; i++)                             \
             if (MADE % 32 == 0 || line < MADE)                                                   \

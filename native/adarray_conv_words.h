@@ -28,26 +28,6 @@ __device__ inline void store16(u32 *to, const u32 (&v)[4])
 }
 #endif
 
-/* Where windows of words begin, of the places `first`, `first` + 32 ... + 32 (N - 1). */
-template <int N> struct Windows {
-    const u32 *start[N];
-    int ih[N], iw[N]; /* row and column; far outside for what is no place */
-
-    __device__ inline Windows(const u32 *x, const Job *job, int group, u32 first)
-    {
-        #pragma unroll
-        for (int i = 0; i < N; i++) {
-            const u32 place = first + i * 32;
-            const u32 n = quotient(place, job->p.image), rest = place - n * job->p.image.by;
-            const u32 py = quotient(rest, job->p.row), px = rest - py * job->p.row.by;
-            ih[i] = place < job->p.count ? (int)py * job->p.down + job->p.top : -(1 << 29);
-            iw[i] = (int)px * job->p.right + job->p.left;
-            start[i] = x + n * job->im.image + group * job->im.group
-                + ((i64)ih[i] * job->im.width + iw[i]) * job->words;
-        }
-    }
-};
-
 /* Where k counts words. */
 extern "C" __global__ void prepared(const float *__restrict__ w, u32 *__restrict__ to,
                                     const Filling *__restrict__ job)
