@@ -4,6 +4,9 @@ A unit is a shared library of kernels; its name is a hash of its content, so tha
 shows. Every kernel has a symbolic link to its unit, named by all that its machine code
 depends on. Files appear by renaming and are never changed: processes need no lock to read,
 and of two that write the same kernel, the last one wins.
+
+All of it lies in a folder of its own, which carries our mark (see `adarray_native.owned`), in
+the folder that the user names. Only files in it with names that we give are ever removed.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -19,7 +24,9 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from adarray_native import owned
 
 try:
     import fcntl
@@ -27,10 +34,17 @@ except ImportError:  # no locks: processes may compile the same kernels at the s
     fcntl = None  # type: ignore[assignment]
 
 VARIABLE = "ADARRAY_CACHE_DIR"
+OWN = "adarray-kernels"  # our folder in the one that the user names
 LIMIT = 512 << 20  # bytes
 STALE = 3600.0  # seconds after which what a dead process was writing is removed
 RECENT = 3600.0  # seconds for which a use is not noted again
 UNIT, LINK, WORK = ".so", ".kernel", "work-"
+_UNITS = re.compile(r"[0-9a-f]{32}\.so")
+_LINKS = re.compile(r"[0-9a-f]{32}\.kernel")
+_WORKS = re.compile(r"work-([0-9]+)-[0-9a-f]{16}")
+_REST = re.compile(r"lock-[0-9a-f]|failed-[0-9a-f]{32}\.(c|log)|probe-[0-9a-f]{16}")
+# What lies in a folder of work: sources, and what compilers make of them.
+_SOURCES = re.compile(r"(unit[0-9]*|ahead[0-9]+-adk_[0-9a-f]+)\.[A-Za-z0-9._-]+")
 
 
 class Entry(NamedTuple):
@@ -46,37 +60,53 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def usual_folder() -> Path:
-    """Return the folder that is used unless it cannot be: ADARRAY_CACHE_DIR, or the user's."""
+def named_folder() -> Path:
+    """Return the folder that is ours to use: ADARRAY_CACHE_DIR, or the user's usual one."""
     wanted = os.environ.get(VARIABLE, "").strip()
     if wanted:
-        return Path(wanted).expanduser().absolute()
+        with contextlib.suppress(RuntimeError):  # ~ of a user whom nobody knows
+            return Path(wanted).expanduser().absolute()
+        return Path(wanted).absolute()
     base = os.environ.get("XDG_CACHE_HOME", "").strip()
     if base and os.path.isabs(base):
         return Path(base) / "adarray"
     try:
         return Path("~/.cache/adarray").expanduser()
     except RuntimeError:  # no home directory, as in a container that a user without a name runs
-        return Path(tempfile.gettempdir()) / f"adarray-{os.geteuid()}"
+        return _shared_folder()
+
+
+def _shared_folder() -> Path:
+    """Return this user's folder in the one for temporary files, where anybody may be first."""
+    return Path(tempfile.gettempdir()) / f"adarray-{os.geteuid()}"
+
+
+def usual_folder() -> Path:
+    """Return our own folder in the one that the user names."""
+    return named_folder() / OWN
 
 
 def _private(folder: Path) -> str:
-    """Make a folder for this user alone; return what is wrong with it, if anything."""
+    """Make the folder that the user names; return why it is not for this user alone, if so."""
+    # Where anybody may write, a link is not followed: it need not be the user's.
+    follow = folder != _shared_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = os.stat(folder)
-        if not stat.S_ISDIR(found.st_mode):
-            return "it is not a directory"
-        if found.st_uid != os.geteuid():
-            return "it belongs to another user"
-        if found.st_mode & 0o022:
-            return "other users may write to it"
-        handle, probe = tempfile.mkstemp(dir=folder, prefix=WORK)
-        os.close(handle)
-        os.unlink(probe)
     except OSError as error:
-        return error.strerror or str(error)
-    return ""
+        return owned.wrong_with(folder, follow) or error.strerror or str(error)
+    return owned.wrong_with(folder, follow)
+
+
+def prepare(part: str = "") -> dict[Path, str]:
+    """Make our folder, and a folder in it; return what is wrong with those that are unsafe."""
+    own = usual_folder()
+    checks = [(own.parent, _private), (own, owned.claim)]
+    if part:
+        checks.append((own / part, owned.claim))
+    for folder, check in checks:
+        if why := check(folder):
+            return {folder: why}
+    return {}
 
 
 class Cache:
@@ -117,8 +147,7 @@ class Cache:
         if path.parent != self.folder:  # no link of ours leads elsewhere
             return False
         try:
-            data = path.read_bytes()
-            if digest(data) + UNIT == name:
+            if digest(_read(path)) + UNIT == name:
                 if time.time() - path.stat().st_mtime > RECENT:
                     os.utime(path)
                 return True
@@ -129,19 +158,20 @@ class Cache:
 
     def forget(self, unit: Path) -> None:
         """Remove a unit that is damaged or cannot be loaded."""
-        with contextlib.suppress(OSError):
-            unit.unlink()
+        if _UNITS.fullmatch(unit.name):
+            owned.remove(self.folder, lambda name, _: name == unit.name)
 
     # -- writing -----------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def work(self) -> Iterator[Path]:
         """Provide a folder for files on their way, in the same file system."""
-        folder = Path(tempfile.mkdtemp(dir=self.folder, prefix=WORK))
+        folder = self.folder / f"{WORK}{os.getpid()}-{secrets.token_hex(8)}"
+        folder.mkdir(mode=0o700)
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._remove_work(folder.name)
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
@@ -149,9 +179,8 @@ class Cache:
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):
                 # A few files that stay: removing a lock that somebody waits for is no lock.
-                descriptor = os.open(
-                    self.folder / f"lock-{key[:1]}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-                )
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+                descriptor = os.open(self.folder / f"lock-{key[:1]}", flags, 0o600)
                 stack.callback(os.close, descriptor)
                 if fcntl is not None:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -170,9 +199,7 @@ class Cache:
 
     def keep_failed(self, source: Path) -> Path:
         """Keep the source of a unit that did not compile, with its log; return its path."""
-        folder = self.folder / "failed"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        kept = folder / f"{digest(source.read_bytes())}{source.suffix}"
+        kept = self.folder / f"failed-{digest(source.read_bytes())}{source.suffix}"
         for path in (source.with_suffix(".log"), source):
             if path.exists():
                 os.replace(path, kept.with_suffix(path.suffix))
@@ -182,21 +209,19 @@ class Cache:
 
     def entries(self) -> list[Entry]:
         """Return the units, those used last at the end."""
-        found = []
-        with contextlib.suppress(OSError), os.scandir(self.folder) as files:
-            for file in files:
-                if not file.name.endswith(UNIT):
-                    continue
-                with contextlib.suppress(OSError):
-                    told = file.stat(follow_symlinks=False)
-                    found.append(Entry(Path(file.path), told.st_size, told.st_mtime))
+        found = [
+            Entry(self.folder / name, told.st_size, told.st_mtime)
+            for name, told in owned.files(self.folder, _is(_UNITS)).items()
+        ]
         return sorted(found, key=lambda entry: (entry.used, entry.path))
 
     def kernels(self) -> int:
         """Return the number of kernels."""
-        with contextlib.suppress(OSError), os.scandir(self.folder) as files:
-            return sum(file.name.endswith(LINK) for file in files)
-        return 0
+        return len(owned.files(self.folder, _is(_LINKS)))
+
+    def failed(self) -> int:
+        """Return the number of sources that did not compile."""
+        return sum(name.endswith(".c") for name in owned.files(self.folder, _is(_REST)))
 
     def trim(self) -> None:
         """Remove units until the rest is within the limit, links to nothing, and dead work."""
@@ -210,31 +235,56 @@ class Cache:
             total -= entry.size
             removed = True
         if removed:
-            self._remove(lambda file: file.name.endswith(LINK) and not os.path.exists(file.path))
-        dead = time.time() - STALE
-        self._remove(lambda file: file.name.startswith(WORK) and file.stat().st_mtime < dead)
+            is_link = _is(_LINKS)
+            owned.remove(
+                self.folder,
+                lambda name, told: is_link(name, told) and not (self.folder / name).exists(),
+            )
+        self._remove_works(time.time() - STALE)
 
     def clear(self) -> None:
-        """Remove everything that `Cache` made."""
-        known = (UNIT, LINK)
-        self._remove(
-            lambda file: (
-                file.name.endswith(known)
-                or file.name.startswith((WORK, "lock-"))
-                or file.name == "failed"
-            )
-        )
+        """Remove everything that `Cache` made, but for what other processes are working on."""
+        self._remove_works(time.time() - STALE, dead=True)
+        for names in (_UNITS, _LINKS, _REST):
+            owned.remove(self.folder, _is(names))
+        owned.give_up(self.folder)
 
-    def _remove(self, which: Any) -> None:
-        with contextlib.suppress(OSError), os.scandir(self.folder) as files:
-            for file in files:
-                with contextlib.suppress(OSError):
-                    if not which(file):
-                        continue
-                    if file.is_dir(follow_symlinks=False):
-                        shutil.rmtree(file.path, ignore_errors=True)
-                    else:
-                        os.unlink(file.path)
+    def _remove_works(self, before: float, dead: bool = False) -> None:
+        """Remove work that is older, and that of processes that are gone, if asked for."""
+
+        def which(name: str, told: os.stat_result) -> bool:
+            found = _WORKS.fullmatch(name)
+            if found is None or not stat.S_ISDIR(told.st_mode):
+                return False
+            return told.st_mtime < before or (dead and not _alive(int(found[1])))
+
+        for name in owned.files(self.folder, which):
+            self._remove_work(name)
+
+    def _remove_work(self, name: str) -> None:
+        owned.remove_folder(self.folder, name, _is(_SOURCES))
+
+
+def _is(names: re.Pattern[str]) -> owned.Which:
+    """Return what accepts files and links of these names."""
+    return lambda name, told: bool(names.fullmatch(name)) and not stat.S_ISDIR(told.st_mode)
+
+
+def _read(path: Path) -> bytes:
+    """Return what a file holds; raise OSError for a link."""
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
+        return file.read()
+
+
+def _alive(process: int) -> bool:
+    """Whether there is a process of this number, which may be another user's."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 _open: dict[tuple[str | None, ...], Cache] = {}
@@ -242,13 +292,15 @@ _open: dict[tuple[str | None, ...], Cache] = {}
 
 def _temporary() -> Cache:
     """Return a cache that lasts as long as this process."""
-    folder = Path(tempfile.mkdtemp(prefix="adarray-"))
+    outer = Path(tempfile.mkdtemp(prefix="adarray-"))
+    folder = outer / OWN
+    owned.claim(folder)
     made = Cache(folder)
     process = os.getpid()
 
     def remove() -> None:
         if os.getpid() == process:  # not a forked child
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(outer, ignore_errors=True)  # which nobody else knows
 
     weakref.finalize(made, remove)
     return made
@@ -269,10 +321,8 @@ def default(part: str = "") -> Cache:
     """
     names = (VARIABLE, "XDG_CACHE_HOME", "HOME")
     key = (part, *(os.environ.get(name) for name in names))
-    if key not in _open:
-        usual = usual_folder()
-        folder = usual / part
-        wrong = {f: why for f in (usual, folder) if (why := _private(f))}
+    if key not in _open or not os.path.isdir(_open[key].folder):  # removed meanwhile
+        wrong = prepare(part)
         if wrong and os.environ.get(VARIABLE, "").strip():
             first, why = next(iter(wrong.items()))
             warnings.warn(
@@ -281,7 +331,7 @@ def default(part: str = "") -> Cache:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        _open[key] = _temporary() if wrong else Cache(folder)
+        _open[key] = _temporary() if wrong else Cache(usual_folder() / part)
     return _open[key]
 
 
@@ -290,17 +340,15 @@ def report() -> Iterator[str]:
     folder = usual_folder()
     yield f"folder: {folder}"
     if folder.exists():
-        wrong = _private(folder)
-        if wrong:
+        for wrong in prepare().values():
             yield f"not used: {wrong}; every process compiles its own kernels"
     cache = Cache(folder)
     units = cache.entries()
     size = sum(entry.size for entry in units)
     yield f"kernels: {cache.kernels()} in {len(units)} files"
     yield f"size: {size / (1 << 20):.1f} MiB of at most {LIMIT >> 20}"
-    failed = sorted((folder / "failed").glob("*.c"))
-    if failed:
-        yield f"did not compile: {len(failed)}, see {folder / 'failed'}"
+    if failed := cache.failed():
+        yield f"did not compile: {failed}, see {folder / 'failed-*.c'}"
 
 
 def clear() -> Iterator[str]:

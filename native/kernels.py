@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import os
@@ -205,21 +206,29 @@ class Kernels:
     ) -> tuple[int, int]:
         """Compile and load what is missing; return how many another process made meanwhile."""
         try:
-            first = min(keys.values())
-            with cache.lock(first):
-                others = self._find(cache, keys)
-                missing = {n: t for n, t in texts.items() if n not in self._functions}
-                if missing:
-                    self._refuse({keys[name] for name in missing})
-                    with span("compile", f"{len(missing)} kernels"):
-                        self._compile(cache, missing, keys)
-            if first.startswith("0"):  # one time in 16: it looks at every file
-                cache.trim()
+            try:
+                return self._made_in(cache, texts, keys)
+            except FileNotFoundError:  # somebody has removed the folder, or files in it
+                return self._made_in(disk.default(), texts, keys)
         except OSError as error:
             raise BackendError(
                 f"jit: kernels cannot be written to {cache.folder} ({error}); make room there, or "
                 f"set {disk.VARIABLE} to another folder"
             ) from error
+
+    def _made_in(
+        self, cache: disk.Cache, texts: dict[str, str], keys: dict[str, str]
+    ) -> tuple[int, int]:
+        first = min(keys.values())
+        with cache.lock(first):
+            others = self._find(cache, keys)
+            missing = {n: t for n, t in texts.items() if n not in self._functions}
+            if missing:
+                self._refuse({keys[name] for name in missing})
+                with span("compile", f"{len(missing)} kernels"):
+                    self._compile(cache, missing, keys)
+        if first.startswith("0"):  # one time in 16: it looks at every file
+            cache.trim()
         return others, len(missing)
 
     def _refuse(self, keys: set[str]) -> None:
@@ -239,6 +248,10 @@ class Kernels:
                 compile_units(self.compiler, self.flags, sources, targets)
             except CompileError as error:
                 failed = Path(error.source)
+                if not failed.exists():
+                    raise FileNotFoundError(
+                        errno.ENOENT, "removed meanwhile", str(failed)
+                    ) from None
                 kept = str(cache.keep_failed(failed))
                 made = CompileError(str(error).replace(str(failed), kept), kept)
                 unit = units[sources.index(failed)]

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import re
+import secrets
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from adarray_native import cache
+from adarray_native import cache, owned
 
 _PART = "cuda"
 KERNEL = ".cubin"
 ALGORITHM = ".algorithm"
-SUFFIXES = (KERNEL, ".cu", ".block", ALGORITHM)
+_KEPT = re.compile(r"[0-9a-f]{40}\.(cubin|cu|block|algorithm)|adk_[0-9a-f]{24}\.cu")
+_ON_ITS_WAY = re.compile(r"work-[0-9a-f]{16}|work-[0-9]+-[0-9a-f]{40}\.algorithm")
 _DIGEST = len(cache.digest(b""))  # bytes at the end of a kernel's file
 
 
@@ -57,13 +60,13 @@ def add(key: str, data: bytes) -> None:
 
 def write(path: Path, data: bytes) -> None:
     """Write a file at once, so that no other process reads a part of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=cache.WORK)
+    temporary = path.with_name(f"{cache.WORK}{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except OSError:  # a full disk
-        Path(temporary).unlink()
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -72,27 +75,30 @@ def trim(limit: int) -> None:
 
     Choices of algorithms stay: they are small, and the last bits of results follow them.
     """
-    found = []
-    for path in _files(folder()):
-        if path.suffix == ALGORITHM:
-            continue
-        with contextlib.suppress(OSError):  # another process may have removed it
-            told = path.stat()
-            found.append((told.st_mtime, told.st_size, path))
+    place = folder()
+    found = [
+        (told.st_mtime, told.st_size, name)
+        for name, told in _files(place).items()
+        if not name.endswith(ALGORITHM)
+    ]
     total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+    old: set[str] = set()
+    for _, size, name in sorted(found):
         if total <= limit:
             break
-        with contextlib.suppress(OSError):
-            path.unlink()
+        old.add(name)
         total -= size
+    owned.remove(place, lambda name, _: name in old)
 
 
-def _files(place: Path) -> list[Path]:
+def _ours(name: str, told: os.stat_result) -> bool:
+    named = _KEPT.fullmatch(name) or _ON_ITS_WAY.fullmatch(name)
+    return bool(named) and stat.S_ISREG(told.st_mode)
+
+
+def _files(place: Path) -> dict[str, os.stat_result]:
     """Return what the backend has written into a folder."""
-    with contextlib.suppress(OSError):
-        return [p for p in place.iterdir() if p.suffix in SUFFIXES or p.name.startswith(cache.WORK)]
-    return []
+    return owned.files(place, _ours)
 
 
 def _usual() -> Path:
@@ -102,23 +108,19 @@ def _usual() -> Path:
 def report() -> Iterator[str]:
     """Yield lines about the folder."""
     found = _files(_usual())
-    kernels = sum(p.suffix == KERNEL for p in found)
-    size = 0
-    for p in found:
-        with contextlib.suppress(OSError):  # another process may have removed it
-            size += p.stat().st_size
+    kernels = sum(name.endswith(KERNEL) for name in found)
+    size = sum(told.st_size for told in found.values())
     yield f"folder: {_usual()}"
     yield (
         f"{kernels} kernels for GPUs, {size / (1 << 20):.1f} MiB of at most "
-        f"{cache.LIMIT >> 20}; blocks measured for {sum(p.suffix == '.block' for p in found)}"
+        f"{cache.LIMIT >> 20}; blocks measured for {sum(n.endswith('.block') for n in found)}"
     )
 
 
 def clear() -> Iterator[str]:
     """Remove all of it; yield a line that says so."""
-    found = _files(_usual())
-    for p in found:
-        with contextlib.suppress(OSError):
-            p.unlink()
-    kernels = sum(p.suffix == KERNEL for p in found)
+    kernels = sum(name.endswith(KERNEL) for name in _files(_usual()))
+    owned.remove(_usual(), _ours)
+    owned.give_up(_usual())
+    owned.give_up(_usual().parent)
     yield f"removed {kernels} kernels for GPUs, and what was measured of them, from {_usual()}"

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(kernels, "_made", {})  # nothing is in memory
-    return tmp_path / "cache"
+    return tmp_path / "cache" / "adarray-kernels"
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_full_disk_is_said_later(
         raise OSError(28, os.strerror(28))
 
     with engine.ahead() as early, monkeypatch.context() as patch:
-        patch.setattr("tempfile.mkdtemp", full)
+        patch.setattr(Path, "mkdir", full)
         early.take(plans.unique())
         early.finish()
     assert _left(folder) == []

@@ -159,7 +159,8 @@ def test_a_gradient_has_both_kinds_of_kernels() -> None:
 
 
 def test_the_command_shows_and_clears_what_is_kept(tmp_path: Path, monkeypatch: Any) -> None:
-    from adarray_backends.cuda import CudaBackend
+    from adarray_backends.cuda import CudaBackend, kept
+    from adarray_native import owned
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
     backend = CudaBackend()
@@ -167,10 +168,12 @@ def test_the_command_shows_and_clears_what_is_kept(tmp_path: Path, monkeypatch: 
         list(backend.cache())[1]
         == "0 kernels for GPUs, 0.0 MiB of at most 512; blocks measured for 0"
     )
-    (tmp_path / "cuda").mkdir()
-    for name in ("a.cubin", "b.cubin", "a.block", "mine.txt"):
-        (tmp_path / "cuda" / name).write_text("256")
+    place = kept.folder()
+    assert place == tmp_path / "adarray-kernels" / "cuda"
+    one, two = "1" * 40, "2" * 40
+    for name in (f"{one}.cubin", f"{two}.cubin", f"{one}.block", "mine.txt", "mine.cubin"):
+        (place / name).write_text("256")
     assert "2 kernels for GPUs" in list(backend.cache())[1]
     assert "measured for 1" in list(backend.cache())[1]
     assert "removed 2 kernels" in next(iter(backend.cache(clear=True)))
-    assert [p.name for p in (tmp_path / "cuda").iterdir()] == ["mine.txt"]
+    assert sorted(p.name for p in place.iterdir()) == [owned.MARK, "mine.cubin", "mine.txt"]

@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: Any) -> Path:
         pytest.skip("there is no cuBLASLt")
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(algorithms, "_found", {})
-    return tmp_path / "cuda"
+    return tmp_path / "adarray-kernels" / "cuda"
 
 
 def forms() -> list[Any]:

@@ -37,7 +37,7 @@ def test_blocks_are_measured_once_and_change_no_bit(tmp_path: Path, monkeypatch:
     r = recorded(lambda x: np.sin(x) * np.exp(-x * x), values)
     x = cupy.asarray(values)
     first = run(r, x)
-    kept = list((tmp_path / "cuda").glob("*.block"))
+    kept = list((tmp_path / "adarray-kernels" / "cuda").glob("*.block"))
     assert len(kept) == 1
     assert int(kept[0].read_text()) in CHOICES
 
@@ -60,7 +60,7 @@ def test_sums_keep_the_blocks_of_the_schedule(tmp_path: Path, monkeypatch: Any) 
     values = np.random.default_rng(0).normal(size=LARGE).astype(np.float32)
     r = recorded(lambda x: np.sum(np.sin(x)), values)
     run(r, cupy.asarray(values))
-    assert not list((tmp_path / "cuda").glob("*.block"))
+    assert not list((tmp_path / "adarray-kernels" / "cuda").glob("*.block"))
 
 
 @pytest.mark.parametrize("threads", [32, 96, 256, 1024])
