@@ -260,6 +260,8 @@ class Kernels:
             for target, names in zip(targets, units, strict=True):
                 path = cache.add(target, [keys[name] for name in names])
                 wrong = self._load_unit(path, names)
+                if wrong and not path.exists():
+                    raise FileNotFoundError(errno.ENOENT, "removed meanwhile", str(path))
                 if wrong:
                     raise BackendError(
                         f"jit: {path}, just compiled, cannot be loaded: {wrong}; {_remedy(wrong)}"
