@@ -51,6 +51,13 @@ def backend_params() -> list[Any]:
     return params
 
 
+@pytest.fixture(autouse=True)
+def _unchecked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no checks run beside what a test counts: runs, kernels, memory."""
+    if request.node.get_closest_marker("unchecked"):
+        monkeypatch.delenv("ADARRAY_CHECK", raising=False)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test that takes `backend` on each installed backend."""
     own = {m.args[0] for m in metafunc.definition.iter_markers("parametrize")}

@@ -179,7 +179,8 @@ def shared(kernel: Kernel) -> Kernel:
     """Return `kernel` with its outermost vector loop cut into chunks for threads.
 
     That is done where the loop is the kernel's only one at the top, and folds into totals
-    alone.
+    alone. Single elements that are stored beside it are stored afterwards, once: what stands
+    before the loop is done by all threads.
     """
     tops = [s for s in kernel.body if isinstance(s, For)]
     totals = {t.name for t in kernel.totals}
@@ -207,7 +208,8 @@ def shared(kernel: Kernel) -> Kernel:
     count = plus(loop.stop, loop.start, "subtract")
     chunks = Apply("int64", "floor_divide", (plus(count, integer(CHUNK - 1)), size))
     outer = For(chunk.name, integer(0), chunks, (inner,), "parallel")
-    return replace(kernel, body=tuple(outer if s is loop else s for s in kernel.body))
+    body = [outer if s is loop else s for s in kernel.body if not isinstance(s, Store)]
+    return replace(kernel, body=(*body, *(s for s in kernel.body if isinstance(s, Store))))
 
 
 def _fresh(name: str, kernel: Kernel) -> str:

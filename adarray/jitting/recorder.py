@@ -125,7 +125,11 @@ class Recorder:
                 if r is c and type(v) is Traced:
                     return v
         function = op.evaluate
-        if _is_dynamic(op, function, values, params):
+        # Of Python numbers, a power is complex or not by their signs.
+        turned = (
+            numbers and isinstance(r, complex) and not any(isinstance(v, complex) for v in given)
+        )
+        if turned or _is_dynamic(op, function, values, params):
             args, kwargs = symbolic(values), symbolic(params)
             if op.variadic:
                 fixed = op.arity - 1

@@ -11,7 +11,7 @@ import numpy as np
 from adarray.passes import views
 from adarray.passes.interpret_values import function_of
 from adarray.passes.views import Shape, View
-from adarray.program import Program, Value, c_strides
+from adarray.program import Program, Slot, Value, c_strides
 from adarray.scalar import COMPARISONS, LOGICAL, PREDICATES
 
 TRUTHS = COMPARISONS | PREDICATES | LOGICAL
@@ -26,6 +26,11 @@ class Weak(NamedTuple):
 
     value: Value
     kind: type
+
+
+def converted(x: Any, dtype: np.dtype) -> Any:
+    """Return an array or number in another dtype."""
+    return np.asarray(x).astype(dtype)
 
 
 class Builder:
@@ -173,6 +178,9 @@ class Builder:
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x
+        if x.dtype not in PRINTABLE or dtype not in PRINTABLE:  # NumPy converts these
+            made = {"function": converted, "args": (Slot(0), dtype), "kwargs": {}}
+            return self.make("call", (x,), made, x.shape, dtype)
         if dtype == BOOL:
             return self.map("not_equal", x, self.const(0, x.dtype))
         return self.apply("cast", (x,), dtype)

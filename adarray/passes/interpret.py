@@ -63,9 +63,16 @@ class Interpreted:
     ----------
     program : Program
     engine : Engine, optional
+    around : callable, optional
+        ``around(value, operands, run)`` returns what runs in place of each step.
     """
 
-    def __init__(self, program: Program, engine: Any = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        engine: Any = None,
+        around: Callable[[Value, tuple[int, ...], Run], Run] | None = None,
+    ) -> None:
         self.program = program
         slots = {id(v): i for i, v in enumerate(program.values)}
         self._inputs = [slots[id(v)] for v in program.inputs]
@@ -81,8 +88,11 @@ class Interpreted:
                 self._start[i] = CONSTANTS[v.kind](v)
                 self._kept.add(id(self._start[i]))
                 continue
-            step = Step(tuple(slots[id(a)] for a in v.args), engine, lives.last_touch(i))
+            operands = tuple(slots[id(a)] for a in v.args)
+            step = Step(operands, engine, around is None and lives.last_touch(i))
             run = under(getattr(v.origin, "errors", None), MAKERS[v.kind](v, step))
+            if around is not None:
+                run = around(v, operands, run)
             self._steps.append((run, i, lives.dead_after(i)))
 
     def __call__(

@@ -419,6 +419,7 @@ def test_what_cannot_be_compiled_says_why(data):
     assert note in str(shown)
 
 
+@pytest.mark.unchecked
 def test_profiles_show_the_steps_of_compiled_functions(data):
     jf = adarray.jit(adarray.value_and_grad(branching))
     with adarray.use("serial"):

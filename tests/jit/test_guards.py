@@ -106,6 +106,7 @@ def test_numbers_of_rounds_are_no_new_paths() -> None:
     assert info.traces <= 42
 
 
+@pytest.mark.unchecked
 def test_bodies_of_loops_are_compiled_once() -> None:
     jf = adarray.jit(newton)
     x = np.full(3, 1e8)
@@ -280,6 +281,7 @@ def test_recursion_on_a_value() -> None:
         np.testing.assert_array_equal(power(x, n), x**n)
 
 
+@pytest.mark.unchecked
 def test_jit_inside_of_jit() -> None:
     inner = adarray.jit(branches)
     outer = adarray.jit(lambda x: inner(x) + inner(-x))

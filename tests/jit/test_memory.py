@@ -39,6 +39,7 @@ def doubled() -> Any:
 # -- results ----------------------------------------------------------------------------------
 
 
+@pytest.mark.unchecked
 def test_a_dropped_result_is_the_memory_of_the_next() -> None:
     jf, x = doubled(), np.ones(SIZE)
     places = set()
@@ -87,6 +88,7 @@ def test_results_of_one_call_do_not_share_memory() -> None:
             assert not any(np.shares_memory(a, b) for b in arrays[:i])
 
 
+@pytest.mark.unchecked
 def test_recorded_runs_leave_nothing_in_the_pool() -> None:
     def f(x: Any) -> Any:
         for _ in range(10):

@@ -65,6 +65,7 @@ def layers(x: Any, w: Any, b: Any) -> Any:
 W, B = np.linspace(-1.0, 1.0, 15).reshape(5, 3), np.array([0.1, 0.2, 0.3])
 
 
+@pytest.mark.unchecked
 def test_nothing_runs_in_python_once_it_is_compiled() -> None:
     calls = Calls(layers)
     jf = calls.jitted()

@@ -18,6 +18,7 @@ import numpy as np
 import adarray
 from adarray.errors import ADArrayError
 from adarray.jitting import JitWarning
+from adarray.jitting.check import copies
 from adarray.testing._ops import use_all_sizes
 from adarray.transforms.tree import flatten
 
@@ -40,13 +41,17 @@ def fresh(tree: Any, scale: float = 1.0, along: Sequence[Any] | None = None) -> 
     `scale`; `along` holds what is added to each leaf.
     """
     leaves, rebuild = flatten(tree)
-    owners: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    made = [_like(x, owners) if isinstance(x, np.ndarray) else x for x in leaves]
-    for _, copy in owners.values():
-        if copy.dtype.kind in "fc":
-            copy *= scale
+    made = copies(leaves)
+    scaled: set[int] = set()
     for i, x in enumerate(made):
-        if isinstance(x, (float, complex)) and not isinstance(x, np.ndarray):
+        if isinstance(x, np.ndarray) and x.dtype.kind in "fc":
+            owner = x
+            while isinstance(owner.base, np.ndarray) and owner.base.dtype == x.dtype:
+                owner = owner.base
+            if scale != 1.0 and id(owner) not in scaled:
+                scaled.add(id(owner))
+                owner *= scale
+        elif isinstance(x, (float, complex)):
             made[i] = x = type(x)(x * scale)
         if along is not None and along[i] is not None:
             if isinstance(x, np.ndarray):
@@ -54,28 +59,6 @@ def fresh(tree: Any, scale: float = 1.0, along: Sequence[Any] | None = None) -> 
             else:
                 made[i] = type(x)(x + along[i])
     return rebuild(made)
-
-
-def _like(x: np.ndarray, owners: dict[int, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    owner = x
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    if id(owner) not in owners:
-        low, high = np.lib.array_utils.byte_bounds(owner)
-        memory = np.empty((high - low) // owner.itemsize, owner.dtype)
-        start = owner.__array_interface__["data"][0] - low
-        copy = np.ndarray(owner.shape, owner.dtype, memory, start, owner.strides)
-        copy[...] = owner
-        owners[id(owner)] = owner, copy
-    copy = owners[id(owner)][1]
-    if x is owner:
-        return copy
-    offset = x.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-    base = copy
-    while isinstance(base.base, np.ndarray):
-        base = base.base
-    offset += copy.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-    return np.ndarray(x.shape, x.dtype, base, offset, x.strides)
 
 
 def total(results: Any) -> Any:
