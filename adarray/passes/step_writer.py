@@ -11,11 +11,13 @@ from adarray.codegen.loopir import Kernel
 from adarray.codegen.machine import Machine
 from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Step
 from adarray.passes import lower_steps
+from adarray.passes.dependence import overwrites, reads
+from adarray.passes.domains import strided
 from adarray.passes.fuse import Fusion
 from adarray.passes.groups import Group
 from adarray.passes.interpret import interpret
 from adarray.passes.lower import Lowered
-from adarray.passes.lower_nodes import Nodes
+from adarray.passes.lower_nodes import Memory, Nodes, Ref
 from adarray.passes.lower_scatter import owners, scatter, scatter_last
 from adarray.passes.lower_shared import SharedKernels
 from adarray.passes.storage import Storage
@@ -146,7 +148,7 @@ class StepWriter:
             self._join(value, nodes)
             return
         base = value.args[0]
-        if not self._takes_over(group, value, base):
+        if not self._takes_over(group, value, nodes):
             self._piece(value, nodes, base, (0,) * value.ndim, (1,) * value.ndim, False)
         if value.kind == "scatter":
             for lowered in self._scattered(value, nodes):
@@ -163,9 +165,12 @@ class StepWriter:
         self.unread.append(owner)
         return scatter_last(value, nodes, owner)
 
-    def _takes_over(self, group: Group, value: Value, base: Value) -> bool:
-        """Let a value have the memory of its base, where nobody reads that later."""
-        access = self.fusion.uses.access(base)
+    def _takes_over(self, group: Group, value: Value, nodes: Nodes) -> bool:
+        """Let a value have the memory of its base, where nobody reads that later.
+
+        A scatter writes at places that are not known: what it writes must come from elsewhere.
+        """
+        access = self.fusion.uses.access(value.args[0])
         root = access.root
         buffer = self.storage.buffers.get(id(root))
         at = self.position[group.index]
@@ -179,24 +184,52 @@ class StepWriter:
             or access.offset
             or access.strides != c_strides(value.shape)
             or self.last_use.get(id(root), -1) > at
-            or any(self.fusion.uses.access(a).root is root for a in value.args[1:])
+            or id(value) in self.storage.buffers
         ):
             return False
-        if id(value) in self.storage.buffers:
-            return False
+        if value.kind == "scatter":
+            there = self._sharing(nodes, buffer)
+            for a in value.args[1:]:
+                ref = lower_steps.reference(nodes, a)
+                if any(True for _ in reads(ref, a.shape, there)):
+                    return False
         self.storage.buffers[id(value)] = buffer
         return True
+
+    def _sharing(self, nodes: Nodes, buffer: Buffer) -> set[int]:
+        """Return the values read by some nodes that lie in a buffer, by ``id``."""
+        known = self.storage.buffers
+        return {key for key in nodes.memories if known.get(key) is buffer}
 
     def _piece(
         self, value: Value, nodes: Nodes, piece: Value, starts: Any, steps: Any, add: bool
     ) -> None:
-        """Write or add a piece into a region of a value's memory."""
+        """Write or add a piece into a region of a value's memory.
+
+        What an element of it would be computed from after another one was written there is
+        computed before, into memory of its own.
+        """
         if piece.size == 0:
             return
         ref = lower_steps.reference(nodes, piece)
         memory = lower_steps.region(value, starts, steps)
+        there = self._sharing(nodes, self.storage.buffer(value))
+        region = memory.offset, memory.strides
+        if there and overwrites(ref, piece.shape, there, region, value.shape):
+            ref = self._aside(value, ref, piece)
         lowered = self.shared_kernels.piece(ref, piece.shape, memory, add)
         self.kernel(lowered, (value,), 0.5 * piece.size)
+
+    def _aside(self, value: Value, ref: Ref, piece: Value) -> Ref:
+        """Write a piece into memory of its own; return how it is read there."""
+        params = {"offset": 0, "strides": c_strides(piece.shape)}
+        copy = Value("view", (piece,), params, piece.shape, piece.dtype, value.origin)
+        self.unread.append(copy)
+        memory = Memory(copy)
+        self.kernel(
+            self.shared_kernels.piece(ref, piece.shape, memory, False), (value,), 0.5 * piece.size
+        )
+        return Ref(None, memory, None, strided(0, memory.strides))
 
     def _join(self, value: Value, nodes: Nodes) -> None:
         axis, at = value.params["axis"], 0
