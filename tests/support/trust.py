@@ -22,7 +22,8 @@ from adarray.jitting.check import copies
 from adarray.testing._ops import use_all_sizes
 from adarray.transforms.tree import flatten
 
-BACKENDS = ("numpy", "serial", "openmp")
+# ADARRAY_BACKENDS=cuda compares on a GPU.
+BACKENDS = tuple(os.environ.get("ADARRAY_BACKENDS", "numpy,serial,openmp").split(","))
 MODES = ("plain", "intercept", "jit", "jit(grad)", "jvp", "nested", "jit in grad")
 # How many random programs a test takes; some hundred where nobody asked for more.
 LONG = int(os.environ.get("ADARRAY_LONG", "0"))
