@@ -19,6 +19,7 @@ import numpy as np
 from adarray.aval import ARRAYS, Symbolic
 from adarray.device import is_device
 from adarray.inplace import sync_if_view
+from adarray.lending import lend
 from adarray.operators import weakened
 from adarray.protocol import call_function, finish, on_plain, traced
 from adarray.refusals import leaves_graph
@@ -160,22 +161,29 @@ class Conversions(_State):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         self._must_be_constant("np.asarray", _fix_for(sys._getframe(1)))
-        if copy is False:
-            raise ValueError("np.asarray: an ADArray can only be converted with a copy")
-        return np.array(self._v, dtype=dtype)
+        if copy:
+            return np.array(self._v, dtype=dtype)
+        own: Any = self
+        memory = lend(own, sys._getframe(1))
+        if copy is False and (
+            (dtype is not None and memory.dtype != dtype) or type(self._v) is not np.ndarray
+        ):
+            raise ValueError("np.asarray: copy=False, and the values have to be copied")
+        return memory if dtype is None else memory.astype(dtype, copy=False)
 
     @property
     def data(self) -> memoryview:
-        """The memory of the values, for reading only."""
+        """As `numpy.ndarray.data`."""
         self._must_be_constant("data", "pass x.numpy().data")
-        values: Any = np.asarray(self._v)
-        return memoryview(values).toreadonly()
+        own: Any = self
+        return lend(own, sys._getframe(1)).data
 
     @property
     def ctypes(self) -> Any:
         """As `numpy.ndarray.ctypes`."""
         self._must_be_constant("ctypes", "pass x.numpy().ctypes")
-        return self._v.ctypes
+        own: Any = self
+        return lend(own, sys._getframe(1), forever=True).ctypes
 
     def tobytes(self, order: Any = "C") -> bytes:
         """Return the values' bytes, as `numpy.ndarray.tobytes`."""

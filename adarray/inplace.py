@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import ARRAYS, Symbolic, aval_of
-from adarray.device import KINDS, adopt, is_device
+from adarray.device import KINDS, adopt, host, is_device
 from adarray.dispatch import replay, sync
 from adarray.errors import TraceError
 from adarray.graph import LEAF, Node, merge_spans
@@ -178,8 +178,11 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
     node = value._node if isinstance(value, Handle) and recording else None
     _check_target(root, value if node is not None or _has_tangents(value) else None, recording)
     if type(root._v) is np.ndarray and is_device(v):
-        root._v, root._frozen = v.library.place(root._v), False  # it follows what it holds
-        sync_if_view(x)
+        if is_borrowed(root):
+            v = host(v)
+        else:
+            root._v, root._frozen = v.library.place(root._v), False  # it follows what it holds
+            sync_if_view(x)
     if root is x and isinstance(root._v, np.generic):
         # Zero-dimensional arrays of the array API can be written into; NumPy's scalars cannot.
         root._v, root._frozen = np.copy(root._v), False
@@ -195,7 +198,7 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
             )
         root._v, root._frozen = mode.engine.write(root._v, steps, index, v), True  # type: ignore[union-attr]
     else:
-        _own_buffer(root)
+        own_buffer(root)
         target = replay(root._v, steps)
         if not target.flags.writeable:  # a view that is read-only by itself, as of a broadcast
             raise ValueError("assignment destination is read-only")
@@ -248,7 +251,7 @@ def _is_kept(root: Handle) -> bool:
     return root._node is not None and root._node.op is LEAF
 
 
-def _own_buffer(root: Handle) -> None:
+def own_buffer(root: Handle) -> None:
     """Give `root` a buffer that nobody else relies on."""
     if root._frozen:
         root._v = root._v.copy("K")
@@ -306,7 +309,7 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
             f"Cannot cast in-place output from {aval_of(v).dtype} to {to} "
             f"with casting rule '{casting}'"
         )
-    tied = x._x is not None and (x._x.base is not None or x._x.borrowed)
+    tied = x._x is not None and (x._x.base is not None or is_borrowed(x))
     if tied or not isinstance(result, Handle) or aval_of(v).dtype != to:
         setitem(x, Ellipsis, result)
         return x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from adarray.device import DEVICES, host, is_device
 from adarray.dispatch import apply
 from adarray.inplace import sync_if_view
+from adarray.lending import lend
 from adarray.op import Op, Opaque
 from adarray.protocol import traced
 from adarray.refusals import leaves_graph
@@ -88,14 +90,14 @@ class Interchange(_State):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Return a DLPack capsule with a copy of the values; those on a device are shared.
+        """Return a DLPack capsule with the memory of the values, as `numpy.ndarray.__dlpack__`.
 
         Raises
         ------
         TraceError
             If the array is traced: its gradient would be lost.
         BufferError
-            If ``copy=False``: a consumer could write into memory that the graph relies on.
+            If ``copy=False`` and the values have no memory that could be shared.
         """
         if traced(self):
             raise leaves_graph("__dlpack__", "keep it an ADArray")
@@ -104,15 +106,16 @@ class Interchange(_State):
             given = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
             given = {k: v for k, v in given.items() if v is not None}
             return self._v.__dlpack__(**given)
-        if copy is False:
-            raise BufferError(
-                "__dlpack__: copy=False, and a consumer could write into memory that recorded "
-                "operations rely on; pass copy=None"
-            )
+        own: Any = self
+        memory = lend(own, sys._getframe(1))
+        if not memory.flags.writeable or copy:  # not every consumer would honour the flag
+            if copy is False:
+                raise BufferError("__dlpack__: copy=False of a read-only array; pass copy=None")
+            memory = memory.copy()
         options: dict[str, Any] = {"stream": stream}
         if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
             options.update(max_version=max_version, dl_device=dl_device)
-        return np.array(sync_if_view(self)._v).__dlpack__(**options)
+        return memory.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's type and number of the device."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
@@ -56,7 +57,7 @@ class Extras:
     dispatch.
     """
 
-    __slots__ = ("base", "borrowed", "seen", "slot", "steps", "tangents", "weak")
+    __slots__ = ("base", "borrowed", "loan", "seen", "slot", "steps", "tangents", "weak")
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class Extras:
     ) -> None:
         self.base = base
         self.borrowed = borrowed  # see adarray.intercepting: never traced, written through
+        self.loan: weakref.ref[Loan] | None = None  # see adarray.lending
         self.steps = steps  # ((op, other operands, params), ...) from base to view
         self.seen: Any = state_of(base) if base is not None else None
         self.tangents = tangents
@@ -130,10 +132,27 @@ def root_of(handle: Handle) -> Handle:
     return handle if x is None or x.base is None else x.base
 
 
+class Loan:
+    """The memory of an ADArray as NumPy takes it; lives as long as an array that is made of it."""
+
+    __slots__ = ("__array_interface__", "__weakref__", "_memory")
+
+    def __init__(self, memory: np.ndarray) -> None:
+        self._memory = memory
+        self.__array_interface__ = memory.__array_interface__
+
+
 def is_borrowed(handle: Handle) -> bool:
-    """Whether the values lie in memory that a plain array of the user owns."""
+    """Whether plain arrays that nobody sees written share the memory of the values.
+
+    It belongs to a plain array of the user, or others were given it and hold it still.
+    """
     x = root_of(handle)._x
-    return x is not None and x.borrowed
+    if x is None:
+        return False
+    if x.loan is not None and x.loan() is None:
+        x.loan = None
+    return x.borrowed or x.loan is not None
 
 
 def save(handle: Handle) -> Any:
@@ -145,7 +164,7 @@ def save(handle: Handle) -> Any:
     value = handle._v
     if type(value) in ARRAYS:
         root = root_of(handle)
-        if root is not handle and value.nbytes < root._v.nbytes:
+        if (root is not handle and value.nbytes < root._v.nbytes) or is_borrowed(root):
             return value.copy("K")
         root._frozen = True
     return value

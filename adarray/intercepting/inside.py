@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.lending import lent
 from adarray.ops import creation
 from adarray.ops.borrow import borrowed
 from adarray.protocol import concrete, finish, followed, on_plain, plain, traced
+from adarray.refusals import leaves_graph
 from adarray.runtime import MODE
 from adarray.trace import Extras, Handle
 
@@ -235,10 +237,27 @@ def plain_first(function: Callable[..., Any]) -> Callable[..., Any]:
         if traced(args) or traced(kwargs):
             return function(*args, **kwargs)
         if followed(args) or followed(kwargs):
-            return finish(on_plain(function, args, kwargs), None, function.__name__)
-        return function(*plain(args), **plain(kwargs))
+            r = on_plain(function, args, kwargs)
+            refuse_shared(function.__name__, concrete(r), concrete(args))
+            return finish(r, None, function.__name__)
+        return function(*lent(args), **lent(kwargs))
 
     return call
+
+
+def refuse_shared(name: str, r: Any, given: tuple[Any, ...]) -> None:
+    """Raise if a result that `jit` has recorded lies in the memory of an argument.
+
+    Raises
+    ------
+    TraceError
+    """
+    arrays = [x for x in given if isinstance(x, np.ndarray)]
+    if isinstance(r, np.ndarray) and any(np.may_share_memory(r, x) for x in arrays):
+        raise leaves_graph(
+            f"{name}: what is written into the memory of its argument is not recorded",
+            "use a view or a copy of the array",
+        )
 
 
 def borrowed_if_traced(function: types.FunctionType) -> Callable[..., Any]:
@@ -248,7 +267,7 @@ def borrowed_if_traced(function: types.FunctionType) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if followed(args) or followed(kwargs):
             return borrowed(function)(*args, **kwargs)
-        return function(*plain(args), **plain(kwargs))
+        return function(*lent(args), **lent(kwargs))
 
     return call
 

@@ -105,6 +105,7 @@ def record(
                     raise UntraceableError("jit: an argument gets another shape or dtype in place")
                 recording.writes.append((i, v.symbol))
                 written.append(v.value)
+        recorder.refuse_written()
     finally:
         MODE.reset(token)
         recorder.forget()

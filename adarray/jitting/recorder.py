@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,11 @@ from adarray.jitting.whole import Bounds, fitting, is_number, is_whole
 from adarray.op import FUNCTIONS, OPS, Op
 from adarray.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
 from adarray.runtime import Mode
+from adarray.scope import package_of
 from adarray.trace import Extras, Handle
 
+# Packages whose functions give the same for the same arguments.
+_KNOWN = frozenset({"numpy", "scipy"})
 _AS_IT_IS = contextlib.nullcontext()
 _LARGE = 1 << 16  # bytes from which an array that holds one number is worth being found out
 # Functions of shapes, dtypes and memory, which are the same in every run.
@@ -76,6 +80,7 @@ class Recorder:
         inner = getattr(engine, "wrapped", engine)
         self._library: Any = inner.library if isinstance(inner, DeviceEngine) else None
         self._zeros: dict[int, Any] = {}  # that `zeros` made, and nobody has written into yet
+        self._lent: list[tuple[np.ndarray, np.ndarray]] = []  # memory of others: what it held
         self._looks: dict[tuple[str, int], Any] = {}
         self._bounds = Bounds()
         self._errors = np.geterr()
@@ -317,8 +322,44 @@ class Recorder:
         copy = array.copy("K")
         return (copy if library is None else library.place(copy)), copy
 
+    def lend(self, array: np.ndarray, to: types.FrameType | None) -> None:
+        """Note that other code is given the memory of an array made in this run.
+
+        NumPy and SciPy compute of constants what they computed of them before; what they have
+        written is found in the end (`refuse_written`). Of others nothing is known.
+
+        Raises
+        ------
+        UntraceableError
+            If it is neither.
+        """
+        if to is not None and package_of(to.f_globals.get("__name__")) not in _KNOWN:
+            raise UntraceableError(
+                f"jit: the memory of an array of shape {array.shape} is handed to code that is not "
+                f"recorded (in {to.f_code.co_name}, file {to.f_code.co_filename}, line "
+                f"{to.f_lineno}), which may write into it; make this call outside of the jitted "
+                "function"
+            )
+        self._lent.append((array, array.copy("K")))
+
+    def refuse_written(self) -> None:
+        """Raise if memory that other code was given holds something else now.
+
+        Raises
+        ------
+        UntraceableError
+        """
+        for array, before in self._lent:
+            if array.tobytes() != before.tobytes():
+                raise UntraceableError(
+                    f"jit: code that is not recorded wrote into an array of shape {array.shape}; "
+                    "write into it with NumPy functions, or make this call outside of the jitted "
+                    "function"
+                )
+
     def forget(self) -> None:
         """Let go of the arrays that were read, and of this recorder, which they refer to."""
+        self._lent.clear()
         self._captured.clear()
         self._zeros.clear()
 

@@ -17,11 +17,13 @@ import numpy as np
 
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError, UnsupportedFunctionError
+from adarray.lending import lent
 from adarray.op import Op, Opaque, register, same_argument
 from adarray.ops.creation import asarray
-from adarray.protocol import check_params, finish, on_plain, plain, traced
+from adarray.protocol import check_params, finish, followed, on_plain, plain, traced
+from adarray.refusals import leaves_graph
 from adarray.scipy import RECORDS
-from adarray.trace import Handle
+from adarray.trace import Extras, Handle
 
 # {SciPy's function: ours}, and those of them whose results carry no derivative: what the
 # table in the documentation is made from.
@@ -33,6 +35,9 @@ _HINTS = frozenset(
     {"overwrite_a", "overwrite_b", "overwrite_ab", "overwrite_x", "overwrite_qr", "overwrite_c",
      "overwrite_a_band", "lapack_driver", "driver", "lwork", "workers", "blocksize", "plan"}
 )  # fmt: skip
+
+# Parameters that take arrays to write into.
+_OUTPUTS = frozenset({"out", "output", "distances", "indices"})
 
 
 def holds(x: Any) -> bool:
@@ -74,6 +79,83 @@ def wrapped(r: Any, name: str) -> Any:
     return finish(r, None, name)
 
 
+def untraced(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str
+) -> Any:
+    """Return what SciPy's `function` gives for ADArrays that are not traced.
+
+    It writes into the memory of those that it is told to write into. A result that lies in the
+    memory of an argument stays there.
+    """
+    written = _written(function, args, kwargs)
+    if followed(args) or followed(kwargs):  # `jit` records the call
+        if any(isinstance(x, (Handle, np.ndarray)) for x in written or ()):
+            raise leaves_graph(f"{name} into an array", "use the array that it returns")
+        kwargs = {k: v for k, v in kwargs.items() if not k.startswith("overwrite_")}
+        return wrapped(on_plain(function, args, kwargs), name)
+    memory: list[tuple[Handle, Any]] = []
+
+    def opened(x: Any) -> Any:
+        if isinstance(x, Handle):
+            v = lent(x) if written is None or any(x is w for w in written) else plain(x)
+            memory.append((x, v))
+            return v
+        if type(x) is list or type(x) is tuple:
+            return type(x)(map(opened, x))
+        if type(x) is dict:
+            return {k: opened(v) for k, v in x.items()}
+        return plain(x)
+
+    r = function(*map(opened, args), **{k: opened(v) for k, v in kwargs.items()})
+    return wrapped(_in_memory(r, memory, written is None), name)
+
+
+def _in_memory(r: Any, memory: list[tuple[Handle, Any]], all_lent: bool) -> Any:
+    """Return results with ADArrays in place of those that lie in the memory of arguments."""
+    if type(r) is tuple or type(r) is list:
+        return type(r)(_in_memory(x, memory, all_lent) for x in r)
+    if type(r) is not np.ndarray:
+        return r
+    for x, v in memory:
+        if r is v:
+            return x
+        if isinstance(v, np.ndarray) and np.may_share_memory(r, v):
+            # Of a buffer that was not lent, nodes may rely on what it holds.
+            return Handle.array_class(r, None, Extras(borrowed=True)) if all_lent else r.copy()
+    return r
+
+
+@functools.cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the signature of a function that may write into arguments; None of others."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    writes = any(n in _OUTPUTS or n.startswith("overwrite_") for n in signature.parameters)
+    return signature if writes else None
+
+
+def _written(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any] | None:
+    """Return the arguments that a function of SciPy's writes into; None if it may be any."""
+    signature = _signature(function)
+    if signature is None:
+        return []
+    try:
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # which the call raises, too
+        return []
+    if any(n.startswith("overwrite_") and x is not False and x for n, x in bound.items()):
+        return None
+    found: list[Any] = []
+    for name in _OUTPUTS & bound.keys():
+        x = bound[name]
+        found += x if isinstance(x, (list, tuple)) else [x]
+    return found
+
+
 def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Put the decorated body in the place of SciPy's `function` for traced arguments.
 
@@ -93,7 +175,7 @@ def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], A
             if not (holds(args) or holds(kwargs)):
                 return function(*args, **kwargs)
             if not (traced(args) or traced(kwargs)):
-                return wrapped(on_plain(function, args, kwargs), name)
+                return untraced(function, args, kwargs, name)
             bound = signature.bind(*args, **kwargs).arguments
             rest = select(name, signature, honoured, bound)
             if star is not None:
@@ -186,7 +268,7 @@ def guarded(function: Callable[..., Any], where: str, why: str = "") -> Callable
                 "with functions that have one, or pass adarray.value_of(x) if no gradient "
                 "should flow through it"
             )
-        return wrapped(on_plain(function, args, kwargs), name)
+        return untraced(function, args, kwargs, name)
 
     return either
 
@@ -198,7 +280,7 @@ def constant(function: Callable[..., Any]) -> Callable[..., Any]:
     def either(*args: Any, **kwargs: Any) -> Any:
         if not (holds(args) or holds(kwargs)):
             return function(*args, **kwargs)
-        return wrapped(on_plain(function, args, kwargs), function.__name__)
+        return untraced(function, args, kwargs, function.__name__)
 
     REPLACEMENTS[function] = either
     CONSTANTS.add(function)

@@ -1,0 +1,95 @@
+"""Memory that others write into: each result is right, or refused.
+
+``ADARRAY_LONG=2000`` runs that many random programs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from trust import BACKENDS, MODES, check, seeds
+from unseen_writers import WRITERS, program
+
+import adarray
+
+REFUSALS = (adarray.ADArrayError, TypeError, ValueError, BufferError)
+X = np.linspace(0.3, 1.2, 6)
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda w: w.__name__)
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("shape", [(6,), (2, 3)])
+def test_what_is_written_is_seen(
+    writer: Callable[[Any], None], saved: bool, shape: tuple[int, ...]
+) -> None:
+    """Under interception, wrap and jit, each wrote into a copy; and nothing said so."""
+
+    def f(x: Any) -> Any:
+        b = np.arange(6.0).reshape(shape) / 4
+        y = x * b.reshape(-1) if saved else x
+        writer(b)
+        return y * b.reshape(-1)
+
+    counts = check(f, (X,), backends=("numpy",), refusals=REFUSALS)
+    assert counts["right"] == len(MODES)
+
+
+def test_traced_values_wait_until_the_memory_is_given_back() -> None:
+    def filled(x: Any) -> Any:
+        b = np.zeros_like(x)
+        held = np.asarray(b)
+        with pytest.raises(adarray.TraceError, match="in-place update of the memory of a plain"):
+            b[0] = x[1]
+        assert not held.any()
+        del held
+        b[0] = x[1]
+        return np.sum(b)
+
+    b = adarray.array(np.zeros(3))
+    part = np.asarray(b)[1:]
+    b[:] = 2.0
+    b += 1.0
+    part[0] = 5.0
+    np.testing.assert_array_equal(b, [3.0, 5.0, 3.0])
+    np.testing.assert_array_equal(part, [5.0, 3.0])
+    leaf = adarray.array(np.ones(2), requires_grad=True)
+    filled(leaf).backward()
+    np.testing.assert_array_equal(leaf.grad, [0.0, 1.0])
+
+
+def test_saved_values_stay_when_the_memory_is_written() -> None:
+    def f(x: Any) -> Any:
+        b = np.zeros_like(x) + 2.0
+        held = np.asarray(b)
+        y = x * b  # a copy is saved
+        held[:] = 7.0
+        z = x * b
+        return np.sum(y + z)
+
+    np.testing.assert_array_equal(adarray.grad(f)(X), np.full(6, 9.0))
+
+
+def test_random_programs() -> None:
+    counts: Counter[str] = Counter()
+    for seed in seeds(150):
+        f, text = program(seed)
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                f(X.copy())
+        except Exception:
+            counts["wrong for NumPy, too"] += 1
+            continue
+        backend = BACKENDS[seed % len(BACKENDS)]
+        try:
+            with np.errstate(all="ignore"):
+                counts += check(f, (X,), backends=(backend,), calls=2, refusals=REFUSALS)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}:\n{text}\n{error}") from error
+    print(counts)
+    assert counts["right"] > 4 * counts["refused"]
