@@ -65,6 +65,16 @@ def package_of(module: Any) -> str:
     return module.partition(".")[0] if isinstance(module, str) else ""
 
 
+def client_of(space: dict[str, Any]) -> str:
+    """Return the package to which code with these globals belongs; "" if it is not intercepted."""
+    package = package_of(space.get("__name__"))
+    if package not in KEPT:
+        return package or "__main__"
+    # A doctest runs in a copy of its module's globals.
+    module = sys.modules.get(space["__name__"])
+    return "" if module is None or vars(module) is space else "__main__"
+
+
 # Python code of the standard library through which isinstance checks and type
 # dispatch of others go.
 _CHECKERS = frozenset({"abc", "functools", "typing", "adarray.intercepting.standins"})

@@ -23,24 +23,22 @@ from adarray.intercepting.inside import (
     inside_function,
     joined,
     random_function,
-    scalar_type,
 )
 from adarray.intercepting.mathematics import NUMBERS, math_table
 from adarray.intercepting.memory import Memory, is_cached
 from adarray.intercepting.polynomials import POLYNOMIALS, over
 from adarray.intercepting.standins import (
     Called,
-    FactoryStandIn,
     FunctionStandIn,
+    Holder,
     ModuleStandIn,
     ObjectStandIn,
-    class_stand_in,
     module_stand_in,
 )
+from adarray.loads import STANDS_FOR, add_classes
 from adarray.protocol import plain, traced
 from adarray.scope import package_of
 
-FLOATING = {np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128}
 INTERCEPTED_ROOTS = ("numpy", "scipy", "math", "cmath")
 # Public modules of NumPy whose functions are recognised in ``from numpy.linalg import solve``.
 _NUMPY_MODULES = (
@@ -106,29 +104,6 @@ class Binder:
     def __init__(self, package: str) -> None:
         self.package = package
         self.made: dict[int, tuple[Any, Any]] = {}  # id -> (original, stand-in)
-        self.classes: dict[type, Any] = {}
-
-    def class_of(self, original: type) -> Any:
-        """Return the stand-in of a class that is called to convert or to make; None if it stays.
-
-        Of ``float`` and ``complex``, the floating types of NumPy, and classes of
-        SciPy that have a drop-in.
-        """
-        if original not in self.classes:
-            inside = NUMBERS.get(original)
-            if original in FLOATING:
-                inside = scalar_type(original)
-            elif inside is None:
-                known = original in POLYNOMIALS
-                inside = over(original) if known else _drop_in_class(original)
-            made: Any = None
-            if original in FLOATING or original in NUMBERS:
-                made = class_stand_in(original, self.package, inside)
-            elif inside is not None:
-                path = f"{original.__module__}:{original.__qualname__}"
-                made = FactoryStandIn(original, self.package, inside, path)
-            self.classes[original] = made
-        return self.classes[original]
 
     def of(self, value: Any, plain_use: bool = True) -> Any:
         """Return the stand-in for `value`; None if it stays as it is."""
@@ -139,7 +114,7 @@ class Binder:
                 return None
             found = self.made[id(value)] = value, stand_in
         if plain_use and issubclass(type(value), type):
-            return None  # a class bound to a name stays: clients ask for its identity
+            return None  # a class bound to a name stays: see adarray.loads for its calls
         return found[1]
 
     def _make(self, value: Any) -> Any:
@@ -151,12 +126,11 @@ class Binder:
             resolve = functools.partial(self._resolve, value)
             return module_stand_in(value, self.package, resolve)
         if issubclass(kind, type):
-            if value is np.vectorize:
-                return adarray_vectorize()
-            if value in POLYNOMIALS:
-                return self.class_of(value)
-            inside = inside_class(value)
-            return None if inside is None else Called(inside)
+            called = class_inside(value, "call")
+            if called is None:
+                return None
+            attribute = class_inside(value, "attribute")
+            return Called(called, value if attribute is None else attribute)
         if is_cached(value):
             path = f"{value.__module__}:{value.__qualname__}"
             return FunctionStandIn(value, self.package, Memory(value), path)
@@ -188,11 +162,58 @@ class Binder:
             if type(value) is np.ufunc:
                 return self.of(value, plain_use=False) or value
             found = _scipy_function(module.__name__, name)
-            if found is None or isinstance(value, type):
-                return value if found is None else Called(found)
+            if found is None:
+                return value
+            if isinstance(value, type):
+                return Called(found, Holder(found, value))
             return self._stand_in(value, found, f"{module.__name__}:{name}")
         made = self.of(value, plain_use=False)
         return value if made is None else made
+
+
+@functools.cache
+def _class_called(cls: Any) -> Any:
+    """Return what calling a class does inside; None if it stays."""
+    if cls is np.vectorize:
+        return adarray_vectorize()
+    if cls in NUMBERS:
+        return NUMBERS[cls]
+    made = over(cls) if cls in POLYNOMIALS else inside_class(cls) or _drop_in_class(cls)
+    if isinstance(made, type):
+        STANDS_FOR[made] = cls
+    return made
+
+
+def class_inside(cls: Any, how: str) -> Any:
+    """Return what a class is inside where it is called, or asked for an attribute.
+
+    Parameters
+    ----------
+    cls : type
+    how : str
+        ``"call"`` or ``"attribute"``.
+
+    Returns
+    -------
+    any
+        None if it is itself.
+    """
+    if package_of(_module_of(cls)) not in _OF_CLASSES:
+        return None
+    called = _class_called(cls)
+    if how == "call" or called is None:
+        return called
+    return Holder(called, cls) if cls in POLYNOMIALS or _is_of_scipy(cls) else None
+
+
+# What a class says is its module, past a metaclass that answers otherwise.
+_module_of = type.__dict__["__module__"].__get__
+_OF_CLASSES = ("builtins", "numpy", "scipy")
+add_classes(class_inside)
+
+
+def _is_of_scipy(cls: type) -> bool:
+    return package_of(cls.__module__) == "scipy"
 
 
 def _vectorized(value: Any) -> Any:

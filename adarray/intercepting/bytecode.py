@@ -8,19 +8,21 @@ import types
 from collections.abc import Iterator
 from types import FrameType
 
+from adarray.redirecting import is_callee
+
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
 _CACHE = dis.opmap["CACHE"]
+_PARTS = {_CACHE, dis.EXTENDED_ARG}  # of the instruction before or after
 _LOAD_ATTR = dis.opmap["LOAD_ATTR"]
 _LOAD_METHOD = dis.opmap.get("LOAD_METHOD", -1)
 _LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
-_LOAD_CONST = dis.opmap["LOAD_CONST"]
 _PUSH_NULL = dis.opmap["PUSH_NULL"]
 
 
 def _before(code: bytes, at: int) -> int:
     """Return the offset of the instruction before the one at `at`, -1 if there is none."""
     at -= 2
-    while at >= 0 and code[at] == _CACHE:
+    while at >= 0 and code[at] in _PARTS:
         at -= 2
     return at
 
@@ -49,40 +51,19 @@ def is_called(frame: FrameType) -> bool:
         return after < len(code) and code[after] == _PUSH_NULL
     load = _before(code, at)
     if load >= 0 and code[load] == _LOAD_GLOBAL:
-        return bool(code[load + 1] & 1)
-    null = _before(code, load)
-    return null >= 0 and code[null] == _PUSH_NULL
+        nulled = bool(code[load + 1] & 1)
+    else:
+        null = _before(code, load)
+        nulled = null >= 0 and code[null] == _PUSH_NULL
+    return nulled and is_callee(code, at + 2)
 
 
-_IS_OP = dis.opmap["IS_OP"]
-_SINGLETONS = (None, True, False, Ellipsis)
-
-
-def is_call_only(codes: list[types.CodeType], name: str) -> bool:
-    """Whether no code may compare the global `name` by identity.
-
-    Calls, isinstance checks, ``==`` and use as a dtype are the same with a stand-in.
-    A function that loads the name for something else than a call and asks ``is``
-    about anything but None and the like counts as one that compares.
-    """
-    return not any(name in c.co_names and _asks(c, c.co_names.index(name)) for c in codes)
-
-
-def _asks(code: types.CodeType, index: int) -> bool:
-    """Whether a function loads its global number `index` as a value, and asks ``is``."""
-    text, argument, before = code.co_code, 0, False
-    loaded = asked = False
-    for at in range(0, len(text), 2):
-        op, argument = text[at], argument | text[at + 1]
-        if op == _CACHE:
-            continue
-        if op == _LOAD_GLOBAL and argument >> 1 == index and not argument & 1:
-            loaded = True
-        elif op == _IS_OP and not before:
-            asked = True
-        before = op == _LOAD_CONST and any(code.co_consts[argument] is s for s in _SINGLETONS)
-        argument = argument << 8 if op == dis.EXTENDED_ARG else 0
-    return loaded and asked
+def is_asked(frame: FrameType) -> bool:
+    """Whether `frame` loads an attribute in order to take an attribute of it."""
+    code, at = frame.f_code.co_code, frame.f_lasti + 2
+    while at < len(code) and code[at] in _PARTS:
+        at += 2
+    return at < len(code) and code[at] in (_LOAD_ATTR, _LOAD_METHOD)
 
 
 def assigned_globals(code: types.CodeType) -> Iterator[str]:

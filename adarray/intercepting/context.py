@@ -11,8 +11,8 @@ from typing import Any
 
 from adarray.intercepting import imports
 from adarray.intercepting.inside import Entered
-from adarray.intercepting.rebinding import client_of, globals_of, rebind, rebind_function
-from adarray.scope import SCOPE, Scope, package_of
+from adarray.intercepting.rebinding import globals_of, rebind, rebind_function
+from adarray.scope import SCOPE, Scope, client_of, package_of
 from adarray.trace import Handle
 
 

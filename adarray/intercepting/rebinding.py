@@ -7,8 +7,8 @@ defaults and closures of their functions and the attributes of their classes: ne
 
 from __future__ import annotations
 
-import abc
 import functools
+import gc
 import sys
 import threading
 import types
@@ -16,17 +16,17 @@ from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
-from adarray.intercepting.binding import FLOATING, Binder, binder_of
-from adarray.intercepting.bytecode import assigned_globals, is_call_only
-from adarray.intercepting.mathematics import NUMBERS
+from adarray.intercepting.binding import Binder, binder_of
+from adarray.intercepting.bytecode import assigned_globals
 from adarray.intercepting.memory import is_cached
-from adarray.intercepting.polynomials import POLYNOMIALS
 from adarray.intercepting.standins import (
     FunctionStandIn,
     MethodStandIn,
     ModuleStandIn,
 )
-from adarray.scope import CLIENTS, KEPT, package_of
+from adarray.loads import names_for, redirect_calls
+from adarray.reaching import reach
+from adarray.scope import CLIENTS, KEPT, client_of, package_of
 
 _lock = threading.RLock()
 
@@ -81,6 +81,7 @@ def rebind(packages: frozenset[str] | None, *spaces: dict[str, Any]) -> None:
         no module may have them (those of an interactive session or a doctest).
     """
     now = (len(sys.modules), next(reversed(sys.modules), None))
+    new: list[dict[str, Any]] = []
     with _lock:
         if now != _last.get(packages):
             modules = dict(sys.modules)
@@ -90,21 +91,25 @@ def rebind(packages: frozenset[str] | None, *spaces: dict[str, Any]) -> None:
                 if package in kept or not (packages is None or package in packages):
                     continue
                 if name not in _seen or not _is_seen(name, module):
-                    _rebind_module(name, module)
+                    new += _rebind_module(name, module)
             # Drop-ins for SciPy may have been imported meanwhile.
             _last[packages] = (len(sys.modules), next(reversed(sys.modules), None))
         elif now[1] in _seen and not _is_seen(now[1], sys.modules[now[1]]):
             # A reload puts its module at the end, where it may have been before.
-            _rebind_module(now[1], sys.modules[now[1]])
+            new += _rebind_module(now[1], sys.modules[now[1]])
         _rebind_watched(packages)
         for space in spaces:
             package = client_of(space)
             if package and (packages is None or package in packages):
                 CLIENTS.add(package)
                 # Whose names changed since; ids only, so that no value is kept alive.
-                if _names.get(id(space)) != tuple(map(id, space.values())):
+                known = _names.get(id(space))
+                if known != tuple(map(id, space.values())):
                     rebind_names(space, package)
+                    new += [space] if known is None else []
                     _names[id(space)] = tuple(map(id, space.values()))
+        if new:
+            _redirect_all(new)
 
 
 def _rebind_watched(packages: frozenset[str] | None) -> None:
@@ -126,21 +131,9 @@ def rebind_function(f: Any) -> None:
     package = client_of(space)
     if not package:
         return
-    codes: list[types.CodeType] = []
     for function in functions_of(f, space.get("__name__")):
         _rebind_captured(function, binder_of(package))
-        codes += _codes(function.__code__)
-    _add_classes(space, binder_of(package), codes)
-
-
-def client_of(space: dict[str, Any]) -> str:
-    """Return the package to which code with these globals belongs; "" if it is not intercepted."""
-    package = package_of(space.get("__name__"))
-    if package not in KEPT:
-        return package or "__main__"
-    # A doctest runs in a copy of its module's globals.
-    module = sys.modules.get(space["__name__"])
-    return "" if module is None or vars(module) is space else "__main__"
+    reach(f)
 
 
 def globals_of(f: Any) -> dict[str, Any]:
@@ -166,14 +159,25 @@ def _is_seen(name: str, module: Any) -> bool:
     return known is module and space is not None and space.get("__spec__") is spec
 
 
-def _rebind_module(name: str, module: Any) -> None:
+def _redirect_all(spaces: list[dict[str, Any]]) -> None:
+    """Redirect the calls of all functions with these globals, wherever they are kept."""
+    names = {id(space): names_for(space) for space in spaces}
+    for function in [x for x in gc.get_objects() if type(x) is types.FunctionType]:
+        wanted = names.get(id(function.__globals__))
+        if wanted is not None:
+            redirect_calls(function, wanted)
+
+
+def _rebind_module(name: str, module: Any) -> list[dict[str, Any]]:
+    """Rebind the names of a module; return its globals, if there is anything to it."""
     space = _namespace(module)
     if space is None or _is_compiled(space) or _is_jitted(space):
-        return
+        return []
     package = package_of(name)
     _seen[name] = (module, space.get("__spec__"))
     CLIENTS.add(package)
     rebind_names(space, package)
+    return [space]
 
 
 def rebind_names(space: dict[str, Any], package: str) -> bool:
@@ -188,9 +192,11 @@ def rebind_names(space: dict[str, Any], package: str) -> bool:
             space[key], found = stand_in, True
     name = space.get("__name__")
     codes: list[types.CodeType] = []
+    names = names_for(space)
     for value in tuple(space.values()):
         for function in functions_of(value, name):
             found |= _rebind_captured(function, binder)
+            redirect_calls(function, names)
             codes += _codes(function.__code__)
         if issubclass(type(value), type) and value.__dict__.get("__module__") == name:
             found |= _rebind_attributes(value, binder)
@@ -198,7 +204,7 @@ def rebind_names(space: dict[str, Any], package: str) -> bool:
     for assigned in {n for code in codes for n in assigned_globals(code)} - known:
         entry = [space, assigned, id(space.get(assigned))]
         _watched.setdefault(package, []).append(entry)
-    return _add_classes(space, binder, codes) or found
+    return found
 
 
 def functions_of(value: Any, module: Any, depth: int = 0) -> Iterator[types.FunctionType]:
@@ -269,29 +275,6 @@ def _rebind_attributes(cls: type, binder: Binder) -> bool:
                 continue
             found = True
     return found
-
-
-def _add_classes(space: dict[str, Any], binder: Binder, codes: list[types.CodeType]) -> bool:
-    """Rebind classes of numbers, which convert; ``float`` and ``complex`` where they are called."""
-    added = False
-    # Under whatever name the module has them, such as DTYPE.
-    for name, value in tuple(space.items()):
-        if type(value) in (type, abc.ABCMeta) and (
-            value in FLOATING or value in POLYNOMIALS or _is_of_scipy(value)
-        ):
-            stand_in = binder.class_of(value) if is_call_only(codes, name) else None
-            if stand_in is not None:
-                space[name], added = stand_in, True
-    for original in NUMBERS:
-        name = original.__name__
-        used = [c for c in codes if name in c.co_names]
-        if name not in space and used and is_call_only(used, name):
-            space[name], added = binder.class_of(original), True
-    return added
-
-
-def _is_of_scipy(cls: type) -> bool:
-    return package_of(cls.__module__) == "scipy"
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -16,9 +16,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from adarray.intercepting.bytecode import is_called
+from adarray.intercepting.bytecode import is_asked, is_called
 from adarray.intercepting.memory import Memory
 from adarray.scope import SCOPE
 
@@ -189,29 +187,19 @@ class ObjectStandIn:
         return doc
 
 
-class FactoryStandIn(ObjectStandIn):
-    """Stands for a class that is called to make objects, such as a sparse array of SciPy's.
+class Holder:
+    """Has the attributes of the class that stands for another inside, then those of that one."""
 
-    It is no class itself: the class may be abstract, and would ask its subclasses
-    whose instance an object is.
-    """
+    __slots__ = ("_classes",)
 
-    __slots__ = ()
+    def __init__(self, *classes: Any) -> None:
+        self._classes = classes
 
-    def __instancecheck__(self, instance: object) -> bool:
-        return isinstance(instance, self._adarray_of)
-
-    def __subclasscheck__(self, cls: type) -> bool:
-        return issubclass(cls, self._adarray_of)
-
-    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (self._adarray_of,)
-
-    def __or__(self, other: Any) -> Any:
-        return self._adarray_of | other
-
-    def __ror__(self, other: Any) -> Any:
-        return other | self._adarray_of
+    def __getattr__(self, name: str) -> Any:
+        for cls in self._classes[:-1]:
+            if hasattr(cls, name):
+                return getattr(cls, name)
+        return getattr(self._classes[-1], name)
 
 
 class ModuleStandIn(types.ModuleType):
@@ -250,7 +238,7 @@ def module_stand_in(module: types.ModuleType, package: str, resolve: Resolver) -
             if found is None or found[0] is not value:  # an attribute may have been set anew
                 found = known[name] = value, resolve(value, name)
             if isinstance(found[1], Called):
-                return found[1].function if is_called(sys._getframe(1)) else value
+                return found[1].as_used(sys._getframe(1), value)
             return found[1]
 
         def __setattr__(self, name: str, value: Any) -> None:
@@ -283,78 +271,21 @@ def _reduce_module(stand_in: types.ModuleType) -> Any:
 
 
 class Called:
-    """A class of NumPy's that is itself when looked at, and `function` when called.
+    """A class that is itself when looked at, and `function` when called.
 
     ``np.float64`` is a dtype and a class for isinstance in most places, which ask
-    for identity; only the call ``np.float64(x)`` converts.
+    for identity; only the call ``np.float64(x)`` converts. An attribute, as in
+    ``np.polynomial.Polynomial.fit``, is taken of `holder`.
     """
 
-    __slots__ = ("function",)
+    __slots__ = ("function", "holder")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], holder: Any) -> None:
         self.function = function
+        self.holder = holder
 
-
-class ClassStandIn(type):
-    """Metaclass of the stand-ins of ``float``, NumPy's floating types, classes of SciPy.
-
-    They are classes, since client code passes them to isinstance and as dtypes.
-    """
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Convert to the number type, or make an instance of a derived class."""
-        if "_adarray_inside" not in cls.__dict__:  # a class that the client derived from it
-            return super().__call__(*args, **kwargs)
-        if active(cls._adarray_package):  # type: ignore[attr-defined]
-            return cls._adarray_inside(*args, **kwargs)  # type: ignore[attr-defined]
-        return cls._adarray_of(*args, **kwargs)  # type: ignore[attr-defined]
-
-    def __instancecheck__(cls, x: Any) -> bool:
-        if "_adarray_inside" not in cls.__dict__:
-            return super().__instancecheck__(x)
-        return isinstance(x, cls._adarray_of)  # type: ignore[attr-defined]
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        if "_adarray_inside" not in cls.__dict__:
-            return super().__subclasscheck__(other)
-        return issubclass(other, cls._adarray_of)  # type: ignore[attr-defined]
-
-    def __eq__(cls, other: object) -> bool:
-        return other is cls or other is cls.__dict__.get("_adarray_of", cls)
-
-    def __hash__(cls) -> int:
-        return hash(cls.__dict__["_adarray_of"]) if "_adarray_of" in cls.__dict__ else id(cls)
-
-    def __repr__(cls) -> str:
-        original = cls.__dict__.get("_adarray_of")
-        return super().__repr__() if original is None else repr(original)
-
-
-def _reduce_class(cls: type) -> Any:
-    if "_adarray_of" in cls.__dict__:
-        original = cls.__dict__["_adarray_of"]
-        return pkgutil.resolve_name, (f"{original.__module__}:{original.__name__}",)
-    return cls.__qualname__  # a derived class, by its own name
-
-
-copyreg.pickle(ClassStandIn, _reduce_class)
-
-
-def class_stand_in(original: type, package: str, inside: Callable[..., Any]) -> type:
-    """Return the stand-in of a class for one client package."""
-    numeric = issubclass(original, (float, complex, np.number))
-    # By which NumPy takes it for the dtype.
-    dtype = {"dtype": np.dtype(original)} if numeric else {}
-    return ClassStandIn(
-        original.__name__,
-        (original,),
-        {
-            "__slots__": (),
-            "__module__": original.__module__,
-            "__doc__": original.__doc__,
-            "_adarray_of": original,
-            "_adarray_package": package,
-            "_adarray_inside": staticmethod(inside),
-            **dtype,
-        },
-    )
+    def as_used(self, frame: types.FrameType, value: Any) -> Any:
+        """Return what `frame` gets, which loads it as the attribute `value` of a module."""
+        if is_called(frame):
+            return self.function
+        return self.holder if is_asked(frame) else value

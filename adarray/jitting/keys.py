@@ -18,6 +18,7 @@ import numpy as np
 from adarray.device import host
 from adarray.jitting.constants import first_of, uniform_key
 from adarray.recording import Call, Guard, Symbol
+from adarray.redirecting import original_of
 
 Numbers = Mapping[int, Hashable]
 
@@ -98,7 +99,7 @@ def value_key(x: Any, numbers: Numbers) -> Hashable:
 
 def function_key(x: Any, numbers: Numbers) -> Hashable:
     """Return the key of a function: partials, methods and closures by what they hold."""
-    kind = type(x)
+    kind: Any = type(x)
     if kind is functools.partial:
         return (kind, function_key(x.func, numbers), value_key(x.args, numbers),
                 value_key(x.keywords, numbers))  # fmt: skip
@@ -108,9 +109,9 @@ def function_key(x: Any, numbers: Numbers) -> Hashable:
         held = [_contents(cell) for cell in x.__closure__ or ()]
         # Functions that hold others, which may hold them: those are compared by identity.
         parts = [Same(v) if callable(v) else value_key(v, numbers) for v in held]
-        return (kind, x.__code__, value_key(x.__defaults__, numbers), *parts)
+        return (kind, original_of(x.__code__), value_key(x.__defaults__, numbers), *parts)
     if kind is types.FunctionType:
-        return (kind, x.__code__, Same(x.__globals__))
+        return (kind, original_of(x.__code__), Same(x.__globals__))
     return Same(x)
 
 

@@ -16,6 +16,7 @@ from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
 from adarray.protocol import followed
+from adarray.reaching import reach
 from adarray.runtime import MODE, Mode, current_mode
 from adarray.trace import LEVEL, Handle, root_of, tracing
 from adarray.transforms.inputs import (
@@ -170,6 +171,7 @@ def _reverse(
         raise TypeError(f"{name}: expected a function, got {type(f).__name__}")
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
+        reach(f)
         with tracing() as level:
             inputs = Inputs(name, args, argnums, level)
             y = f(*inputs.args, **kwargs)
@@ -244,6 +246,7 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     (array([  1., -10.]),)
     """
     f = with_intercept(f, intercept)
+    reach(f)
     with tracing() as level:
         inputs = Inputs("vjp", xs, tuple(range(len(xs))), level)
         y = f(*inputs.args)
@@ -363,6 +366,7 @@ def jvp(
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError("jvp: primals and tangents are a tuple or list of arguments each")
     f = with_intercept(f, intercept)
+    reach(f)
     xs, rebuild = flatten(tuple(primals))
     ts, _ = flatten(tuple(tangents))
     if len(xs) != len(ts):

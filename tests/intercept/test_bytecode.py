@@ -6,7 +6,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from adarray.intercepting.bytecode import assigned_globals, is_call_only, is_called
+from adarray.intercepting.bytecode import assigned_globals, is_called
 
 counter = 0
 
@@ -45,31 +45,6 @@ def test_is_called() -> None:
     for _ in range(50):  # the interpreter specialises instructions after some runs
         assert calls() == [True] * 7
         assert loads() == [False] * 7
-
-
-def test_is_call_only() -> None:
-    def calls(x: Any) -> Any:
-        return float(x), isinstance(x, float), type(x) == float, {float: 1}  # noqa: E721
-
-    def asks(x: Any) -> Any:
-        return type(x) is float
-
-    def asks_reversed(x: Any) -> Any:
-        return float is type(x)
-
-    def other(x: Any, y: Any) -> Any:
-        return x is y and float(x)
-
-    def none(x: Any) -> Any:
-        return isinstance(x, float) and x is not None and x is not True
-
-    def both(x: Any, y: Any) -> Any:
-        return isinstance(x, float) and x is y
-
-    assert is_call_only([calls.__code__, other.__code__, none.__code__], "float")
-    assert not is_call_only([both.__code__], "float")  # it may be the name that is compared
-    assert not is_call_only([calls.__code__, asks.__code__], "float")
-    assert not is_call_only([asks_reversed.__code__], "float")
 
 
 def test_assigned_globals() -> None:

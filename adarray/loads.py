@@ -1,0 +1,182 @@
+"""What client code calls by the name of a class, while it is transformed.
+
+``float(x)`` would drop the derivative of a traced `x`, and ``type(x)`` would say ADArray
+where the plain run sees an array or a number. Functions that call such names are made to
+load them through a `Load` (see `adarray.redirecting`), which asks at each use whether this
+thread transforms the code now. Everybody else gets what the name is bound to.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from adarray.redirecting import all_names, original_of, redirect
+from adarray.scope import SCOPE, client_of
+from adarray.trace import LEVEL, Handle
+
+_ABSENT = object()
+
+# Classes that are made in the place of another, and what ``type(x)`` answers for their instances.
+STANDS_FOR: dict[type, type] = {}
+
+
+def class_of(x: Any) -> type:
+    """Return the class that `x` would have in a plain run."""
+    cls = type(x)
+    if issubclass(cls, Handle):
+        made: type = x._v.__class__  # a symbolic value passes for its concrete one
+        return made
+    return STANDS_FOR.get(cls, cls)
+
+
+def _type(*args: Any, **kwargs: Any) -> Any:
+    """``type(x)`` of what may be traced; ``type(name, bases, space)``."""
+    if len(args) == 1 and not kwargs:
+        return class_of(args[0])
+    if len(args) == 3 and isinstance(args[2], dict) and "__module__" not in args[2]:
+        # Python takes the module from the frame that calls.
+        module = sys._getframe(1).f_globals.get("__name__", "builtins")
+        args = (*args[:2], {**args[2], "__module__": module})
+    return type(*args, **kwargs)
+
+
+def _none(_value: Any, _how: str) -> Any:
+    return None
+
+
+# ``inside(value, how)`` returns what a class is while code is intercepted; None if it stays.
+# It is adarray.intercepting's, which not every process needs.
+_inside: list[Callable[[Any, str], Any]] = [_none]
+
+
+def add_classes(inside: Callable[[Any, str], Any]) -> None:
+    """Answer for the classes that interception knows, too."""
+    _inside[0] = inside
+    Load.known.clear()
+
+
+def generation() -> object:
+    """Return what changes when more classes are known."""
+    return _inside[0]
+
+
+class Load:
+    """Pushes what a name is bound to, or what that is while the code is transformed.
+
+    Parameters
+    ----------
+    name : str
+    how : str
+        ``"call"``, or ``"attribute"`` if an attribute is taken of it.
+    package : str
+        The package of the code.
+    """
+
+    __slots__ = ("__weakref__", "how", "name", "package")
+    # By identity and use: the value, and what stands for it.
+    known: dict[tuple[int, str], tuple[Any, Any]] = {}  # noqa: RUF012
+
+    def __init__(self, name: str, how: str, package: str) -> None:
+        self.name = name
+        self.how = how
+        self.package = package
+
+    def __invert__(self) -> Any:
+        frame = sys._getframe(1)
+        value = frame.f_globals.get(self.name, _ABSENT)
+        if value is _ABSENT:
+            value = _look_up(frame, self.name)
+        scope = SCOPE.get()
+        if scope is not None and scope.covers(self.package):
+            found = Load.known.get((id(value), self.how))
+            if found is None or found[0] is not value:
+                found = self._find(value)
+            return found[1]
+        if value is type and LEVEL.get():
+            return _type
+        return value
+
+    def _find(self, value: Any) -> tuple[Any, Any]:
+        made = standing_for(value, self.how)
+        if made is None:
+            return value, value
+        found = Load.known[id(value), self.how] = value, made
+        return found
+
+    def __reduce__(self) -> Any:
+        return load_of, (self.name, self.how, self.package)
+
+    def __repr__(self) -> str:
+        return f"<{self.how} of {self.name}>"
+
+
+def standing_for(value: Any, how: str) -> Any:
+    """Return what `value` is to intercepted code that uses it so; None if it stays."""
+    if not isinstance(value, type):
+        return None
+    if value is type or value is map:
+        mine = _type if value is type else _map
+        return mine if how == "call" else None
+    return _inside[0](value, how)
+
+
+def _map(function: Any, *iterables: Any) -> Any:
+    """``map(float, xs)``: the class is called for each item."""
+    made = standing_for(function, "call")
+    return map(function if made is None else made, *iterables)
+
+
+def _look_up(frame: types.FrameType, name: str) -> Any:
+    """Return a global that is not in the dictionary: a clone's, or a builtin."""
+    for space in (frame.f_globals, frame.f_builtins):
+        try:
+            return space[name]
+        except KeyError:
+            continue
+    raise NameError(f"name {name!r} is not defined", name=name)
+
+
+@functools.cache
+def load_of(name: str, how: str, package: str) -> Load:
+    """Return the one `Load` of its kind."""
+    return Load(name, how, package)
+
+
+def _maker(package: str) -> Callable[[str, str], Any]:
+    return lambda name, how: None if how == "look" else load_of(name, how, package)
+
+
+def names_for(space: dict[str, Any]) -> frozenset[str]:
+    """Return the names that code with the globals `space` may call something of ours by."""
+    builtin = (type,) if _inside[0] is _none else (type, map, float, complex)
+    found = {cls.__name__ for cls in builtin if cls.__name__ not in space}
+    for name, value in tuple(space.items()):
+        if issubclass(type(value), type) and (
+            value in builtin or _inside[0](value, "call") is not None
+        ):
+            found.add(name)
+    return frozenset(found)
+
+
+def redirect_calls(function: types.FunctionType, names: frozenset[str]) -> None:
+    """Make a function of client code call what stands for some classes while it is transformed.
+
+    Parameters
+    ----------
+    function : function
+    names : frozenset of str
+        See `names_for`.
+    """
+    space = function.__globals__
+    package = client_of(space)
+    code = original_of(function.__code__)
+    if not package or names.isdisjoint(all_names(code)):
+        return
+    if "ADArray" in all_names(code):  # it knows what it is given
+        names = frozenset(n for n in names if space.get(n, getattr(builtins, n, None)) is not type)
+    redirect(function, names, _maker(package), package)

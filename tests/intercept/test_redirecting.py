@@ -1,0 +1,152 @@
+"""Calls of globals that go through an object of ours, and uses that do not."""
+
+from __future__ import annotations
+
+import dis
+import gc
+import inspect
+import sys
+import weakref
+from typing import Any
+
+import pytest
+
+from adarray.redirecting import all_names, original_of, redirect
+
+CALLS = [
+    "float(x)", "float(*[x])", "float(x if x else 2)", "float([v for v in [x]][0])",
+    "float({again: 1}.get(3, x))", "float(x or 3)", "float(x and 3)", "float(abs(x))",
+    "float(x.real)", "float(x.conjugate())", "float((lambda q: q)(x))", "float(f'{x}')",
+    "float(max(x, *[1, 2], key=lambda v: v))", "float(**{})", "float(sum(v for v in [x]))",
+    "float(not x)", "float(-x)", "float(x[0] if x is None else [x][0])", "float([1, 2][0:1][0])",
+    "float((y := x))", "float({k: k for k in [x]}[x])", "float(again(x))",
+    "float(x is None and 1 or 3)", "float(1 < x < 3)", "float(str(x, ) if 0 else 4)",
+    "(float)(x)", "float(float(x))",
+]  # fmt: skip
+LOOKS = [
+    "{float: f}[kind(x)](x)", "{float: f, int: f}[kind(x)](x)", "(float is int or f)(x)",
+    "[float][0](x)", "(float, int)[0](x)", "{'a': float}['a'](x)", "(f if float else f)(x)",
+    "{int: f, float: f}[float](x)", "{float}.pop()(x)", "[f for q in (float,)][0](x)",
+    "f(float)", "f(x, float)", "f(dtype=float)", "{float: {float: f}}[float][float](x)",
+    "(f, float)[0](x)", "(lambda q: q)(float)", "kind(x) is float", "isinstance(x, float)",
+    "kind('X', (float,), {})(2)",
+]  # fmt: skip
+ATTRIBUTES = ["float.fromhex('0x1')", "float.__name__", "[0, float.fromhex('0x1'), 2][1]"]
+FORMS = [
+    "def h(x):\n    return {}\n",
+    "def h(x):\n    z = [\n        1,\n        {},\n        2]\n    return z[1]\n",
+    "def h(x):\n    try:\n        return [{}][0] if x else 0\n    finally:\n        pass\n",
+    "def h(x):\n    def g():\n        return {}, x\n    return g()[0]\n",
+    "def h(x):\n" + "".join(f"    {i}.5; many{i}\n" for i in range(300)) + "    return {}\n",
+]
+
+
+def f(*args: Any, **kwargs: Any) -> int:
+    """Take anything."""
+    return 1
+
+
+class Noting:
+    """Pushes what a name is bound to, and notes that it was asked."""
+
+    def __init__(self, name: str, how: str, seen: list[str]) -> None:
+        self.name, self.how, self.seen = name, how, seen
+
+    def __invert__(self) -> Any:
+        self.seen.append(self.how)
+        frame = sys._getframe(1)
+        return frame.f_globals.get(self.name) or frame.f_builtins[self.name]
+
+
+def made(source: str) -> Any:
+    space: dict[str, Any] = {"f": f, "again": float, "kind": type}
+    space.update({f"many{i}": i for i in range(300)})
+    exec(source, space)
+    return space["h"]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["plain", "lines", "try", "nested", "many names"])
+@pytest.mark.parametrize(
+    ("how", "expression"),
+    [("call", e) for e in CALLS]
+    + [("look", e) for e in LOOKS]
+    + [("attribute", e) for e in ATTRIBUTES],
+)
+def test_uses_are_told_apart(how: str, expression: str, form: str) -> None:
+    h, seen = made(form.replace("{}", expression, 1)), []
+    expected, code = h(1.5), h.__code__
+    redirect(h, ["float"], lambda name, use: Noting(name, use, seen), "all")
+    for _ in range(20):  # the interpreter specialises instructions after some runs
+        seen.clear()
+        assert repr(h(1.5))[:12] == repr(expected)[:12]
+        assert set(seen) == {how}
+    assert original_of(h.__code__) is code
+    places = list(code.co_positions())
+    assert list(h.__code__.co_positions())[: len(places)] == places
+    assert "float" in inspect.getclosurevars(h).builtins or "def g" in form
+    assert dis.Bytecode(h).dis()
+    redirect(h, ["float"], lambda name, use: None, "none")
+    assert h(1.5) is not None
+    assert original_of(h.__code__) is code
+
+
+def test_functions_generators_coroutines_keep_working() -> None:
+    def steps(n: int) -> Any:
+        for i in range(n):
+            got = yield float(i)
+            assert got is None
+
+    async def later(x: int) -> float:
+        return float(x)
+
+    seen: list[str] = []
+    for function in (steps, later):
+        redirect(function, ["float"], lambda name, use: Noting(name, use, seen), "some")
+    assert list(steps(3)) == [0.0, 1.0, 2.0]
+    with pytest.raises(StopIteration) as end:
+        later(2).send(None)
+    assert end.value.value == 2.0
+    assert seen == ["call"] * 4
+
+
+def test_lines_of_errors_stay() -> None:
+    h = made("def h(x):\n    a = 1\n    return (a,\n        float(x),\n        2)\n")
+    redirect(h, ["float"], lambda name, use: Noting(name, use, []), "lines")
+    with pytest.raises(ValueError, match="could not convert") as error:
+        h("x")
+    assert error.tb.tb_next.tb_lineno == 4
+
+
+def test_tracing_tools_see_the_lines() -> None:
+    h = made("def h(x):\n    y = float(x)\n    return y\n")
+    redirect(h, ["float"], lambda name, use: Noting(name, use, []), "tools")
+    lines: list[int] = []
+
+    def look(frame: Any, event: str, _: Any) -> Any:
+        if event == "line" and frame.f_code is h.__code__:
+            lines.append(frame.f_lineno)
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        assert h(1) == 1.0
+    finally:
+        sys.settrace(before)
+    assert lines == [2, 3]
+
+
+def test_code_is_not_kept_alive() -> None:
+    h = made("def h(x):\n    return float(x)\n")
+    redirect(h, ["float"], lambda name, use: Noting(name, use, []), "alive")
+    copy, original = weakref.ref(h.__code__), weakref.ref(original_of(h.__code__))
+    assert copy() is not original()
+    del h
+    gc.collect()
+    assert copy() is None
+    assert original() is None
+
+
+def test_all_names() -> None:
+    h = made("def h(x):\n    def g():\n        return float(x.real)\n    return g, abs\n")
+    assert all_names(h.__code__) == {"float", "real", "abs"}
