@@ -3,26 +3,32 @@
 A small array is copied. A big one is made read-only, together with the array
 that owns its memory, until the last node that saved it is gone; a later write
 through either raises NumPy's "assignment destination is read-only". Memory can
-also be written through views that were made before, which NumPy cannot enumerate;
-a fingerprint of sampled elements, compared when the rule runs, catches that.
+also be written through views that were made before, which NumPy cannot enumerate:
+it is sealed (see `adarray.seals`), and the rule asks whether anybody wrote to it.
+Where memory cannot be sealed, the rule reads a copy.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import threading
 import weakref
 from contextvars import ContextVar, Token
 from typing import Any
 
 import numpy as np
+from numpy._core.multiarray import get_handler_name
+from numpy.lib.array_utils import byte_bounds
 
+from adarray import seals
 from adarray.aval import Symbolic
 from adarray.device import is_device
 from adarray.errors import TraceError
 
 COPY_LIMIT = 1 << 18  # bytes; up to here a copy costs little beside the operation that reads it
-SAMPLES = 256
+# Bytes between the elements of a view, of those that it spans, up to which it is sealed with
+# them: a write to another column of the same rows is taken for one to the view.
+GAPS = 1 / 8
 
 _lock = threading.RLock()
 # id of the owning array -> [number of guards, arrays made read-only, owner first]
@@ -61,22 +67,47 @@ def keep_plain(value: Any) -> tuple[Any, Guard | None]:
         value = np.asarray(value)  # memory maps and the like: the rules want plain semantics
     if value.nbytes <= COPY_LIMIT:
         return value.copy("K"), None
-    return value, Guard(value)
+    guard = Guard(value)
+    return (value if guard is None else guard.value), guard
 
 
-@functools.lru_cache(maxsize=64)
-def _positions(size: int) -> np.ndarray:
-    return np.unique(np.linspace(0, size - 1, SAMPLES).astype(np.intp))
+def _sealed(value: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, seals.Seal | None]:
+    """Return an array that holds what `value` holds now, and the seal that tells if it does."""
+    if value.dtype.hasobject:
+        return value.copy("K"), None
+    low, high = byte_bounds(value)
+    if high - low > value.nbytes * (1 + GAPS):
+        return value.copy("K"), None
+    own = owner.flags.owndata and get_handler_name(owner) == "default_allocator"
+    seal = seals.seal(low, high, own)
+    if seal is not None:
+        return value, seal
+    # All bytes once, also where elements share them: broadcast arrays and sliding windows.
+    block = np.empty(high - low, np.uint8)
+    start = value.__array_interface__["data"][0] - low
+    made: np.ndarray = np.ndarray(value.shape, value.dtype, block, start, value.strides)
+    np.copyto(block, np.asarray(_Memory(low, high, value)))
+    return made, None
 
 
-def _fingerprint(value: np.ndarray) -> bytes:
-    positions = _positions(value.size)
-    if value.flags.c_contiguous:  # `flat` takes five times as long
-        return value.reshape(-1).take(positions).tobytes()
-    if value.flags.f_contiguous:
-        return value.T.reshape(-1).take(positions).tobytes()
-    sample: np.ndarray = value.flat[positions]
-    return sample.tobytes()
+class _Memory:
+    """The bytes from one address to another, as NumPy's array interface names them."""
+
+    def __init__(self, low: int, high: int, keep: np.ndarray) -> None:
+        self.keep = keep
+        self.__array_interface__ = {
+            "shape": (high - low,), "typestr": "|u1", "data": (low, True), "version": 3,
+        }  # fmt: skip
+
+
+def _restorable(owner: np.ndarray) -> bool:
+    """Whether NumPy lets an array be writeable again that was made read-only."""
+    if owner.flags.owndata or not owner.flags.writeable:
+        return True
+    try:
+        return not memoryview(owner.base).readonly  # type: ignore[arg-type]
+    except TypeError:  # what `__array_interface__` gave, as of `as_strided`
+        return False
 
 
 def guarded(value: np.ndarray) -> bool:
@@ -90,9 +121,15 @@ def guarded(value: np.ndarray) -> bool:
 
 
 class Guard:
-    """Holds a big plain array read-only while it lives."""
+    """Holds a big plain array read-only while it lives.
 
-    __slots__ = ("__weakref__", "fingerprint", "key", "value")
+    Attributes
+    ----------
+    value : ndarray
+        What rules may read: the array, or a copy of it.
+    """
+
+    __slots__ = ("__weakref__", "key", "seal", "value")
 
     def __init__(self, value: np.ndarray) -> None:
         chain = [value]
@@ -100,13 +137,13 @@ class Guard:
             chain.append(chain[-1].base)
         chain.reverse()
         self.key: int | None = id(chain[0])
-        self.value = value
-        self.fingerprint = _fingerprint(value)
+        self.seal: seals.Seal | None = None
+        self.value, self.seal = _sealed(value, chain[0])
         with _lock:
             # The owner is always listed first: that keeps its id from being reused.
             count, arrays = _protected.setdefault(self.key, ([0], [chain[0]]))
             count[0] += 1
-            for array in chain:
+            for array in chain if _restorable(chain[0]) else ():
                 if array.flags.writeable:
                     array.flags.writeable = False
                     arrays.append(array)
@@ -120,19 +157,27 @@ class Guard:
         Raises
         ------
         TraceError
-            If sampled elements differ from those that the operation read.
+            If anything was written to the memory that the operation read.
         """
-        if _fingerprint(self.value) != self.fingerprint:
-            raise TraceError(
-                f"{op}: an operand of shape {self.value.shape} was changed after the operation "
-                "read it, through a view of its memory; pass a copy (operand.copy()) to the "
-                "operation, or change it after the gradient is taken"
-            )
+        if self.seal is None or not self.seal.changed():
+            return
+        why = (
+            "was read before this process was forked, and whether it has changed is not known"
+            if self.seal.forked
+            else "was written to after the operation read it, through a view of its memory"
+        )
+        raise TraceError(
+            f"{op}: an operand of shape {self.value.shape} {why}; pass a copy (operand.copy()) to "
+            "the operation, or change it after the gradient is taken"
+        )
 
     def release(self) -> None:
         """Make the array writeable again if this was its last guard."""
         with _lock:
             key, self.key = self.key, None
+            seal, self.seal = self.seal, None
+            if seal is not None:
+                seal.end()
             if key is None or key not in _protected:
                 return
             count, arrays = _protected[key]
@@ -140,7 +185,8 @@ class Guard:
             if count[0] == 0:
                 del _protected[key]
                 for array in arrays[1:]:
-                    array.flags.writeable = True
+                    with contextlib.suppress(ValueError):  # somebody else made its base read-only
+                        array.flags.writeable = True
 
     def __del__(self) -> None:
         self.release()

@@ -1,0 +1,225 @@
+"""Memory whose writes the kernel notes: no write escapes, and only writes are seen."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing.shared_memory
+import os
+import tempfile
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import adarray
+from adarray import guard, seals
+
+PAGE = seals._PAGE
+
+
+@pytest.fixture(autouse=True)
+def _apart() -> Iterator[None]:
+    if seals._asked() is None:
+        pytest.skip("the kernel keeps no account of writes")
+    yield
+    gc.collect()
+    for x in list(seals._resting.values()):
+        x.drop()
+    assert seals._live == {}
+
+
+def _bounds(x: np.ndarray) -> tuple[int, int]:
+    return np.lib.array_utils.byte_bounds(x)
+
+
+def _seal(x: np.ndarray, own: bool = True) -> seals.Seal:
+    found = seals.seal(*_bounds(x), own)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("n", [50_000, 300_000, 1_200_000])  # the last one in huge pages
+def test_each_byte_counts(n: int) -> None:
+    x = np.ones(n)[3:-5]
+    view = x[:].view(np.uint8)
+    rng = np.random.default_rng(n)
+    for at in (0, 1, PAGE - 1, PAGE, x.nbytes - 1, x.nbytes - PAGE, *rng.integers(0, x.nbytes, 9)):
+        seal = _seal(x)
+        assert x.sum() == x.size
+        assert not seal.changed()
+        view[at] ^= 1
+        assert seal.changed()
+        seal.end()
+        view[at] ^= 1
+
+
+def test_neighbours_do_not_count() -> None:
+    whole = np.ones(200_000)
+    x = whole[5_000:-5_000]
+    seal = _seal(x)
+    whole[:5_000] = whole[-5_000:] = 2.0
+    assert not seal.changed()
+    seal.end()
+
+
+def test_memory_that_was_never_touched() -> None:
+    x = np.zeros(500_000)
+    seal = _seal(x)
+    assert x.sum() == 0.0
+    assert not seal.changed()
+    x[400_000] = 1.0
+    assert seal.changed()
+    seal.end()
+
+
+def test_what_the_system_writes_counts() -> None:
+    x = np.ones(100_000)
+    memory = memoryview(x).cast("B")
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(b"\1" * 8)
+        file.seek(0)
+        seal = _seal(x)
+        assert file.readinto(memory[400_000:400_008]) == 8
+    assert seal.changed()
+    seal.end()
+
+
+def test_seals_that_overlap() -> None:
+    x = np.ones(400_000)
+    first, second, third = _seal(x[:300_000]), _seal(x[100_000:]), _seal(x[:300_000])
+    assert third is first
+    x[350_000] = 2.0
+    assert (first.changed(), second.changed()) == (False, True)
+    x[50_000] = 2.0
+    fourth = _seal(x[:300_000])  # of what is there now
+    assert (first.changed(), second.changed(), fourth.changed()) == (True, True, False)
+    first.end()
+    third.end()
+    x[200_000] = 2.0
+    assert fourth.changed()
+    second.end()
+    fourth.end()
+
+
+def test_data_that_stays_the_same_stays_sealed() -> None:
+    x = np.ones(100_000)
+    for _ in range(2 * seals._STEADY):
+        seal = _seal(x)
+        seal.end()
+    assert _bounds(x) in seals._resting
+    again = _seal(x)
+    assert again is seal
+    assert not again.changed()
+    x[60_000] = 2.0
+    assert again.changed()
+    again.end()
+    assert _bounds(x) not in seals._resting
+    for _ in range(2 * seals._STEADY):
+        seal = _seal(x)
+        seal.end()
+    x[70_000] = 3.0  # while nobody uses it
+    fresh = _seal(x)
+    assert not fresh.changed()
+    fresh.end()
+    x[80_000] = 3.0
+
+
+def test_few_seals_rest() -> None:
+    kept = [np.ones(4 * PAGE) for _ in range(seals._RESTING + 5)]
+    for _ in range(seals._STEADY + 1):
+        for x in kept:
+            _seal(x).end()
+    assert len(seals._resting) == seals._RESTING
+
+
+def test_memory_that_others_may_write_to_is_not_sealed() -> None:
+    memory = multiprocessing.shared_memory.SharedMemory(create=True, size=1 << 20)
+    try:
+        x = np.frombuffer(memory.buf)
+        x[:] = 1.0
+        assert seals.seal(*_bounds(x), False) is None
+        del x
+    finally:
+        memory.close()
+        memory.unlink()
+    own = np.frombuffer(bytearray(1 << 20))
+    _seal(own, False).end()
+
+
+def test_writes_by_another_mapping_are_no_matter() -> None:
+    """Such an operand is copied: the same memory may have another address."""
+    memory = multiprocessing.shared_memory.SharedMemory(create=True, size=1 << 20)
+    other = multiprocessing.shared_memory.SharedMemory(memory.name)
+    try:
+        x, y = np.frombuffer(memory.buf), np.frombuffer(other.buf)
+        x[:] = 1.0
+        value, pull = adarray.vjp(lambda c: np.sum(c * x), 2.0)
+        y[:] = 7.0
+        assert (value, pull(1.0)[0]) == (2.0 * x.size, x.size)
+        del pull
+    finally:
+        x = y = None  # type: ignore[assignment]
+        other.close()
+        memory.close()
+        memory.unlink()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_does_not_know() -> None:
+    x = np.ones(100_000)
+    _, pull = adarray.vjp(lambda c: np.sum(c * x), 2.0)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            try:
+                pull(1.0)
+            except adarray.TraceError as error:
+                status = 0 if "this process was forked" in str(error) else 2
+            if adarray.grad(lambda c: np.sum(c * x))(2.0) != 1e5:
+                status = 3
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert pull(1.0)[0] == 1e5
+
+
+def test_the_message() -> None:
+    x = np.ones((50_000, 2))
+    older = x.reshape(-1)
+    _, pull = adarray.vjp(lambda c: np.sum(c * x), 2.0)
+    older[77_777] = np.nextafter(1.0, 2.0)
+    with pytest.raises(adarray.TraceError) as caught:
+        pull(1.0)
+    assert str(caught.value).startswith(
+        "multiply: an operand of shape (50000, 2) was written to after the operation read it, "
+        "through a view of its memory; pass a copy (operand.copy()) to the operation, or change it "
+        "after the gradient is taken (in test_the_message, file "
+    )
+    del pull, caught
+
+
+def test_an_array_that_cannot_be_made_writeable_again_is_not_made_read_only() -> None:
+    x = np.lib.stride_tricks.as_strided(np.ones(100_000), (99_999,), (8,))
+    made = guard.Guard(x)
+    assert x.flags.writeable
+    x[5] = 2.0
+    with pytest.raises(adarray.TraceError, match="was written to"):
+        made.check("multiply")
+    del made
+
+
+def test_without_an_account_rules_read_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seals, "seal", lambda *_: None)
+    base = np.arange(120_000.0)
+    for x in (base, base[::-1], base.reshape(300, 400).T, np.broadcast_to(base, (3, base.size)),
+              np.lib.stride_tricks.sliding_window_view(base, 3)[::-2], base[::3]):  # fmt: skip
+        before, older = x.copy(), base[:]
+        made = guard.Guard(x)
+        older += 1.0
+        made.check("multiply")
+        np.testing.assert_array_equal(made.value, before)
+        assert made.value.nbytes == x.nbytes
+        del made
+        assert base.flags.writeable
