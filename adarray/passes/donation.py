@@ -171,6 +171,9 @@ class _Accesses:
     Attributes
     ----------
     loads, stores : list of _Access
+    alone : bool
+        Whether one team of threads does all of it, in its order. A loop that is shared out is
+        different: some threads are in it while others still do what stands in front of it.
     """
 
     def __init__(self, kernel: Kernel, ints: tuple[int, ...], read: set[str], out: str) -> None:
@@ -180,6 +183,9 @@ class _Accesses:
         self.locals: set[str] = set()
         self.loads: list[_Access] = []
         self.stores: list[_Access] = []
+        tops = [s for s in kernel.body if isinstance(s, For)]
+        # A single loop may be shared out, too (see adarray.codegen.schedule.shared).
+        self.alone = len(tops) != 1 and all(s.kind != "parallel" for s in tops)
         self._read, self._out = read, out
         self._count = 0
         self._body(kernel.body, ())
@@ -288,7 +294,7 @@ def _before(found: _Accesses, load: _Access, store: _Access) -> bool:
     if load.place > store.place:
         return False
     if not load.loops or not store.loops or load.loops[0] is not store.loops[0]:
-        return True
+        return found.alone
     if len(load.loops) != len(store.loops):
         return False
     names: dict[str, str] = {}

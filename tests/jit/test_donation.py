@@ -425,3 +425,17 @@ def test_as_a_decorator_and_pickled() -> None:
         assert f.options.donate == (0,)
         assert f(x) is x
     np.testing.assert_array_equal(x, [2.0, 2.0, 2.0])
+
+
+def test_what_all_threads_read_is_not_written_over() -> None:
+    """An element that every thread reads first: one that was late had read what another wrote."""
+
+    def f(x: Any) -> Any:
+        return x * (x[3000] + 1.0)
+
+    jf = adarray.jit(f, donate=0)
+    for _ in range(60):
+        x = np.ones(400_000)
+        np.testing.assert_array_equal(jf(x), 2.0)
+    if adarray.current_backend() != "numpy":
+        assert not in_place(jf, np.ones(400_000))
