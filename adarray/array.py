@@ -87,7 +87,9 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if type(value) is list or type(value) is tuple:
-            value = join_hook[0](value)  # one array of the ADArrays in it
+            # One array of the ADArrays in it; integers must hold the numbers.
+            whole = self.dtype.kind in "iub" and not traced(value)
+            value = join_hook[0](value, self.dtype if whole else None)
         setitem(self, index, value)
 
     def __delitem__(self, index: Any) -> None:

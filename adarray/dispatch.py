@@ -36,7 +36,7 @@ _new = object.__new__
 
 # Set by adarray.ops.joining: makes an array of an operand that is a list or a tuple, an
 # ADArray if it holds one.
-join_hook: list[Callable[[Any], Any]] = []
+join_hook: list[Callable[..., Any]] = []
 
 
 def unary(op: Op, x: Handle) -> Any:

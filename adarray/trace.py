@@ -142,6 +142,11 @@ class Loan:
         self.__array_interface__ = memory.__array_interface__
 
 
+def is_weak(x: Any) -> bool:
+    """Whether `x` stands for a Python number, whose dtype yields to others (NEP 50)."""
+    return isinstance(x, Handle) and x._x is not None and x._x.weak
+
+
 def is_borrowed(handle: Handle) -> bool:
     """Whether plain arrays that nobody sees written share the memory of the values.
 

@@ -140,6 +140,8 @@ _OWNLESS = (Handle, np.ndarray, np.generic, str, int, float, complex, type(None)
 _MAKES_NEW = frozenset({"zeros_like", "ones_like", "empty_like", "full_like"})
 
 
+# What NumPy writes it converts to the dtype of the target, number by number.
+_WRITERS = frozenset({"put", "place", "putmask", "put_along_axis", "fill_diagonal"})
 # Functions that take a sequence of arrays, and dispatch on its items.
 _SEQUENCES = frozenset(
     {
@@ -380,7 +382,7 @@ def inside_function(value: Any) -> Callable[..., Any] | None:
     if isinstance(value, np.ufunc):
         return Inside(value, joined)
     if _is_dispatcher(value):
-        if name == "block":  # a nest of arrays
+        if name == "block" or name in _WRITERS:  # a nest of arrays, or numbers to be written
             return Inside(value)
         return Inside(value, joined_items if name in _SEQUENCES else joined)
     if isinstance(value, types.FunctionType):

@@ -22,7 +22,7 @@ from adarray.inplace import WRITE
 from adarray.jitting.constants import Captured, first_of
 from adarray.jitting.generators import Draws, TracedGenerator, seeded
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
-from adarray.jitting.whole import Bounds, fitting, is_number, is_whole
+from adarray.jitting.whole import ITEM, Bounds, fitting, is_number, is_whole
 from adarray.op import FUNCTIONS, OPS, Op
 from adarray.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
 from adarray.runtime import Mode
@@ -42,6 +42,7 @@ _METADATA = frozenset(
     }
 )  # fmt: skip
 # Functions that write into an argument.
+_LONG = frozenset({np.dtype(np.int64), np.dtype(np.uint64)})
 _WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal})
 # Functions with results whose shape depends on values.
 _DYNAMIC = frozenset(
@@ -112,6 +113,8 @@ class Recorder:
             params = opened(params)
             if holds(params):
                 params = _settled(params, op.numpy is not operator.getitem)
+        if "initial" in op.operands and values[0].dtype.kind in "iub":
+            values = _with_initial(op, values)
         limit = None
         if any(map(is_whole, values)):
             values, limit = self._bounds.settle(_name(op), values)
@@ -201,6 +204,8 @@ class Recorder:
         if r.shape != out.shape:
             r = self.function(np.broadcast_to, (r, out.shape), {})
         if r.dtype != out.dtype:
+            with np.errstate(all="ignore"):  # for NumPy's error where the dtypes do not cast
+                func(*concrete(args), **concrete(kwargs), out=np.copy(concrete(out)))
             r = self.record(OPS["astype"], (r,), {"dtype": out.dtype})
         if where is not True:
             r = self.function(np.where, (where, r, out), {})
@@ -400,20 +405,33 @@ class Recorder:
 
     opened = staticmethod(opened)
 
-    def number(self, x: Traced) -> Handle:
-        """Return a 0-d value as a traced Python number."""
+    def number(self, x: Traced) -> Handle | int:
+        """Return a 0-d value as a traced Python number; Python's truth values are looked at."""
+        if x.dtype.kind == "b":
+            return bool(x)  # they add up to ints
         value = x.value.item() if hasattr(x.value, "item") else x.value
         if x.symbol.weak:
             return self.handle(x)
+        if x.dtype in _LONG and not self._is_short(x):
+            return operator.index(x)
         made = self._recorded(None, as_number, (x.symbol,), {}, value)
         self._bounds.note(made, self._bounds.known(x))
         return self.handle(made)
+
+    def _is_short(self, x: Traced) -> bool:
+        """Look whether an integer is one of those that arithmetic of ints is recorded for."""
+        above = self.function(np.less, (x, ITEM), {})
+        if x.dtype.kind == "u":
+            return bool(above)
+        return bool(
+            self.function(np.logical_and, (above, self.function(np.greater, (x, -ITEM), {})), {})
+        )
 
     def write(self, old: Any, steps: tuple[Any, ...], index: Any, value: Any) -> Traced:
         """Return `old` with `value` written at ``index`` of the view that `steps` lead to."""
         old = self.capture(old)
         value = self.capture(value) if isinstance(value, np.ndarray) else value
-        value = fitting(value, old.dtype, self._bounds.of(value)) if is_whole(value) else value
+        value = fitting(value, old.dtype, self._bounds.of(value)) if is_number(value) else value
         index, steps = _settled(opened(index), False), opened(steps)
         fresh = old.value.copy("K") if hasattr(old.value, "copy") else np.array(old.value)
         fresh = _beside(fresh, concrete(value))
@@ -449,6 +467,23 @@ def _checked(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     return ()
 
 
+def _looked(x: Traced) -> Any:
+    """Return an integer or truth value that Python looks at: of its dtype, or a Python number."""
+    found: Any = bool(x) if x.dtype.kind == "b" else operator.index(x)
+    return found if x.symbol.weak else x.dtype.type(found)
+
+
+def _with_initial(op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return operands with Python looking at ``initial=``: integers must hold it."""
+    i = op.operands.index("initial")
+    x = values[i]
+    if type(x) is not Traced or x.symbol.shape != () or x.dtype.kind not in "biuf":
+        return values
+    look: Any = float(x) if x.dtype.kind == "f" else _looked(x)
+    look = look if x.symbol.weak else x.dtype.type(look)
+    return (*values[:i], look, *values[i + 1 :])
+
+
 def _settled(x: Any, everywhere: bool) -> Any:
     """Return parameters with Python looking at the traced integers on which shapes depend.
 
@@ -457,7 +492,7 @@ def _settled(x: Any, everywhere: bool) -> Any:
     kind = type(x)
     if kind is Traced:
         if everywhere and x.symbol.shape == () and x.dtype.kind in "biu":
-            return bool(x) if x.dtype.kind == "b" else operator.index(x)
+            return _looked(x)
         return x
     if kind is tuple or kind is list:
         return kind(_settled(i, everywhere) for i in x)

@@ -17,8 +17,8 @@ from adarray.jitting.signature import INPUT_LIMIT
 from adarray.jitting.symbolic import Traced, UntraceableError
 
 _WORD = (1 << 63) - 1
-# What elements of integer arrays are taken to stay below, once they are Python numbers.
-_ITEM = 1 << 53
+# What elements of integer arrays stay below, once they are Python numbers: others are looked at.
+ITEM = 1 << 53
 _SAME = frozenset({"negative", "absolute", "positive", "invert", "bitwise_not", "sign"})
 _BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
 # Those with second operands that Python refuses, or that make the result long.
@@ -41,7 +41,11 @@ def _is_int(x: Any) -> bool:
 
 def fitting(x: Any, dtype: Any, largest: int = INPUT_LIMIT) -> Any:
     """Return a number, which is looked at if a dtype of integers may not hold it."""
-    if not is_whole(x) or dtype.kind not in "iu":
+    if not is_number(x) or type(x) is not Traced or dtype.kind not in "iu":
+        return x
+    if x.symbol.dtype.kind == "f":  # Python's nan is refused, where an array's becomes a number
+        return float(x)
+    if not is_whole(x):
         return x
     info = np.iinfo(dtype)
     return x if info.min <= -largest and largest <= info.max else operator.index(x)
@@ -64,7 +68,7 @@ class Bounds:
 
     def of(self, x: Any) -> int:
         """Return the limit of an int."""
-        return self._known.get(id(x.symbol), _ITEM) if type(x) is Traced else abs(x)
+        return self._known.get(id(x.symbol), ITEM) if type(x) is Traced else abs(x)
 
     def settle(self, name: str, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], int | None]:
         """Return the operands of an operation, and the limit of its result if it is an int.

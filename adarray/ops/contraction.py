@@ -14,6 +14,7 @@ from adarray.ops import creation
 from adarray.ops.common import s, unbroadcast
 from adarray.ops.sliding import convolved
 from adarray.protocol import plain
+from adarray.trace import is_weak
 
 
 def _t(x: Any) -> Any:
@@ -78,9 +79,15 @@ matmul = register(
 )
 
 
+_COERCED = frozenset({list, tuple, bool, int, float, complex})
+
+
 def _no_lists(*operands: Any) -> list[Any]:
-    """Return the operands with lists, which may hold ADArrays, as arrays."""
-    return [creation.asarray(x) if type(x) in (list, tuple) else x for x in operands]
+    """Return the operands with lists, which may hold ADArrays, as arrays; numbers, too.
+
+    These functions take Python's numbers for arrays, whose dtype does not yield to others.
+    """
+    return [creation.asarray(x) if type(x) in _COERCED or is_weak(x) else x for x in operands]
 
 
 def _is_plain_scalar(x: Any) -> bool:

@@ -9,18 +9,20 @@ what `adarray.array`, `adarray.numpy` and rebound modules call.
 from __future__ import annotations
 
 import inspect
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from adarray.aval import Symbolic
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import sync_if_view
 from adarray.op import composite
 from adarray.protocol import call_function, concrete, finish, followed, plain, traced
 from adarray.refusals import leaves_graph
-from adarray.trace import Handle, root_of
+from adarray.trace import Handle, is_weak, root_of
 
 _FAN = 64  # arrays joined by one operation: its reverse rule looks at all for each of them
 _ORDERS = {"C": "c_contiguous", "F": "f_contiguous"}
@@ -79,6 +81,8 @@ def join(obj: Any, dtype: Any = None, name: str = "array") -> Any:
     ADArray
         With NumPy's shape and dtype; NumPy's errors for ragged sequences.
     """
+    if dtype is not None and np.dtype(dtype).kind in "iub":
+        obj = seen(obj)
     # NumPy makes the array of the values first: it settles shape, dtype and errors.
     values = np.array(_plain_nested(obj), dtype=dtype)
     if not _any_followed(obj):
@@ -99,6 +103,23 @@ def join(obj: Any, dtype: Any = None, name: str = "array") -> Any:
         parts.append(flat[plain_from:start])
     out = np.reshape(_concatenate_flat(parts), values.shape)
     return out if out.dtype == values.dtype else call_function(np.astype, (out, values.dtype), {})
+
+
+def seen(obj: Any) -> Any:
+    """Return nested sequences with Python looking at the numbers that `jit` records in them.
+
+    NumPy refuses numbers that a dtype of integers does not hold.
+    """
+    if _is_sequence(obj):
+        return [seen(x) for x in obj]
+    v: Any = sync_if_view(obj)._v if isinstance(obj, Handle) else None
+    if v is None or not isinstance(v, Symbolic):
+        return obj
+    v = cast(Any, v)
+    if v.shape != () or v.dtype.kind not in "biuf":
+        return obj
+    found: Any = float(v) if v.dtype.kind == "f" else operator.index(v)
+    return found if is_weak(obj) else v.dtype.type(found)
 
 
 def _any_followed(obj: Any) -> bool:

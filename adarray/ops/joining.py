@@ -53,8 +53,8 @@ concatenate = register(
 )
 
 
-def _joined(x: Any) -> Any:
-    return creation.asarray(x) if type(x) is list or type(x) is tuple else x
+def _joined(x: Any, dtype: Any = None) -> Any:
+    return creation.asarray(x, dtype) if type(x) is list or type(x) is tuple else x
 
 
 join_hook.append(_joined)

@@ -12,6 +12,7 @@ from adarray.op import Layout, Op, Opaque, composite, register
 from adarray.ops.borrow import borrow
 from adarray.ops.common import arrayed, composite_if_traced, s, unbroadcast
 from adarray.protocol import plain, plain_array
+from adarray.trace import Handle
 
 
 def _linear(
@@ -362,6 +363,9 @@ def _full_like(
 ) -> Any:
     """``np.full_like``: constant in `a`, linear in the value."""
     out = np.empty_like(a, dtype=dtype, order=order, shape=shape, device=device)
+    if out.dtype.kind in "iub" and not isinstance(fill_value, Handle):
+        # NumPy copies it, which refuses other numbers than an assignment does.
+        fill_value = np.full(np.shape(fill_value), fill_value, out.dtype)
     out[...] = fill_value
     return out
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import Symbolic
+from adarray.inplace import plain_value
 from adarray.op import composite
 from adarray.ops import creation
-from adarray.protocol import plain, plain_array, traced
+from adarray.protocol import concrete, plain, plain_array, traced
 from adarray.refusals import leaves_graph
 from adarray.trace import Handle
 
@@ -28,6 +29,15 @@ def _target(name: str, function: Any, target: Any, values: Any, *args: Any) -> b
         If the target is plain and a value is traced.
     """
     if isinstance(target, Handle):
+        if (
+            function is not np.copyto
+            and plain_value(target).dtype.kind in "iub"
+            and not traced(values)
+        ):
+            # For NumPy's errors: Python's numbers must fit.
+            args = tuple(creation.seen(x) if x is values else x for x in args)
+            with np.errstate(all="ignore"):
+                function(np.copy(concrete(target)), *concrete(args))
         return True
     if traced(values):
         raise leaves_graph(
@@ -43,11 +53,17 @@ def _write(target: Any, values: Any, write: Callable[[Any, Any], None]) -> None:
 
     So its rules for repeated, missing and surplus values hold, and its errors.
     """
-    values = creation.asanyarray(values)
     which = np.full(np.shape(target), -1)
     write(which, np.arange(values.size).reshape(values.shape))
     mask = which >= 0
     target[mask] = np.reshape(values, (-1,))[which[mask]]
+
+
+def _numbers(values: Any, dtype: Any) -> Any:
+    """Return what is written as an array: Python's numbers in `dtype`, others as they are."""
+    if isinstance(values, np.ndarray) or traced(values):
+        return creation.asanyarray(values)
+    return creation.asarray(creation.seen(values), dtype)
 
 
 def _check_casting(src: Any, dst: Any, casting: Any) -> None:
@@ -71,19 +87,29 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
     elif isinstance(plain(where), Symbolic):  # no positions that `jit` could rely on
         dst[...] = np.where(where, src, dst)
     else:
-        _write(dst, src, lambda which, numbers: np.copyto(which, numbers, where=plain(where)))
+        _write(
+            dst,
+            creation.asanyarray(src),
+            lambda which, numbers: np.copyto(which, numbers, where=plain(where)),
+        )
 
 
 @composite(np.put)
 def _put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     if _target("put", np.put, a, v, ind, v, mode):
-        _write(a, v, lambda which, numbers: np.put(which, plain(ind), numbers, mode))
+        _write(
+            a, _numbers(v, a.dtype), lambda which, numbers: np.put(which, plain(ind), numbers, mode)
+        )
 
 
 @composite(np.place)
 def _place(arr: Any, mask: Any, vals: Any) -> None:
     if _target("place", np.place, arr, vals, mask, vals):
-        _write(arr, vals, lambda which, numbers: np.place(which, plain(mask), numbers))
+        _write(
+            arr,
+            _numbers(vals, arr.dtype),
+            lambda which, numbers: np.place(which, plain(mask), numbers),
+        )
 
 
 @composite(np.putmask)
@@ -91,23 +117,30 @@ def _putmask(a: Any, mask: Any, values: Any) -> None:
     if not _target("putmask", np.putmask, a, values, mask, values):
         return
     if isinstance(plain(mask), Symbolic):
-        flat = creation.asanyarray(values).reshape(-1)
+        flat = _numbers(values, a.dtype).reshape(-1)
         a[...] = np.where(mask, flat[np.arange(a.size) % flat.size].reshape(a.shape), a)
     else:
-        _write(a, values, lambda which, numbers: np.putmask(which, plain(mask), numbers))
+        _write(
+            a,
+            _numbers(values, a.dtype),
+            lambda which, numbers: np.putmask(which, plain(mask), numbers),
+        )
 
 
 @composite(np.put_along_axis)
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     if _target("put_along_axis", np.put_along_axis, arr, values, indices, values, axis):
         at = plain_array(indices)
+        values = _numbers(values, arr.dtype)
         _write(arr, values, lambda which, numbers: np.put_along_axis(which, at, numbers, axis))
 
 
 @composite(np.fill_diagonal)
 def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     if _target("fill_diagonal", np.fill_diagonal, a, val, val, wrap):
-        _write(a, val, lambda which, numbers: np.fill_diagonal(which, numbers, wrap))
+        _write(
+            a, _numbers(val, a.dtype), lambda which, numbers: np.fill_diagonal(which, numbers, wrap)
+        )
 
 
 def fill(a: Any, value: Any) -> None:

@@ -352,6 +352,8 @@ def _cast(b: Builder, x: Value, v: Value) -> Value | None:
     if not is_map(x, "cast"):
         return None
     source = x.args[0]
+    if x.dtype.kind == "f" and v.dtype.kind in "iu" and not holds(v.dtype, source.dtype):
+        return None  # integers wrap, numbers out of range do not
     return b.cast(source, v.dtype) if holds(x.dtype, source.dtype) else None
 
 

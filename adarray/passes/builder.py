@@ -17,8 +17,13 @@ from adarray.scalar import COMPARISONS, LOGICAL, PREDICATES
 TRUTHS = COMPARISONS | PREDICATES | LOGICAL
 BOOL = np.dtype(bool)
 INT = np.dtype(np.int64)
+UINT = np.dtype(np.uint32)
 # What arithmetic is printed for; values of other dtypes go through NumPy.
 PRINTABLE = frozenset(np.dtype(c) for c in "?bhilqBHILQfd")
+
+
+class NotExactError(Exception):
+    """A number that a dtype does not hold: NumPy compares, warns or raises, so it is called."""
 
 
 class Weak(NamedTuple):
@@ -128,14 +133,25 @@ class Builder:
         return self.map("add", x, self.const(start, dtype)) if start else x
 
     def value(self, x: Any, dtype: Any = None) -> Value:
-        """Return an operand, which may be a number or an array, as a value."""
+        """Return an operand, which may be a number or an array, as a value.
+
+        Raises
+        ------
+        NotExactError
+            If it is a number out of the range of `dtype`.
+        """
         if isinstance(x, Weak):
             x = x.value
         if not isinstance(x, Value):
             if dtype is not None and not isinstance(x, np.ndarray):
                 if isinstance(x, (int, float, np.generic)):
+                    if not holds(dtype, x):
+                        raise NotExactError
                     return self.const(x, dtype)
-                x = np.asarray(x, dtype)
+                try:
+                    x = np.asarray(x, dtype)
+                except OverflowError:
+                    raise NotExactError from None
             x = self.array(x)
         return x if dtype is None or x.dtype == dtype else self.cast(x, dtype)
 
@@ -166,6 +182,9 @@ class Builder:
     ) -> Value:
         consts = [uniform(a) for a in args]
         rest = [a.shape for a, c in zip(args, consts, strict=True) if c is None]
+        if name == "cast" and consts[0] is not None and not holds(dtype, consts[0].params["value"]):
+            # NumPy warns of such a cast: it happens in every call.
+            return self.make("map", args, {"name": name}, shape, dtype)
         if not rest:
             return self.full(shape, evaluate(name, dtype, consts), dtype)
         # A uniform operand is one number, unless it alone says how far others spread.
@@ -174,11 +193,16 @@ class Builder:
         return self.make("map", args, {"name": name}, shape, dtype)
 
     def cast(self, x: Value, dtype: Any) -> Value:
-        """Convert elements as `numpy.ndarray.astype` does."""
+        """Convert elements as `numpy.ndarray.astype` does.
+
+        NumPy itself makes uint32 of floating point: what its loops make of numbers out of
+        range depends on where they lie in memory. All others agree with what C compilers do.
+        """
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x
-        if x.dtype not in PRINTABLE or dtype not in PRINTABLE:  # NumPy converts these
+        of_numpy = x.dtype.kind == "f" and dtype == UINT
+        if of_numpy or x.dtype not in PRINTABLE or dtype not in PRINTABLE:
             made = {"function": converted, "args": (Slot(0), dtype), "kwargs": {}}
             return self.make("call", (x,), made, x.shape, dtype)
         if dtype == BOOL:
@@ -356,6 +380,24 @@ class Builder:
 NEUTRAL: dict[str, Any] = {
     "add": 0, "multiply": 1, "logical_and": True, "logical_or": False,
 }  # fmt: skip
+
+
+def holds(dtype: Any, x: Any) -> bool:
+    """Whether a dtype has a number, rounded towards zero where it has integers.
+
+    NumPy's integers of other sizes wrap when they are cast, Python's do not.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "iub" or isinstance(x, (bool, np.bool, np.integer)):
+        return True
+    if dtype.kind == "b":  # NumPy reads Python's ints as C's
+        return not isinstance(x, int) or -(1 << 63) <= x < 1 << 63
+    if not isinstance(x, int):
+        if isinstance(x, (complex, np.complexfloating)) or not math.isfinite(x):
+            return False
+        x = math.trunc(x)
+    info = np.iinfo(dtype)
+    return bool(info.min <= x <= info.max)
 
 
 def uniform(x: Value) -> Value | None:

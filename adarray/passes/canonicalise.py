@@ -13,7 +13,7 @@ from adarray.inplace import WRITE, _region
 from adarray.op import FUNCTIONS as RECORD_OF
 from adarray.op import Op, load_late
 from adarray.passes import lowering
-from adarray.passes.builder import BOOL, PRINTABLE, Builder, Weak
+from adarray.passes.builder import BOOL, PRINTABLE, Builder, NotExactError, Weak
 from adarray.passes.lowering import Recorded
 from adarray.passes.lowering.elementwise import apply_ufunc, pointwise
 from adarray.passes.lowering.reductions import ufunc_accumulate, ufunc_reduce
@@ -131,6 +131,13 @@ class Canonicaliser:
 
         Of a call with several results, a tuple.
         """
+        try:
+            return self.primitives(call, operands, params, result)
+        except NotExactError:
+            return None
+
+    def primitives(self, call: Call, operands: Any, params: Any, result: Any) -> Any:
+        """Implement `lower`, where numbers are in the range of the dtypes that they meet."""
         b, op, function = self.b, call.op, call.function
         if op is None:
             if function is as_number:

@@ -232,6 +232,7 @@ def check_scalar(name: str, y: Any, holomorphic: bool = False) -> None:
             "instance with np.sum), or use adarray.jacobian or adarray.vjp"
         )
     dtype = y.dtype if hasattr(y, "dtype") else np.result_type(y)
+    refuse_whole(name, [y])
     if dtype.kind == "c" and not holomorphic:
         raise DTypeError(
             f"{name}: the function returned {dtype}; return a real number, for instance its "
@@ -241,6 +242,27 @@ def check_scalar(name: str, y: Any, holomorphic: bool = False) -> None:
         raise DTypeError(
             f"{name}: holomorphic=True, but the function returned {dtype}; an analytic function "
             "returns a complex number: leave holomorphic out"
+        )
+
+
+def refuse_whole(name: str, leaves: Sequence[Any]) -> None:
+    """Raise if all results of a function are integers or truth values, which do not move.
+
+    Raises
+    ------
+    DTypeError
+    """
+    dtype: Any = None
+    for x in leaves:
+        if not is_array(x):
+            continue
+        dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
+        if dtype.kind not in "biu":
+            return
+    if dtype is not None:
+        raise DTypeError(
+            f"{name}: the function returned {dtype}, which has no derivative; return floating "
+            "point, for instance a weighted sum in place of a comparison or a count"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from adarray.errors import DTypeError
-from adarray.transforms.inputs import Argnums, check_holomorphic, pick
+from adarray.transforms.inputs import Argnums, check_holomorphic, pick, refuse_whole
 from adarray.transforms.modes import _named, grad, jvp, vjp, with_intercept
 from adarray.transforms.tree import flatten, is_array
 
@@ -68,10 +68,10 @@ def jacobian(
     ValueError
         If `mode` is unknown.
     DTypeError
-        If arguments and results are complex without `holomorphic`; or if one side
-        is complex and `mode` asks for a pass per complex element: real functions
-        of complex arguments need ``reverse``, complex ones of real arguments
-        ``forward``.
+        If all results are integers or truth values; if arguments and results are complex
+        without `holomorphic`; or if one side is complex and `mode` asks for a pass per
+        complex element: real functions of complex arguments need ``reverse``, complex
+        ones of real arguments ``forward``.
 
     Examples
     --------
@@ -158,6 +158,7 @@ def _forward_columns(f: Any, in_leaves: list[Any], in_rebuild: Any) -> Any:
         columns[k].append(flatten(dy)[0])
     if out_leaves is None:
         out_leaves, out_rebuild = flatten(f(*primals))
+    refuse_whole("jacobian", out_leaves)
     return columns, out_leaves, out_rebuild
 
 

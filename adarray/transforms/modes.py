@@ -27,6 +27,7 @@ from adarray.transforms.inputs import (
     closed_tree,
     mirrored,
     plain_result,
+    refuse_whole,
 )
 from adarray.transforms.tree import flatten
 
@@ -72,8 +73,8 @@ def value_and_grad(
     ShapeError
         If the value is not a scalar.
     DTypeError
-        If an argument is neither floating nor complex, or the value is not real
-        (not complex, with `holomorphic`).
+        If an argument is neither floating nor complex, or the value is not real floating
+        point (not complex, with `holomorphic`).
     TraceError
         If a value would leave the graph.
     NotDifferentiableError
@@ -231,7 +232,8 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     ShapeError
         From the pullback, if the cotangent has another structure or shape than y.
     DTypeError
-        From the pullback, if the cotangent of a real array is complex.
+        If all results are integers or truth values. From the pullback, if the cotangent
+        of a real array is complex.
 
     Notes
     -----
@@ -254,6 +256,7 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
         if has_aux:
             y, aux = _pair("vjp", y)
         leaves, rebuild = flatten(y)
+        refuse_whole("vjp", leaves)
         # Later in-place updates of a result must not move the pullback's start.
         nodes = [sync_if_view(x)._node if isinstance(x, Handle) else None for x in leaves]
         shapes = [np.shape(x._v if isinstance(x, Handle) else x) for x in leaves]

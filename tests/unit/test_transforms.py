@@ -328,3 +328,28 @@ def test_results_for_adarrays_are_seen_by_an_outer_trace():
 
     x = adarray.array(np.array([1.0, 2.0]))
     np.testing.assert_allclose(np.asarray(adarray.grad(f)(x)), [9.0, 24.0])
+
+
+WHOLE = [lambda x: x > 0, lambda x: np.sum(x > 0), lambda x: np.argmax(np.atleast_1d(x))]
+
+
+@pytest.mark.parametrize("f", WHOLE)
+def test_integers_and_truth_values_have_no_derivative(f: Any) -> None:
+    """A derivative of 0 was returned."""
+
+    def pulled(x: Any) -> Any:
+        return adarray.vjp(f, x)
+
+    g = adarray.grad
+    cases = [g(f), adarray.value_and_grad(f), pulled, adarray.jacobian(f), adarray.hessian(f)]
+    cases += [g(g(f)), adarray.jit(g(f)), g(lambda x: x * g(f)(x)), g(f, intercept=True)]
+    cases += [adarray.jacobian(f, mode=mode) for mode in ("forward", "reverse")]
+    for transformed in cases:
+        with pytest.raises(adarray.DTypeError, match="which has no derivative; return floating"):
+            transformed(1.0)
+
+
+def test_integers_beside_floating_point_are_results() -> None:
+    y, pullback = adarray.vjp(lambda x: (x * 2.0, x > 0), np.array([1.0, -1.0]))
+    np.testing.assert_array_equal(y[1], [True, False])
+    np.testing.assert_array_equal(pullback((np.ones(2), np.zeros(2)))[0], [2.0, 2.0])

@@ -190,14 +190,6 @@ def _common(ufunc: Any, keys: tuple[Any, ...]) -> Any:
     return dtypes[0] if dtypes[-1] == BOOL else dtypes[-1]
 
 
-def _holds(dtype: np.dtype[Any], x: int) -> bool:
-    """Whether a dtype has an int; NumPy also compares with ints that it has not."""
-    if dtype.kind not in "iu":
-        return True
-    info = np.iinfo(dtype)
-    return bool(info.min <= x <= info.max)
-
-
 def apply_ufunc(b: Builder, ufunc: Any, operands: Any, literal: bool | None = None) -> Any:
     """Apply a ufunc by its name, in NumPy's loop; None where no kernel does."""
     if ufunc.nout != 1:
@@ -205,11 +197,7 @@ def apply_ufunc(b: Builder, ufunc: Any, operands: Any, literal: bool | None = No
     common = _common(ufunc, tuple(map(key, operands)))
     if common is None:
         return None
-    args = []
-    for x in operands:
-        if type(x) is int and not _holds(common, x):
-            return None
-        args.append(b.value(x, common))
+    args = [b.value(x, common) for x in operands]
     if literal is None:
         literal = type(operands[-1]) in (int, float)
     return emit(b, ufunc.__name__, tuple(args), literal)

@@ -23,10 +23,16 @@ def _clip(b: Builder, call: Recorded) -> Any:
     given = call.bound("a", "a_min", "a_max", "out", "min", "max")
     if given is None:
         return None
-    x = b.value(given["a"], call.result.dtype)
+    x = b.value(given["a"])
+    limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
+    x = b.cast(x, call.result.dtype)
     for name, ufunc in (("min", "maximum"), ("max", "minimum")):
         bound = given.get(f"a_{name}")
         bound = given.get(name) if bound is None else bound
+        if type(bound) is int and limits is not None:
+            # As NumPy does with Python's ints, even where the other bound lies beyond.
+            out = bound <= limits.min if name == "min" else bound >= limits.max
+            bound = None if out else bound
         if bound is not None:
             x = b.map(ufunc, b.value(bound, x.dtype), x)
     return x
