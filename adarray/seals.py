@@ -56,17 +56,20 @@ class _Kernel:
         number = _NUMBERS.get(platform.machine())
         if sys.platform != "linux" or number is None or sys.maxsize < 1 << 32 or _filtered():
             raise OSError("there is no account of writes")
-        import ctypes
         import fcntl
 
+        from cffi import FFI
+
+        ffi: Any = FFI()
+        ffi.cdef("long syscall(long number, ...);")
         self.ioctl: Any = fcntl.ioctl
-        self.bytes_at: Any = ctypes.string_at
-        library = ctypes.CDLL(None, use_errno=True)
+        self._ffi = ffi
+        library = ffi.dlopen(None)
         self.descriptor: int = library.syscall(
-            number, os.O_CLOEXEC | os.O_NONBLOCK | _USER_MODE_ONLY
+            number, ffi.cast("int", os.O_CLOEXEC | os.O_NONBLOCK | _USER_MODE_ONLY)
         )
         if self.descriptor < 0:
-            raise OSError(ctypes.get_errno(), "userfaultfd")
+            raise OSError(ffi.errno, "userfaultfd")
         try:
             wanted = _WP | _WP_UNPOPULATED | _WP_ASYNC
             self.ioctl(self.descriptor, _UFFDIO_API, struct.pack("3Q", _API, wanted, 0))
@@ -74,8 +77,8 @@ class _Kernel:
         except OSError:
             os.close(self.descriptor)
             raise
-        self._found = (ctypes.c_uint64 * 3)()
-        self._at = ctypes.addressof(self._found)
+        self._found = ffi.new("uint64_t[3]")
+        self._at = int(ffi.cast("uintptr_t", self._found))
         try:
             self.any_page(self._at & -_PAGE, (self._at & -_PAGE) + _PAGE, _FILE, 0)
         except OSError:
@@ -86,6 +89,11 @@ class _Kernel:
         """Give back what the system has opened."""
         os.close(self.descriptor)
         os.close(self.pages)
+
+    def bytes_at(self, address: int, size: int) -> bytes:
+        """Return a copy of memory."""
+        ffi = self._ffi
+        return bytes(ffi.buffer(ffi.cast("char *", address), size))
 
     def any_page(self, low: int, high: int, categories: int, inverted: int, flags: int = 0) -> bool:
         """Whether there is a page of any of the categories; of those inverted, outside of it."""
