@@ -10,6 +10,7 @@ import numpy as np
 from adarray.aval import aval_of
 from adarray.errors import TraceError
 from adarray.inplace import setitem, sync_if_view
+from adarray.operators import weakened
 from adarray.protocol import call_function, traced
 from adarray.refusals import leaves_graph
 from adarray.trace import Handle, root_of
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     _State = Handle
 else:
     _State = object  # the first subclass of Handle is the class that users see
+
+
+def _part(function: Any, x: Any) -> ADArray:
+    """Return a part of an array; of a traced Python number, a Python number."""
+    r: ADArray = call_function(function, (x,), {})
+    return weakened(r) if x._x is not None and x._x.weak else r
 
 
 class Attributes(_State):
@@ -102,7 +109,7 @@ class Attributes(_State):
     @property
     def real(self) -> ADArray:
         """The real part: a view; the array itself if it is real."""
-        return call_function(np.real, (self,), {})  # type: ignore[no-any-return]
+        return _part(np.real, self)
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -115,7 +122,7 @@ class Attributes(_State):
     @property
     def imag(self) -> ADArray:
         """The imaginary part, for reading only; zeros if the array is real."""
-        return call_function(np.imag, (self,), {})  # type: ignore[no-any-return]
+        return _part(np.imag, self)
 
     @imag.setter
     def imag(self, value: Any) -> None:

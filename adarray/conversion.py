@@ -146,7 +146,9 @@ class Conversions(_State):
         if weak and known:  # as Python rounds its numbers
             return finish(on_plain(_rounded, (self, digits), {}), None, "round")
         rounded = call_function(np.round, (self, digits or 0), {})
-        return int(rounded) if digits is None else rounded
+        if digits is None:
+            return int(rounded)
+        return weakened(rounded) if weak else rounded
 
     def __floor__(self) -> int:
         return math.floor(float(sync_if_view(self)._v))

@@ -86,7 +86,7 @@ def _inplace(forward: Callable[[Any, Any], Any]) -> Callable[[Any, Any], ADArray
 
 
 def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
-    """``@``, comparisons and integer operators: only integers stay Python numbers."""
+    """``@``, comparisons, ``//`` and operators of integers."""
 
     def forward(self: Any, other: Any) -> Any:
         kind = type(other)
@@ -101,8 +101,8 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
 
 
 def _whole(r: Any, x: Any, y: Any) -> Any:
-    """Return the result of an integer operator on two Python numbers as one of them."""
-    if x._x is not None and _is_number(x) and _is_number(y) and r.dtype.kind == "i":
+    """Return the result of an operator on two Python numbers as one of them."""
+    if x._x is not None and _is_number(x) and _is_number(y) and r.dtype.kind in "if":
         return weakened(r)
     return r
 

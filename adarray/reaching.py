@@ -23,6 +23,8 @@ _WRAPPED = (staticmethod, classmethod)
 
 # What was looked at -> (generation, what it depends on): see `_Walk.found`.
 _reached = Noted()
+# The code of functions without closures and defaults -> what the last one of it became.
+_twins = Noted()
 
 
 def reach(f: Any) -> None:
@@ -32,21 +34,42 @@ def reach(f: Any) -> None:
     ----------
     f : callable
     """
-    while type(f) is types.MethodType or type(f) is functools.partial:
-        f = f.__func__ if type(f) is types.MethodType else f.func
-    root = f if type(f) is types.FunctionType else type(f)
-    known = _reached.get(root)
-    if known is not None and known[0] is generation() and _holds(known[1]):
+    if type(f) is types.MethodType:  # another one each time it is asked for
+        reach(f.__func__)
+        f = f.__self__
+    kind = type(f)
+    known = _reached.get(f) if kind.__weakrefoffset__ else None
+    if known is not None and known[0] is generation() and _holds(known[1], f):
         return
+    simple = kind is types.FunctionType and not (f.__closure__ or f.__defaults__ or f.__dict__)
+    if simple and _like_another(f):
+        return
+    code = f.__code__ if simple else None
     walk = _Walk()
     walk.run(f)
-    _reached.note(root, (generation(), walk.found))
+    if kind.__weakrefoffset__:
+        _reached.note(f, (generation(), walk.found))
+    if simple:
+        _twins.note(code, (weakref.ref(f.__code__), id(f.__globals__), generation(), walk.found))
 
 
-def _holds(found: list[tuple[Any, list[tuple[str, Any]]]]) -> bool:
-    """Whether names are bound to what they were bound to."""
+def _like_another(f: types.FunctionType) -> bool:
+    """Make a function what one of the same code and globals was made, as in a loop."""
+    twin = _twins.get(f.__code__)
+    if twin is None or twin[1] != id(f.__globals__) or twin[2] is not generation():
+        return False
+    code = twin[0]()
+    if code is None or not _holds(twin[3], f):
+        return False
+    if f.__code__ is not code:
+        f.__code__ = code
+    return True
+
+
+def _holds(found: list[tuple[Any, list[tuple[str, Any]]]], root: Any) -> bool:
+    """Whether names are bound to what they were bound to; see `_Walk.found`."""
     for owner, names in found:
-        x = owner()
+        x = root if owner is None else owner()
         if x is None:
             return False
         space = x.__globals__ if type(x) is types.FunctionType else x.__dict__
@@ -66,8 +89,8 @@ class _Walk:
     Attributes
     ----------
     found : list
-        A weak reference to a function or module, and pairs of a name in its namespace and a
-        weak reference to what that is bound to.
+        A weak reference to a function or module, None for the first one; pairs of a name in
+        its namespace and a weak reference to what that is bound to.
     """
 
     def __init__(self) -> None:
@@ -79,6 +102,7 @@ class _Walk:
 
     def run(self, f: Any) -> None:
         """Look at `f`, then at what that leads to."""
+        self._root = f
         self._waiting.append(f)
         while self._waiting and len(self._seen) < _LIMIT:
             x = self._waiting.pop()
@@ -86,8 +110,9 @@ class _Walk:
                 continue
             self._seen[id(x)] = x
             known = _reached.get(x) if type(x) is types.FunctionType else None
-            if known is not None and known[0] is generation() and _holds(known[1]):
-                self.found += known[1]
+            if known is not None and known[0] is generation() and _holds(known[1], x):
+                me = weakref.ref(x)
+                self.found += [(owner or me, names) for owner, names in known[1]]
             else:
                 self._waiting.extend(self._next(x))
 
@@ -152,7 +177,7 @@ class _Walk:
                     found.append((name, weakref.ref(value)))
                 yield value
         if found:
-            self.found.append((weakref.ref(f), found))
+            self.found.append((None if f is self._root else weakref.ref(f), found))
 
     def _of_module(self, module: Any, names: frozenset[str]) -> Iterator[Any]:
         inner = object.__getattribute__(module, "__dict__")

@@ -125,9 +125,7 @@ def as_number(x: Any) -> Any:
     if x._x is not None and x._x.weak:
         return x
     x = x.reshape(()) if x.ndim else x
-    if x.dtype.kind == "c":
-        return x
-    return weakened(x if x.dtype.kind == "f" else x.astype(float))
+    return weakened(x if x.dtype.kind in "fc" else x.astype(float))
 
 
 def _element(x: Any) -> Any:

@@ -119,6 +119,8 @@ def _inner(a: Any, b: Any, /) -> Any:
     a, b = _no_lists(a, b)
     if _is_plain_scalar(a) or _is_plain_scalar(b):
         return np.multiply(a, b)
+    if np.ndim(a) == np.ndim(b) == 1:
+        return np.dot(a, b)  # a scalar
     return np.tensordot(a, b, ([-1], [-1]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import threading
 from typing import Any
@@ -208,3 +209,47 @@ def test_functions_made_by_a_frame_that_runs() -> None:
     with adarray.intercept():
         assert adarray.grad(lambda x: helper(x) * float(x))(1.5) == 6.0
         assert adarray.grad(lambda x: sum(map(float, [x, x])))(1.5) == 2.0
+
+
+def test_objects_that_are_called_hold_functions_of_their_own(client: Any) -> None:
+    module = client(
+        "client_callables",
+        """
+import functools
+class Called:
+    def __init__(self, f):
+        self.f = f
+    def __call__(self, x):
+        return self.f(x)
+    def method(self, x):
+        return self.f(x)
+def one(x):
+    return 2.0 * x if type(x) is float else x
+def maker(k):
+    return lambda x: k * x if type(x) is float else x
+def two(k, x):
+    return k * x if type(x) is float else x
+""",
+    )
+    called, maker = module.Called, module.maker
+    assert adarray.grad(called(module.one))(1.0) == 2.0
+    for k in (3.0, 4.0):
+        f = maker(k)
+        assert adarray.grad(called(f))(1.0) == k
+        assert adarray.grad(called(maker(k)).method)(1.0) == k
+        assert adarray.grad(adarray.jit(f))(1.0) == k
+        assert adarray.grad(functools.partial(module.two, k))(1.0) == k
+        assert adarray.grad(lambda x, k=k: maker(k)(x))(1.0) == k
+
+
+def test_functions_made_in_a_loop(client: Any) -> None:
+    source = """
+def helper(x):
+    return 2.0 * x
+def made(grad):
+    return [grad(lambda x: helper(x) * (3.0 if type(x) is float else 1.0))(1.0) for _ in range(3)]
+"""
+    module = client("client_loop", source)
+    assert module.made(adarray.grad) == [6.0] * 3
+    exec("def helper(x):\n    return 5.0 * x if type(x) is float else x\n", module.__dict__)
+    assert module.made(adarray.grad) == [15.0] * 3
