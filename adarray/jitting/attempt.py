@@ -9,6 +9,7 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.jitting import record
+from adarray.jitting.cached import CachedCall
 from adarray.jitting.devices import OnDevice, write
 from adarray.jitting.generators import Draws
 from adarray.jitting.signature import Bound, positional, shares_memory, unaligned
@@ -34,12 +35,16 @@ class Run:
     aliased : bool
         Whether it wrote into an argument that shares memory with another one, which the
         recording does not show.
+    hidden : bool
+        Whether it wrote into an input whose memory plain code reads as well, by another way.
     values : list
         The inputs as they were recorded: where the call computes.
     reason : str
         Why nothing can be compiled; "" if it can.
     plain_operands : list of ndarray
         Arrays that operations read and that are no inputs.
+    calls : list of CachedCall
+        What it called that has a cache.
     draws : Draws
         What it drew from random generators.
     disturbed : bool
@@ -53,11 +58,13 @@ class Run:
         self.values: list[Any] = []
         self.recorded: record.Recorded | None = None
         self.aliased = False
+        self.hidden = False
         self.reason = ""
         self.disturbed = False
         self.seconds = 0.0
         self.plain_operands: list[np.ndarray] = []
         self.draws = Draws()
+        self.calls: list[CachedCall] = []
         self._clones: Any = None
 
     def record(self) -> None:
@@ -82,7 +89,15 @@ class Run:
             passed[:] = [own, args, kwargs]
             return (f, args, kwargs), {}
 
-        recorded = record.record(_called, leaves, rebuild, traced, self.draws)
+        recorded = record.record(
+            _called,
+            leaves,
+            rebuild,
+            traced,
+            self.draws,
+            lambda x: self._clones.original(x),
+            self.calls,
+        )
         own, args, kwargs = passed
         if bound.rebuild is not positional:
             now, _ = flatten((args, kwargs))
@@ -96,11 +111,17 @@ class Run:
         inputs = [*bound.values, *state.values]
         self.aliased = shares_memory(inputs, written)
         self.plain_operands = [array for _, array, _ in recorded.recording.captures]
+        targets = [inputs[i] for i in written]
+        self.hidden = state.overlap(targets) or any(
+            shares_memory([x, *targets], [0]) for x in self.plain_operands
+        )
 
     def restore(self) -> None:
         """Undo what the run did to random generators and captured objects."""
         self._state.restore(self.draws)
         self.draws.undo()
+        for call in self.calls:
+            call.restore()
         if self._clones is not None:
             self._clones.undo()
 
@@ -111,6 +132,7 @@ class Run:
             self.recorded.recording.writes
             or self._clones.wrote()
             or self._state.check(self._bound.statics) is None
+            or any(c.written() for c in self.calls)
             or self.draws
             or self._state.drawn(self.draws)
         )
@@ -125,7 +147,9 @@ class Run:
             if i >= len(self._bound.targets) and isinstance(targets[i], ADArray):
                 self.reason = "it writes into a captured ADArray; pass it as an argument"
         before = self._state.check(self._bound.statics)
-        if self._clones.hand_back() or before is None:
+        self.reason = next((c.opaque for c in self.calls if c.opaque), self.reason)
+        cached = any(c.written() for c in self.calls)
+        if self._clones.hand_back() or before is None or cached:
             self.reason = (
                 "it changes what it captured (a global, a closure or an attribute), which a "
                 "compiled call would not; return the new value, or pass an array to write into"

@@ -9,51 +9,37 @@ copy of the function in which the inputs have taken the places of the arrays.
 
 from __future__ import annotations
 
-import array
-import collections
-import contextvars
-import dis
-import enum
-import functools
-import operator
+import builtins
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from adarray.device import KINDS
-from adarray.intercepting.memory import is_cached
-from adarray.intercepting.standins import FunctionStandIn
-from adarray.scope import KEPT, package_of
-from adarray.trace import Handle
+from adarray.jitting.fingerprints import Held, OpaqueError, slots_in
+from adarray.jitting.kinds import (
+    CALLED,
+    GETTERS,
+    INDIRECT,
+    TEXTS,
+    WRAPPERS,
+    WRITTEN,
+    can_clone,
+    globals_in,
+    has_plain_bases,
+    imports_in,
+    is_library,
+    kind_of,
+    names_in,
+    unwrapped,
+)
+from adarray.jitting.options import Constants
+from adarray.jitting.surroundings import outside
 
 LIMIT = 4000
-
-_SCALARS = (
-    bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, slice, range,
-    enum.Enum, type(Ellipsis),
-)  # fmt: skip
-_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
-_SEQUENCES = (list, tuple, collections.deque)
-_CACHED = type(functools.cache(lambda: None))
-_RANDOM = (np.random.Generator, np.random.RandomState)
-# What closures of adarray's own functions hold of the user's.
-_CALLED = frozenset({"function", "method", "partial", "instance", "jitted", "cached"})
-# Names by which code reaches attributes that are not written in it.
-INDIRECT = frozenset({
-    "getattr", "hasattr", "vars", "__dict__", "asdict", "astuple", "attrgetter", "globals",
-})  # fmt: skip
-# Objects of libraries that are made of the user's.
-_WRAPPERS = (
-    collections.ChainMap, collections.UserDict, collections.UserList, threading.local,
-    weakref.WeakKeyDictionary, weakref.WeakValueDictionary,
-)  # fmt: skip
-# Functions of attributes that are not named in the code.
-_GETTERS = (operator.attrgetter, operator.methodcaller)
+# Items of a container of a library up to which they are looked at.
+_TABLE = 64
+_TEXT = (str, bytes)
 
 
 class Edge:
@@ -62,8 +48,10 @@ class Edge:
     Attributes
     ----------
     how : str
-        ``item``, ``global``, ``import``, ``cell``, ``default``, ``keyword``, ``attribute``,
-        ``slot``, ``class``, ``module``, ``method``, ``part``, ``context``.
+        ``item``, ``global``, ``builtin``, ``import``, ``cell``, ``default``, ``keyword``,
+        ``attribute``, ``slot``, ``class``, ``module``, ``method``, ``part``, ``context``,
+        ``element`` (of an array of objects), ``referent`` (of a weak reference) or ``held``
+        (the same object as long as the parent has not changed).
     key : any
         Name, index or cell.
     child : Found
@@ -88,9 +76,12 @@ class Found:
     value : any
     kind : str
         ``array``, ``adarray``, ``device`` (an array of a device's library), ``scalar``,
-        ``function``, ``method``, ``partial``, ``sequence``, ``mapping``, ``proxy``,
-        ``instance``, ``class``, ``module``, ``set``, ``random``, ``jitted``, ``cached``,
-        ``dispatch``, ``variable``, ``content`` (compared by its contents) or ``opaque``.
+        ``function``, ``method``, ``bound`` (a method of a builtin object), ``partial``,
+        ``sequence``, ``mapping``, ``proxy``, ``view`` (of a dictionary), ``instance``, ``class``,
+        ``module``, ``set``, ``random``, ``jitted``, ``cached``, ``dispatch``, ``variable``,
+        ``reference`` and ``proxied`` (weak ones), ``objects`` (an array of them), ``content``
+        (compared by its contents), ``held`` (by a fingerprint), ``opaque`` (by identity: code
+        of libraries, and what never changes) or ``assumed`` (constant, by the user).
     name : str
         How the user would write it.
     edges : list of Edge
@@ -98,9 +89,11 @@ class Found:
         Whether a chain of clones leads to it.
     hidden : bool
         Whether there is a way to it that no clone covers.
+    held : Held or None
+        The fingerprint of an object of the kind ``held``.
     """
 
-    __slots__ = ("direct", "edges", "hidden", "kind", "name", "value")
+    __slots__ = ("direct", "edges", "held", "hidden", "kind", "name", "value")
 
     def __init__(self, value: Any, kind: str, name: str) -> None:
         self.value = value
@@ -109,6 +102,7 @@ class Found:
         self.edges: list[Edge] = []
         self.direct = False
         self.hidden = False
+        self.held: Held | None = None
 
     def __repr__(self) -> str:
         return f"<captured {self.kind} {self.name}>"
@@ -126,6 +120,8 @@ class Walk:
     f : callable
     statics : list
         Arguments that are no inputs: callbacks, objects with methods.
+    constants : Constants
+        What is not looked at.
 
     Attributes
     ----------
@@ -138,15 +134,19 @@ class Walk:
     absent : dict
         By the identity of their dictionary: globals, and the names that functions look for
         there and do not find, such as those of builtins.
+    opaque : str
+        What cannot be compared, in a sentence; "" if everything can.
     """
 
-    def __init__(self, f: Any, statics: list[Any]) -> None:
+    def __init__(self, f: Any, statics: list[Any], constants: Constants = Constants()) -> None:  # noqa: B008
         self.names: set[str] = set()
+        self._constants = constants
         while True:  # functions that are found add names by which more is found
             count = len(self.names)
             self.order: list[Found] = []
             self._known: dict[int, Found] = {}
             self.absent: dict[int, tuple[dict[str, Any], set[str]]] = {}
+            self.opaque = ""
             self.roots = [self._find(f, getattr(f, "__name__", type(f).__name__))]
             self.roots += [self._find(x, f"argument {i}") for i, x in enumerate(statics)]
             for found in self.order:
@@ -160,12 +160,14 @@ class Walk:
                 break
         _mark(self.roots)
 
-    def _find(self, value: Any, name: str) -> Found:
-        kind = kind_of(value)
+    def _find(self, value: Any, name: str, steady: bool = False) -> Found:
+        kind = "assumed" if self._constants.holds(value, name) else kind_of(value)
         if kind != "scalar":  # equal numbers may be one object, and change apart
             known = self._known.get(id(value))
             if known is not None:
                 return known
+        if steady and kind not in _DATA:
+            kind = "opaque"
         found = Found(value, kind, name)
         if kind != "scalar":
             self._known[id(value)] = found
@@ -173,12 +175,31 @@ class Walk:
         return found
 
     def _expand(self, found: Found) -> None:
+        if found.kind == "held":
+            self._hold(found)
+        elif found.kind == "opaque":
+            read = outside(found.value, self.names)
+            if read:
+                self._refuse(f"it reads {read}, which may be another time by time")
         expand = getattr(self, f"_expand_{found.kind}", None)
         if expand is not None:
             found.edges = [
-                Edge(how, key, self._find(child, name), clones)
+                Edge(how, key, self._find(child, name, how == "module" and not clones), clones)
                 for how, key, child, name, clones in expand(found.value, found.name)
             ]
+
+    def _hold(self, found: Found) -> None:
+        try:
+            found.held = Held(found.value, is_walked)
+        except OpaqueError as error:
+            self._refuse(
+                f"{found.name} is a {type(found.value).__name__} that cannot be compared in each "
+                f"call ({error}); pass what is needed of it as an argument, give "
+                "adarray.register_captured a rule, or name it in assume_constant"
+            )
+
+    def _refuse(self, why: str) -> None:
+        self.opaque = self.opaque or why
 
     # -- functions -----------------------------------------------------------------------------
 
@@ -190,50 +211,61 @@ class Walk:
                 value = cell.cell_contents
             except ValueError:  # not assigned yet
                 continue
-            if not ours or kind_of(value) in _CALLED:
+            if not ours or kind_of(value) in CALLED:
                 yield "cell", cell, value, f"{variable} (a closure of {f.__name__})", True
         if ours:
             return
-        names = names_in(code)
-        self.names |= names
+        self.names |= names_in(code)
         for i, value in enumerate(f.__defaults__ or ()):
             yield "default", i, value, f"a default argument of {f.__name__}", True
         for key, value in (f.__kwdefaults__ or {}).items():
             yield "keyword", key, value, f"the default of {key} of {f.__name__}", True
-        space = f.__globals__
-        missing = {key for key in globals_in(code) if key not in space}
-        if missing:
-            self.absent.setdefault(id(space), (space, set()))[1].update(missing)
-        for key in sorted(names):
-            if key in space:
-                yield "global", key, space[key], key, True
-            elif kind_of(sys.modules.get(key)) == "module":  # imported inside of the function
-                yield "import", key, sys.modules[key], key, False
+        yield from self._globals(f)
         for key, value in f.__dict__.items():
             if key in self.names:
                 yield "attribute", key, value, f"{name}.{key}", False
 
+    def _globals(self, f: Any) -> Iterator[Any]:
+        """Yield the globals, builtins and modules that a function uses."""
+        space, code = f.__globals__, f.__code__
+        wanted = globals_in(code)
+        missing = {key for key in wanted if key not in space}
+        if missing:
+            self.absent.setdefault(id(space), (space, set()))[1].update(missing)
+        if "globals" in wanted:
+            wanted = wanted | self.names
+        for key in sorted(wanted):
+            if key in space:
+                yield "global", key, space[key], key, True
+            elif key in missing and key in vars(builtins):
+                value = vars(builtins)[key]
+                if key in WRITTEN and type(value) is types.BuiltinFunctionType:
+                    self._refuse(f"it calls {key}, and what that reads is not known")
+                yield "builtin", key, value, key, False
+        for key in sorted(imports_in(code)):  # inside of the function
+            if isinstance(sys.modules.get(key), types.ModuleType):
+                yield "import", key, sys.modules[key], key, False
+
     def _expand_method(self, method: Any, name: str) -> Iterator[Any]:
         yield "part", "__func__", method.__func__, name, True
+        yield "part", "__self__", method.__self__, f"the object of {name}", True
+
+    def _expand_bound(self, method: Any, name: str) -> Iterator[Any]:
         yield "part", "__self__", method.__self__, f"the object of {name}", True
 
     def _expand_partial(self, partial: Any, name: str) -> Iterator[Any]:
         yield "part", "func", partial.func, name, True
         yield "part", "args", partial.args, f"the arguments of {name}", True
         yield "part", "keywords", partial.keywords, f"the arguments of {name}", True
+        for key, value in vars(partial).items():
+            if key in self.names:
+                yield "attribute", key, value, f"{name}.{key}", False
 
     def _expand_jitted(self, jitted: Any, name: str) -> Iterator[Any]:
         yield "part", "_f", jitted._f, name, True
 
     def _expand_cached(self, cached: Any, name: str) -> Iterator[Any]:
         yield "part", "__wrapped__", cached.__wrapped__, name, False
-
-    def _expand_opaque(self, x: Any, name: str) -> Iterator[Any]:
-        if isinstance(x, _GETTERS):
-            wanted = x.__reduce__()[1]
-            self.names.update(part for path in wanted for part in str(path).split("."))
-        elif type(x) is np.vectorize:
-            yield "part", "pyfunc", x.pyfunc, name, False
 
     def _expand_dispatch(self, f: Any, name: str) -> Iterator[Any]:
         yield "part", "registry", f.registry, f"what {name} chooses from", False
@@ -242,62 +274,138 @@ class Walk:
         value = variable.get(None)
         yield "context", None, variable.get() if value is None else value, f"{name}.get()", False
 
+    # -- objects of libraries --------------------------------------------------------------------
+
+    def _expand_opaque(self, x: Any, name: str) -> Iterator[Any]:
+        if isinstance(x, GETTERS):
+            wanted = x.__reduce__()[1]
+            self.names.update(part for path in wanted for part in str(path).split("."))
+        elif isinstance(x, types.ModuleType):
+            space = space_of(x)
+            for key in sorted(self.names):
+                if key in space and key not in _STREAMS and _is_small(space[key]):
+                    yield "module", key, space[key], f"{name}.{key}", False
+
+    def _expand_held(self, x: Any, name: str) -> Iterator[Any]:
+        held = self._known[id(x)].held
+        for child in held.children if held is not None else ():
+            yield "held", None, child, f"an object in {name}", False
+        if not is_library(type(x).__module__):
+            yield from self._of_class(type(x), frozenset(), False, name)
+
+    def _expand_reference(self, reference: Any, name: str) -> Iterator[Any]:
+        yield "referent", None, reference(), f"{name}()", False
+
+    def _expand_proxied(self, proxy: Any, name: str) -> Iterator[Any]:
+        try:
+            yield "referent", None, referent(proxy), name, False
+        except ReferenceError:
+            self._refuse(f"the object of the weak reference {name} is gone")
+
     # -- containers ------------------------------------------------------------------------------
 
     def _expand_sequence(self, items: Any, name: str) -> Iterator[Any]:
         for i, x in enumerate(items):
             yield "item", i, x, f"{name}[{i}]", True
+        if isinstance(items, tuple) and not is_library(type(items).__module__):
+            yield from self._of_class(type(items), frozenset(), False, name)
 
     def _expand_mapping(self, items: Any, name: str) -> Iterator[Any]:
         for key, x in items.items():
             yield "item", key, x, f"{name}[{key!r}]", True
+        yield from self._keys(items, name)
+        if hasattr(items, "default_factory"):
+            yield "part", "default_factory", items.default_factory, f"{name}[...]", False
 
     def _expand_proxy(self, items: Any, name: str) -> Iterator[Any]:
         for key, x in items.items():
             yield "item", key, x, f"{name}[{key!r}]", False
+        yield from self._keys(items, name)
+
+    def _expand_view(self, view: Any, name: str) -> Iterator[Any]:
+        yield "part", "mapping", view.mapping, name, False
+
+    def _expand_set(self, items: Any, name: str) -> Iterator[Any]:
+        return self._keys(items, name)
+
+    def _keys(self, keys: Any, name: str) -> Iterator[Any]:
+        """Yield those keys of a dictionary, or elements of a set, that have attributes."""
+        for key in keys:
+            if type(key) not in _TEXT and kind_of(key) != "scalar":
+                yield "held", None, key, f"a key of {name}", False
+
+    def _expand_objects(self, items: Any, name: str) -> Iterator[Any]:
+        if items.size > LIMIT:
+            raise TooMuchError(f"{name} has more than {LIMIT} objects; pass it as an argument")
+        for i, x in enumerate(items.flat):
+            yield "element", i, x, f"an element of {name}", False
 
     # -- objects ---------------------------------------------------------------------------------
 
     def _expand_module(self, module: Any, name: str) -> Iterator[Any]:
         space = vars(module)
-        for key in sorted(self.names):
+        for key in sorted({*self.names, "__getattr__"}):
             if key in space:
                 yield "module", key, space[key], f"{name}.{key}", True
 
     def _expand_class(self, cls: Any, _name: str) -> Iterator[Any]:
+        self._patterns(cls)
         for base in (*cls.__mro__, *type(cls).__mro__):
             if is_library(base.__module__):
                 continue
             for key, value in tuple(base.__dict__.items()):
                 if key in self.names or key == "__init__":
-                    value = unwrapped(value)
-                    yield "class", (base, key), value, f"{base.__name__}.{key}", False
+                    for part in unwrapped(value):
+                        yield "class", (base, key), part, f"{base.__name__}.{key}", False
+
+    def _patterns(self, cls: type) -> None:
+        """Take in the attributes that ``case Point(x, y)`` looks at."""
+        if "__match_args__" in self.names:
+            self.names.update(getattr(cls, "__match_args__", ()))
 
     def _expand_instance(self, obj: Any, name: str) -> Iterator[Any]:
         cls = type(obj)
+        self._patterns(cls)
         clones = can_clone(obj)
         space = getattr(obj, "__dict__", {})
-        everything = bool(self.names & INDIRECT) or isinstance(obj, _WRAPPERS)
+        everything = not has_plain_bases(cls) or bool(self.names & INDIRECT)
+        everything = everything or isinstance(obj, WRAPPERS)
         for key, value in tuple(space.items()):
             if everything or key in self.names:
                 yield "attribute", key, value, f"{name}.{key}", clones
-        for key in slots_of(cls):
-            if (everything or key in self.names) and hasattr(obj, key):
-                yield "slot", key, getattr(obj, key), f"{name}.{key}", False
+        for member in slots_in(cls):
+            key = member.__name__
+            if everything or key in self.names:
+                try:
+                    yield "slot", member, member.__get__(obj), f"{name}.{key}", clones
+                except AttributeError:  # not set
+                    continue
+        yield from self._items(obj, name)
+        if cls is not types.SimpleNamespace:
+            yield from self._of_class(cls, frozenset(space), clones, name)
+
+    def _items(self, obj: Any, name: str) -> Iterator[Any]:
+        """Yield what an instance of a subclass of a container holds; no clone has it."""
+        items: Any = ()
         if isinstance(obj, (list, tuple)):
-            yield from (
-                (how, k, x, n, False) for how, k, x, n, _ in self._expand_sequence(obj, name)
-            )
+            items = self._expand_sequence(obj, name) if isinstance(obj, list) else (
+                ("item", i, x, f"{name}[{i}]", False) for i, x in enumerate(tuple.__iter__(obj))
+            )  # fmt: skip
         elif isinstance(obj, dict):
-            yield from (
-                (how, k, x, n, False) for how, k, x, n, _ in self._expand_mapping(obj, name)
-            )
-        if cls is types.SimpleNamespace:
-            return
+            items = self._expand_mapping(obj, name)
+        elif isinstance(obj, (set, frozenset)):
+            items = self._keys(obj, name)
+        yield from ((how, key, x, n, False) for how, key, x, n, _ in items)
+
+    def _of_class(
+        self, cls: type, hidden: frozenset[str], clones: bool, name: str
+    ) -> Iterator[Any]:
+        """Yield what an instance finds in its class: methods, and other attributes."""
         methods: set[str] = set()
+        texts = not TEXTS.isdisjoint(self.names)
         for base in cls.__mro__:
             for key, value in tuple(base.__dict__.items()):
-                if is_library(base.__module__) or key in space:
+                if is_library(base.__module__) or key in hidden:
                     continue
                 if (
                     type(value) is types.FunctionType
@@ -305,14 +413,49 @@ class Walk:
                     and not _dunder(key)
                     and key not in methods
                     and clones
+                    and cls.__dictoffset__
                 ):
                     methods.add(key)
                     yield "method", key, value, f"{name}.{key}", True
-                elif key in self.names or _dunder(key):
+                elif key in self.names or _dunder(key) or (texts and key == "__repr__"):
                     # Methods that Python looks up itself, or that super() finds.
-                    value = unwrapped(value)
-                    if kind_of(value) != "opaque" or key in self.names:
-                        yield "class", (base, key), value, f"{base.__name__}.{key}", False
+                    for part in unwrapped(value):
+                        if key in self.names or kind_of(part) in CALLED:
+                            yield "class", (base, key), part, f"{base.__name__}.{key}", False
+
+
+# Kinds of what modules of libraries hold that are looked into; all else there is code.
+_DATA = frozenset({"scalar", "sequence", "mapping", "array", "content", "set", "opaque", "function",
+                   "assumed"})  # fmt: skip
+_STREAMS = frozenset({"modules", "stdin", "stdout", "stderr", "__stdin__", "__stdout__",
+                      "__stderr__", "path_importer_cache"})  # fmt: skip
+
+
+def _is_small(x: Any) -> bool:
+    """Whether data of a library are looked at: large tables are taken to be constant."""
+    return not isinstance(x, (list, tuple, dict, set, frozenset)) or len(x) <= _TABLE
+
+
+def is_walked(x: Any) -> bool:
+    """Whether a walk looks at an object itself, wherever it is met."""
+    return kind_of(x) in _WALKED
+
+
+_WALKED = frozenset({"adarray", "device", "function", "method", "bound", "partial", "instance",
+                     "class", "module", "jitted", "cached", "dispatch", "variable", "proxied",
+                     "view", "random"})  # fmt: skip
+
+
+def space_of(module: Any) -> dict[str, Any]:
+    """Return the names of a module, of a stand-in those of what it stands for."""
+    real = sys.modules.get(module.__name__, module)
+    space: dict[str, Any] = vars(real)
+    return space
+
+
+def referent(x: Any) -> Any:
+    """Return the object of a weak reference or proxy."""
+    return x() if isinstance(x, weakref.ReferenceType) else x.__init__.__self__
 
 
 def _dunder(key: str) -> bool:
@@ -345,158 +488,3 @@ def _mark(roots: list[Found]) -> None:
         if not found.hidden:
             found.hidden = True
             hidden.extend(edge.child for edge in found.edges)
-
-
-def kind_of(x: Any) -> str:
-    """Return how an object is treated; see `Found`."""
-    cls = type(x)
-    if cls is np.ndarray:
-        return "array" if x.dtype.kind in "biufc" and x.dtype.isnative else "content"
-    if issubclass(cls, Handle):
-        return "adarray"
-    if cls in KINDS:
-        return "device"
-    if issubclass(cls, np.void):  # a look at an element of an array
-        return "content"
-    if isinstance(x, _SCALARS) and not issubclass(cls, type):
-        return "scalar"
-    if cls is types.FunctionType:
-        name = x.__globals__.get("__name__")
-        if not is_library(name) or _holds_functions(x):
-            return "function"
-        return "dispatch" if hasattr(x, "registry") and hasattr(x, "dispatch") else "opaque"
-    if cls is types.MethodType:
-        return "method"
-    if cls is functools.partial:
-        return "partial"
-    if cls is _CACHED or (issubclass(cls, FunctionStandIn) and is_cached(x._adarray_of)):
-        return "cached"
-    if cls in _SEQUENCES or (issubclass(cls, tuple) and hasattr(cls, "_fields")):
-        return "sequence"
-    if cls in _MAPPINGS:
-        return "mapping"
-    if cls is types.MappingProxyType:
-        return "proxy"
-    if cls is contextvars.ContextVar:
-        return "variable" if _is_set(x) else "opaque"
-    if cls is set or cls is frozenset:
-        return "set"
-    if issubclass(cls, np.ndarray) or cls in (bytearray, array.array, memoryview):
-        return "content"
-    if isinstance(x, _RANDOM):
-        return "random"
-    if issubclass(cls, type):
-        return "opaque" if is_library(x.__module__) else "class"
-    if cls is types.ModuleType:
-        return "opaque" if is_library(x.__name__) else "module"
-    if getattr(cls, "adarray_jitted", False) is True:
-        return "jitted"
-    if cls in _OBJECTS or not is_library(cls.__module__):
-        return "instance"
-    return "opaque"
-
-
-_OBJECTS = frozenset({types.SimpleNamespace, *_WRAPPERS})
-
-
-def _is_set(variable: Any) -> bool:
-    try:
-        variable.get()
-    except LookupError:
-        return False
-    return True
-
-
-def _holds_functions(f: Any) -> bool:
-    """Whether a function of a library is the wrapper of a user's, as decorators make them."""
-    if hasattr(f, "registry"):
-        return False  # that of singledispatch
-    for cell in f.__closure__ or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-        if type(value) is types.FunctionType:
-            module = value.__globals__.get("__name__")
-        elif kind_of(value) in _CALLED:
-            return True
-        else:
-            module = "builtins" if isinstance(value, type) else type(value).__module__
-        if callable(value) and (not is_library(module) or is_ours(module)):
-            return True
-    return is_ours(f.__globals__.get("__name__"))
-
-
-def is_library(module: Any) -> bool:
-    """Whether a module is not the user's: its state is not looked at."""
-    return package_of(module) in KEPT
-
-
-def is_ours(module: Any) -> bool:
-    """Whether a module belongs to adarray: its functions hold the user's in their closures."""
-    return package_of(module) == "adarray"
-
-
-def unwrapped(x: Any) -> Any:
-    """Return the function in a static or class method or a property."""
-    if isinstance(x, (staticmethod, classmethod)):
-        return x.__func__
-    if isinstance(x, property):
-        return x.fget
-    if isinstance(x, (functools.cached_property, functools.partialmethod)):
-        return x.func
-    return x
-
-
-def slots_of(cls: type) -> list[str]:
-    """Return the names of the slots of a class of the user's."""
-    found: list[str] = []
-    for base in cls.__mro__:
-        slots = base.__dict__.get("__slots__", ()) if not is_library(base.__module__) else ()
-        found += [slots] if isinstance(slots, str) else list(slots)
-    return [s for s in found if s not in ("__dict__", "__weakref__")]
-
-
-def can_clone(obj: Any) -> bool:
-    """Whether an object is made of its ``__dict__`` alone."""
-    cls = type(obj)
-    if cls is types.SimpleNamespace:
-        return True
-    return (
-        all(getattr(cls, name) is getattr(object, name) for name in ("__new__", "__getattribute__"))
-        and not hasattr(cls, "__del__")
-        and not slots_of(cls)
-        and isinstance(getattr(obj, "__dict__", None), dict)
-        and all(not is_library(b.__module__) or b in _PLAIN_BASES for b in cls.__mro__)
-    )
-
-
-_PLAIN_BASES = frozenset({object, __import__("typing").Generic, __import__("abc").ABC})
-
-
-@functools.lru_cache(maxsize=4096)
-def names_in(code: types.CodeType) -> frozenset[str]:
-    """Return the names of globals and attributes in a code object and those nested in it."""
-    names = set(code.co_names)
-    indirect = not INDIRECT.isdisjoint(names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= names_in(constant)
-        elif indirect and type(constant) is str and constant.isidentifier():
-            names.add(constant)  # of an attribute, by getattr
-    return frozenset(names)
-
-
-@functools.lru_cache(maxsize=4096)
-def globals_in(code: types.CodeType) -> frozenset[str]:
-    """Return the names that a code object, and those nested in it, look for among globals."""
-    names = {
-        i.argval for i in dis.get_instructions(code)
-        if i.opname.startswith("LOAD_") and ("GLOBAL" in i.opname or "NAME" in i.opname)
-    }  # fmt: skip
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= globals_in(constant)
-        elif "globals" in code.co_names and type(constant) is str and constant.isidentifier():
-            names.add(constant)
-    return frozenset(names)

@@ -7,6 +7,10 @@ no input has changed.
 
 from __future__ import annotations
 
+import abc
+import builtins
+import enum
+import operator
 import os
 import sys
 import types
@@ -15,18 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from adarray.device import DeviceArray, adopt, host, is_device
-from adarray.jitting.captures import INDIRECT, Edge, Found, Walk, is_library, slots_of
+from adarray.device import DeviceArray, adopt, is_device
+from adarray.jitting.captures import Edge, Found, Walk, referent, space_of
+from adarray.jitting.contents import Content
+from adarray.jitting.fingerprints import Held, slots_in
 from adarray.jitting.keys import value_key
+from adarray.jitting.kinds import INDIRECT, is_library
 from adarray.jitting.signature import INPUT_LIMIT
+from adarray.jitting.surroundings import reader_of
 from adarray.trace import Handle
 
 Check = Callable[[Any], "list[Any] | None"]
-_COPIED = 1 << 16  # bytes of a hidden array up to which a copy is compared
-# Elements of a row of sums. It is odd, so that the same change of all elements shows: negation
-# adds 2**63 to each, doubling 2**52, and sums are taken modulo 2**64.
-_CHUNK = 8191
 _ENVIRONMENT = frozenset({"environ", "getenv"})
+# Names in code that goes on where an attribute is not there.
+_ASKING = INDIRECT | {"AttributeError"}
 
 
 class Input:
@@ -42,57 +48,23 @@ class Input:
         self.value = adopt(value) if found.kind == "device" else value
 
 
-class Content:
-    """What an array held, for arrays that plain code may have read."""
-
-    def __init__(self, array: Any) -> None:
-        self._copy: bytes | None = None
-        self._sums: bytes | None = None
-        self._objects: list[Any] | None = None
-        is_array = isinstance(array, np.ndarray)
-        if is_array and array.dtype.hasobject:
-            self._objects = list(array.flat)
-        elif is_array and array.nbytes > _COPIED:
-            self._sums = sums_of(array)
-        else:
-            self._copy = _bytes_of(array)
-
-    def same(self, array: Any) -> bool:
-        """Whether an array holds the same bytes."""
-        if self._sums is not None:
-            return self._sums == sums_of(array)
-        if self._objects is not None:
-            return all(a is b for a, b in zip(self._objects, array.flat, strict=True))
-        return self._copy == _bytes_of(array)
-
-
-def _bytes_of(array: Any) -> bytes:
-    array = host(array)
-    return array.tobytes() if isinstance(array, (np.ndarray, np.generic)) else bytes(array)
-
-
-def sums_of(array: Any) -> bytes:
-    """Return sums over rows and columns of the bits of an array, at the speed of memory.
-
-    Those of an array on a device are computed there. Axes are taken in the order in which they
-    lie in memory; only arrays with gaps are copied.
-    """
-    form = repr((array.shape, array.strides)).encode()
-    if not array.flags.c_contiguous:
-        order = sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
-        array = np.transpose(array, order)
-        if not array.flags.c_contiguous:
-            array = array.copy("C") if is_device(array) else np.ascontiguousarray(array)
-    data = np.reshape(array, -1).view(np.uint8)
-    whole = data.size // (8 * _CHUNK) * (8 * _CHUNK)
-    table = np.reshape(data[:whole].view(np.uint64), (-1, _CHUNK))
-    parts = np.sum(table, axis=1), np.sum(table, axis=0), data[whole:]
-    return b"".join((form, *(host(x).tobytes() for x in parts)))
-
-
 def same_scalar(x: Any, y: Any) -> bool:
     """Whether two numbers, texts or the like are of one type and one value."""
     return type(x) is type(y) and (x is y or bool(value_key(x, {}) == value_key(y, {})))
+
+
+def same_items(items: Iterable[Any], known: tuple[Any, ...]) -> bool:
+    """Whether a set or the keys of a dictionary are those that they were, in the same order."""
+    now = tuple(items)
+    if len(now) != len(known):
+        return False
+    return all(map(operator.is_, now, known)) or all(map(same_scalar, now, known))
+
+
+def same_number(x: Any, y: Any) -> bool:
+    """Whether two instances of a class derived from a number's, or from text, have one value."""
+    base = next(b for b in type(x).__mro__ if b.__module__ in ("builtins", "numpy"))
+    return x is y or (type(x) is type(y) and same_scalar(base(x), base(y)))
 
 
 class Maker:
@@ -115,8 +87,11 @@ class Maker:
         self._floats = floats
         self._space: dict[str, Any] = {
             "N": None, "A": np.ndarray, "H": Handle, "same": same_scalar, "freeze": frozenset,
-            "D": DeviceArray, "adopt": adopt,
+            "D": DeviceArray, "adopt": adopt, "items": same_items, "referent": referent,
         }  # fmt: skip
+        # Arrays that plain code reads, which compiled code must not write into otherwise.
+        self._hidden: list[str] = []
+        self.contents: list[tuple[Any, Content]] = []
         self._lines: list[str] = []
         self._variables: dict[int, str] = {}
         self._returned: list[str] = []
@@ -131,8 +106,7 @@ class Maker:
             else:
                 self._variables[id(root)] = name = self._constant(root.value)
                 if root.kind == "function":
-                    code = self._constant(root.value.__code__)
-                    self._lines.append(f"if {name}.__code__ is not {code}: return N")
+                    self._test_code(name, root.value)
         for found in walk.order:
             for edge in found.edges:
                 self._child(self._expression(found, edge), edge.child)
@@ -141,12 +115,17 @@ class Maker:
         if not self._names.isdisjoint(_ENVIRONMENT):
             copy = self._constant(dict(os.environ))
             self._lines.append(f"if dict({self._constant(os.environ)}) != {copy}: return N")
+        self._test_surroundings(walk)
 
-    def function(self, owners: bool = False) -> Check:
-        """Return the test; with `owners` it returns the ADArrays that hold captured inputs."""
+    def function(self, what: str = "inputs") -> Check:
+        """Return the test; it returns the captured inputs.
+
+        With ``"owners"`` it returns ADArrays in the places of their values, with ``"hidden"`` the
+        arrays that are no inputs, or not alone.
+        """
         if not self._lines and not self._returned:
             return _nothing
-        returned = self._owners if owners else self._returned
+        returned = {"inputs": self._returned, "owners": self._owners, "hidden": self._hidden}[what]
         body = "\n        ".join(self._lines)
         text = (
             f"def check(roots):\n    try:\n        {body or 'pass'}\n"
@@ -171,6 +150,16 @@ class Maker:
             return f"{self._constant(key)}.cell_contents"
         if how == "global":
             return f"{self._constant(found.value.__globals__)}[{key!r}]"
+        if how == "builtin":
+            return f"{self._constant(vars(builtins))}[{key!r}]"
+        if how == "held":
+            return self._constant(edge.child.value)
+        if how == "element":
+            return f"{parent}.item({key})"
+        if how == "referent":
+            return f"referent({parent})"
+        if how == "slot":
+            return f"{parent}.{key.__name__}"
         if how == "import":
             return f"{self._constant(sys.modules)}[{key!r}]"
         if how == "default":
@@ -184,12 +173,12 @@ class Maker:
         if how == "attribute":
             return f"{parent}.__dict__[{key!r}]"
         if how == "module":
-            return f"{self._constant(vars(found.value))}[{key!r}]"
+            return f"{self._constant(space_of(found.value))}[{key!r}]"
         if how in ("class", "method"):
             base, name = key if how == "class" else (_owner(found.value, key), key)
             raw = f"{self._constant(base.__dict__)}[{name!r}]"
             value = base.__dict__[name]
-            for part in ("__func__", "fget", "func"):
+            for part in ("__func__", "fget", "fset", "fdel", "func"):
                 if hasattr(value, part) and getattr(value, part) is edge.child.value:
                     return f"{raw}.{part}"
             return raw
@@ -198,6 +187,8 @@ class Maker:
     def _child(self, expression: str, found: Found) -> None:
         """Write the test of one object that was found."""
         lines = self._lines
+        if found.kind == "assumed":
+            return
         known = self._variables.get(id(found))
         if known is not None:
             lines.append(f"if {expression} is not {known}: return N")
@@ -221,8 +212,20 @@ class Maker:
         for base in cls.__mro__:
             if base not in self._classes and not is_library(base.__module__):
                 self._classes.add(base)
-                space = self._constant(base.__dict__)
-                self._lines.append(f"if len({space}) != {len(base.__dict__)}: return N")
+                space, names = self._constant(base.__dict__), self._constant(list(base.__dict__))
+                self._lines.append(f"if [*{space}] != {names}: return N")
+
+    def _test_surroundings(self, walk: Walk) -> None:
+        """Write the tests of what functions of libraries read besides their arguments."""
+        found = [found.value for found in walk.order if found.kind == "opaque"]
+        readers = {reader_of(x, walk.names) for x in found}
+        for read in sorted(readers - {None}, key=lambda r: str(getattr(r, "__name__", r))):
+            assert read is not None
+            held = self._constant(Held(read(), _walks_nothing))
+            self._lines.append(f"if not {held}.same({self._constant(read)}()): return N")
+        if any(isinstance(cls, abc.ABCMeta) for cls in self._classes):
+            token = self._constant(abc.get_cache_token())
+            self._lines.append(f"if {self._constant(abc.get_cache_token)}() != {token}: return N")
 
     # -- one kind each ---------------------------------------------------------------------------
 
@@ -232,8 +235,17 @@ class Maker:
     def _test_function(self, name: str, found: Found) -> None:
         # Tools that load a changed module again put new code into its old functions.
         self._test_identity(name, found)
-        code = self._constant(found.value.__code__)
-        self._lines.append(f"if {name}.__code__ is not {code}: return N")
+        self._test_code(name, found.value)
+
+    def _test_code(self, name: str, f: types.FunctionType) -> None:
+        code, defaults = self._constant(f.__code__), self._constant(f.__defaults__)
+        keywords = self._constant(f.__kwdefaults__)
+        self._lines.append(
+            f"if {name}.__code__ is not {code} or {name}.__defaults__ is not {defaults} or "
+            f"{name}.__kwdefaults__ is not {keywords}: return N"
+        )
+        if not self._names.isdisjoint(_ASKING):
+            self._test_absent(f"{name}.__dict__", self._names.difference(f.__dict__))
 
     def _test_random(self, name: str, found: Found) -> None:
         if found.hidden or not found.direct:
@@ -275,14 +287,30 @@ class Maker:
         if found.direct:
             self._input(name, found)
         if found.hidden:
-            self._test_held(name, x)
+            self._test_same(name, x)
 
-    def _test_held(self, name: str, x: Any) -> None:
-        self._lines.append(f"if not {self._constant(Content(x))}.same({name}): return N")
+    def _test_same(self, name: str, x: Any) -> None:
+        content = Content(x)
+        self.contents.append((x, content))
+        self._hidden.append(name)
+        self._lines.append(f"if not {self._constant(content)}.same({name}): return N")
 
     def _test_content(self, name: str, found: Found) -> None:
         self._test_identity(name, found)
-        self._test_held(name, found.value)
+        self._test_same(name, found.value)
+
+    def _test_objects(self, name: str, found: Found) -> None:
+        self._test_identity(name, found)
+        self._lines.append(f"if {name}.shape != {found.value.shape!r}: return N")
+
+    def _test_held(self, name: str, found: Found) -> None:
+        assert found.held is not None
+        if not is_library(type(found.value).__module__):
+            self._test_classes(type(found.value))
+        self._lines.append(f"if not {self._constant(found.held)}.same({name}): return N")
+
+    def _test_reference(self, name: str, found: Found) -> None:
+        self._test_identity(name, found)
 
     def _test_adarray(self, name: str, found: Found) -> None:
         self._lines.append(
@@ -315,7 +343,7 @@ class Maker:
         if found.direct:
             self._input(name, found)
         if found.hidden:
-            self._test_held(name, value)
+            self._test_same(name, value)
 
     def _test_sequence(self, name: str, found: Found) -> None:
         self._lines.append(
@@ -324,10 +352,14 @@ class Maker:
         )
 
     def _test_mapping(self, name: str, found: Found) -> None:
-        keys = self._constant(list(found.value))
+        keys = tuple(found.value)
+        if all(type(key) is str for key in keys):
+            same = f"list({name}) == {self._constant(list(keys))}"
+        else:
+            same = f"items({name}, {self._constant(keys)})"
         self._lines.append(
             f"if type({name}) is not {self._constant(type(found.value))} or "
-            f"len({name}) != {len(found.value)} or list({name}) != {keys}: return N"
+            f"len({name}) != {len(found.value)} or not {same}: return N"
         )
 
     _test_proxy = _test_mapping
@@ -340,18 +372,37 @@ class Maker:
     def _test_module(self, name: str, found: Found) -> None:
         self._test_identity(name, found)
         space = vars(found.value)
-        if not self._names.isdisjoint(INDIRECT):
+        if not self._names.isdisjoint(_ASKING) or "__getattr__" in space:
+            self._test_absent(self._constant(space), self._names.difference(space))
+
+    def _test_opaque(self, name: str, found: Found) -> None:
+        self._test_identity(name, found)
+        if isinstance(found.value, types.ModuleType) and not self._names.isdisjoint(_ASKING):
+            space = space_of(found.value)
             self._test_absent(self._constant(space), self._names.difference(space))
 
     def _test_set(self, name: str, found: Found) -> None:
-        held = self._constant(frozenset(found.value))
-        self._lines.append(f"if freeze({name}) != {held}: return N")
+        held = self._constant(tuple(found.value))
+        kind = self._constant(type(found.value))
+        self._lines.append(f"if type({name}) is not {kind} or not items({name}, {held}): return N")
+
+    def _test_view(self, name: str, found: Found) -> None:
+        self._test_identity(name, found)
+
+    _test_bound = _test_view
 
     def _test_instance(self, name: str, found: Found) -> None:
-        self._lines.append(f"if type({name}) is not {self._constant(type(found.value))}: return N")
-        value = found.value
-        if isinstance(value, (list, tuple, dict)):
-            self._lines.append(f"if len({name}) != {len(value)}: return N")
+        value, lines = found.value, self._lines
+        lines.append(f"if type({name}) is not {self._constant(type(value))}: return N")
+        if isinstance(value, (list, tuple)):
+            lines.append(f"if len({name}) != {len(value)}: return N")
+        elif isinstance(value, (dict, set, frozenset)):
+            lines.append(f"if not items({name}, {self._constant(tuple(value))}): return N")
+        elif isinstance(value, enum.Enum):
+            self._test_identity(name, found)
+        elif isinstance(value, (int, float, complex, str, bytes, np.generic)):
+            self._space["number"] = same_number
+            lines.append(f"if not number({name}, {self._constant(value)}): return N")
         self._test_classes(type(value))
         space = getattr(value, "__dict__", None)
         if type(space) is dict:
@@ -359,10 +410,10 @@ class Maker:
                 self._test_absent(f"{name}.__dict__", self._names.difference(space))
             else:
                 keys = self._constant(frozenset(space))
-                self._lines.append(f"if {name}.__dict__.keys() != {keys}: return N")
-        for key in slots_of(type(value)):
-            if not hasattr(value, key):
-                self._lines.append(f"if hasattr({name}, {key!r}): return N")
+                lines.append(f"if {name}.__dict__.keys() != {keys}: return N")
+        for member in slots_in(type(value)):
+            if not hasattr(value, member.__name__):
+                lines.append(f"if hasattr({name}, {member.__name__!r}): return N")
 
     def _test_method(self, name: str, _found: Found) -> None:
         self._lines.append(f"if type({name}) is not {self._constant(types.MethodType)}: return N")
@@ -370,6 +421,10 @@ class Maker:
 
 def _owner(obj: Any, key: str) -> type:
     return next(b for b in type(obj).__mro__ if key in b.__dict__)
+
+
+def _walks_nothing(_x: Any) -> bool:
+    return False
 
 
 def _nothing(_roots: Any) -> list[Any]:

@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 
 from adarray.inplace import sync_if_view
-from adarray.jitting.captures import Found, Walk, is_ours, names_in
+from adarray.jitting.captures import Found, Walk
 from adarray.jitting.checks import Input
+from adarray.jitting.fingerprints import is_python, slots_in
+from adarray.jitting.kinds import is_library, is_ours, names_in
+from adarray.jitting.parts import Cells, ClassAttributes, Elements, Slots
 from adarray.protocol import concrete, followed
 from adarray.trace import Handle
 
@@ -81,6 +84,7 @@ class Clones:
         self._dirty = _leading_to({id(i.found) for i in inputs}, walk)
         self._spaces: dict[int, Space] = {}  # by the identity of the globals
         self._cells: list[tuple[Any, Any, Any]] = []  # (clone, original, contents)
+        self._restoring: dict[int, Any] = {}  # objects that the run made
         self.roots = [self._of(r) for r in walk.roots]
         self._begin()
 
@@ -144,9 +148,14 @@ class Clones:
             return getattr(parts["__self__"], found.value.__name__)
         return types.MethodType(parts["__func__"], parts["__self__"])
 
+    def _clone_bound(self, found: Found) -> Any:
+        return getattr(self._parts(found)["__self__"], found.value.__name__)
+
     def _clone_partial(self, found: Found) -> Any:
         parts = self._parts(found)
-        return functools.partial(parts["func"], *parts["args"], **parts["keywords"])
+        made = functools.partial(parts["func"], *parts["args"], **parts["keywords"])
+        made.__dict__.update(found.value.__dict__)
+        return made
 
     def _clone_jitted(self, found: Found) -> Any:
         return self._parts(found)["_f"]  # inside of a recording it would be called through
@@ -154,30 +163,38 @@ class Clones:
     def _clone_sequence(self, found: Found) -> Any:
         x = found.value
         if isinstance(x, tuple):
-            items = [self._of(e.child) for e in found.edges]
+            items = [self._of(e.child) for e in found.edges if e.how == "item"]
             return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
         made = copy.copy(x)
         self._keep(found, made)
         for e in found.edges:
-            made[e.key] = self._of(e.child)
+            if e.how == "item":
+                made[e.key] = self._of(e.child)
         return made
 
     def _clone_mapping(self, found: Found) -> Any:
         made = copy.copy(found.value)
         self._keep(found, made)
         for e in found.edges:
-            made[e.key] = self._of(e.child)
+            if e.how == "item":
+                made[e.key] = self._of(e.child)
         return made
 
     def _clone_instance(self, found: Found) -> Any:
         obj = found.value
         cls = type(obj)
         made: Any = cls() if cls is types.SimpleNamespace else object.__new__(cls)
-        made.__dict__.update(obj.__dict__)
+        if hasattr(obj, "__dict__"):
+            made.__dict__.update(obj.__dict__)
+        slots = Slots(obj)
+        Slots(made).update({key: slots[key] for key in slots.keys()})  # noqa: SIM118
         self._keep(found, made)
         for e in found.edges:
             if e.clones and id(e.child) in self._dirty:
                 value = self._of(e.child)
+                if e.how == "slot":
+                    e.key.__set__(made, value)
+                    continue
                 made.__dict__[e.key] = types.MethodType(value, made) if e.how == "method" else value
         return made
 
@@ -194,6 +211,7 @@ class Clones:
     def _begin(self) -> None:
         """Note what the clones, and what was not cloned, hold before the run."""
         self._before: list[tuple[Any, Any, dict[Any, Any]]] = []
+        self._classes: set[type] = set()
         for space in self._spaces.values():
             self._before.append((space, space.real, dict(space)))
         globals_: dict[int, Globals] = {}
@@ -206,15 +224,37 @@ class Clones:
                 if clone is original:
                     for cell in original.__closure__ or ():
                         self._cells.append((cell, cell, contents(cell)))
-            if found.kind == "sequence" and not isinstance(original, tuple):
-                self._before.append((clone, original, dict(enumerate(clone))))
-            elif found.kind == "mapping":
-                self._before.append((clone, original, dict(clone)))
-            elif found.kind in ("instance", "module") and hasattr(original, "__dict__"):
-                self._before.append((clone.__dict__, original.__dict__, dict(clone.__dict__)))
-
+            self._note(found, clone)
         for part in globals_.values():
             self._before.append((part, part.real, {n: part[n] for n in part.keys()}))  # noqa: SIM118
+
+    def _note(self, found: Found, clone: Any) -> None:
+        """Note what an object, and its clone, hold before the run."""
+        original, kind, before = found.value, found.kind, self._before
+        if kind == "sequence" and not isinstance(original, tuple):
+            before.append((clone, original, dict(enumerate(clone))))
+        elif kind == "mapping":
+            before.append((clone, original, dict(clone)))
+        elif kind in ("instance", "module"):
+            if hasattr(original, "__dict__"):
+                before.append((clone.__dict__, original.__dict__, dict(clone.__dict__)))
+            if isinstance(original, list):
+                before.append((clone, original, dict(enumerate(clone))))
+            elif isinstance(original, dict):
+                before.append((clone, original, dict(clone)))
+        pairs: list[tuple[Any, Any]] = []
+        if kind == "instance" and any(True for _ in slots_in(type(original))):
+            own = Slots(clone)
+            pairs.append((own, own if clone is original else Slots(original)))
+        if type(original) is set or (kind == "instance" and isinstance(original, set)):
+            pairs.append((Elements(original),) * 2)
+        elif kind == "objects":
+            pairs.append((Cells(original),) * 2)
+        for cls in (original if kind == "class" else type(original)).__mro__:
+            if cls not in self._classes and not is_library(cls.__module__):
+                self._classes.add(cls)
+                pairs.append((ClassAttributes(cls),) * 2)
+        before += [(a, b, {k: a[k] for k in a.keys()}) for a, b in pairs]  # noqa: SIM118
 
     def _written(self) -> Iterator[tuple[Any, Any, dict[Any, Any], dict[Any, Any]]]:
         """Yield clone, original, what the clone held before and what it holds, where it differs."""
@@ -283,7 +323,28 @@ class Clones:
         elif type(x) is dict:
             for key, value in x.items():
                 x[key] = self._restored(value)
+        elif not is_library(type(x).__module__) and is_python(type(x)):
+            self._restore_attributes(x)
         return x
+
+    def _restore_attributes(self, x: Any) -> None:
+        """Restore what an object that the run made holds."""
+        if id(x) in self._restoring:
+            return
+        self._restoring[id(x)] = x
+        parts: list[Any] = [Slots(x)]
+        if type(getattr(x, "__dict__", None)) is dict:
+            parts.append(x.__dict__)
+        for part in parts:
+            for key in tuple(part.keys()):
+                value = self._restored(part[key])
+                if value is not part[key]:
+                    part[key] = value
+
+    def original(self, x: Any) -> Any:
+        """Return the user's object in place of its clone; an input's value stays as it is."""
+        known = self._originals.get(id(x))
+        return x if known is None or isinstance(x, Handle) else known[1]
 
 
 def _leading_to(targets: set[int], walk: Walk) -> set[int]:

@@ -18,6 +18,7 @@ def jit(
     memory_limit: int | None = None,
     max_paths: int = 64,
     donate: int | tuple[int, ...] = (),
+    assume_constant: Any = (),
 ) -> Any:
     """Return a function that does what `f` does, compiled.
 
@@ -41,6 +42,10 @@ def jit(
         of NumPy's functions. Meant for loops such as ``w = step(w, x)``. The arrays must be
         contiguous, own their memory and share it with nothing; where a derivative is taken,
         and of ADArrays, nothing is donated.
+    assume_constant : str, object, or tuple of them
+        What `f` captures and no call need look at, as a name that `f` uses (``"table"``,
+        ``"model.weights"``) or as the object itself: it is taken to be what it is when `f` is
+        recorded. For large constants, and for objects that cannot be compared.
 
     Returns
     -------
@@ -67,8 +72,9 @@ def jit(
     compiled, and later calls run that. Where Python looks at a value, as in ``if x > 0``,
     the compiled function looks too, and follows the branch that it finds; a branch that is
     new is recorded. What `f` reads besides its arguments is looked at in every call:
-    captured arrays are inputs, and other captured values that change are seen. Effects of
-    `f` besides its results and writes into arrays happen only in calls that are recorded.
+    captured arrays are inputs, and other captured values that change are seen; of kinds
+    that cannot be compared, `f` stays eager, see `register_captured`. Effects of `f` besides
+    its results and writes into arrays happen only in calls that are recorded.
 
     Examples
     --------
@@ -79,7 +85,7 @@ def jit(
     >>> [float(f(np.array([a, 2.0]))) for a in (1.0, -1.0, 3.0, -3.0)]
     [5.0, 2.0, 13.0, 2.0]
     """
-    options = checked(precise, memory_limit, max_paths, donate)
+    options = checked(precise, memory_limit, max_paths, donate, assume_constant)
     if f is None:
         return functools.partial(jit, **options._asdict())
     if not callable(f):

@@ -18,7 +18,7 @@ from adarray.array import ADArray
 from adarray.device import KINDS, DeviceArray, adopt, form_of, is_device
 from adarray.device.indices import CAREFUL
 from adarray.inplace import sync_if_view
-from adarray.jitting.checks import Content
+from adarray.jitting.contents import Content
 from adarray.jitting.signature import unaligned
 from adarray.runtime import MODE
 from adarray.trace import Handle, root_of

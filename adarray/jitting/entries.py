@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from adarray.jitting.build import Builder, say
-from adarray.jitting.checks import Content
+from adarray.jitting.cached import CachedCall
+from adarray.jitting.contents import Content
 from adarray.jitting.devices import OnDevice
 from adarray.jitting.matching import Matcher
+from adarray.jitting.signature import shares_memory
 from adarray.jitting.state import State
 from adarray.jitting.tree import Tree
 from adarray.op import Op
@@ -69,11 +71,17 @@ class Variant:
         # a run made are gone with it.
         self.operands: list[weakref.ref[Any]] = []
         self.contents: list[tuple[Any, Content]] = []
+        self.calls: list[CachedCall] = []  # of functions with a cache
         self.hidden: set[str] = set()  # captured arrays that plain code reads as well
         self.ops: dict[tuple[bool, ...], Op] = {}
 
-    def take(self, state: State, operands: list[Any]) -> None:
-        """Take in the state of a new recording, and the plain arrays that its operations read."""
+    def take(self, state: State, operands: list[Any], calls: list[CachedCall]) -> None:
+        """Take in the state of a new recording, and what else it read.
+
+        That is the plain arrays that its operations read, and calls of functions with a cache.
+        """
+        operands = [x for x in operands if all(x is not y for y in state.assumed)]
+        self.calls += calls
         self.hidden |= state.readers(operands)
         state.hide(self.hidden)
         for x in operands:
@@ -83,12 +91,20 @@ class Variant:
         self.operands = [y for y in self.operands if y() is not None]
         self.operands += map(weakref.ref, operands)
         self.state, self.check = state, state.check
-        if self.contents:
+        if self.contents or self.calls:
             self.check = self._check_contents
+
+    def writes_hidden(self, statics: Any, inputs: list[Any]) -> bool:
+        """Whether an input that is written into may share memory with what plain code reads."""
+        arrays = [x for x, _ in self.contents]
+        if self.state.hidden is not None:
+            arrays += self.state.hidden(statics) or ()
+        return any(shares_memory([x, *[inputs[i] for i in self.written]], [0]) for x in arrays)
 
     def _check_contents(self, statics: Any) -> list[Any] | None:
         same = all(content.same(x) for x, content in self.contents)
-        return self.state.check(statics) if same else None
+        found = self.state.check(statics) if same else None
+        return found if found is not None and all(call.same() for call in self.calls) else None
 
 
 class Entry:

@@ -208,6 +208,8 @@ class JitFunction(Tracing):
         effects = variant.written or variant.draws
         if shares_memory(inputs, variant.written) or (effects and not alone):
             return self._f(*args, **kwargs), None
+        if variant.written and variant.writes_hidden(bound.statics, inputs):
+            return self._f(*args, **kwargs), None
         walk = Walk(variant.tree, self._entered(variant, bound, inputs), variant.builder.build)
         before = copies(bound.leaves) if checking() else []
         try:

@@ -7,6 +7,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
+class Constants(NamedTuple):
+    """What the user says stays as it is, and is not compared.
+
+    Parameters
+    ----------
+    names : frozenset of str
+    objects : tuple
+    """
+
+    names: frozenset[str] = frozenset()
+    objects: tuple[Any, ...] = ()
+
+    def holds(self, x: Any, name: str) -> bool:
+        """Whether an object, as the user writes it, is meant."""
+        if any(x is y for y in self.objects):
+            return True
+        return bool(self.names) and name.partition(" (")[0] in self.names
+
+
 class Options(NamedTuple):
     """What `jit` was asked for.
 
@@ -22,15 +41,27 @@ class Options(NamedTuple):
         loop after which the function goes on in the same way count once.
     donate : tuple of int
         Positional arguments whose memory results may take, in ascending order.
+    assume_constant : tuple
+        Names and objects that are captured and not compared.
     """
 
     precise: bool = False
     memory_limit: int | None = None
     max_paths: int = 64
     donate: tuple[int, ...] = ()
+    assume_constant: tuple[Any, ...] = ()
+
+    @property
+    def constants(self) -> Constants:
+        """What is captured and not compared."""
+        given = self.assume_constant
+        names = frozenset(x for x in given if isinstance(x, str))
+        return Constants(names, tuple(x for x in given if not isinstance(x, str)))
 
 
-def checked(precise: Any, memory_limit: Any, max_paths: Any, donate: Any = ()) -> Options:
+def checked(
+    precise: Any, memory_limit: Any, max_paths: Any, donate: Any = (), assume_constant: Any = ()
+) -> Options:
     """Return the options, of the right types.
 
     Raises
@@ -43,7 +74,16 @@ def checked(precise: Any, memory_limit: Any, max_paths: Any, donate: Any = ()) -
     if memory_limit is not None:
         memory_limit = _count("memory_limit", memory_limit, "a number of bytes", ", or None")
     max_paths = _count("max_paths", max_paths, "a number of paths")
-    return Options(bool(precise), memory_limit, max_paths, _positions(donate))
+    constants = assume_constant if isinstance(assume_constant, tuple) else (assume_constant,)
+    if isinstance(assume_constant, list):
+        constants = tuple(assume_constant)
+    for x in constants:
+        if x is None or isinstance(x, (bool, int, float, complex)):
+            raise TypeError(
+                f"jit: assume_constant is {x!r}; pass names that the function uses, such as "
+                "'table' or 'model.weights', or the objects themselves"
+            )
+    return Options(bool(precise), memory_limit, max_paths, _positions(donate), constants)
 
 
 def _positions(value: Any) -> tuple[int, ...]:

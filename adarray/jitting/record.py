@@ -11,6 +11,7 @@ import numpy as np
 from adarray.device import is_device
 from adarray.inplace import sync_if_view
 from adarray.intercepting import intercepted
+from adarray.jitting.cached import CachedCall
 from adarray.jitting.generators import GENERATORS, Draws, output, recorded
 from adarray.jitting.leaks import refuse_leaks
 from adarray.jitting.recorder import Recorder
@@ -51,6 +52,8 @@ def record(
     rebuild: Callable[[list[Any]], tuple[tuple[Any, ...], dict[str, Any]]],
     traced: list[int],
     draws: Draws | None = None,
+    original: Callable[[Any], Any] | None = None,
+    calls: list[CachedCall] | None = None,
 ) -> Recorded:
     """Run `f` once, with the current backend, and record what it computes.
 
@@ -66,6 +69,10 @@ def record(
         The others are passed as they are.
     draws : Draws, optional
         Gets what the run draws from random generators.
+    original : callable, optional
+        Returns the user's object for one that takes its place in the run.
+    calls : list of CachedCall, optional
+        Gets the calls of functions with a cache.
 
     Raises
     ------
@@ -73,6 +80,10 @@ def record(
         If a value leaves in a way that cannot be recorded.
     """
     recorder = Recorder(MODE.get(), draws)
+    if original is not None:
+        recorder.original = original
+    if calls is not None:
+        recorder.calls = calls
     recording = recorder.recording
     given = list(leaves)
     handles: list[tuple[int, Handle]] = []

@@ -19,6 +19,7 @@ from adarray.device import DeviceEngine, host, is_device
 from adarray.dispatch import compute, replay
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE
+from adarray.jitting.cached import CachedCall
 from adarray.jitting.constants import Captured, first_of
 from adarray.jitting.generators import Draws, TracedGenerator, seeded
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
@@ -89,6 +90,8 @@ class Recorder:
         # An error that an operation raised: if the function catches it, what it does depends
         # on values in a way that nothing here shows.
         self.error: BaseException | None = None
+        self.original: Callable[[Any], Any] = _itself  # the user's object of a clone
+        self.calls: list[CachedCall] = []  # of functions with a cache
 
     # -- the engine ------------------------------------------------------------------------
 
@@ -199,6 +202,12 @@ class Recorder:
             if len(out) != 1:
                 raise UntraceableError("jit: out= with several arrays cannot be recorded")
             (out,) = out
+        if type(out) is not Traced:
+            raise UntraceableError(
+                f"jit: {func.__name__} writes a computed value into a plain array of shape "
+                f"{np.shape(out)} that is no input; make the array with a NumPy function inside of "
+                "the jitted function, or pass it as an argument"
+            )
         where = kwargs.pop("where", True)
         r = self.function(func, args, kwargs)
         if r.shape != out.shape:
@@ -265,6 +274,15 @@ class Recorder:
             self.error = error
             raise
         self.host(_checked, (function, symbolic(args), symbolic(kwargs)), ())
+
+    def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function with a cache as code outside of the recording does."""
+        args = tuple(map(self.original, args))
+        kwargs = {k: self.original(v) for k, v in kwargs.items()}
+        call = CachedCall(function, args, kwargs)
+        r = call.run(self.inner)
+        self.calls.append(call)
+        return r
 
     def generator(self, raw: Any) -> TracedGenerator:
         """Return a random generator that is the same one in every run."""
@@ -389,8 +407,15 @@ class Recorder:
         return self.handle(self._recorded(OPS["positive"], np.positive, given, {}, number))
 
     def enter(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return operands with plain arrays as ADArrays over captures."""
-        return tuple(self.handle(self.capture(x)) if type(x) is np.ndarray else x for x in operands)
+        """Return operands with plain arrays as ADArrays over captures.
+
+        They are borrowed: writes into them, or into views of them, would go into copies, and raise.
+        """
+        return tuple(
+            Handle.array_class(self.capture(x), None, Extras(borrowed=True), True)
+            if type(x) is np.ndarray else x
+            for x in operands
+        )  # fmt: skip
 
     def handle(self, x: Traced) -> Handle:
         """Return a traced value as an ADArray."""
@@ -448,6 +473,10 @@ class Recorder:
             self._looks[key] = outcome
             self.recording.events.append(Guard(kind, x.symbol, outcome, _place()))
         return outcome
+
+
+def _itself(x: Any) -> Any:
+    return x
 
 
 def _name(op: Op) -> str:

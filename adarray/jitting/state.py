@@ -11,10 +11,12 @@ import numpy as np
 
 from adarray.inplace import sync_if_view
 from adarray.intercepting.rebinding import globals_of, rebind, rebind_function
+from adarray.jitting import rules as _rules  # noqa: F401  (registers them)
 from adarray.jitting.captures import TooMuchError, Walk
 from adarray.jitting.checks import Maker, same_scalar
 from adarray.jitting.clones import Clones
 from adarray.jitting.generators import STREAM, Draws, set_state, source_of, state_of
+from adarray.jitting.options import Constants
 from adarray.protocol import traced
 
 
@@ -28,6 +30,8 @@ class State:
         Arguments that are no inputs.
     floats : set of str
         Names of captured numbers that change, and are inputs.
+    constants : Constants
+        What the user says is constant.
 
     Attributes
     ----------
@@ -38,13 +42,23 @@ class State:
         has changed.
     owners : callable
         The same, with ADArrays in the places of their values.
+    hidden : callable or None
+        The same, with the arrays that plain code reads.
+    assumed : list
+        Objects that the user says are constant.
     values : list
         The captured inputs.
     scalars : dict
         Captured numbers, texts and the like, by name.
     """
 
-    def __init__(self, f: Callable[..., Any], statics: list[Any], floats: set[str]) -> None:
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        statics: list[Any],
+        floats: set[str],
+        constants: Constants = Constants(),  # noqa: B008  (it has no parts that change)
+    ) -> None:
         space = globals_of(f)
         rebind(None, space)
         rebind_function(f)
@@ -52,10 +66,14 @@ class State:
         # Of generators whose draws are not seen: name, itself, state now and before, what sets it.
         self._before: list[tuple[str, Any, Callable[[], Any], Any, Callable[[Any], None]]] = []
         try:
-            self._walk = Walk(f, statics)
+            self._walk = Walk(f, statics, constants)
         except TooMuchError as error:
             self.reason = str(error)
             return
+        if self._walk.opaque:
+            self.reason = self._walk.opaque
+            return
+        self.assumed = [found.value for found in self._walk.order if found.kind == "assumed"]
         self._floats = floats
         for found in self._walk.order:
             if found.kind == "adarray":
@@ -65,6 +83,9 @@ class State:
                         f"the captured ADArray {found.name} is traced, a view or a leaf with "
                         "requires_grad=True; pass it as an argument"
                     )
+            elif found.kind == "held" and isinstance(found.value, random.Random):
+                name, x = f"the random generator {found.name}", found.value
+                self._before.append((name, x, x.getstate, x.getstate(), x.setstate))
             elif found.kind == "random" and (found.hidden or not found.direct):
                 name = f"the random generator {found.name}, which a class or slots hold"
                 self._watch(name, source_of(found.value))
@@ -79,7 +100,9 @@ class State:
         self.check = maker.function()
         self.inputs = maker.inputs
         held = any(i.found.kind == "adarray" for i in self.inputs)
-        self.owners = maker.function(owners=True) if held else self.check
+        self.owners = maker.function("owners") if held else self.check
+        self.hidden = maker.function("hidden") if maker.contents else None
+        self._contents = maker.contents
         self.scalars = maker.scalars
         self.values = [i.value for i in maker.inputs]
 
@@ -108,6 +131,16 @@ class State:
         """Give watched random generators the state that they had before the run."""
         for _, _, old, restore in self._changed(draws):
             restore(old)
+        for array, content in self._contents:
+            content.restore(array)
+
+    def overlap(self, arrays: list[Any]) -> bool:
+        """Whether arrays may share memory with one that plain code reads as well."""
+        return any(
+            isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.may_share_memory(x, y)
+            for x, _ in self._contents
+            for y in arrays
+        )
 
     def _changed(self, draws: Draws) -> Iterator[tuple[str, Any, Any, Callable[[Any], None]]]:
         for name, generator, state, old, restore in self._before:
@@ -146,4 +179,4 @@ class State:
     def forget(self) -> None:
         """Let go of the objects that were found: later calls follow the paths to them."""
         self._walk = None  # type: ignore[assignment]
-        self.inputs, self.values = [], []
+        self.inputs, self.values, self._contents = [], [], []

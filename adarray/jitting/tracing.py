@@ -8,14 +8,20 @@ from typing import Any
 
 from adarray.jitting.attempt import Run
 from adarray.jitting.build import Builder, JitWarning, checking
-from adarray.jitting.captures import kind_of
 from adarray.jitting.collector import collector_waits
 from adarray.jitting.devices import ElsewhereError, OnDevice, device_of
 from adarray.jitting.entries import Entry, Variant
 from adarray.jitting.generators import DRAWING
+from adarray.jitting.kinds import kind_of
 from adarray.jitting.options import Options
 from adarray.jitting.run import runner
-from adarray.jitting.signature import INT_VALUES, Bound, element_strides, unaligned
+from adarray.jitting.signature import (
+    INT_VALUES,
+    Bound,
+    element_strides,
+    shares_memory,
+    unaligned,
+)
 from adarray.jitting.state import State
 from adarray.spans import span
 
@@ -85,6 +91,13 @@ class Tracing:
             result = self._f(*args, **kwargs)  # where f itself is wrong, this raises
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
             return result, None
+        if run.hidden or (run.aliased and not shares_memory(bound.values)):
+            run.restore()
+            entry.give_up(
+                "it writes into an array whose memory it also reads by another way (a class, a "
+                "view that is captured); write into one of them only, or return a new array"
+            )
+            return self._f(*args, **kwargs), None
         entry.aliased = entry.aliased or run.aliased
         entry.draws = entry.draws or bool(run.draws)
         if run.aliased or (not alone and run.changes()):
@@ -117,7 +130,7 @@ class Tracing:
     ) -> State | None:
         """Return what is captured now; None if nothing can be recorded over it."""
         try:
-            state = State(self.target(), bound.statics, self._numbers)
+            state = State(self.target(), bound.statics, self._numbers, self.options.constants)
         except Exception as error:  # objects that cannot be looked at
             if alone:
                 entry.give_up(f"what it captured cannot be read: {type(error).__name__}: {error}")
@@ -127,7 +140,7 @@ class Tracing:
             ints = {n for n in changed if isinstance(state.scalars[n], int)}
             if changed and (not ints or len(entry.variants) >= INT_VALUES):
                 self._numbers |= changed
-                state = State(self.target(), bound.statics, self._numbers)
+                state = State(self.target(), bound.statics, self._numbers, self.options.constants)
             elif len(entry.variants) >= MAX_VARIANTS:
                 state.reason = (
                     "what it captured keeps changing"
@@ -178,7 +191,7 @@ class Tracing:
             if variant.tree.eager:
                 entry.give_up(variant.tree.eager)
                 return variant
-            variant.take(state, run.plain_operands)
+            variant.take(state, run.plain_operands, run.calls)
             variant.written = sorted(
                 {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
             )
@@ -204,6 +217,8 @@ class Tracing:
             return None
         if any(i >= len(bound.targets) for i in variant.written):
             return None  # captured arrays, whose copies on a device are kept
+        if variant.written and (state.hidden is not None or variant.contents):
+            return None  # an argument may share memory with what plain code reads
         enter = None if device is None else device.entrance(bound.targets, state.values)
         return runner(variant.tree, variant.builder.build, enter)
 
