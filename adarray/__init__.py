@@ -29,7 +29,7 @@ from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_
 
 if _typing.TYPE_CHECKING:
     from adarray.intercepting import intercept, wrap
-    from adarray.jitting import JitWarning, jit
+    from adarray.jitting import JitWarning, jit, register_captured
     from adarray.profiling import profile
 
 
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(f"adarray.{name}")
     if name in ("intercept", "wrap"):
         return getattr(importlib.import_module("adarray.intercepting"), name)
-    if name in ("jit", "JitWarning"):
+    if name in ("jit", "JitWarning", "register_captured"):
         return getattr(importlib.import_module("adarray.jitting"), name)
     if name == "profile":
         return importlib.import_module("adarray.profiling").profile
@@ -74,6 +74,7 @@ __all__ = [
     "jvp",
     "no_grad",
     "profile",
+    "register_captured",
     "register_rule",
     "stop_gradient",
     "use",

@@ -136,6 +136,13 @@ def rebind_function(f: Any) -> None:
     reach(f)
 
 
+def rebind_class(cls: type) -> None:
+    """Rebind the attributes of a class that is no global, such as methods with a cache."""
+    package = client_of({"__name__": cls.__module__})
+    if package:
+        _rebind_attributes(cls, binder_of(package))
+
+
 def globals_of(f: Any) -> dict[str, Any]:
     """Return the globals of a function, method, partial or callable object; {} if it has none."""
     for _ in range(32):

@@ -18,7 +18,7 @@ from typing import Any
 
 from adarray.intercepting.bytecode import is_asked, is_called
 from adarray.intercepting.memory import Memory
-from adarray.scope import SCOPE
+from adarray.scope import SCOPE, package_of
 
 Resolver = Callable[[Any, str], Any]
 
@@ -128,6 +128,13 @@ class MethodStandIn(FunctionStandIn):
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
+
+
+def remembered(cached: Any) -> FunctionStandIn:
+    """Return a stand-in of a function with a cache, wherever that was found."""
+    package = package_of(cached.__module__)
+    path = f"{cached.__module__}:{cached.__qualname__}"
+    return FunctionStandIn(cached, package, Memory(cached), path)
 
 
 class ObjectStandIn:

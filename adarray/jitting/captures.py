@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from adarray.intercepting.memory import is_cached
 from adarray.jitting.fingerprints import Held, OpaqueError, slots_in
 from adarray.jitting.kinds import (
     CALLED,
@@ -79,9 +80,10 @@ class Found:
         ``function``, ``method``, ``bound`` (a method of a builtin object), ``partial``,
         ``sequence``, ``mapping``, ``proxy``, ``view`` (of a dictionary), ``instance``, ``class``,
         ``module``, ``set``, ``random``, ``jitted``, ``cached``, ``dispatch``, ``variable``,
-        ``reference`` and ``proxied`` (weak ones), ``objects`` (an array of them), ``content``
-        (compared by its contents), ``held`` (by a fingerprint), ``opaque`` (by identity: code
-        of libraries, and what never changes) or ``assumed`` (constant, by the user).
+        ``reference`` and ``proxied`` (weak ones), ``stand_in`` (for a library's object),
+        ``objects`` (an array of them), ``content`` (compared by its contents), ``held`` (by a
+        fingerprint), ``opaque`` (by identity: code of libraries, and what never changes) or
+        ``assumed`` (constant, by the user).
     name : str
         How the user would write it.
     edges : list of Edge
@@ -156,9 +158,18 @@ class Walk:
                         f"it reaches more than {LIMIT} objects, as by {found.name}; pass what "
                         "it needs as arguments"
                     )
+            if not INDIRECT.isdisjoint(self.names):  # names that code gets attributes by
+                texts = [x.value for x in self.order if type(x.value) is str]
+                self.names.update(x for text in texts for x in text.split(".") if x.isidentifier())
             if len(self.names) == count:
                 break
         _mark(self.roots)
+        for found in self.order:
+            if found.kind == "cached" and found.hidden and is_cached(found.value):
+                self._refuse(
+                    f"{found.name} has a cache, and is held where jit cannot follow what it "
+                    "returns; make it a global function or a method"
+                )
 
     def _find(self, value: Any, name: str, steady: bool = False) -> Found:
         kind = "assumed" if self._constants.holds(value, name) else kind_of(value)
@@ -193,8 +204,8 @@ class Walk:
             found.held = Held(found.value, is_walked)
         except OpaqueError as error:
             self._refuse(
-                f"{found.name} is a {type(found.value).__name__} that cannot be compared in each "
-                f"call ({error}); pass what is needed of it as an argument, give "
+                f"{found.name} is of type {type(found.value).__name__}, which cannot be compared "
+                f"in each call ({error}); pass what is needed of it as an argument, give "
                 "adarray.register_captured a rule, or name it in assume_constant"
             )
 
@@ -292,6 +303,9 @@ class Walk:
             yield "held", None, child, f"an object in {name}", False
         if not is_library(type(x).__module__):
             yield from self._of_class(type(x), frozenset(), False, name)
+
+    def _expand_stand_in(self, x: Any, name: str) -> Iterator[Any]:
+        yield "part", "_adarray_of", x._adarray_of, name, False
 
     def _expand_reference(self, reference: Any, name: str) -> Iterator[Any]:
         yield "referent", None, reference(), f"{name}()", False

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from adarray.inplace import sync_if_view
+from adarray.intercepting.memory import is_cached
+from adarray.intercepting.standins import remembered
 from adarray.jitting.captures import Found, Walk
 from adarray.jitting.checks import Input
 from adarray.jitting.fingerprints import is_python, slots_in
@@ -81,7 +83,11 @@ class Clones:
         self._originals: dict[int, tuple[Any, Any]] = {}  # id of clone -> clone, original
         for i, v in zip(inputs, values, strict=True):
             self._originals[id(v)] = (v, i.found.value)
-        self._dirty = _leading_to({id(i.found) for i in inputs}, walk)
+        for found in walk.order:
+            # Their caches must not hold what a run computes: see adarray.jitting.cached.
+            if found.kind == "cached" and is_cached(found.value):
+                self._keep(found, remembered(found.value))
+        self._dirty = _leading_to(set(self._clones), walk)
         self._spaces: dict[int, Space] = {}  # by the identity of the globals
         self._cells: list[tuple[Any, Any, Any]] = []  # (clone, original, contents)
         self._restoring: dict[int, Any] = {}  # objects that the run made

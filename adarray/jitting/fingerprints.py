@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from adarray.jitting.keys import Same, value_key
-from adarray.scope import package_of
+from adarray.scope import KEPT, package_of
 
 Rule = Callable[[Any], Any]
 # Objects that one fingerprint may take in.
@@ -100,7 +100,8 @@ def _rule_of(cls: type) -> tuple[bool, Rule | None]:
         if base in _rules:
             return True, _rules[base]
         name = package_of(base.__module__), base.__qualname__
-        if name in _named:
+        # A class that a user derived from an immutable one may add to it.
+        if name in _named and (_named[name] is not None or package_of(cls.__module__) in KEPT):
             return True, _named[name]
     return False, None
 

@@ -22,7 +22,7 @@ from adarray.redirecting import original_of
 
 Numbers = Mapping[int, Hashable]
 
-_BY_VALUE = (str, bytes, np.dtype, range)
+_BY_VALUE = (str, bytes, np.dtype)
 _FLOAT = struct.Struct("<d").pack
 
 
@@ -84,7 +84,7 @@ def value_key(x: Any, numbers: Numbers) -> Hashable:
         return (kind, *[value_key(i, numbers) for i in x])
     if kind is dict:
         return (kind, *[(k, value_key(v, numbers)) for k, v in x.items()])
-    if kind is slice:
+    if kind is slice or kind is range:  # of ranges, equal ones may have other bounds
         return (kind, *[value_key(i, numbers) for i in (x.start, x.stop, x.step)])
     if isinstance(x, np.ndarray):
         return array_key(x)

@@ -19,7 +19,7 @@ import numpy as np
 
 from adarray.device import KINDS
 from adarray.intercepting.memory import is_cached
-from adarray.intercepting.standins import FunctionStandIn
+from adarray.intercepting.standins import FunctionStandIn, ObjectStandIn
 from adarray.jitting.fingerprints import is_code, is_python, rule_of
 from adarray.scope import KEPT, package_of
 from adarray.trace import Handle
@@ -80,6 +80,8 @@ def _kind_of_class(x: Any, cls: type) -> str:
         return "opaque" if steady else "bound"
     if issubclass(cls, FunctionStandIn) and is_cached(x._adarray_of):
         return "cached"
+    if issubclass(cls, ObjectStandIn) and not isinstance(x._adarray_of, type):
+        return "stand_in"
     if issubclass(cls, type):
         return "opaque" if is_library(x.__module__) else "class"
     if cls is types.ModuleType:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
+
+_PLACE = re.compile(r" \(a closure of [^)]*\)")  # in the names of what was found
 
 
 class Constants(NamedTuple):
@@ -23,7 +26,7 @@ class Constants(NamedTuple):
         """Whether an object, as the user writes it, is meant."""
         if any(x is y for y in self.objects):
             return True
-        return bool(self.names) and name.partition(" (")[0] in self.names
+        return bool(self.names) and _PLACE.sub("", name) in self.names
 
 
 class Options(NamedTuple):

@@ -18,7 +18,8 @@ IMMUTABLE = (
     "operator:itemgetter", "operator:methodcaller", "zoneinfo:ZoneInfo", "typing:_Final",
     "typing:TypeVar", "_thread:lock", "_thread:RLock", "pandas:Timestamp", "pandas:Timedelta",
     "pandas:Period", "pandas:Interval", "pandas:ExtensionDtype", "pandas:BaseOffset",
-    "torch:dtype", "torch:device", "numpy:_ArrayFunctionDispatcher", "numpy:busdaycalendar",
+    "torch:dtype", "torch:device", "scipy:rv_generic", "numpy:_ArrayFunctionDispatcher",
+    "numpy:busdaycalendar",
 )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def _sparse(x: Any) -> Any:
 
 
 def _frozen(x: Any) -> Any:
-    return x.args, x.kwds, x.dist.name, x.dist.a, x.dist.b, x.dist._random_state
+    return x.args, x.kwds, x.dist.name, x.dist.a, x.dist.b
 
 
 def _tensor(x: Any) -> Any:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from adarray.inplace import sync_if_view
-from adarray.intercepting.rebinding import globals_of, rebind, rebind_function
+from adarray.intercepting.memory import is_cached
+from adarray.intercepting.rebinding import globals_of, rebind, rebind_class, rebind_function
 from adarray.jitting import rules as _rules  # noqa: F401  (registers them)
-from adarray.jitting.captures import TooMuchError, Walk
+from adarray.jitting.captures import Edge, TooMuchError, Walk
 from adarray.jitting.checks import Maker, same_scalar
 from adarray.jitting.clones import Clones
 from adarray.jitting.generators import STREAM, Draws, set_state, source_of, state_of
@@ -67,11 +68,16 @@ class State:
         self._before: list[tuple[str, Any, Callable[[], Any], Any, Callable[[Any], None]]] = []
         try:
             self._walk = Walk(f, statics, constants)
+            cached = {e.key[0] for x in self._walk.order for e in x.edges if _is_cached(e)}
+            if cached:
+                for cls in cached:
+                    rebind_class(cls)
+                self._walk = Walk(f, statics, constants)
+            self.reason = self._walk.opaque
         except TooMuchError as error:
             self.reason = str(error)
             return
-        if self._walk.opaque:
-            self.reason = self._walk.opaque
+        if self.reason:
             return
         self.assumed = [found.value for found in self._walk.order if found.kind == "assumed"]
         self._floats = floats
@@ -180,3 +186,8 @@ class State:
         """Let go of the objects that were found: later calls follow the paths to them."""
         self._walk = None  # type: ignore[assignment]
         self.inputs, self.values, self._contents = [], [], []
+
+
+def _is_cached(edge: Edge) -> bool:
+    """Whether a class has a method with a cache that code calls as it is."""
+    return edge.how == "class" and is_cached(edge.child.value)

@@ -16,7 +16,8 @@ def test_all_is_complete_and_sorted():
     public = {
         n for n, v in vars(adarray).items() if not n.startswith("_") and not inspect.ismodule(v)
     }
-    late = {"JitWarning", "intercept", "jit", "profile", "wrap"}  # imported when they are asked for
+    # Imported when they are asked for.
+    late = {"JitWarning", "intercept", "jit", "profile", "register_captured", "wrap"}
     assert public | late | {"__version__"} == set(adarray.__all__)
     for name in late:
         assert callable(getattr(adarray, name))
