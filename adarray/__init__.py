@@ -7,6 +7,7 @@ array([1., 1.])
 
 import typing as _typing
 
+from adarray import kinds as _kinds  # noqa: F401  (makes the classes of numbers)
 from adarray import ops as _ops  # noqa: F401  (registers the operations)
 from adarray._version import __version__
 from adarray.array import ADArray, array, stop_gradient, value_of

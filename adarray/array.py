@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from sys import _getframe
 from types import GenericAlias
 from typing import Any
 
@@ -20,10 +21,11 @@ from adarray.interchange import Interchange
 from adarray.op import FUNCTIONS, POINTWISE
 from adarray.operators import Operators, weakened
 from adarray.protocol import call_function, call_ufunc, traced
+from adarray.questions import is_array, of_some, seen_class, shown_class
 from adarray.runtime import MODE
-from adarray.scope import SCOPE, seen_class
+from adarray.scope import KEPT_MODULES
 from adarray.signatures import Methods
-from adarray.trace import Extras, GradSlot, Handle, leaf
+from adarray.trace import Extras, GradSlot, Handle, leaf, snapshot
 
 
 class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
@@ -45,8 +47,11 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        # isinstance(x, np.ndarray) holds in code that adarray.intercept reaches.
-        return type(self) if SCOPE.get() is None else seen_class(self._v, type(self))
+        # isinstance(x, np.ndarray) holds in user code: see adarray.questions.
+        frame = _getframe(1)
+        if frame.f_globals.get("__name__") in KEPT_MODULES:
+            return shown_class(self)
+        return seen_class(self, frame)
 
     # -- NumPy's protocols ----------------------------------------------------------
 
@@ -65,16 +70,19 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
 
     # -- containers -------------------------------------------------------------------
 
+    @of_some("object of type '{}' has no len()")
     def __len__(self) -> int:
         if self.ndim == 0:
             raise TypeError("len() of unsized object")
         return len(sync_if_view(self)._v)
 
+    @of_some("'{}' object is not iterable")
     def __iter__(self) -> Iterator[ADArray]:
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
+    @of_some("argument of type '{}' is not iterable")
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
@@ -85,6 +93,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
             self = call_function(np.copy, (self,), {})
         return apply(op, (self,), {"index": plain_index(index)})  # type: ignore[no-any-return]
 
+    @of_some("'{}' object does not support item assignment")
     def __setitem__(self, index: Any, value: Any) -> None:
         if type(value) is list or type(value) is tuple:
             # One array of the ADArrays in it; integers must hold the numbers.
@@ -92,6 +101,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
             value = join_hook[0](value, self.dtype if whole else None)
         setitem(self, index, value)
 
+    @of_some("'{}' object does not support item deletion")
     def __delitem__(self, index: Any) -> None:
         raise ValueError("cannot delete array elements")
 
@@ -116,6 +126,8 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
 
     def copy(self, order: Any = "C") -> ADArray:
         """Return a copy, in C order unless `order` says otherwise (as the ndarray method)."""
+        if not is_array(self):
+            return snapshot(sync_if_view(self))  # type: ignore[return-value]
         return call_function(np.copy, (self,), {"order": order})  # type: ignore[no-any-return]
 
     def flatten(self, order: Any = "C") -> ADArray:
@@ -264,7 +276,9 @@ def install_methods(functions: dict[str, Callable[..., Any]]) -> None:
     """Give ADArray methods that call NumPy functions with `self` first."""
     for name, function in functions.items():
         if name not in ADArray.__dict__:
-            setattr(ADArray, name, _method(name, function))
+            method = _method(name, function)
+            of_scalars = hasattr(np.float64, name)
+            setattr(ADArray, name, method if of_scalars else of_some()(method))
 
 
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

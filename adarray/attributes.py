@@ -12,6 +12,7 @@ from adarray.errors import TraceError
 from adarray.inplace import setitem, sync_if_view
 from adarray.operators import weakened
 from adarray.protocol import call_function, traced
+from adarray.questions import MissingError, is_array
 from adarray.refusals import leaves_graph
 from adarray.trace import Handle, root_of
 
@@ -102,6 +103,8 @@ class Attributes(_State):
     @property
     def mT(self) -> ADArray:  # noqa: N802
         """The array with its last two axes swapped: a view."""
+        if not is_array(self):
+            raise MissingError("a number has no attribute 'mT'")
         if self.ndim < 2:
             raise ValueError("matrix transpose with ndim < 2 is undefined")
         return call_function(np.swapaxes, (self, -1, -2), {})  # type: ignore[no-any-return]

@@ -22,9 +22,10 @@ from adarray.inplace import sync_if_view
 from adarray.lending import lend
 from adarray.operators import weakened
 from adarray.protocol import call_function, finish, on_plain, traced
+from adarray.questions import is_array, of_some
 from adarray.refusals import leaves_graph
 from adarray.scope import SCOPE
-from adarray.trace import Handle
+from adarray.trace import Handle, snapshot
 
 if TYPE_CHECKING:
     from adarray.array import ADArray
@@ -112,6 +113,7 @@ class Conversions(_State):
             return self._v.tolist()  # type: ignore[attr-defined]
         return np.asarray(self._v).tolist()
 
+    @of_some("float() argument must be a string or a real number, not '{}'")
     def __float__(self) -> float:
         if SCOPE.get() is not None and _formats(sys._getframe(1)):
             return float(sync_if_view(self)._v)
@@ -120,6 +122,7 @@ class Conversions(_State):
         )
         return float(self._v)
 
+    @of_some("int() argument must be a string or a real number, not '{}'")
     def __int__(self) -> int:
         if SCOPE.get() is None:
             self._must_be_constant("int", "use np functions in place of int()")
@@ -130,6 +133,10 @@ class Conversions(_State):
         self._must_be_constant("complex", "use np functions in place of complex()")
         return complex(self._v)
 
+    @of_some(
+        "'{}' object cannot be interpreted as an integer; adarray.value_of(x) leaves the graph "
+        "on purpose"
+    )
     def __index__(self) -> int:
         self._must_be_constant("index", "an index is an integer")
         v: Any = self._v if isinstance(self._v, Symbolic) else np.asarray(self._v)[()]
@@ -158,6 +165,17 @@ class Conversions(_State):
 
     def __trunc__(self) -> int:
         return math.trunc(float(sync_if_view(self)._v))
+
+    @of_some()
+    def is_integer(self) -> bool:
+        """Whether the number is a whole one."""
+        return bool(call_function(np.equal, (self, call_function(np.round, (self,), {})), {}))
+
+    @of_some()
+    def as_integer_ratio(self) -> tuple[int, int]:
+        """Return the number as a fraction."""
+        self._must_be_constant("as_integer_ratio", "a fraction has no derivative")
+        return float(self).as_integer_ratio()
 
     # -- plain arrays and memory --------------------------------------------------------
 
@@ -227,6 +245,8 @@ class Conversions(_State):
         return (Handle.array_class, (self._v,))
 
     def __copy__(self) -> ADArray:
+        if not is_array(self):  # a number stays one
+            return snapshot(sync_if_view(self))  # type: ignore[return-value]
         return call_function(np.copy, (self,), {})  # type: ignore[no-any-return]
 
     def __deepcopy__(self, memo: Any) -> ADArray:

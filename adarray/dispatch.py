@@ -247,6 +247,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
             if e is not None:
                 if e.base is not None:
                     sync(x)
+                if e.weak:
+                    cls = Handle.array_class
                 if e.tangents:
                     level = max(level, e.tangents[-1].level)
             values.append(x._v)

@@ -30,7 +30,8 @@ def weakened(x: ADArray) -> ADArray:
         number = int(x._v)
     else:
         number = complex(x._v) if x.dtype.kind == "c" else float(x._v)
-    return type(x)(number, x._node, Extras(tangents=tangents, weak=True), True)
+    made: Any = Handle.number_class(number, x._node, Extras(tangents=tangents, weak=True), True)
+    return made  # type: ignore[no-any-return]
 
 
 # The usual operands: asking whether another one defers would cost time at each operator.
@@ -85,6 +86,21 @@ def _inplace(forward: Callable[[Any, Any], Any]) -> Callable[[Any, Any], ADArray
     return inplace
 
 
+def _comparison(ufunc: Any) -> Callable[[Any, Any], Any]:
+    """Comparisons: two Python numbers give True or False, and not a scalar of NumPy."""
+    general = _general(ufunc)
+
+    def forward(self: Any, other: Any) -> Any:
+        r = general(self, other)
+        if self._x is None or r is NotImplemented or not (_is_number(self) and _is_number(other)):
+            return r
+        if isinstance(r._v, Symbolic):
+            return Handle.number_class(r._v, None, Extras(weak=True), True)
+        return bool(r._v)
+
+    return forward
+
+
 def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
     """``@``, comparisons, ``//`` and operators of integers."""
 
@@ -94,7 +110,7 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
             return NotImplemented
         op = FUNCTIONS.get(ufunc)
         if op is not None and not is_foreign(other):
-            return apply(op, (self, _joined(other)))
+            return _whole(apply(op, (self, _joined(other))), self, other)
         return _whole(call_ufunc(ufunc, "__call__", (self, other), {}), self, other)
 
     return forward
@@ -173,12 +189,12 @@ class Operators:
     __rrshift__ = _general_reflected(np.right_shift)
     __irshift__ = _inplace(__rshift__)
 
-    __lt__ = _general(np.less)
-    __le__ = _general(np.less_equal)
-    __gt__ = _general(np.greater)
-    __ge__ = _general(np.greater_equal)
-    __eq__ = _general(np.equal)
-    __ne__ = _general(np.not_equal)
+    __lt__ = _comparison(np.less)
+    __le__ = _comparison(np.less_equal)
+    __gt__ = _comparison(np.greater)
+    __ge__ = _comparison(np.greater_equal)
+    __eq__ = _comparison(np.equal)
+    __ne__ = _comparison(np.not_equal)
 
     def __hash__(self) -> int:
         # As in NumPy, scalars have a hash. A traced one has none: what a dictionary or a

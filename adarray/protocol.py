@@ -322,7 +322,7 @@ def _unsupported(func: Any) -> UnsupportedFunctionError:
 
 def finish(r: Any, out: Any, name: str, casting: str = "same_kind") -> Any:
     """Wrap plain results as ADArrays, and write the result into ``out=`` if given."""
-    if out is None and type(r) is Handle.array_class:
+    if out is None and isinstance(r, Handle):
         return r  # first, since isinstance asks an ADArray for its __class__
     if isinstance(r, tuple) and out is None:
         return type(r)(*(_wrap(x) for x in r)) if hasattr(r, "_fields") else tuple(map(_wrap, r))
@@ -340,7 +340,7 @@ def finish(r: Any, out: Any, name: str, casting: str = "same_kind") -> Any:
 
 
 def _wrap(r: Any) -> Any:
-    if type(r) is Handle.array_class:
+    if isinstance(r, Handle):
         return r
     if isinstance(r, np.ndarray) and r.dtype == object:
         raise DTypeError(

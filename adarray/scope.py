@@ -1,15 +1,16 @@
 """Which code `adarray.intercept` reaches, and whether it does so now.
 
 The state is one context variable, so that threads and async tasks are independent.
-Modules below read it where an ADArray answers differently inside: to isinstance
-checks and to conversions whose derivative is zero.
+Modules below read it where an ADArray answers differently inside: to conversions whose
+derivative is zero. Here is also told who asks for the type of an object: user code, which is
+to see what it would see without adarray, or a library, which must know what it has.
 """
 
 from __future__ import annotations
 
 import sys
 from contextvars import ContextVar
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 # Packages that keep the real NumPy: NumPy itself and what is made for it, adarray,
@@ -75,28 +76,35 @@ def client_of(space: dict[str, Any]) -> str:
     return "" if module is None or vars(module) is space else "__main__"
 
 
-# Python code of the standard library through which isinstance checks and type
-# dispatch of others go.
-_CHECKERS = frozenset({"abc", "functools", "typing", "adarray.intercepting.standins"})
+# Python code through which a question about a type passes: who asks is the code that called it.
+_CHECKERS = frozenset(
+    {"abc", "_py_abc", "functools", "inspect", "typing", "typing_extensions", "unittest.case",
+     "adarray.intercepting.standins"}
+)  # fmt: skip
+# The same of single functions, such as np.isscalar, by their code.
+CHECKER_CODE: set[CodeType] = set()
+# Modules whose functions see what an object of ours is, as they were met.
+KEPT_MODULES: set[Any] = set()
 
 
-def asked_by_client(scope: Scope, depth: int = 2) -> bool:
-    """Whether the code that looks at an object now is intercepted.
+def asking(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of user code that asks what an object is; None if a library asks.
 
     Parameters
     ----------
-    scope : Scope
-    depth : int
-        Frames between this function and the code that looks.
+    frame : frame
+        The code that looks at the object: user code, or what asks in its name (`abc`, say).
     """
-    frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         name = frame.f_globals.get("__name__")
-        if name not in _CHECKERS:
-            package = package_of(name)
-            return package in CLIENTS and scope.covers(package)
+        if name not in _CHECKERS and frame.f_code not in CHECKER_CODE:
+            if package_of(name) not in KEPT:
+                return frame
+            if not any(c.co_filename == frame.f_code.co_filename for c in CHECKER_CODE):
+                KEPT_MODULES.add(name)
+            return None
         frame = frame.f_back
-    return False
+    return None
 
 
 def asked_by_library(depth: int = 2) -> bool:
@@ -111,20 +119,3 @@ def asked_by_library(depth: int = 2) -> bool:
         return False
     package = package_of(sys._getframe(depth).f_globals.get("__name__"))
     return package in KEPT and not package.startswith("adarray")
-
-
-def seen_class(value: Any, own: type) -> type:
-    """Return the class that ``x.__class__`` gives, for isinstance checks of client code.
-
-    Parameters
-    ----------
-    value : ndarray, NumPy scalar or Python number
-        The value of `x`, whose type is what intercepted code would see without adarray.
-    own : type
-        The class of `x`, which everybody else sees.
-    """
-    scope = SCOPE.get()
-    if scope is None or not asked_by_client(scope, 3):
-        return own
-    cls: type = value.__class__  # a symbolic value passes for its concrete one
-    return cls

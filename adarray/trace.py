@@ -105,6 +105,8 @@ class Handle:
     __slots__ = ("_frozen", "_node", "_v", "_x")
     # The class that users see; modules below adarray.array make instances of it.
     array_class: ClassVar[type[Handle]]
+    # That of Python numbers: see adarray.kinds.
+    number_class: ClassVar[type[Handle]]
 
     def __init_subclass__(cls) -> None:
         if not hasattr(Handle, "array_class"):  # a user's subclass takes no part
@@ -249,7 +251,7 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
     span = (min([level, *outer]), level)
     node = Node(LEAF, (parent,), (), None, Aval(aval.shape, aval.dtype, weak), span, guard)
     x = Extras(tangents=tangents, weak=weak) if tangents or weak else None
-    return cls(value, node, x, True)
+    return (Handle.number_class if weak else cls)(value, node, x, True)
 
 
 # The level of the innermost trace of this context; 0 outside of any.

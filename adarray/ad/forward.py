@@ -38,7 +38,8 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
             value = value.astype(value.dtype.newbyteorder("="))
         weak = isinstance(x, (float, complex)) and not isinstance(x, np.generic)
         value = placed(value)
-        made = ADArray(value, None, Extras(weak=True) if weak else None, True)
+        kind = Handle.number_class if weak else Handle.array_class
+        made = kind(value, None, Extras(weak=True) if weak else None, True)
     if np.shape(tangent) != np.shape(made._v):
         raise ShapeError(
             f"{name}: the tangent has shape {np.shape(tangent)} and its primal "

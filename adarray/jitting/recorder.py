@@ -419,8 +419,9 @@ class Recorder:
 
     def handle(self, x: Traced) -> Handle:
         """Return a traced value as an ADArray."""
-        rest = Extras(weak=True) if x.symbol.weak else None
-        return Handle.array_class(x, None, rest, True)
+        if x.symbol.weak:
+            return Handle.number_class(x, None, Extras(weak=True), True)
+        return Handle.array_class(x, None, None, True)
 
     def handles(self, x: Any) -> Any:
         """Return traced values, or a sequence of them, as ADArrays."""

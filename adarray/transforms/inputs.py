@@ -58,7 +58,7 @@ class Inputs:
             self.given += found
             self.trees.append((len(found), rebuild))
             # The function gets handles of its own: in-place updates move them.
-            new[k] = rebuild([ADArray(h._v, h._node, h._x, True) for h in made])
+            new[k] = rebuild([type(h)(h._v, h._node, h._x, True) for h in made])
         self.args = tuple(new)
         self.nodes: list[Node] = [h._node for h in self.leaves if h._node is not None]
 

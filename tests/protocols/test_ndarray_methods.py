@@ -152,7 +152,7 @@ if np.lib.NumpyVersion(np.__version__) < "2.1.0":
 
 
 def I_of(a):  # noqa: N802
-    return I if isinstance(a, np.ndarray) else adarray.array(I)
+    return adarray.array(I) if isinstance(a, adarray.ADArray) else I
 
 
 def pairs(table):

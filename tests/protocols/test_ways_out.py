@@ -147,6 +147,7 @@ REFUSED = {
 OWN_ERRORS = {
     "struct", "json", "json of a list", "datetime", "decimal", "fraction", "bytearray",
     "memoryview", "np.frombuffer", "str %", "array.array", "np.nditer", "np.lib.format",
+    "index", "range", "sleep",
 }  # fmt: skip
 
 

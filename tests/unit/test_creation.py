@@ -62,7 +62,7 @@ SEQUENCES = {
     "numbers": lambda x: [x[0, 0], 1, 2.0],
     "tuples": lambda x: ((x[0, 0], 1), (2, x[1, 1])),
     "rows": lambda x: [x[0], [1, 2, 3], np.arange(3), range(3)],
-    "matrices": lambda x: [x, np.ones((2, 3)), x.tolist() if isinstance(x, np.ndarray) else x],
+    "matrices": lambda x: [x, np.ones((2, 3)), x if isinstance(x, adarray.ADArray) else x.tolist()],
     "deque": lambda x: deque([x[0, 1], 2.0]),
     "empty rows": lambda x: [x[:, :0], [[], []]],
     "float32 with ints": lambda x: [x[0].astype(np.float32), [1, 2, 3]],

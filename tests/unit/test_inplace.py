@@ -54,7 +54,7 @@ def view_through_reshape_and_transpose(x):
 
 
 def fortran_buffer(x):
-    y = np.array(x.T, copy=False) if isinstance(x, np.ndarray) else x.T
+    y = x.T if isinstance(x, adarray.ADArray) else np.array(x.T, copy=False)
     y = y.copy("K")
     flat = y.T.reshape(-1)
     flat[1:3] = flat[3:5] * 2

@@ -1,0 +1,44 @@
+"""Python numbers that are traced: ADArrays without what arrays have and numbers lack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray import ops as _ops  # noqa: F401  (gives ADArray its methods)
+from adarray.array import ADArray, weakened
+from adarray.questions import Indexing, Shy, visible
+from adarray.trace import Handle
+
+# What stays of an array in a Python number: adarray's own attributes. NumPy's protocols and the
+# special methods of operators stay, too; those raise by themselves.
+_OWN = frozenset({"array_class", "number_class", "backward", "detach", "grad", "numpy"}) | {
+    "requires_grad"
+}
+
+
+class Number(ADArray, metaclass=Shy):
+    """A Python number, traced; `isinstance` knows it as an ADArray."""
+
+    __slots__ = ()
+    _shown = float
+    __getitem__ = Indexing(ADArray.__getitem__)
+
+    def conjugate(self) -> Any:
+        """Return the complex conjugate, a Python number."""
+        z: Any = self
+        return weakened(np.conjugate(z)) if self.dtype.kind == "c" else +z
+
+
+def _hide() -> None:
+    for name in dir(ADArray):
+        if name.startswith("_") or name in _OWN or hasattr(float, name):
+            continue
+        found = next(c.__dict__[name] for c in ADArray.__mro__ if name in c.__dict__)
+        type.__setattr__(Number, name, visible(name, found))
+
+
+_hide()
+Number.__name__, Number.__qualname__, Number.__module__ = "ADArray", "ADArray", ADArray.__module__
+Handle.number_class = Number
