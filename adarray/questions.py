@@ -187,6 +187,24 @@ class Indexing:
         return MethodType(self.function, x)
 
 
+class Attributes:
+    """The attributes of a class, bases included, as `inspect.getattr_static` reads them.
+
+    It goes on to real base classes where one is missing: so an error says that there is none.
+    """
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+    def __contains__(self, name: str) -> bool:
+        if not hasattr(self.cls, name):
+            raise AttributeError(name)
+        return True
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self.cls, name)
+
+
 class Shy(type):
     """Metaclass of classes that answer for the class of a plain value.
 
@@ -198,6 +216,8 @@ class Shy(type):
     def __getattribute__(cls, name: str) -> Any:
         if name == "__mro__":
             return super().__getattribute__("_shown").__mro__
+        if name == "__dict__" and sys._getframe(1).f_globals.get("__name__") == "inspect":
+            return Attributes(super().__getattribute__("_shown"))
         if name[:8] != "__array_" and asking(sys._getframe(1)) is not None:
             return getattr(super().__getattribute__("_shown"), name)
         return super().__getattribute__(name)
