@@ -128,8 +128,13 @@ class OfArrays:
         if x is None:
             return self.function
         if self.arrays if is_array(x) else hasattr(plain_class(x), self.name):
-            return MethodType(self.function, x)
+            if self.name not in _FOR_USERS or asking(sys._getframe(1)) is not None:
+                return MethodType(self.function, x)
         raise MissingError(self.message.format(_named(plain_class(x))))
+
+
+# Libraries ask for it to find out whether a number is Python's own.
+_FOR_USERS = frozenset({"as_integer_ratio"})
 
 
 class Iterating(OfArrays):

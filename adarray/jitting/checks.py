@@ -86,6 +86,7 @@ class Maker:
     def __init__(self, walk: Walk, floats: set[str]) -> None:
         self._floats = floats
         self._space: dict[str, Any] = {
+            "__name__": __name__,  # by which an ADArray knows whom it answers
             "N": None, "A": np.ndarray, "H": Handle, "same": same_scalar, "freeze": frozenset,
             "D": DeviceArray, "adopt": adopt, "items": same_items, "referent": referent,
         }  # fmt: skip

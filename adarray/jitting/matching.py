@@ -66,7 +66,7 @@ class Matcher:
     __slots__ = ("fits", "leaves")
 
     def __init__(self, args: Args) -> None:
-        space: dict[str, Any] = {"A": np.ndarray, "T": DeviceArray}
+        space: dict[str, Any] = {"__name__": __name__, "A": np.ndarray, "T": DeviceArray}
         tests = [f"len(a) == {len(args)}"]
         nested = any(type(x) in (tuple, list, dict) for x in args)
         for i, (place, x) in enumerate(_walk("a", args, tests)):
