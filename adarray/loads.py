@@ -17,7 +17,7 @@ from typing import Any
 
 from adarray.redirecting import all_names, original_of, redirect
 from adarray.scope import SCOPE, client_of
-from adarray.trace import LEVEL, Handle
+from adarray.trace import LEVEL, Handle, plain_class
 
 _ABSENT = object()
 
@@ -29,8 +29,7 @@ def class_of(x: Any) -> type:
     """Return the class that `x` would have in a plain run."""
     cls = type(x)
     if issubclass(cls, Handle):
-        made: type = x._v.__class__  # a symbolic value passes for its concrete one
-        return made
+        return plain_class(x)
     return STANDS_FOR.get(cls, cls)
 
 
@@ -43,6 +42,13 @@ def _type(*args: Any, **kwargs: Any) -> Any:
         module = sys._getframe(1).f_globals.get("__name__", "builtins")
         args = (*args[:2], {**args[2], "__module__": module})
     return type(*args, **kwargs)
+
+
+def _own_type(*args: Any, **kwargs: Any) -> Any:
+    """``type(x)`` for code that knows of ADArrays: one class, whatever the value."""
+    if len(args) == 1 and issubclass(type(args[0]), Handle):
+        return Handle.array_class
+    return _type(*args, **kwargs)
 
 
 def _none(_value: Any, _how: str) -> Any:
@@ -72,7 +78,8 @@ class Load:
     ----------
     name : str
     how : str
-        ``"call"``, or ``"attribute"`` if an attribute is taken of it.
+        ``"call"``, ``"attribute"`` if an attribute is taken of it, or ``"own"``: a call of
+        ``type`` by code that knows of ADArrays.
     package : str
         The package of the code.
     """
@@ -91,6 +98,8 @@ class Load:
         value = frame.f_globals.get(self.name, _ABSENT)
         if value is _ABSENT:
             value = _look_up(frame, self.name)
+        if self.how == "own":
+            return _own_type if value is type else value
         scope = SCOPE.get()
         if scope is not None and scope.covers(self.package):
             found = Load.known.get((id(value), self.how))
@@ -147,8 +156,13 @@ def load_of(name: str, how: str, package: str) -> Load:
     return Load(name, how, package)
 
 
-def _maker(package: str) -> Callable[[str, str], Any]:
-    return lambda name, how: None if how == "look" else load_of(name, how, package)
+def _maker(package: str, own: frozenset[str]) -> Callable[[str, str], Any]:
+    def make(name: str, how: str) -> Any:
+        if how == "look" or (name in own and how != "call"):
+            return None
+        return load_of(name, "own" if name in own else how, package)
+
+    return make
 
 
 def names_for(space: dict[str, Any]) -> frozenset[str]:
@@ -177,6 +191,7 @@ def redirect_calls(function: types.FunctionType, names: frozenset[str]) -> None:
     code = original_of(function.__code__)
     if not package or names.isdisjoint(all_names(code)):
         return
+    types_: frozenset[str] = frozenset()
     if "ADArray" in all_names(code):  # it knows what it is given
-        names = frozenset(n for n in names if space.get(n, getattr(builtins, n, None)) is not type)
-    redirect(function, names, _maker(package), package)
+        types_ = frozenset(n for n in names if space.get(n, getattr(builtins, n, None)) is type)
+    redirect(function, names, _maker(package, types_), package)

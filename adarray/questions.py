@@ -24,7 +24,7 @@ import numpy as np
 from adarray.aval import Symbolic
 from adarray.protocol import traced
 from adarray.scope import CHECKER_CODE, KEPT_MODULES, SCOPE, asking
-from adarray.trace import LEVEL, Handle
+from adarray.trace import LEVEL, Handle, plain_class
 
 CHECKER_CODE.add(np.isscalar.__code__)
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -33,14 +33,6 @@ _set_class = object.__dict__["__class__"].__set__
 
 class MissingError(AttributeError, TypeError):
     """An attribute that the plain value lacks; operators and built-ins raise TypeError then."""
-
-
-def plain_class(x: Handle) -> type:
-    """Return the class of the plain value: ndarray, a NumPy scalar's, or a Python number's."""
-    cls: type = x._v.__class__  # a symbolic value passes for its concrete one
-    if x._x is not None and x._x.weak and issubclass(cls, np.generic):
-        return bool if cls is np.bool_ else type(cls(0).item())
-    return cls
 
 
 def is_array(x: Handle) -> bool:
@@ -127,9 +119,9 @@ class OfArrays:
     def __get__(self, x: Any, cls: Any = None) -> Any:
         if x is None:
             return self.function
-        if self.arrays if is_array(x) else hasattr(plain_class(x), self.name):
-            if self.name not in _FOR_USERS or asking(sys._getframe(1)) is not None:
-                return MethodType(self.function, x)
+        there = self.arrays if is_array(x) else hasattr(plain_class(x), self.name)
+        if there and (self.name not in _FOR_USERS or asking(sys._getframe(1)) is not None):
+            return MethodType(self.function, x)
         raise MissingError(self.message.format(_named(plain_class(x))))
 
 

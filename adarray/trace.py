@@ -121,6 +121,14 @@ class Handle:
         self._frozen = frozen
 
 
+def plain_class(handle: Handle) -> type:
+    """Return the class of the plain value: ndarray, a NumPy scalar's, or a Python number's."""
+    cls: type = handle._v.__class__  # a symbolic value passes for its concrete one
+    if handle._x is not None and handle._x.weak and issubclass(cls, np.generic):
+        return bool if cls is np.bool_ else type(cls(0).item())
+    return cls
+
+
 def extras(handle: Handle) -> Extras:
     """Return the handle's `Extras`, made if it has none."""
     if handle._x is None:

@@ -220,6 +220,8 @@ def check_scalar(name: str, y: Any, holomorphic: bool = False) -> None:
     """
     if isinstance(y, Handle) and isinstance(y._v, np.floating) and not holomorphic:
         return  # what nearly every loss is
+    if type(y) is bool:  # a comparison of Python numbers
+        refuse_whole(name, [y])
     if not is_array(y):
         raise TypeError(
             f"{name}: the function returned a {type(y).__name__}, not a number; return one "
@@ -254,7 +256,7 @@ def refuse_whole(name: str, leaves: Sequence[Any]) -> None:
     """
     dtype: Any = None
     for x in leaves:
-        if not is_array(x):
+        if not is_array(x) and type(x) is not bool:
             continue
         dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
         if dtype.kind not in "biu":
