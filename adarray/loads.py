@@ -13,13 +13,24 @@ import functools
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from adarray.redirecting import all_names, original_of, redirect
 from adarray.scope import SCOPE, client_of
 from adarray.trace import LEVEL, Handle, plain_class
 
 _ABSENT = object()
+
+
+class StandIn:
+    """What a global of a client module is bound to in place of a function or module."""
+
+    __slots__ = ()
+
+    def _adarray_original(self) -> Any:
+        """Return what it stands for."""
+        raise NotImplementedError
+
 
 # Classes that are made in the place of another, and what ``type(x)`` answers for their instances.
 STANDS_FOR: dict[type, type] = {}
@@ -30,6 +41,8 @@ def class_of(x: Any) -> type:
     cls = type(x)
     if issubclass(cls, Handle):
         return plain_class(x)
+    if issubclass(cls, StandIn):
+        return type(original(x))
     return STANDS_FOR.get(cls, cls)
 
 
@@ -78,8 +91,8 @@ class Load:
     ----------
     name : str
     how : str
-        ``"call"``, ``"attribute"`` if an attribute is taken of it, or ``"own"``: a call of
-        ``type`` by code that knows of ADArrays.
+        ``"call"``; ``"attribute"`` if an attribute is taken of it; ``"look"`` at a stand-in;
+        ``"own"``, a call of ``type`` by code that knows of ADArrays.
     package : str
         The package of the code.
     """
@@ -101,6 +114,9 @@ class Load:
         if self.how == "own":
             return _own_type if value is type else value
         scope = SCOPE.get()
+        if self.how == "look":  # outside, nobody meets a stand-in
+            inside = scope is not None and scope.covers(self.package)
+            return value if inside or not issubclass(type(value), StandIn) else original(value)
         if scope is not None and scope.covers(self.package):
             found = Load.known.get((id(value), self.how))
             if found is None or found[0] is not value:
@@ -126,7 +142,7 @@ class Load:
 
 def standing_for(value: Any, how: str) -> Any:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
-    if not isinstance(value, type):
+    if not issubclass(type(value), type):
         return None
     if value is type or value is map:
         mine = _type if value is type else _map
@@ -156,42 +172,64 @@ def load_of(name: str, how: str, package: str) -> Load:
     return Load(name, how, package)
 
 
-def _maker(package: str, own: frozenset[str]) -> Callable[[str, str], Any]:
-    def make(name: str, how: str) -> Any:
-        if how == "look" or (name in own and how != "call"):
-            return None
-        return load_of(name, "own" if name in own else how, package)
-
-    return make
+def original(value: Any) -> Any:
+    """Return what a stand-in stands for; its own attributes are those of that."""
+    return type(value)._adarray_original(value)
 
 
-def names_for(space: dict[str, Any]) -> frozenset[str]:
-    """Return the names that code with the globals `space` may call something of ours by."""
+class Names(NamedTuple):
+    """Names of globals that are not always what they are bound to.
+
+    Parameters
+    ----------
+    calls : frozenset of str
+        Of classes that are something else where they are called.
+    looks : frozenset of str
+        Bound to a stand-in.
+    """
+
+    calls: frozenset[str]
+    looks: frozenset[str]
+
+
+def names_for(space: dict[str, Any]) -> Names:
+    """Return the names in the globals `space` at whose uses code has to be told apart."""
     builtin = (type,) if _inside[0] is _none else (type, map, float, complex)
-    found = {cls.__name__ for cls in builtin if cls.__name__ not in space}
+    calls = {cls.__name__ for cls in builtin if cls.__name__ not in space}
+    looks = set()
     for name, value in tuple(space.items()):
-        if issubclass(type(value), type) and (
-            value in builtin or _inside[0](value, "call") is not None
-        ):
-            found.add(name)
-    return frozenset(found)
+        kind = type(value)
+        if issubclass(kind, type):
+            if any(value is b for b in builtin) or _inside[0](value, "call") is not None:
+                calls.add(name)
+        elif issubclass(kind, StandIn):
+            looks.add(name)
+    return Names(frozenset(calls), frozenset(looks))
 
 
-def redirect_calls(function: types.FunctionType, names: frozenset[str]) -> None:
-    """Make a function of client code call what stands for some classes while it is transformed.
+def redirect_uses(function: types.FunctionType, names: Names) -> None:
+    """Make a function of client code find what names stand for where it uses them.
 
     Parameters
     ----------
     function : function
-    names : frozenset of str
+    names : Names
         See `names_for`.
     """
     space = function.__globals__
     package = client_of(space)
     code = original_of(function.__code__)
-    if not package or names.isdisjoint(all_names(code)):
+    used = all_names(code)
+    calls, looks = names.calls & used, names.looks & used
+    if not package or not (calls or looks):
         return
-    types_: frozenset[str] = frozenset()
-    if "ADArray" in all_names(code):  # it knows what it is given
-        types_ = frozenset(n for n in names if space.get(n, getattr(builtins, n, None)) is type)
-    redirect(function, names, _maker(package, types_), package)
+    own: frozenset[str] = frozenset()
+    if "ADArray" in used:  # it knows what it is given
+        own = frozenset(n for n in calls if space.get(n, getattr(builtins, n, None)) is type)
+
+    def make(name: str, how: str) -> Any:
+        if (how == "look") is not (name in looks) or (name in own and how != "call"):
+            return None
+        return load_of(name, "own" if name in own else how, package)
+
+    redirect(function, calls | looks, make, (package, looks))

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from adarray.loads import generation, names_for, redirect_calls
+from adarray.loads import Names, generation, names_for, redirect_uses
 from adarray.redirecting import Noted, all_names, original_of
 from adarray.scope import client_of, package_of
 
@@ -96,7 +96,7 @@ class _Walk:
     def __init__(self) -> None:
         self.found: list[tuple[Any, list[tuple[str, Any]]]] = []
         self._seen: dict[int, Any] = {}
-        self._names: dict[int, frozenset[str]] = {}  # id of globals -> names that are ours
+        self._names: dict[int, Names] = {}  # id of globals -> names that are ours
         self._waiting: list[Any] = []
         self._modules: dict[frozenset[str], set[int]] = {}  # names -> modules asked for them
 
@@ -162,13 +162,13 @@ class _Walk:
         own = self._names.get(id(space))
         if own is None:
             own = self._names[id(space)] = names_for(space)
-        redirect_calls(f, own)
+        redirect_uses(f, own)
         found: list[tuple[str, Any]] = []
         for name in names:
             value = space.get(name)
             kind = type(value)
             if value is None:
-                if name in space or name in own:
+                if name in space or name in own.calls:
                     found.append((name, _nothing))
             elif issubclass(kind, types.ModuleType):
                 yield from self._of_module(value, names)

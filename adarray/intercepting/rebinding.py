@@ -24,7 +24,7 @@ from adarray.intercepting.standins import (
     MethodStandIn,
     ModuleStandIn,
 )
-from adarray.loads import names_for, redirect_calls
+from adarray.loads import names_for, redirect_uses
 from adarray.reaching import reach
 from adarray.scope import CLIENTS, KEPT, client_of, package_of
 
@@ -172,7 +172,7 @@ def _redirect_all(spaces: list[dict[str, Any]]) -> None:
     for function in [x for x in gc.get_objects() if type(x) is types.FunctionType]:
         wanted = names.get(id(function.__globals__))
         if wanted is not None:
-            redirect_calls(function, wanted)
+            redirect_uses(function, wanted)
 
 
 def _rebind_module(name: str, module: Any) -> list[dict[str, Any]]:
@@ -203,7 +203,7 @@ def rebind_names(space: dict[str, Any], package: str) -> bool:
     for value in tuple(space.values()):
         for function in functions_of(value, name):
             found |= _rebind_captured(function, binder)
-            redirect_calls(function, names)
+            redirect_uses(function, names)
             codes += _codes(function.__code__)
         if issubclass(type(value), type) and value.__dict__.get("__module__") == name:
             found |= _rebind_attributes(value, binder)

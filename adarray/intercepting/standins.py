@@ -18,6 +18,7 @@ from typing import Any
 
 from adarray.intercepting.bytecode import is_asked, is_called
 from adarray.intercepting.memory import Memory
+from adarray.loads import StandIn
 from adarray.scope import SCOPE, package_of
 
 Resolver = Callable[[Any, str], Any]
@@ -29,7 +30,7 @@ def active(package: str) -> bool:
     return scope is not None and scope.covers(package)
 
 
-class FunctionStandIn:
+class FunctionStandIn(StandIn):
     """Stands for a function, ufunc or other callable.
 
     Parameters
@@ -52,6 +53,10 @@ class FunctionStandIn:
         put(self, "_adarray_package", package)
         put(self, "_adarray_inside", inside)
         put(self, "_adarray_path", path)
+
+    def _adarray_original(self) -> Any:
+        """Return what it stands for."""
+        return self._adarray_of
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call what the stand-in stands for, or what it is inside."""
@@ -137,7 +142,7 @@ def remembered(cached: Any) -> FunctionStandIn:
     return FunctionStandIn(cached, package, Memory(cached), path)
 
 
-class ObjectStandIn:
+class ObjectStandIn(StandIn):
     """Stands for an object that is used by its attributes or by indexing.
 
     Such as ``np.mgrid`` or a distribution of scipy.stats: inside of `intercept`,
@@ -153,6 +158,10 @@ class ObjectStandIn:
         put(self, "_adarray_package", package)
         put(self, "_adarray_inside", inside)
         put(self, "_adarray_path", path)
+
+    def _adarray_original(self) -> Any:
+        """Return what it stands for."""
+        return self._adarray_of
 
     def _adarray_now(self) -> Any:
         return self._adarray_inside if active(self._adarray_package) else self._adarray_of
@@ -209,7 +218,7 @@ class Holder:
         return getattr(self._classes[-1], name)
 
 
-class ModuleStandIn(types.ModuleType):
+class ModuleStandIn(types.ModuleType, StandIn):
     """Stands for a module. `module_stand_in` makes a subclass of it for each one."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -233,7 +242,10 @@ def module_stand_in(module: types.ModuleType, package: str, resolve: Resolver) -
     known: dict[str, tuple[Any, Any]] = {}
     own = object.__getattribute__
 
-    class StandIn(ModuleStandIn):
+    class Module(ModuleStandIn):
+        def _adarray_original(self) -> Any:
+            return module
+
         def __getattribute__(self, name: str) -> Any:
             scope = SCOPE.get()
             if name in _PASSED:
@@ -266,11 +278,11 @@ def module_stand_in(module: types.ModuleType, package: str, resolve: Resolver) -
         def __hash__(self) -> int:
             return hash(module)
 
-    StandIn.__name__ = StandIn.__qualname__ = "module"
-    StandIn.__module__ = "builtins"
+    Module.__name__ = Module.__qualname__ = "module"
+    Module.__module__ = "builtins"
     # cloudpickle and the like look a class up in this table; plain pickle refuses modules.
-    copyreg.pickle(StandIn, _reduce_module)
-    return StandIn(module.__name__, module.__doc__)
+    copyreg.pickle(Module, _reduce_module)
+    return Module(module.__name__, module.__doc__)
 
 
 def _reduce_module(stand_in: types.ModuleType) -> Any:

@@ -253,3 +253,34 @@ def made(grad):
     assert module.made(adarray.grad) == [6.0] * 3
     exec("def helper(x):\n    return 5.0 * x if type(x) is float else x\n", module.__dict__)
     assert module.made(adarray.grad) == [15.0] * 3
+
+
+def test_functions_and_modules_are_themselves_outside(client: Any) -> None:
+    source = """
+import math, sys, types
+import numpy as np
+from math import sqrt
+from numpy import exp, array as make
+def looks():
+    return (
+        np is sys.modules["numpy"], exp is np.exp, sqrt is math.sqrt, type(exp) is np.ufunc,
+        type(np) is types.ModuleType, type(sqrt).__name__, make is np.array, make([1.0]).tolist(),
+        exp, {exp: 1}[np.exp], (lambda f=None: exp)() is np.exp,
+    )
+def f(x):
+    known = {sqrt: 2.0, exp: 3.0}
+    return known[math.sqrt] * sqrt(x) + list(map(exp, [x]))[0] * (type(exp) is np.ufunc)
+"""
+    module = client("client_themselves", source)
+    expected = module.looks()
+    g = adarray.grad(module.f, intercept=True)(4.0)
+    assert g == pytest.approx(0.5 + np.exp(4.0))
+    assert module.looks() == expected
+    assert all(x is True for x in expected[:5])
+    assert type(module.looks()[8]) is np.ufunc
+    with adarray.intercept():
+        threads: list[Any] = []
+        thread = threading.Thread(target=lambda: threads.append(module.looks()))
+        thread.start()
+        thread.join()
+    assert threads == [expected]

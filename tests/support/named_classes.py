@@ -12,10 +12,11 @@ import dataclasses
 import functools
 import math
 import numbers
+import types
 import typing
 import numpy as np
 from math import sqrt
-from numpy import {float32} as {f4}, vectorize
+from numpy import {float32} as {f4}, vectorize, exp, array as make, linalg
 {dt} = np.float64
 {fl} = float
 {cx} = complex
@@ -85,7 +86,14 @@ LOOKS = [
     "getattr(builtins, 'float') is {fl}", "type(None) is {ty}(None)", "v.__class__ is type(v)",
     "(float if v is None else {dt}) is {dt}", "[float][0] is {fl}", "type(float) is {ty}",
     "abc.ABCMeta.__instancecheck__(numbers.Real, v)", "'{fl}' in globals()", "'float' in globals()",
-    "len(globals()) - len(heard) * 0", "math.sqrt is np.emath or sqrt(4.0)",
+    "len(globals())", "exp is np.exp", "make is np.array", "sqrt is math.sqrt",
+    "type(exp) is np.ufunc",
+    "type(sqrt).__name__", "type(np) is types.ModuleType", "type(math).__name__",
+    "linalg is np.linalg",
+    "{{np.exp: 1, sqrt: 2}}[exp]", "[f for f in (np.exp, exp)].count(exp)", "callable(sqrt)",
+    "isinstance(exp, np.ufunc)", "isinstance(math, types.ModuleType)", "np == np",
+    "{{sqrt: make}}[math.sqrt]([1, 2]).dtype.str", "type(make).__name__", "repr(exp)",
+    "np.__name__", "math.sqrt is np.emath or sqrt(4.0)",
 ]  # fmt: skip
 
 # Numbers made of an array x of three: what is transformed.
