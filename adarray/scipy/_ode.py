@@ -1,8 +1,9 @@
 """Ordinary differential equations: SciPy chooses the steps, which are then taken recorded.
 
-The derivative is that of the discrete solution on SciPy's steps: exact for it, and
-as accurate as it is. Explicit methods take their own Runge-Kutta steps again. For the
-implicit ones the steps are those of the Radau IIA method of order 5 [1]_, whose stages
+The derivative is that of the discrete solution on SciPy's steps, and on further ones
+around kinks of the right-hand side (see `adarray.scipy._ode_kinks`) for explicit methods:
+exact for it, and as accurate as it is. Explicit methods take their own Runge-Kutta
+steps again. For the implicit ones the steps are those of the Radau IIA method of order 5 [1]_, whose stages
 come from Newton iterations: plain ones for the value, then three recorded ones with
 the same matrix, which give derivatives up to the third order.
 
@@ -15,7 +16,7 @@ References
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from adarray.errors import NotDifferentiableError
 from adarray.protocol import traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
 from adarray.scipy._functions import Plainly, corrected
+from adarray.scipy._ode_kinks import Field, Refinement, Step
 
 _ORDERS = 3  # derivatives that recorded Newton iterations give
 _ROOT = 6**0.5
@@ -36,9 +38,6 @@ _RADAU_A = np.array(
     ]
 )
 _RADAU_C = np.array([(4 - _ROOT) / 10, (4 + _ROOT) / 10, 1.0])
-
-Field = Callable[[Any, Any], Any]
-Step = Callable[[Field, Any, Any, Any], Any]
 
 
 class Tableau(NamedTuple):
@@ -135,7 +134,10 @@ def _stage_matrix(f: Field, t: Any, h: Any, stages: Any) -> Any:
     return matrix + np.eye(len(matrix))
 
 
-def replay(step: Step, f: Field, t0: Any, y0: Any, mesh: Any, outputs: Sequence[Any]) -> list[Any]:
+def replay(
+    step: Step, f: Field, t0: Any, y0: Any, mesh: Any, outputs: Sequence[Any],
+    refinement: Refinement | None,
+) -> list[Any]:  # fmt: skip
     """Take the steps of `mesh`, and stop at `outputs`, which may be traced times.
 
     A traced time is reached by a step of length 0 from its value: it has the
@@ -145,6 +147,8 @@ def replay(step: Step, f: Field, t0: Any, y0: Any, mesh: Any, outputs: Sequence[
     times = np.unique(np.concatenate([np.asarray(mesh, float), at]))
     if mesh[-1] < mesh[0]:
         times = times[::-1]
+    if refinement is not None:
+        times = refinement.times(y0, times)
     state = y0
     if traced(t0):
         state = step(f, t0, state, float(value(t0)) - t0)
@@ -156,6 +160,8 @@ def replay(step: Step, f: Field, t0: Any, y0: Any, mesh: Any, outputs: Sequence[
     for t, time in zip(outputs, at, strict=True):
         y = reached[time]
         results.append(step(f, time, y, t - time) if traced(t) and y is not y0 else y)
+    if refinement is not None:
+        refinement.check_orders(results)
     return results
 
 
@@ -199,12 +205,22 @@ def solve_ivp(
         raise NotDifferentiableError(
             f"solve_ivp: the method {name} is not differentiated; use one of SciPy's"
         )
-    step = _explicit(name) if name in _EXPLICIT else _radau(lambda t, y: np.asarray(call(t, y)))
+
+    def plain_field(t: Any, y: Any) -> Any:
+        return np.asarray(call(t, y))
+
+    step = _explicit(name) if name in _EXPLICIT else _radau(plain_field)
     times = _times(t_span, t_eval, solution)
     first = array(y0)
     if first.dtype != solution.y.dtype:
         first = first.astype(solution.y.dtype)
-    states = replay(step, _field(fun, given), t_span[0], first, mesh, times)
+    field = _field(fun, given)
+    tolerances = options.get("rtol", 1e-3), options.get("atol", 1e-6)  # SciPy's own defaults
+    tried = _field(fun, value(given))
+    refinement = None
+    if name in _EXPLICIT:  # stiff equations amplify what is no error of the results
+        refinement = Refinement("solve_ivp", step, tried, plain_field, tolerances)
+    states = replay(step, field, t_span[0], first, mesh, times, refinement)
     y = corrected(np.stack(states, axis=1), solution.y)
     return type(solution)(**{**solution, "t": np.stack(list(map(array, times))), "y": y})
 
@@ -294,7 +310,11 @@ def odeint(
     listed = [moments[i] for i in range(len(times))]
     begin = array(y0)
     begin = np.reshape(begin, (1,)) if begin.ndim == 0 else begin
-    states = replay(step, f, listed[0] if traced(t) else times[0], begin, mesh, listed)
+    refinement = None
+    if name in _EXPLICIT:
+        refinement = Refinement("odeint", step, f, plain_field, (rtol, atol))
+    first = listed[0] if traced(t) else times[0]
+    states = replay(step, f, first, begin, mesh, listed, refinement)
     found = corrected(np.stack(states), y)
     return (found, *more) if more else found
 
