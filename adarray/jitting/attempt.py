@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from adarray.aliasing import firsts, shares_memory, touches
 from adarray.array import ADArray
 from adarray.jitting import record
 from adarray.jitting.cached import CachedCall
 from adarray.jitting.devices import OnDevice, write
 from adarray.jitting.generators import Draws
-from adarray.jitting.signature import Bound, positional, shares_memory, unaligned
+from adarray.jitting.links import Link, joined
+from adarray.jitting.run import _wrapped
+from adarray.jitting.signature import Bound, arrays, positional, unaligned
 from adarray.jitting.state import State
 from adarray.jitting.symbolic import UntraceableError
 from adarray.recording import Symbol
@@ -89,6 +92,8 @@ class Run:
             passed[:] = [own, args, kwargs]
             return (f, args, kwargs), {}
 
+        owners = [i.found.value for i in state.inputs]
+        same = firsts([*bound.targets, *owners], arrays())
         recorded = record.record(
             _called,
             leaves,
@@ -97,6 +102,7 @@ class Run:
             self.draws,
             lambda x: self._clones.original(x),
             self.calls,
+            same,
         )
         own, args, kwargs = passed
         if bound.rebuild is not positional:
@@ -113,7 +119,7 @@ class Run:
         self.plain_operands = [array for _, array, _ in recorded.recording.captures]
         targets = [inputs[i] for i in written]
         self.hidden = state.overlap(targets) or any(
-            shares_memory([x, *targets], [0]) for x in self.plain_operands
+            touches(x, targets) for x in self.plain_operands
         )
 
     def restore(self) -> None:
@@ -162,9 +168,13 @@ class Run:
             x.item() if type(s) is Symbol and s.weak and isinstance(x, np.generic) else x
             for s, x in zip(recorded.recording.outputs, recorded.leaves, strict=True)
         ]
+        note_links(self._bound, recorded.links)
+        wrap: Callable[[Any], Any] = _itself
         if self._device is not None:
-            return recorded.rebuild(list(map(self._device.result, leaves)))
-        return mirrored(recorded.rebuild(leaves), self._bound)
+            wrap = self._device.result
+        elif self._bound.to_adarray:
+            wrap = _wrapped
+        return recorded.rebuild(joined(leaves, recorded.held, targets, wrap))
 
 
 def _called(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -176,9 +186,11 @@ def aligned(values: list[Any]) -> list[Any]:
     return [np.array(x) if unaligned(x) else x for x in values]
 
 
-def mirrored(result: Any, bound: Bound) -> Any:
-    """Return a result with ADArrays in it if there were some among the arguments."""
-    if not bound.to_adarray:
-        return result
-    leaves, rebuild = flatten(result)
-    return rebuild([ADArray(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in leaves])
+def note_links(bound: Bound, links: Mapping[int, Link]) -> None:
+    """Note on the arguments of a call which leaves of its result are other memory."""
+    bound.linked = frozenset(links)
+    bound.loose = any(x.of in ("value", "constant") for x in links.values())
+
+
+def _itself(x: Any) -> Any:
+    return x

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aliasing import address, share
 from adarray.jitting.build import say
 from adarray.jitting.donation import is_array, matched, obstacle
 from adarray.jitting.entries import Entry
@@ -102,16 +103,17 @@ class DonatingFunction(JitFunction):
         if all(k is not None and leaves[k] is x for k, x in zip(places, arrays, strict=True)):
             return result
         mine = {k: x for k, x in zip(places, arrays, strict=True) if k is not None}
-        for k, leaf in enumerate(leaves):  # what would change with a donated array
-            if is_array(leaf) and leaf is not mine.get(k):
-                shared = any(leaf is x for x in arrays) or (
-                    leaf.base is not None and any(np.may_share_memory(leaf, x) for x in arrays)
-                )
-                leaves[k] = leaf.copy() if shared else leaf
-        for k, x in mine.items():
-            if leaves[k] is not x:
-                np.copyto(x, leaves[k])
-                leaves[k] = x
+        given = list(leaves)
+        for k, leaf in enumerate(given):
+            if is_array(leaf) and k not in mine:
+                leaves[k] = _moved(leaf, [(given[p], x) for p, x in mine.items()], arrays)
+        moving = {k: x for k, x in mine.items() if given[k] is not x}
+        for k in moving:  # what would change with another one that moves
+            if any(share(given[k], x) for x in arrays):
+                given[k] = given[k].copy()
+        for k, x in moving.items():
+            np.copyto(x, given[k])
+            leaves[k] = x
         for place, x in zip(places, arrays, strict=True):
             if place is None:
                 self._say_unused(x)
@@ -139,3 +141,32 @@ class DonatingFunction(JitFunction):
         return tuple(
             numbers[p] for p in places if p in numbers and type(bound.leaves[p]) is np.ndarray
         )
+
+
+def _moved(
+    leaf: np.ndarray, moves: list[tuple[np.ndarray, np.ndarray]], arrays: list[np.ndarray]
+) -> np.ndarray:
+    """Return a leaf of a result beside others that move into donated arrays.
+
+    Parameters
+    ----------
+    leaf : ndarray
+    moves : list of (ndarray, ndarray)
+        Leaves, and the arrays that they move to.
+    arrays : list of ndarray
+        All donated arrays: what is in them now may change.
+    """
+    for old, new in moves:
+        if leaf is old:
+            return new
+        if share(leaf, old):  # a view of it stays one
+            if old is new:
+                return leaf
+            start = address(leaf) - address(old)
+            inside = old.flags.c_contiguous and leaf.itemsize == old.itemsize
+            low, high = np.lib.array_utils.byte_bounds(leaf)
+            bounds = np.lib.array_utils.byte_bounds(old)
+            if not inside or low < bounds[0] or high > bounds[1]:
+                return leaf.copy()
+            return np.ndarray(leaf.shape, leaf.dtype, new, start, leaf.strides)
+    return leaf.copy() if any(share(leaf, x) for x in arrays) else leaf

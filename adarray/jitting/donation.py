@@ -85,7 +85,7 @@ def _returned(node: Node, leaf: Leaf) -> Iterable[tuple[Any, int]]:
 
 def _written(node: Node, leaf: Leaf) -> Iterable[tuple[Any, int]]:
     """Yield final values of inputs that are written into, and these inputs."""
-    returned = {n for n, _ in leaf.outputs}
+    returned = set(leaf.returned())
     symbols = node.path.symbols
     for i, n, _ in leaf.writes:
         if n is None or n in returned or i in node.tree.donated:

@@ -7,12 +7,15 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from adarray.aliasing import owner, touches
 from adarray.jitting.build import Builder, say
 from adarray.jitting.cached import CachedCall
 from adarray.jitting.contents import Content
 from adarray.jitting.devices import OnDevice
 from adarray.jitting.matching import Matcher
-from adarray.jitting.signature import shares_memory
+from adarray.jitting.signature import Bound
 from adarray.jitting.state import State
 from adarray.jitting.tree import Tree
 from adarray.op import Op
@@ -65,6 +68,8 @@ class Variant:
         self.fast: Callable[[list[Any]], Any] | None = None
         self.written: list[int] = []  # inputs that some path writes into
         self.draws = False  # whether some path draws from a random generator
+        # Whether the same of its inputs are one array as in its recordings; None: none can be.
+        self.same: Callable[[list[Any]], bool] | None = None
         # Captured numbers that are inputs, and calls as operations by what is differentiated.
         self.numbers: set[str] = set()
         # Arrays that operations read and no path was found to, and their contents. Those that
@@ -72,8 +77,26 @@ class Variant:
         self.operands: list[weakref.ref[Any]] = []
         self.contents: list[tuple[Any, Content]] = []
         self.calls: list[CachedCall] = []  # of functions with a cache
+        self.owners: list[weakref.ref[Any]] = []  # of plain results of the last recording
         self.hidden: set[str] = set()  # captured arrays that plain code reads as well
-        self.ops: dict[tuple[bool, ...], Op] = {}
+        # and by which results are linked.
+        self.ops: dict[tuple[tuple[bool, ...], frozenset[int]], Op] = {}
+
+    def tell_apart(self, values: list[Any], found: list[Any]) -> None:
+        """Note which arguments are the very arrays that were captured: that is part of the state.
+
+        Only arrays of the same form can be; others need no look.
+        """
+        pairs = [
+            (i, len(values) + k, x is y)
+            for i, x in enumerate(values)
+            for k, y in enumerate(found)
+            if isinstance(x, np.ndarray)
+            and isinstance(y, np.ndarray)
+            and (x.shape, x.dtype) == (y.shape, y.dtype)
+        ]
+        if pairs:
+            self.same = lambda inputs: all((inputs[i] is inputs[k]) is s for i, k, s in pairs)
 
     def take(self, state: State, operands: list[Any], calls: list[CachedCall]) -> None:
         """Take in the state of a new recording, and what else it read.
@@ -99,7 +122,18 @@ class Variant:
         arrays = [x for x, _ in self.contents]
         if self.state.hidden is not None:
             arrays += self.state.hidden(statics) or ()
-        return any(shares_memory([x, *[inputs[i] for i in self.written]], [0]) for x in arrays)
+        written = [inputs[i] for i in self.written]
+        return any(touches(x, written) for x in arrays)
+
+    def returns(self, results: list[np.ndarray]) -> bool:
+        """Note plain results of a recording; return whether one was there before the run.
+
+        What owns it is the same in every run then.
+        """
+        owners = [owner(x) for x in results]
+        known = [y() for y in self.owners]
+        self.owners = [weakref.ref(x) for x in owners if isinstance(x, np.ndarray)]
+        return len(self.owners) < len(owners) or any(x is y for x in owners for y in known)
 
     def _check_contents(self, statics: Any) -> list[Any] | None:
         same = all(content.same(x) for x, content in self.contents)
@@ -142,11 +176,14 @@ class Entry:
             self.variants = []
             say(f"jit: {self.signature} stays eager: {reason}")
 
-    def find(self, statics: Any) -> tuple[Variant | None, list[Any]]:
+    def find(self, bound: Bound) -> tuple[Variant | None, list[Any]]:
         """Return the variant that what was captured fits now, and the captured inputs."""
+        statics = bound.statics
         for variant in tuple(self.variants):
             found = variant.check(statics)
-            if found is not None:
+            if found is not None and (
+                variant.same is None or variant.same([*bound.values, *found])
+            ):
                 if variant is not self.variants[0]:
                     with self.lock:
                         self.variants.remove(variant)

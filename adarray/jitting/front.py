@@ -11,10 +11,11 @@ import types
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from adarray.aliasing import shares_memory
 from adarray.array import ADArray
 from adarray.backend import chosen, load
 from adarray.errors import BackendError, DeviceMemoryError
-from adarray.jitting.attempt import aligned, mirrored
+from adarray.jitting.attempt import aligned, note_links
 from adarray.jitting.build import SPENT, Builder, checking, say
 from adarray.jitting.check import compare, copies
 from adarray.jitting.devices import borrowed, careful, with_adarrays, write
@@ -27,7 +28,6 @@ from adarray.jitting.signature import (
     Bound,
     Ints,
     describe,
-    shares_memory,
     unfit,
 )
 from adarray.jitting.tracing import Given, Tracing
@@ -113,7 +113,10 @@ class JitFunction(Tracing):
                 fast = variant.fast
                 if fast is not None:
                     found = variant.check(())
-                    if found is not None:
+                    if found is not None and (
+                        variant.same is None
+                        or variant.same([*(recent.leaves or tuple)(args), *found])
+                    ):
                         if entry.donates:
                             self._permit(args, found)
                         try:
@@ -164,10 +167,13 @@ class JitFunction(Tracing):
         if any(isinstance(x, (float, complex)) for x in flatten(result)[0]):
             entry.weak = True
             return self._f(*args, **kwargs)
+        if bound.loose:  # views of an array that a node would not know of
+            return self._f(*args, **kwargs)
         followed = tuple(isinstance(x, ADArray) and x._node is not None for x in bound.targets)
-        op = variant.ops.get(followed)
+        op = variant.ops.get((followed, bound.linked))
         if op is None:
-            op = variant.ops[followed] = op_of(self, bound, variant.numbers, followed)
+            op = op_of(self, bound, variant.numbers, followed)
+            variant.ops[followed, bound.linked] = op
         state = variant.state
         if state.owners is not state.check:
             held = state.owners(bound.statics)
@@ -194,7 +200,7 @@ class JitFunction(Tracing):
         entry = self._entry(args, kwargs, bound, mode, alone)
         if entry.eager or (entry.aliased and shares_memory(bound.values)):
             return self._f(*args, **kwargs), None
-        variant, found = entry.find(bound.statics)
+        variant, found = entry.find(bound)
         if captured is not None:
             captured[:] = found
         if variant is None or variant.tree.root is None:
@@ -220,21 +226,23 @@ class JitFunction(Tracing):
                 return self._instead(miss.__cause__, given), None
             return self._record(entry, variant, bound, given, alone, captured)
         device = variant.device
-        result = leaf.finish(walk.values, walk.given, device)
+        targets = [*bound.targets, *found]
+        note_links(bound, leaf.links)
+        result = leaf.finish(walk.values, targets, device, bound.to_adarray and device is None)
+        for i, n, value in leaf.writes:
+            target = targets[i]
+            final = walk.values[n] if n is not None else value
+            if device is not None:
+                write(target, device.seen(final, False))
+            elif final is not target:  # else it was computed there
+                target[...] = final
         if (
             checking()
             and walk.repeatable(bound.values)
             and all(i < len(bound.values) for i, _, _ in leaf.writes)
         ):
             compare(self._f, before, bound.rebuild, result, entry.signature)
-        for i, n, value in leaf.writes:
-            target = bound.targets[i] if i < len(bound.targets) else inputs[i]
-            final = walk.values[n] if n is not None else value
-            if device is not None:
-                write(target, device.seen(final, False))
-            elif final is not target:  # else it was computed there
-                target[...] = final
-        return (mirrored(result, bound) if device is None else result), variant
+        return result, variant
 
     @staticmethod
     def _entered(variant: Variant, bound: Bound, inputs: list[Any]) -> list[Any]:
@@ -308,7 +316,7 @@ class JitFunction(Tracing):
         """
         bound = Bound(args, kwargs, self._ints)
         entry = self._entry(args, kwargs, bound, MODE.get())
-        variant, found = entry.find(bound.statics)
+        variant, found = entry.find(bound)
         if variant is None:
             return []
         values = [*bound.values, *found]

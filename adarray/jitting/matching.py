@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aliasing import firsts
 from adarray.device import KINDS, DeviceArray, adopt, form_of
-from adarray.jitting.signature import FLAGS, NUMBERS, array_key
+from adarray.jitting.signature import FLAGS, NUMBERS, array_key, arrays
 from adarray.trace import Handle
 
 Args = tuple[Any, ...]
@@ -20,32 +21,44 @@ Args = tuple[Any, ...]
 
 def fast_key(args: Args) -> Hashable:
     """Return the key of arrays and numbers, or nests of them; None if there is anything else."""
+    met: list[Any] = []
+    key = _key(args, met)
+    if key is None or len(set(map(id, met))) == len(met):
+        return key
+    return (key, "same", firsts(met, arrays()))
+
+
+def _key(args: Args, met: list[Any]) -> Hashable:
+    """Return the key of what stands side by side; append the arrays to `met`."""
     parts = []
     for x in args:
-        part = _part(x)
+        part = _part(x, met)
         if part is None:
             return None
         parts.append(part)
     return tuple(parts)
 
 
-def _part(x: Any) -> Hashable:
+def _part(x: Any, met: list[Any]) -> Hashable:
     """Return the part of an argument, or of what is in one, in the key; None if it has none."""
     kind = type(x)
     if kind is np.ndarray:
+        met.append(x)
         return array_key(x)
     if kind in NUMBERS:
         return kind.__name__
     if kind is tuple or kind is list:
-        key = fast_key(x)
+        key = _key(x, met)
         return None if key is None else (kind, key)
     if kind is dict:
-        key = fast_key(tuple(x.values())) if all(type(k) is str for k in x) else None
+        key = _key(tuple(x.values()), met) if all(type(k) is str for k in x) else None
         return None if key is None else (kind, *x, key)
     if kind in KINDS:
+        met.append(x)
         return (*form_of(x, KINDS[kind](x), False), True, kind.__name__)
     if issubclass(kind, Handle):
         v = x._v
+        met.append(x)
         plain = x._node is None and x._x is None and type(v) is DeviceArray
         return (*v.form, v._writeable, kind.__name__) if plain else None
     return None
@@ -71,6 +84,7 @@ class Matcher:
         nested = any(type(x) in (tuple, list, dict) for x in args)
         for i, (place, x) in enumerate(_walk("a", args, tests)):
             tests.extend(_tests(i, place, x, space))
+        tests.extend(_same(list(_walk("a", args, [], short=False))))
         text = f"def fits(a): return {' and '.join(tests)}\n"
         # Names of containers are bound by the test; this one follows the whole ways.
         ways = [w for w, _ in _walk("a", args, [], short=False)]
@@ -123,3 +137,35 @@ def _tests(i: int, place: str, x: Any, space: dict[str, Any]) -> Iterator[str]:
         yield f"type(x := {place}) is k{i} and f{i}(x)"
     else:
         yield f"(x := {place}).__class__ is k{i}"
+
+
+# So many arrays of one kind are told apart in pairs; more by a set of their identities.
+_PAIRS = 3
+
+
+def _same(leaves: list[tuple[str, Any]]) -> Iterator[str]:
+    """Yield the tests of which arrays are one object.
+
+    Those of different form cannot be: the other tests tell them apart.
+    """
+    groups: dict[Hashable, list[tuple[str, Any]]] = {}
+    for place, x in leaves:
+        if isinstance(x, np.ndarray):
+            form: Hashable = (x.dtype, x.shape)
+        elif isinstance(x, arrays()):
+            form = type(x).__name__
+        else:
+            continue
+        groups.setdefault(form, []).append((place, x))
+    for group in groups.values():
+        known: dict[int, str] = {}
+        for place, x in group:
+            first = known.setdefault(id(x), place)
+            if first is not place:
+                yield f"{place} is {first}"
+        places = list(known.values())
+        if 1 < len(places) <= _PAIRS:
+            for k, place in enumerate(places):
+                yield from (f"{place} is not {other}" for other in places[:k])
+        elif places[1:]:
+            yield f"len({{{', '.join(f'id({p})' for p in places)}}}) == {len(places)}"

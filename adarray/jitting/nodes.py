@@ -62,6 +62,8 @@ class _Pull:
         self._rebuild = bound.rebuild
         self._statics = bound.statics
         self._followed = followed
+        self._same = bound.same
+        self._linked = bound.linked  # results that are no values of the call
 
     def run(self, values: list[Any], captured: list[Any], cotangents: list[Any]) -> list[Any]:
         """Run the function and its reverse walk; return the cotangents of what is followed."""
@@ -83,9 +85,11 @@ class _Pull:
         def differentiated(*xs: Any) -> list[Any]:
             for i, x in zip(self._followed, xs, strict=True):
                 leaves[self._traced[i]] = x
+            for i, first in enumerate(self._same):  # one array is one there, too
+                leaves[self._traced[i]] = leaves[self._traced[first]]
             args, kwargs = self._rebuild(leaves)
             found, _ = flatten(f(*args, **kwargs))
-            return [x for x in found if is_floating(x)]
+            return [x for k, x in enumerate(found) if k not in self._linked and is_floating(x)]
 
         _, back = vjp(differentiated, *[values[i] for i in self._followed])
         return list(back(cotangents))
@@ -172,7 +176,10 @@ def is_floating(x: Any) -> bool:
 def attach(op: Op, function: Any, bound: Bound, captured: list[Any], result: Any) -> Any:
     """Give the ADArrays in the result of a compiled call a node; return the result."""
     leaves, rebuild = flatten(result)
-    floating = [x for x in leaves if isinstance(x, ADArray) and is_floating(x)]
+    floating = [
+        x for k, x in enumerate(leaves)
+        if k not in bound.linked and isinstance(x, ADArray) and is_floating(x)
+    ]  # fmt: skip
     if not floating:
         return result
     parents: list[Node | None] = []

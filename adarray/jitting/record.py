@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from adarray.intercepting import intercepted
 from adarray.jitting.cached import CachedCall
 from adarray.jitting.generators import GENERATORS, Draws, output, recorded
 from adarray.jitting.leaks import refuse_leaks
+from adarray.jitting.links import Link, held_of, links_of
 from adarray.jitting.recorder import Recorder
 from adarray.jitting.signature import INPUT_LIMIT
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, opened
@@ -38,12 +39,21 @@ class Recorded(NamedTuple):
     written : list of ndarray
         What the inputs in ``recording.writes`` hold in the end; the run itself leaves the
         caller's arrays alone.
+    links : dict of int to Link
+        Leaves that are inputs, other leaves, or views of those; with symbols in them.
+    held : dict of int to Link
+        The same with concrete values.
+    plain : list of ndarray
+        Results that were no values of the run: others may own them, or have made them.
     """
 
     recording: Recording
     leaves: list[Any]
     rebuild: Callable[[list[Any]], Any]
     written: list[Any]
+    links: dict[int, Link] = {}  # noqa: RUF012  (never changed)
+    held: dict[int, Link] = {}  # noqa: RUF012
+    plain: list[np.ndarray] = []  # noqa: RUF012
 
 
 def record(
@@ -54,6 +64,7 @@ def record(
     draws: Draws | None = None,
     original: Callable[[Any], Any] | None = None,
     calls: list[CachedCall] | None = None,
+    same: Sequence[int] = (),
 ) -> Recorded:
     """Run `f` once, with the current backend, and record what it computes.
 
@@ -73,6 +84,8 @@ def record(
         Returns the user's object for one that takes its place in the run.
     calls : list of CachedCall, optional
         Gets the calls of functions with a cache.
+    same : sequence of int, optional
+        For each input the first one that is the same array, which stands for both.
 
     Raises
     ------
@@ -96,6 +109,9 @@ def record(
             continue
         t = recorder._new(x, f)
         recording.inputs.append(t.symbol)
+        if same and same[i] != i:
+            given[k] = given[traced[same[i]]]
+            continue
         if is_whole(t):
             recorder._bounds.note(t, INPUT_LIMIT)
         given[k] = recorder.handle(t)
@@ -107,7 +123,11 @@ def record(
     try:
         result = _run(intercepted(f), args, kwargs)
         found, rebuild_result = flatten(_named(result))
+        inputs = {id(h): i for i, h in handles}
+        whole = recorder._library is not None or any(is_device(x) for x in leaves)
+        links = links_of(found, inputs, whole, recorder.capture)
         concretes = [_output(x, recorder) for x in found]
+        held = held_of(found, links)
         written = []
         for i, h in handles:
             v = h._v if type(h._v) is Traced else recorder.capture(h._v)
@@ -124,7 +144,8 @@ def record(
         raise UntraceableError(
             f"jit: the function caught {recorder.error!r}; what raises depends on values"
         )
-    return Recorded(recording, concretes, rebuild_result, written)
+    plain = [x for x in found if type(x) is np.ndarray]
+    return Recorded(recording, concretes, rebuild_result, written, links, held, plain)
 
 
 def _named(x: Any) -> Any:
@@ -159,6 +180,7 @@ def _run(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def _output(x: Any, recorder: Recorder) -> Any:
     """Note one leaf of the result, and return its concrete value."""
     recording = recorder.recording
+    plain = x if type(x) is np.ndarray and x.dtype.kind in "biufc" else None
     if isinstance(x, Handle):
         x = sync_if_view(x)._v
     if is_device(x) or (type(x) is np.ndarray and x.dtype.kind in "biufc"):
@@ -177,4 +199,6 @@ def _output(x: Any, recorder: Recorder) -> Any:
         recording.outputs.append(x)
         return x
     recording.outputs.append(x.symbol)
+    if plain is not None:
+        return plain  # another object may own it
     return x.value.copy() if isinstance(x.value, np.ndarray) else x.value

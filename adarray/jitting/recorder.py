@@ -266,6 +266,13 @@ class Recorder:
         outcome = ((symbol.shape, symbol.dtype),)
         self.recording.events.append(Guard("call", None, outcome, place, call))
 
+    def asked_for_memory(self, function: Any) -> None:
+        """Refuse a question of the user's code that compiled code has another answer to."""
+        raise UntraceableError(
+            f"jit: {function.__name__} asks about memory, and compiled code computes in other "
+            "places; ask outside of the jitted function"
+        )
+
     def check(self, function: Any, args: Any, kwargs: Any) -> None:
         """Run a function that raises where values are not as they should be, in every call."""
         try:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from adarray.array import ADArray
 from adarray.device import DeviceArray
 from adarray.jitting.build import run_call
 from adarray.jitting.check import CheckError
 from adarray.jitting.devices import OnDevice, borrowed, write
 from adarray.jitting.generators import DRAWING, GENERATORS, Draws
 from adarray.jitting.keys import outcome_key, replace_symbols
+from adarray.jitting.links import follower
 from adarray.jitting.tree import Leaf, Node, Tree
 from adarray.recording import Call, Symbol
 from adarray.spans import RECORDER
@@ -40,43 +42,46 @@ def runner(tree: Tree, build: Build, enter: Enter | None = None) -> Callable[[An
         return _single(root, build, enter)
     if writes:
         return None
-    given, device = len(tree.strides), tree.device
+    device = tree.device
 
     def run(values: list[Any]) -> Any:
         walk = Walk(tree, values if enter is None else enter(values), build)
-        return walk.run().finish(walk.values, given, device)
+        return walk.run().finish(walk.values, values, device)
 
     return run
 
 
 def _single(root: Node, build: Build, enter: Enter | None) -> Callable[[list[Any]], Any] | None:
-    """Return what runs a tree of one segment; None if that returns an argument."""
+    """Return what runs a tree of one segment; None if a result is an argument's value."""
     targets, run = prepare(root, build)
     leaf = root.leaf
     assert leaf is not None
+    given = len(root.tree.strides)
     if not {n for n, _ in leaf.outputs} <= {*targets, None}:
         return None
     device = root.tree.device
-    finish = finisher(leaf, {n: i for i, n in enumerate(targets)}, 0, device)
+    finish = finisher(leaf, {n: i for i, n in enumerate(targets)}, given, device)
     sources = root.sources
-    whole = sources == tuple(range(len(root.tree.strides)))
+    whole = sources == tuple(range(given))
     if device is not None and enter is not None:
         if leaf.writes:
             return _writing(root, enter, finish)
         if whole:
-            return lambda values: finish(run(enter(values)))
+            return lambda values: finish(run(enter(values)), values)
 
-        def on_device(values: list[Any]) -> Any:
-            values = enter(values)
-            return finish(run([values[i] for i in sources]))
+        def on_device(given: list[Any]) -> Any:
+            values = enter(given)
+            return finish(run([values[i] for i in sources]), given)
 
         return on_device
     if whole:
-        return lambda values: finish(run(values))
-    return lambda values: finish(run([values[i] for i in sources]))
+        return lambda values: finish(run(values), values)
+    return lambda values: finish(run([values[i] for i in sources]), values)
 
 
-def _writing(root: Node, enter: Enter, finish: Callable[[Any], Any]) -> Callable[[Any], Any] | None:
+def _writing(
+    root: Node, enter: Enter, finish: Callable[[Any, Any], Any]
+) -> Callable[[Any], Any] | None:
     """Return what runs a segment on a device that writes into arguments.
 
     Memory that others rely on, or that two arguments share, is left to the longer way.
@@ -102,7 +107,7 @@ def _writing(root: Node, enter: Enter, finish: Callable[[Any], Any]) -> Callable
                 if k != i and type(x) is kind and (x is own or overlap(own, x)):
                     raise MissError
         results = run([values[i] for i in sources])
-        made = finish(results)
+        made = finish(results, given)
         for i, k in pairs:
             if results[k] is not values[i]:
                 write(given[i], DeviceArray(results[k], library))
@@ -119,42 +124,101 @@ class _Mark:
 
 
 def finisher(
-    leaf: Leaf, at: Mapping[int, int] | range, inputs: int, device: OnDevice | None = None
-) -> Callable[[list[Any]], Any]:
-    """Return what makes the user's result of values; value `n` is number ``at[n]`` of them.
+    leaf: Leaf,
+    at: Mapping[int, int] | range,
+    inputs: int,
+    device: OnDevice | None = None,
+    handles: bool = False,
+) -> Callable[[Any, Any], Any]:
+    """Return what makes the user's result of values and inputs; value `n` is number ``at[n]``.
 
-    Values with numbers below `inputs` are the caller's own arrays, which are copied.
+    Values with numbers below `inputs` are the caller's own arrays, which are copied. With
+    `handles`, arrays become ADArrays.
     """
     space: dict[str, Any] = {
-        "copy": np.copy, "array": np.array, "plain": _plain, "number": _number,
+        "copy": np.copy, "array": np.array, "plain": _plain, "number": _number, "wrap": _wrapped,
     }  # fmt: skip
     if device is not None:
         space = {"copy": device.copy, "plain": device.constant}
     seen: set[int] = set()
+    sources = {x.place for x in leaf.links.values() if x.of == "leaf"}
+    lines: list[str] = []
     marks: list[Any] = []
     for i, (number, kind) in enumerate(leaf.outputs):
+        if i in leaf.links:
+            marks.append(_Mark(f"x{i}"))
+            continue
         if number is None:
             space[f"c{i}"] = kind
-            marks.append(_Mark(f"plain(c{i})"))
-            continue
-        text = f"v[{at[number]}]"
-        own = kind == "array" or (device is not None and kind != "number")
-        if own and (number in seen or number < inputs):
-            text = f"copy({text})"  # one value twice in a result: two arrays
-        if device is not None:
-            space[f"r{i}"] = device.finisher(kind)
-            text = f"r{i}({text})"
-        elif kind != "array":
-            text = _CONVERT[kind].format(text)
-        seen.add(number)
+            text = f"plain(c{i})"
+        else:
+            text = f"v[{at[number]}]"
+            own = kind == "array" or (device is not None and kind != "number")
+            if own and (number in seen or number < inputs):
+                text = f"copy({text})"  # one value twice in a result: two arrays
+            if device is not None:
+                space[f"r{i}"] = device.finisher(kind)
+                text = f"r{i}({text})"
+            elif kind != "array":
+                text = _CONVERT[kind].format(text)
+            seen.add(number)
+        text = f"wrap({text})" if handles and device is None else text
+        if i in sources:
+            lines.append(f"x{i} = {text}")
+            text = f"x{i}"
         marks.append(_Mark(text))
+    lines += _linking(leaf, at, inputs, handles, seen, space)
     structure = _text_of(leaf.rebuild(marks))
     if structure is None:
         space["rebuild"] = leaf.rebuild
         structure = f"rebuild([{', '.join(m.text for m in marks)}])"
-    exec(f"def finish(v): return {structure}", space)  # our own text
-    made: Callable[[list[Any]], Any] = space.pop("finish")  # or its globals and it are a cycle
+    lines.append(f"return {structure}")
+    exec("def finish(v, g):\n " + "\n ".join(lines), space)  # our own text
+    made: Callable[[Any, Any], Any] = space.pop("finish")  # or its globals and it are a cycle
     return made
+
+
+def _linking(
+    leaf: Leaf,
+    at: Mapping[int, int] | range,
+    inputs: int,
+    handles: bool,
+    seen: set[int],
+    space: dict[str, Any],
+) -> list[str]:
+    """Return the lines that follow the links of a result."""
+    bases: dict[Any, str] = {}
+    lines = []
+    for k, link in leaf.links.items():
+        if link.of == "leaf":
+            source = f"x{link.place}"
+        elif link.of == "input":
+            source = f"g[{link.place}]"
+        else:
+            key = link.place if link.of == "value" else id(link.place)
+            source = bases.get(key, "")
+            if not source:
+                source = bases[key] = f"b{k}"
+                space[f"c{k}"] = link.place
+                text = f"c{k}.copy()"
+                if link.of == "value":
+                    text = f"v[{at[link.place]}]"
+                    text = f"copy({text})" if link.place in seen or link.place < inputs else text
+                lines.append(f"b{k} = wrap({text})" if handles else f"b{k} = {text}")
+        if link.steps:
+            space[f"s{k}"] = follower(link.steps)
+            number = f"lambda n: g[n] if n < {inputs} else v[n]"
+            if not isinstance(at, range):
+                space["at"] = at
+                number = f"lambda n: g[n] if n < {inputs} else v[at[n]]"
+            source = f"s{k}({source}, {number})"
+        lines.append(f"x{k} = {source}")
+    return lines
+
+
+def _wrapped(x: Any) -> Any:
+    """Return an array or a NumPy scalar as an ADArray."""
+    return ADArray(x) if isinstance(x, (np.ndarray, np.generic)) else x
 
 
 _CONVERT = {"cell": "array({})", "scalar": "{}[()]", "number": "number({})"}

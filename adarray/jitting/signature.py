@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aliasing import firsts
 from adarray.device import KINDS, DeviceArray, adopt, is_device
 from adarray.inplace import sync_if_view
 from adarray.protocol import traced
@@ -73,9 +74,24 @@ class Bound:
         Whether an ADArray was among the arguments, so that results are ADArrays.
     follows : bool
         Whether an argument is traced: a derivative is taken, and f is called directly.
+    linked : frozenset of int
+        The leaves of the result that are, or are views of, arguments or other leaves; set when
+        the result is made.
+    loose : bool
+        Whether some of them are views of what is no leaf of the result.
     """
 
-    __slots__ = ("follows", "key", "leaves", "rebuild", "targets", "to_adarray", "traced")
+    __slots__ = (
+        "follows",
+        "key",
+        "leaves",
+        "linked",
+        "loose",
+        "rebuild",
+        "targets",
+        "to_adarray",
+        "traced",
+    )
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], ints: Ints) -> None:
         self.to_adarray = False
@@ -83,6 +99,8 @@ class Bound:
         self.leaves: list[Any] = []
         self.traced: list[int] = []
         self.targets: list[Any] = []
+        self.linked: frozenset[int] = frozenset()
+        self.loose = False
         if not kwargs and all(type(x) in _FLAT for x in args):
             leaves, structure = list(args), len(args)
             self.rebuild: Callable[[list[Any]], Any] = positional
@@ -91,6 +109,9 @@ class Bound:
             structure = rebuild.args[0]  # type: ignore[attr-defined]
             self.rebuild = rebuild
         self.key = (structure, *[self._part(x, structure, i, ints) for i, x in enumerate(leaves)])
+        same = self.same
+        if same:
+            self.key = (*self.key, ("same", same))
 
     def _part(self, x: Any, structure: Hashable, i: int, ints: Ints) -> Hashable:
         """Take in one leaf; return its part of the key."""
@@ -129,10 +150,20 @@ class Bound:
         return [leaves[k] for k in self.traced]
 
     @property
+    def same(self) -> tuple[int, ...]:
+        """For each input the first one that is the same array; empty if all differ."""
+        return firsts(self.targets, arrays())
+
+    @property
     def statics(self) -> list[Any]:
         """The leaves that are no inputs."""
         inputs = set(self.traced)
         return [x for k, x in enumerate(self.leaves) if k not in inputs]
+
+
+def arrays() -> tuple[type, ...]:
+    """Return the classes of arrays whose identity belongs to a signature."""
+    return (np.ndarray, Handle, DeviceArray, *KINDS)
 
 
 class Ints:
@@ -234,34 +265,3 @@ def describe(key: Any, f: Any) -> str:
             parts.append(repr(part))
     name = getattr(f, "__name__", type(f).__name__)
     return f"{name}({', '.join(parts)})"
-
-
-def overlaps(x: Any) -> bool:
-    """Whether elements of an array may share memory, as those of broadcast ones do."""
-    if not isinstance(x, np.ndarray) or x.flags.forc or not x.size:
-        return False
-    reach = 0
-    for stride, n in sorted((abs(s), n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1):
-        if stride < reach + x.itemsize:
-            return True
-        reach += stride * (n - 1)
-    return False
-
-
-def shares_memory(values: list[Any], written: list[int] | None = None) -> bool:
-    """Whether an input that is written into (any, if not given) may share memory with another.
-
-    Or with itself: an array whose elements may overlap.
-    """
-    for i in range(len(values)) if written is None else written:
-        if overlaps(values[i]):
-            return True
-        for k, x in enumerate(values):
-            if (
-                k != i
-                and isinstance(x, np.ndarray)
-                and isinstance(values[i], np.ndarray)
-                and np.may_share_memory(values[i], x)
-            ):
-                return True
-    return False

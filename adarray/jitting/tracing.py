@@ -6,6 +6,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+from adarray.aliasing import shares_memory
 from adarray.jitting.attempt import Run
 from adarray.jitting.build import Builder, JitWarning, checking
 from adarray.jitting.collector import collector_waits
@@ -19,7 +20,6 @@ from adarray.jitting.signature import (
     INT_VALUES,
     Bound,
     element_strides,
-    shares_memory,
     unaligned,
 )
 from adarray.jitting.state import State
@@ -171,7 +171,7 @@ class Tracing:
         """Add a recording to the tree, and compile what is known well enough."""
         with entry.lock:
             if variant is None:  # another thread may have recorded the same state meanwhile
-                variant, found = entry.find(bound.statics)
+                variant, found = entry.find(bound)
                 if variant is not None and len(found) != len(state.values):
                     variant = None
             if variant is None or variant not in entry.variants:
@@ -182,6 +182,7 @@ class Tracing:
                 variant = Variant(state, strides, self.options.max_paths, builder, device)
                 variant.tree.donated = self._given_up(entry, bound)
                 variant.numbers = set(self._numbers)
+                variant.tell_apart(bound.values, state.values)
                 entry.variants.insert(0, variant)
             elif len(variant.tree.strides) != len(bound.values) + len(state.values):
                 return variant  # another thread has made a captured number an input meanwhile
@@ -192,6 +193,12 @@ class Tracing:
                 entry.give_up(variant.tree.eager)
                 return variant
             variant.take(state, run.plain_operands, run.calls)
+            if variant.returns(run.recorded.plain):
+                entry.give_up(
+                    "a result is, or is a view of, an array that a class, slots or a cache hold; "
+                    "pass that array as an argument"
+                )
+                return variant
             variant.written = sorted(
                 {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from adarray.jitting.keys import (
     symbols_in,
     value_key,
 )
+from adarray.jitting.links import key_of, numbered
 from adarray.jitting.recompute import recomputed
 from adarray.jitting.record import Recorded
 from adarray.recording import Call, Guard, Symbol
@@ -45,17 +46,30 @@ class Leaf:
         For each leaf of the result ``(number, kind)``, or ``(None, plain value)``.
     writes : list of (int, int or None, ndarray or None)
         Input, and the number of its final value, or that value if it is always the same.
+    links : dict of int to Link
+        Leaves that are inputs, other leaves, or views of those; nothing is computed for them.
     rebuild : callable
         Puts the leaves into the structure of the result.
     """
 
-    __slots__ = ("_finish", "outputs", "rebuild", "writes")
+    __slots__ = ("_finish", "links", "outputs", "rebuild", "writes")
 
-    def __init__(self, recorded: Recorded, numbers: dict[int, Hashable]) -> None:
+    def __init__(
+        self,
+        recorded: Recorded,
+        numbers: dict[int, Hashable],
+        constants: Mapping[Symbol, np.ndarray],
+    ) -> None:
         self.rebuild = recorded.rebuild
-        self._finish: Callable[[list[Any]], Any] | None = None
+        self._finish: dict[bool, Callable[[Any, Any], Any]] = {}
         self.outputs: list[tuple[Any, Any]] = []
-        for x, leaf in zip(recorded.recording.outputs, recorded.leaves, strict=True):
+        self.links = {k: numbered(x, numbers, constants) for k, x in recorded.links.items()}
+        for k, (x, leaf) in enumerate(
+            zip(recorded.recording.outputs, recorded.leaves, strict=True)
+        ):
+            if k in self.links:
+                self.outputs.append((None, None))
+                continue
             number = numbers[id(x)] if type(x) is Symbol else None
             if isinstance(number, int):
                 self.outputs.append((number, "number" if x.weak else _kind(leaf)))
@@ -68,24 +82,51 @@ class Leaf:
             known = isinstance(number, int)
             self.writes.append((i, number, None) if known else (i, None, value))  # type: ignore[arg-type]
 
-    def finish(self, values: list[Any], inputs: int, device: OnDevice | None = None) -> Any:
-        """Return the result, of the values by number; see `adarray.jitting.run.finisher`."""
-        if self._finish is None:
+    def finish(
+        self,
+        values: list[Any],
+        given: list[Any],
+        device: OnDevice | None = None,
+        handles: bool = False,
+    ) -> Any:
+        """Return the result; see `adarray.jitting.run.finisher`.
+
+        Parameters
+        ----------
+        values : list
+            By number.
+        given : list
+            The inputs, as the caller has them.
+        device : OnDevice, optional
+        handles : bool
+            Whether arrays of the result are ADArrays.
+        """
+        made = self._finish.get(handles)
+        if made is None:
             from adarray.jitting.run import finisher  # which imports this module
 
-            self._finish = finisher(self, range(len(values)), inputs, device)
-        return self._finish(values)
+            made = finisher(self, range(len(values)), len(given), device, handles)
+            self._finish[handles] = made
+        return made(values, given)
 
     def key(self) -> Hashable:
         """Return what two recordings of one path agree on."""
         parts = [value_key(x if n is None else (n, x), {}) for n, x in self.outputs]
-        return (*parts, value_key(self.writes, {}))
+        links = [(k, key_of(x)) for k, x in self.links.items()]
+        return (*parts, *links, value_key(self.writes, {}))
 
     def numbers(self) -> list[int]:
         """Return the numbers of the values that leave the path here."""
-        return [n for n, _ in self.outputs if n is not None] + [
-            n for _, n, _ in self.writes if n is not None
+        written = {i: n for i, n, _ in self.writes}
+        kept = [  # what is returned itself must not be overwritten by other results
+            x.place for x in self.links.values() if x.of == "input" and x.place not in written
         ]
+        return [*self.returned(), *(n for n in written.values() if n is not None), *kept]
+
+    def returned(self) -> list[int]:
+        """Return the numbers of the values in the result."""
+        linked = [n for x in self.links.values() for n in x.numbers()]
+        return [n for n, _ in self.outputs if n is not None] + linked
 
 
 def _kind(leaf: Any) -> str:
@@ -260,7 +301,7 @@ class Path:
                 self._number(event.call)
             first = len(self.symbols)
         self.parts.append(Part(calls, None, self, first))
-        self.leaf = Leaf(recorded, self.numbers)
+        self.leaf = Leaf(recorded, self.numbers, self.constants)
 
     def _number(self, call: Call) -> None:
         if len(call.results) == 1:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from adarray.op import constant, refuse
+from adarray.op import composite, constant, refuse
 from adarray.ops.common import newer
+from adarray.protocol import plain
+from adarray.runtime import MODE
 
 # Truth values, integers and positions.
 constant(
@@ -17,12 +21,33 @@ constant(
     np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.argsort, np.lexsort, np.argwhere,
     np.argpartition, np.nonzero, np.flatnonzero, np.count_nonzero, np.searchsorted, np.digitize,
     np.isin, np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.min_scalar_type,
-    np.common_type, np.shares_memory, np.may_share_memory, np.array2string, np.array_repr,
+    np.common_type, np.array2string, np.array_repr,
     np.array_str, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift,
     np.right_shift, np.gcd, np.lcm, np.bitwise_count, np.einsum_path, np.linalg.matrix_rank,
     np.diag_indices_from, np.tril_indices_from, np.triu_indices_from,
     *newer("in1d"),  # until NumPy 2.3
 )  # fmt: skip
+
+
+@composite(np.shares_memory)
+def _shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
+    return _about_memory(np.shares_memory, a, b, max_work)
+
+
+@composite(np.may_share_memory)
+def _may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
+    return _about_memory(np.may_share_memory, a, b, max_work)
+
+
+def _about_memory(function: Any, a: Any, b: Any, max_work: Any) -> bool:
+    """Answer whether two arrays share memory; nothing that `jit` records can."""
+    mode = MODE.get()
+    if mode is not None and mode.symbolic:
+        engine: Any = mode.engine
+        engine.asked_for_memory(function)
+    return bool(function(plain(a), plain(b), max_work))
+
+
 # Piecewise constant: the derivative is zero wherever it exists.
 constant(
     np.floor, np.ceil, np.trunc, np.rint, np.round, np.around, np.fix,

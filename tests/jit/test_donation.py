@@ -181,8 +181,25 @@ def test_two_results_of_one_value() -> None:
         x = np.ones(4)
         a, b = jf(x)
         assert a is x
-        assert not np.shares_memory(a, b)
-        np.testing.assert_array_equal(a, b)
+        assert b is a
+        np.testing.assert_array_equal(a, 2.0 * np.ones(4))
+
+
+def test_views_of_a_result_in_a_donated_array() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        return y[1:], y, y[::-1], x[:2]
+
+    jf = adarray.jit(f, donate=0)
+    for _ in range(CALLS):
+        x = np.arange(1.0, 5.0)
+        tail, whole, turned, old = jf(x)
+        assert whole is x
+        assert np.shares_memory(tail, x)
+        assert np.shares_memory(turned, x)
+        np.testing.assert_array_equal(tail, [4.0, 6.0, 8.0])
+        np.testing.assert_array_equal(turned, [8.0, 6.0, 4.0, 2.0])
+        np.testing.assert_array_equal(old, [1.0, 2.0])  # of the array as it was: a copy
 
 
 def test_a_step_with_its_gradient() -> None:

@@ -1,0 +1,100 @@
+"""Which arrays of a call are one object, and which share memory.
+
+One analysis for everybody who asks: `adarray.jit` for its arguments, what it captured and its
+results, donation for what it gives up, the transforms for what they differentiate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+# Steps that `np.shares_memory` may take to decide; past them memory counts as shared.
+_WORK = 10_000
+
+
+def firsts(values: Iterable[Any], kinds: type | tuple[type, ...] = np.ndarray) -> tuple[int, ...]:
+    """Return for each value the number of the first one that is the same object.
+
+    Parameters
+    ----------
+    values : iterable
+    kinds : type or tuple of types
+        Of what has an identity that matters; others are their own first.
+
+    Returns
+    -------
+    tuple of int
+        Empty if no object is there twice.
+    """
+    known: dict[int, int] = {}
+    found = [
+        known.setdefault(id(x), i) if isinstance(x, kinds) else i for i, x in enumerate(values)
+    ]
+    return tuple(found) if any(k != i for i, k in enumerate(found)) else ()
+
+
+def owner(x: np.ndarray) -> Any:
+    """Return the object at the end of the chain of bases of an array."""
+    found: Any = x
+    while isinstance(found, np.ndarray) and found.base is not None:
+        found = found.base
+    return found
+
+
+def address(x: np.ndarray) -> int:
+    """Return where the first element of an array lies in memory."""
+    place: int = x.__array_interface__["data"][0]
+    return place
+
+
+def share(a: Any, b: Any) -> bool:
+    """Whether two arrays have memory in common; True where that would take long to find out."""
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+        return False
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=_WORK))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def overlaps(x: Any) -> bool:
+    """Whether elements of an array may share memory, as those of broadcast ones do."""
+    if not isinstance(x, np.ndarray) or x.flags.forc or not x.size:
+        return False
+    reach = 0
+    for stride, n in sorted((abs(s), n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1):
+        if stride < reach + x.itemsize:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
+def shares_memory(values: Sequence[Any], written: Sequence[int] | None = None) -> bool:
+    """Whether an input that is written into (any, if not given) may share memory with another.
+
+    Or with itself: an array whose elements may overlap. One object that is there twice is no
+    other one: it is known as the same, see `firsts`.
+    """
+    for i in range(len(values)) if written is None else written:
+        if overlaps(values[i]):
+            return True
+        for x in values:
+            if (
+                x is not values[i]
+                and isinstance(x, np.ndarray)
+                and isinstance(values[i], np.ndarray)
+                and np.may_share_memory(values[i], x)
+            ):
+                return True
+    return False
+
+
+def touches(x: Any, arrays: Iterable[Any]) -> bool:
+    """Whether an array may share memory with one of others, or with itself, or is one of them."""
+    others = list(arrays)
+    return any(x is y for y in others) or (bool(others) and shares_memory([x, *others], [0]))
