@@ -10,10 +10,11 @@ copy of the function in which the inputs have taken the places of the arrays.
 from __future__ import annotations
 
 import builtins
+import enum
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from adarray.intercepting.memory import is_cached
@@ -136,6 +137,10 @@ class Walk:
     absent : dict
         By the identity of their dictionary: globals, and the names that functions look for
         there and do not find, such as those of builtins.
+    whole : dict
+        By their identity: globals all of which a function may look at.
+    undo : list of callable
+        Functions that put back what objects of libraries hold now.
     opaque : str
         What cannot be compared, in a sentence; "" if everything can.
     """
@@ -148,7 +153,9 @@ class Walk:
             self.order: list[Found] = []
             self._known: dict[int, Found] = {}
             self.absent: dict[int, tuple[dict[str, Any], set[str]]] = {}
+            self.whole: dict[int, dict[str, Any]] = {}
             self.opaque = ""
+            self.undo: list[Callable[[], None]] = []
             self.roots = [self._find(f, getattr(f, "__name__", type(f).__name__))]
             self.roots += [self._find(x, f"argument {i}") for i, x in enumerate(statics)]
             for found in self.order:
@@ -201,7 +208,7 @@ class Walk:
 
     def _hold(self, found: Found) -> None:
         try:
-            found.held = Held(found.value, is_walked)
+            found.held = Held(found.value, is_walked, self.undo)
         except OpaqueError as error:
             self._refuse(
                 f"{found.name} is of type {type(found.value).__name__}, which cannot be compared "
@@ -245,6 +252,8 @@ class Walk:
             self.absent.setdefault(id(space), (space, set()))[1].update(missing)
         if "globals" in wanted:
             wanted = wanted | self.names
+            if not _ALL.isdisjoint(self.names):
+                self.whole[id(space)] = space
         for key in sorted(wanted):
             if key in space:
                 yield "global", key, space[key], key, True
@@ -293,6 +302,8 @@ class Walk:
             self.names.update(part for path in wanted for part in str(path).split("."))
         elif isinstance(x, types.ModuleType):
             space = space_of(x)
+            if x.__name__ == "sys" and "modules" in self.names:
+                self._refuse("it looks modules up in sys.modules; import them by their names")
             for key in sorted(self.names):
                 if key in space and key not in _STREAMS and _is_small(space[key]):
                     yield "module", key, space[key], f"{name}.{key}", False
@@ -368,9 +379,13 @@ class Walk:
             if is_library(base.__module__):
                 continue
             for key, value in tuple(base.__dict__.items()):
-                if key in self.names or key == "__init__":
+                if key in self.names or key in ("__init__", "__new__") or _dunder(key):
                     for part in unwrapped(value):
-                        yield "class", (base, key), part, f"{base.__name__}.{key}", False
+                        if key in self.names or kind_of(part) in CALLED:
+                            yield "class", (base, key), part, f"{base.__name__}.{key}", False
+        if issubclass(cls, enum.Enum):  # members are found by values and names, too
+            for member in cls.__members__.values():
+                yield "held", None, member, str(member), False
 
     def _patterns(self, cls: type) -> None:
         """Take in the attributes that ``case Point(x, y)`` looks at."""
@@ -385,6 +400,8 @@ class Walk:
         everything = not has_plain_bases(cls) or bool(self.names & INDIRECT)
         everything = everything or isinstance(obj, WRAPPERS)
         for key, value in tuple(space.items()):
+            if isinstance(obj, enum.Enum) and key.startswith("_") and key != "_value_":
+                continue
             if everything or key in self.names:
                 yield "attribute", key, value, f"{name}.{key}", clones
         for member in slots_in(cls):
@@ -438,6 +455,8 @@ class Walk:
                             yield "class", (base, key), part, f"{base.__name__}.{key}", False
 
 
+# Names by which code goes over all entries of a dictionary.
+_ALL = frozenset({"items", "values", "keys"})
 # Kinds of what modules of libraries hold that are looked into; all else there is code.
 _DATA = frozenset({"scalar", "sequence", "mapping", "array", "content", "set", "opaque", "function",
                    "assumed"})  # fmt: skip

@@ -61,6 +61,12 @@ def same_items(items: Iterable[Any], known: tuple[Any, ...]) -> bool:
     return all(map(operator.is_, now, known)) or all(map(same_scalar, now, known))
 
 
+def same_entries(space: dict[str, Any], known: tuple[tuple[str, ...], tuple[Any, ...]]) -> bool:
+    """Whether a dictionary has the same objects under the same names."""
+    keys, values = known
+    return tuple(space) == keys and all(map(operator.is_, space.values(), values))
+
+
 def same_number(x: Any, y: Any) -> bool:
     """Whether two instances of a class derived from a number's, or from text, have one value."""
     base = next(b for b in type(x).__mro__ if b.__module__ in ("builtins", "numpy"))
@@ -113,6 +119,10 @@ class Maker:
                 self._child(self._expression(found, edge), edge.child)
         for space, names in walk.absent.values():
             self._test_absent(self._constant(space), names)
+        for space in walk.whole.values():
+            known = self._constant((tuple(space), tuple(space.values())))
+            self._space["entries"] = same_entries
+            self._lines.append(f"if not entries({self._constant(space)}, {known}): return N")
         if not self._names.isdisjoint(_ENVIRONMENT):
             copy = self._constant(dict(os.environ))
             self._lines.append(f"if dict({self._constant(os.environ)}) != {copy}: return N")
@@ -214,7 +224,13 @@ class Maker:
             if base not in self._classes and not is_library(base.__module__):
                 self._classes.add(base)
                 space, names = self._constant(base.__dict__), self._constant(list(base.__dict__))
-                self._lines.append(f"if [*{space}] != {names}: return N")
+                owner, bases = self._constant(base), self._constant(base.__bases__)
+                self._lines.append(
+                    f"if [*{space}] != {names} or {owner}.__bases__ is not {bases}: return N"
+                )
+        if "__subclasses__" in self._names:
+            derived = self._constant(cls.__subclasses__())
+            self._lines.append(f"if {self._constant(cls)}.__subclasses__() != {derived}: return N")
 
     def _test_surroundings(self, walk: Walk) -> None:
         """Write the tests of what functions of libraries read besides their arguments."""

@@ -8,6 +8,8 @@ from what it would be pickled as. What has none of these is opaque, and keeps a 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.jitting.contents import Content
 from adarray.jitting.keys import Same, value_key
 from adarray.scope import KEPT, package_of
 
@@ -113,6 +116,8 @@ class Reader:
     ----------
     is_walked : callable
         Whether the walk over captured state looks at an object itself.
+    undo : list, optional
+        Gets functions that put back what arrays, containers and attributes hold now.
 
     Attributes
     ----------
@@ -120,8 +125,11 @@ class Reader:
         Objects of the user's that were met: the walk goes on there.
     """
 
-    def __init__(self, is_walked: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, is_walked: Callable[[Any], bool], undo: list[Callable[[], None]] | None = None
+    ) -> None:
         self._is_walked = is_walked
+        self._undo = undo
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []  # what rules made, whose identities are in use
         self.children: list[Any] = []
@@ -146,6 +154,8 @@ class Reader:
         self._kept.append(x)
         if len(self._kept) > LIMIT:
             raise OpaqueError(f"it holds more than {LIMIT} objects")
+        if self._undo is not None:
+            self._undo += list(_restorers(x))
         known, rule = rule_of(kind)
         if known:
             return Same(x) if rule is None else (kind, self._by_rule(rule, x))
@@ -242,6 +252,28 @@ class Reader:
             yield self.of(part)
 
 
+def _restorers(x: Any) -> Iterator[Callable[[], None]]:
+    """Yield functions that put back what an object holds itself."""
+    if isinstance(x, np.ndarray) and not x.dtype.hasobject:
+        yield functools.partial(Content(x.view(np.ndarray)).restore, x.view(np.ndarray))
+    elif isinstance(x, list):
+        yield functools.partial(x.__setitem__, slice(None), list(x))
+    elif isinstance(x, (dict, set)):
+        yield functools.partial(_refill, x, x.copy())
+    space = getattr(x, "__dict__", None)
+    if type(space) is dict and not isinstance(x, (type, types.ModuleType, types.FunctionType)):
+        yield functools.partial(_refill, space, dict(space))
+    for member in slots_in(type(x)):
+        with contextlib.suppress(AttributeError):
+            yield functools.partial(member.__set__, x, member.__get__(x))
+
+
+def _refill(x: Any, held: Any) -> None:
+    if len(x) != len(held) or list(x) != list(held) or isinstance(x, dict):
+        x.clear()
+        x.update(held)
+
+
 # What Python code is made of, and objects that have no state that code reads.
 _CODE = frozenset({
     types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.FunctionType,
@@ -286,8 +318,13 @@ class Held:
 
     __slots__ = ("_is_walked", "children", "parts")
 
-    def __init__(self, x: Any, is_walked: Callable[[Any], bool]) -> None:
-        reader = Reader(is_walked)
+    def __init__(
+        self,
+        x: Any,
+        is_walked: Callable[[Any], bool],
+        undo: list[Callable[[], None]] | None = None,
+    ) -> None:
+        reader = Reader(is_walked, undo)
         self.parts = reader.of(x)
         self.children = reader.children
         self._is_walked = is_walked

@@ -104,14 +104,10 @@ def _mapped(x: Any) -> Any:
     return x[:], x.tell()
 
 
-def _in_memory(x: Any) -> Any:
-    return None if x.closed else (x.getvalue(), x.tell())
-
-
 def _file(x: Any) -> Any:
     if x.closed or not x.readable():
         return id(x)
-    raise OpaqueError("it is a file, which may change")
+    raise OpaqueError("it is a file or stream, which may change")
 
 
 def _counter(x: Any) -> Any:
@@ -128,7 +124,6 @@ for _name, _rule in {
     "scipy:rv_frozen": _frozen, "torch:Tensor": _tensor, "numpy:BitGenerator": _bits,
     "numpy:SeedSequence": _seeds, "numpy:Generator": _of_numpy, "numpy:RandomState": _of_numpy,
     "random:Random": _random, "_random:Random": _random, "logging:Logger": _logger,
-    "mmap:mmap": _mapped, "_io:BytesIO": _in_memory, "_io:StringIO": _in_memory,
-    "_io:_IOBase": _file, "collections:defaultdict": _counter,
+    "mmap:mmap": _mapped, "_io:_IOBase": _file, "collections:defaultdict": _counter,
 }.items():  # fmt: skip
     register_captured(_name, _rule)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.errors import TraceError
 from adarray.inplace import sync_if_view
 from adarray.intercepting.memory import is_cached
 from adarray.intercepting.rebinding import globals_of, rebind, rebind_class, rebind_function
@@ -139,6 +140,17 @@ class State:
             restore(old)
         for array, content in self._contents:
             content.restore(array)
+        changed = [f for f in self._walk.order if f.held is not None and not f.held.same(f.value)]
+        if changed:
+            for undo in self._walk.undo:
+                undo()
+        for found in changed:
+            if found.held is not None and not found.held.same(found.value):
+                raise TraceError(
+                    f"jit: {found.name}, of type {type(found.value).__name__}, was changed by a "
+                    "run that cannot be recorded, and cannot be put back for another; call this "
+                    "function without jit"
+                )
 
     def overlap(self, arrays: list[Any]) -> bool:
         """Whether arrays may share memory with one that plain code reads as well."""

@@ -36,7 +36,7 @@ _READ = {
     ("logging", "getLogger"): ("adarray.jitting.surroundings", "levels"),
 }
 # What any use of a package depends on.
-_AMBIENT = {"decimal": ("decimal", "getcontext")}
+_AMBIENT = {"decimal": ("adarray.jitting.surroundings", "arithmetic")}
 # What code asks of loggers, besides having them write.
 _LEVELS = frozenset({"level", "disabled", "getEffectiveLevel", "isEnabledFor"})
 # Modules of clocks, files, processes and chance, and what of them is neither.
@@ -53,6 +53,15 @@ _CLOCKS = frozenset({"now", "today", "utcnow"})
 _LOOKS = frozenset({"read_text", "read_bytes", "exists", "open", "stat", "is_file", "is_dir",
                     "iterdir", "glob", "rglob", "resolve"})  # fmt: skip
 _ALIASES = {"posix": "os", "nt": "os", "_io": "io", "_decimal": "decimal", "_socket": "socket"}
+
+
+def arithmetic() -> Any:
+    """Return how decimal numbers are computed with; flags that operations raise are no part."""
+    import decimal
+
+    c = decimal.getcontext()
+    traps = [trap.__name__ for trap, is_set in c.traps.items() if is_set]
+    return c.prec, c.rounding, c.Emin, c.Emax, c.capitals, c.clamp, traps
 
 
 def levels() -> Any:
@@ -96,6 +105,8 @@ def outside(x: Any, names: set[str]) -> str:
     if package_of(type(x).__module__) == "pathlib":
         asked = sorted(_LOOKS & names)
         return f"a file, by {type(x).__name__}.{asked[0]}" if asked else ""
+    if package_of(type(x).__module__) == "_thread" and "locked" in names:
+        return "whether a lock is held, by locked"
     name = getattr(x, "__name__", "")
     if not isinstance(x, (types.FunctionType, types.BuiltinFunctionType)) and name != "fromfile":
         return ""

@@ -181,3 +181,17 @@ def test_an_argument_that_a_class_holds_too() -> None:
     np.testing.assert_array_equal(jf(X.copy()), (X + 1.0) * X.sum())
     given = Holder.table = X.copy()
     np.testing.assert_array_equal(jf(given), (X + 1.0) * (X + 1.0).sum())
+
+
+def test_a_failed_recording_takes_back_what_objects_of_libraries_hold() -> None:
+    p, s = np.poly1d([1.0, 2.0]), Items([np.zeros(4)])
+
+    def f(x: Any) -> Any:
+        p[0] += 1.0
+        np.add(s[0], x, out=s[0])
+        return s[0] * float(p[0])
+
+    jf = adarray.jit(f)
+    with pytest.warns(JitWarning, match="cannot be recorded"):
+        np.testing.assert_array_equal(jf(X), X * 3.0)
+    np.testing.assert_array_equal(jf(X), X * 8.0)

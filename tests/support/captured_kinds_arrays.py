@@ -62,7 +62,7 @@ def dates_and_text_in_arrays() -> Made:
     def f(x: Any) -> Any:
         return x * float((days[0] - np.datetime64("2019-12-31")).astype(int)) + len(names[0])
 
-    return f, [lambda: days.__iadd__(3), lambda: names.__setitem__(0, "a")]
+    return f, [lambda: days.__iadd__(np.timedelta64(3, "D")), lambda: names.__setitem__(0, "a")]
 
 
 @kind
