@@ -21,7 +21,15 @@ from adarray.op import Layout, Op
 from adarray.probe import needs
 from adarray.refusals import no_derivative, reraise
 from adarray.runtime import MODE, Mode
-from adarray.tangents import attach, inexact, save_tangents, strip, strong_zero, tangent_of
+from adarray.tangents import (
+    attach,
+    inexact,
+    save_tangents,
+    strip,
+    strong_zero,
+    tangent_of,
+    without_dropped,
+)
 from adarray.trace import (
     Extras,
     Handle,
@@ -517,7 +525,10 @@ def jvp_rule(
             op.plan(1 << i)  # raises
             raise AssertionError
         with np.errstate(invalid="ignore"):  # 0 * inf: what does not move has derivative 0
-            return strong_zero(t, rule(t, primal_out, *primals))
+            moved = strong_zero(t, rule(t, primal_out, *primals))
+            if not op.masks:
+                return moved
+            return without_dropped(moved, lambda: rule(1.0, primal_out, *primals))
     if op.jvp == "linear":
         return run(op, *primals[:i], t, *primals[i + 1 :], **params)
     rules = op.jvp if isinstance(op.jvp, tuple | list) else ()

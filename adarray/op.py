@@ -139,6 +139,9 @@ class Op:
         Whether some operands have no effect on the result, as the branch of np.where
         that is not taken. Their cotangent of zero stays zero on the way back, even
         where it meets an infinite derivative.
+    drops : bool
+        Whether elements of an operand may have no effect on the result, as those that an
+        index leaves out. As `masks`, where nothing else depends on these elements.
     invariants : callable, optional
         ``invariants(out)`` returns what of the results does not depend on choices that
         NumPy makes, such as the phases of eigenvectors; `opcheck` differentiates that.
@@ -147,9 +150,9 @@ class Op:
     """
 
     __slots__ = (
-        "_binder", "_plans", "aliases", "evaluate", "general", "invariants", "jvp", "lower",
-        "masks", "methods", "name", "needs", "note", "numpy", "operands", "outputs", "params",
-        "pointwise", "rules", "samples", "signature", "special", "transfer", "variadic",
+        "_binder", "_plans", "aliases", "drops", "evaluate", "general", "invariants", "jvp",
+        "lower", "masks", "methods", "name", "needs", "note", "numpy", "operands", "outputs",
+        "params", "pointwise", "rules", "samples", "signature", "special", "transfer", "variadic",
     )  # fmt: skip
 
     def __init__(
@@ -171,6 +174,7 @@ class Op:
         transfer: Callable[..., Any] | None = None,
         outputs: int = 1,
         masks: bool = False,
+        drops: bool = False,
         general: Op | None = None,
         invariants: Callable[..., Any] | None = None,
         note: str = "",
@@ -191,14 +195,15 @@ class Op:
         self.note = note
         self.outputs = outputs
         self.masks = masks
+        self.drops = drops
         self.general = general
         self.invariants = invariants
         # transfer(g, node): reverse rule that may take over the buffer of g;
         # only in-place writes have one (see adarray.inplace).
         self.transfer = transfer
         # Whether the reverse walk looks twice at it: leaves and writes have no plain rule, and
-        # what masks is followed by others that need care.
-        self.special = transfer is not None or not rules or masks
+        # what masks or drops is followed by others that need care.
+        self.special = transfer is not None or not rules or masks or drops
         self.pointwise = isinstance(lower, Pointwise)
         self.variadic = bool(operands) and operands[-1].startswith("*")
         self._plans: dict[int, tuple[bool, ...]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +13,8 @@ from adarray.graph import Node
 from adarray.op import Op
 from adarray.refusals import no_derivative
 from adarray.trace import Extras, Handle, Tangent, extras, snapshot
+
+_SMALL = 4096  # elements up to which a product is faster than a sum, and takes one thread
 
 
 def strip(x: Any, level: int) -> Any:
@@ -106,6 +109,17 @@ def inexact(op: Op, v: Any) -> bool:
     return bool(dtype.kind in "fc")
 
 
+def without_dropped(r: Any, weight: Callable[[], Any]) -> Any:
+    """Return the tangent `r` of an operation that masks, 0 where the operand's weight is 0.
+
+    The operand's own tangent may be infinite or nan there.
+    """
+    value = r._v if isinstance(r, Handle) else r
+    if not isinstance(value, Symbolic) and not is_device(value) and not np.isnan(value).any():
+        return r
+    return np.where(np.isnan(r) & np.equal(weight(), 0), 0, r)
+
+
 def strong_zero(g: Any, r: Any) -> Any:
     """Return ``r = g * f'(x)`` with 0 in place of nan where `g` is 0.
 
@@ -119,8 +133,22 @@ def strong_zero(g: Any, r: Any) -> Any:
         made = value.library.strong_zero(g._v if isinstance(g, Handle) else g, value)
         if made is not NotImplemented:
             return made
+    if not is_device(value):
+        if type(value) is not np.ndarray:
+            if value == value:
+                return r
+        elif value.dtype.kind == "f":
+            # A sum is nan where an element is, and takes one pass.
+            if value.size < _SMALL and value.flags.forc:
+                flat = value.ravel("K")
+                total = np.dot(flat, flat)  # which takes no notice of overflow
+            else:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    total = np.add.reduce(value, axis=None)
+            if total == total:
+                return r
+        elif not np.isnan(value).any():
+            return r
     nan = np.isnan(value)
-    if not is_device(value) and not (nan.any() if type(value) is np.ndarray else nan):
-        return r
     zero = np.equal(g._v if isinstance(g, Handle) else g, 0)
     return np.where(nan & zero, 0, r)[()]

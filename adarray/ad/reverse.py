@@ -6,6 +6,7 @@ with a heap; nothing recurses, so the depth of a graph is not limited.
 
 from __future__ import annotations
 
+import math
 from heapq import heappop, heappush
 from typing import Any
 
@@ -58,6 +59,10 @@ class Pullback:
         self.owned: set[int] = set()  # nodes whose cotangent's buffer belongs to this walk
         # Nodes below one that masks: a cotangent of zero there means "no effect".
         self.masked: set[int] = set()
+        # Nodes of which elements were dropped, and nodes that also count as a whole: those are
+        # nobody's dropped elements.
+        self.dropped: set[int] = set()
+        self.dense: set[int] = set()
         self.quiet: np.errstate | None = None
         self.check: Any = None  # the engine's look at cotangents, if it has one
         self.rule: Any = general_rule  # or the engine's way to run it
@@ -128,7 +133,9 @@ class Pullback:
         if engine is not None:
             self.check = getattr(engine, "check_cotangent", None)
             self.rule = getattr(engine, "rule", general_rule)
-        checked, masked = self.check is not None, self.masked
+        checked, masked, dropped, dense = (
+            self.check is not None, self.masked, self.dropped, self.dense
+        )  # fmt: skip
         watch = checked  # whether some nodes need care; ordinary walks pay one test for it
         node: Node | None = None  # the next node, where that is known without the heap
         g: Any = None
@@ -154,12 +161,20 @@ class Pullback:
             if record:
                 plain_engine = None
             aval, rules, pointwise, parents, i = node.aval, op.rules, op.pointwise, node.parents, -1
-            careful = watch and (checked or op.masks or node.order in masked)
+            careful = watch and (
+                checked
+                or op.masks
+                or op.drops
+                or node.order in masked
+                or (node.order in dropped and node.order not in dense)
+            )
             last: Node | None = None
             last_ct: Any = None
             if pointwise and len(parents) == 1 and not careful:
                 # The loop below for the most common case; the parent has the levels of the node.
                 last, parents = parents[0], ()
+                if watch:
+                    dense.add(last.order)  # type: ignore[union-attr]
                 last_ct = NotImplemented
                 if plain_engine is not None:
                     last_ct = plain_engine.derivative(op, 0, g, saved)
@@ -173,7 +188,13 @@ class Pullback:
                     continue
                 if careful:
                     ct = self._carefully(node, p, i, g, saved, plain_engine)
-                elif pointwise:
+                    if last is not None:
+                        self.add(last, last_ct)
+                    last, last_ct = p, ct
+                    continue
+                if watch:
+                    dense.add(p.order)
+                if pointwise:
                     ct = NotImplemented
                     if plain_engine is not None:
                         ct = plain_engine.derivative(op, i, g, saved)
@@ -204,14 +225,15 @@ class Pullback:
     def _carefully(
         self, node: Node, p: Node, i: int, g: Any, saved: tuple[Any, ...], engine: Any
     ) -> Any:
-        """Run rule `i` of a node below one that masks, or of any node while nan is looked for."""
-        op = node.op
-        masked = op.masks or node.order in self.masked
+        """Run rule `i` of a node below one that masks or drops, or while nan is looked for."""
+        op, order = node.op, node.order
+        masked = op.masks or order in self.masked
+        dropped = not masked and order in self.dropped and order not in self.dense
         if masked:
             self.masked.add(p.order)
-        if self.quiet is None:
-            # What happens in a branch that is not taken is nothing to warn of, and the
-            # check for nan says more than a warning.
+        if self.quiet is None and (masked or dropped or self.check is not None):
+            # What happens to elements without effect is nothing to warn of, and the check for
+            # nan says more than a warning.
             self.quiet = np.errstate(divide="ignore", over="ignore", invalid="ignore")
             self.quiet.__enter__()
         if op.pointwise:
@@ -220,9 +242,16 @@ class Pullback:
                 ct = engine.derivative(op, i, g, saved)
             if ct is NotImplemented:
                 ct = op.rules[i](g, *saved)  # type: ignore[misc]
-            ct = fit(strong_zero(g, ct) if masked else ct, p)
+            if (masked or dropped) and any(v is not None for v in saved):
+                ct = strong_zero(g, ct)
+            ct = fit(ct, p)
         else:
             ct = fit(self.rule(node, i, g, saved), p)
+        if not masked:
+            if dropped or (op.drops and not is_whole(ct)):
+                self.dropped.add(p.order)
+            else:
+                self.dense.add(p.order)
         if self.check is not None:
             self.check(op, node.order, i, g, ct)
         return ct
@@ -230,7 +259,7 @@ class Pullback:
     def _special(self, node: Node, g: Any) -> bool:
         """Deal with leaves, writes and freed nodes; return whether the node is done."""
         op = node.op
-        if op.masks:
+        if op.masks or op.drops:
             return False
         if op is LEAF:
             if node.order in self.targets:
@@ -305,6 +334,16 @@ class Pullback:
                 heappush(self.heap, (base.order, base))
             else:
                 self.add(base, base_g)
+
+
+def is_whole(ct: Any) -> bool:
+    """Whether a cotangent is that of an index which names every element."""
+    if type(ct) is not Placed or ct.steps:
+        return False
+    parts = ct.index if isinstance(ct.index, tuple) else (ct.index,)
+    if any(isinstance(i, (list, np.ndarray)) for i in parts):
+        return False
+    return bool(np.size(plain_value(ct.g)) == math.prod(ct.aval.shape))
 
 
 def general_rule(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:

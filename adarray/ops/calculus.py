@@ -10,7 +10,7 @@ from adarray.dispatch import apply
 from adarray.op import Op, Opaque, register
 from adarray.ops import creation
 from adarray.ops.borrow import borrow, borrowed
-from adarray.ops.common import composite_if_traced, normalized_axes, s
+from adarray.ops.common import composite_if_traced, normalized_axes, s, weighted
 from adarray.protocol import plain, traced
 
 borrow(np.ediff1d, np.unwrap)
@@ -125,14 +125,14 @@ def _interp_jvp_xp(
     t: Any, out: Any, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None
 ) -> Any:
     low, high, slope, w = _slope(x, xp, fp)
-    return -slope * ((1 - w) * t[low] + w * t[high])
+    return -slope * (weighted(t[low], 1 - w) + weighted(t[high], w))
 
 
 def _interp_jvp_fp(
     t: Any, out: Any, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None
 ) -> Any:
     low, high, first, second = _weights(x, xp, left, right)
-    return t[low] * first + t[high] * second
+    return weighted(t[low], first) + weighted(t[high], second)
 
 
 def _interp_samples(rng: np.random.Generator) -> list[Any]:
@@ -154,6 +154,7 @@ interp = register(
         Opaque(),
         [_interp_vjp_x, _interp_vjp_xp, _interp_vjp_fp],
         jvp=[_interp_vjp_x, _interp_jvp_xp, _interp_jvp_fp],
+        drops=True,
         samples=_interp_samples,
         operands=("x", "xp", "fp"),
         params=("left", "right"),

@@ -48,6 +48,11 @@ def zero_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return made if shape else made[()]
 
 
+def weighted(t: Any, weights: Any) -> Any:
+    """Return ``t * weights``, 0 where the weight is: an infinite tangent of what was dropped."""
+    return np.where(np.equal(weights, 0), 0, t) * weights
+
+
 class Placed:
     """A cotangent that is zero outside of one region: (array, region), never dense zeros.
 

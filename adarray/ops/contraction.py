@@ -283,6 +283,7 @@ einsum_view = register(
         Layout(),
         [lambda g, out, a, subscripts: _einsum_vjp(g, 0, out, a, subscripts=subscripts)],
         jvp="linear",
+        drops=True,
         samples=lambda rng: [
             s(rng.normal(size=(3, 3)), "ii->i"),
             s(rng.normal(size=(2, 3, 4)), "ijk->kij"),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.op import Op, Opaque, Rule, register
-from adarray.ops.common import keep, normalized_axes, unbroadcast
+from adarray.ops.common import keep, normalized_axes, unbroadcast, weighted
 from adarray.ops.complex import conjugate_of
 
 SUM = "a, axis=None, dtype=None, out=None, keepdims=_, initial=None, where=True"
@@ -71,6 +71,7 @@ def general(
             Opaque(),
             derivatives.rules,
             jvp=derivatives.jvp,
+            drops=True,
             samples=samples,
             operands=operands,
             params=tuple(n for n in names if n in _PARAMS),
@@ -275,12 +276,12 @@ def extremum_rules(skip: bool) -> Rules:
         t: Any, out: Any, a: Any, initial: Any, where: Any, axis: Any = None, keepdims: Any = False
     ) -> Any:
         weights = ties(a, out, initial, where, axis)[0]
-        return np.sum(t * weights, axis=axis, keepdims=bool(keepdims))
+        return np.sum(weighted(t, weights), axis=axis, keepdims=bool(keepdims))
 
     def tangent_of_initial(
         t: Any, out: Any, a: Any, initial: Any, where: Any, axis: Any = None, **_: Any
     ) -> Any:
-        return t * _like(ties(a, out, initial, where, axis)[1], out)
+        return weighted(t, _like(ties(a, out, initial, where, axis)[1], out))
 
     return Rules([of_a, of_initial, None], [tangent, tangent_of_initial, None])
 

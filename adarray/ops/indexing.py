@@ -21,6 +21,7 @@ getitem = register(
         Layout(),
         [lambda g, out, a, index: Placed(a, index, g)],
         jvp="linear",
+        drops=True,
         samples=lambda rng: [
             s(rng.normal(size=(3, 4)), 1),
             s(rng.normal(size=(3, 4)), (2, -1)),

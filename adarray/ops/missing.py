@@ -119,6 +119,7 @@ def _scan(name: str, function: Callable[..., Any], plain: Op, fill: float) -> Op
             Scan(),
             [of_a],
             jvp=[tangent],
+            drops=True,
             samples=lambda rng: [s(x := _holes(rng)), s(x, axis=0), s(x.T[::-1], axis=-1)],
             operands=("a",),
             params=("axis", "dtype"),

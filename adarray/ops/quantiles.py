@@ -14,7 +14,7 @@ import numpy as np
 
 from adarray.inplace import plain_value
 from adarray.op import Op, Opaque, register
-from adarray.ops.common import normalized_axes, s, zeros_beside
+from adarray.ops.common import normalized_axes, s, weighted, zeros_beside
 from adarray.ops.folding import real_dtype, size_along
 from adarray.ops.indexing import apply_add_at
 from adarray.protocol import plain_array
@@ -182,7 +182,8 @@ class Quantile:
         chosen = self.select(out, a, q, weights, params)
         low, high = chosen.gather(np.where(np.isnan(a), 0, t) if self.skip else t)
         weight = chosen.weight.astype(real_dtype(t))
-        return np.reshape(np.transpose(low * (1 - weight) + high * weight), out.shape)
+        moved = weighted(low, 1 - weight) + weighted(high, weight)
+        return np.reshape(np.transpose(moved), out.shape)
 
     def tangent_of_q(self, t: Any, out: Any, a: Any, q: Any, weights: Any, **params: Any) -> Any:
         """Tangent of the result for that of `q`."""
@@ -275,6 +276,7 @@ def _median(name: str, function: Callable[..., Any], skip: bool) -> Op:
             Opaque(),
             [of_a],
             jvp=[tangent],
+            drops=True,
             samples=_holes(_median_samples) if skip else _median_samples,
             operands=("a",),
             params=("axis", "overwrite_input", "keepdims"),
@@ -303,6 +305,7 @@ def _quantile(name: str, function: Callable[..., Any], scale: float, skip: bool)
             Opaque(),
             [rules.of_a, rules.of_q, _no_change],
             jvp=[rules.tangent, rules.tangent_of_q, _no_move],
+            drops=True,
             samples=_holes(samples) if skip else samples,
             operands=("a", "q", "weights"),
             params=("axis", "overwrite_input", "method", "keepdims"),

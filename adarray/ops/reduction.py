@@ -160,6 +160,7 @@ for _name, _function, _alias in (("max", np.max, np.amax), ("min", np.min, np.am
             Reduction(f"{_name}imum", None),
             [_plain(_rules.rules[0], None, True)],
             jvp=[_plain(_rules.jvp[0], None, True)],
+            drops=True,
             samples=axes_samples,
             operands=("a",),
             params=("axis", "keepdims"),

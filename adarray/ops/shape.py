@@ -213,6 +213,7 @@ tril = _linear(
     np.tril,
     lambda g, out, m, k=0: unbroadcast(np.tril(g, k), m.shape),
     _tri_samples,
+    drops=True,
     operands=("m",),
     params=("k",),
     lower=Opaque(),
@@ -221,6 +222,7 @@ triu = _linear(
     np.triu,
     lambda g, out, m, k=0: unbroadcast(np.triu(g, k), m.shape),
     _tri_samples,
+    drops=True,
     operands=("m",),
     params=("k",),
     lower=Opaque(),
@@ -248,6 +250,7 @@ diagonal = _linear(
     ],
     params=("offset", "axis1", "axis2"),
     methods=("diagonal",),
+    drops=True,
 )
 
 
@@ -302,6 +305,7 @@ repeat = _linear(
     params=("repeats", "axis"),
     methods=("repeat",),
     lower=Opaque(),
+    drops=True,
 )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from adarray.dispatch import apply
 from adarray.inplace import assign, plain_index, sync_if_view
 from adarray.op import FUNCTIONS, Op, Opaque, composite, register
-from adarray.ops.common import keep, normalized_axes, s
+from adarray.ops.common import keep, normalized_axes, s, weighted
 from adarray.protocol import (
     UFUNC_METHODS,
     call_function,
@@ -198,7 +198,8 @@ def _weighted(ufunc: Any, weights: Any, note: str) -> Op:
         initial: Any = np._NoValue,
         where: Any = True,
     ) -> Any:
-        return np.sum(t * of(out, a, axis, initial, where), axis=axis, keepdims=keepdims)
+        moved = weighted(t, of(out, a, axis, initial, where))
+        return np.sum(moved, axis=axis, keepdims=keepdims)
 
     return register(
         Op(
@@ -207,6 +208,7 @@ def _weighted(ufunc: Any, weights: Any, note: str) -> Op:
             Opaque(),
             [vjp],
             jvp=[jvp],
+            drops=True,
             samples=_weighted_samples,
             operands=("a",),
             params=("axis", "keepdims", "initial", "where"),
@@ -344,6 +346,7 @@ def _segment_op(ufunc: Any, vjp: Any, jvp: Any, note: str = "") -> Op:
             Opaque(),
             [vjp],
             jvp=jvp,
+            drops=ufunc is not np.add,
             samples=_segment_samples,
             operands=("a",),
             params=("starts", "axis"),
@@ -361,7 +364,8 @@ def _extremum_segments_vjp(g: Any, out: Any, a: Any, starts: Any, axis: int = 0)
 
 
 def _extremum_segments_jvp(t: Any, out: Any, a: Any, starts: Any, axis: int = 0) -> Any:
-    return np.add.reduceat(t * _segment_weights(a, out, starts, axis), starts, axis=axis)
+    moved = weighted(t, _segment_weights(a, out, starts, axis))
+    return np.add.reduceat(moved, starts, axis=axis)
 
 
 _TIES = "ties share the derivative equally"

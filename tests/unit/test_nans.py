@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.op import all_ops
 
 X = np.array([0.0, 1.0, -1.0, 800.0])
 
@@ -174,3 +175,73 @@ def test_nothing_is_changed_where_there_is_no_nan() -> None:
         assert adarray.current_backend() == "numpy"
     np.testing.assert_array_equal(got[0], expected[0])
     np.testing.assert_array_equal(got[1], expected[1])
+
+
+# Whose zeros are of other kinds: parts of complex numbers, products with zeros, a derivative that
+# is zero; or whose operands are read as a whole.
+NOT_MARKED = {
+    "i0", "imag", "real", "conv2d", "conv2d_weight", "cholesky", "eigvalsh", "fft", "ifft", "rfft",
+    "ihfft", "irfft", "hfft", "sums_by_bin", "cumprod", "prod", "pinv", "logaddexp.reduce",
+    "logaddexp2.reduce", "hypot.reduce",
+}  # fmt: skip
+
+
+def _has_zeros(op: Any, rng: np.random.Generator) -> bool:
+    """Whether the cotangent of an operand has zeros where that of the result has none."""
+    for sample in op.samples(rng):
+        args = sample.args
+        at = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.dtype == float]
+        if not at or args[at[0]].size < 2:
+            continue
+
+        def f(x: Any, args: Any = args, i: int = at[0], kwargs: Any = sample.kwargs) -> Any:
+            return op.numpy(*args[:i], x, *args[i + 1 :], **kwargs)
+
+        try:
+            y, pullback = adarray.vjp(f, args[at[0]])
+            (g,) = pullback(rng.uniform(1, 2, np.shape(y)))
+        except (adarray.ADArrayError, IndexError, TypeError, ValueError):
+            continue  # of several results, or not to be called like that
+        if np.size(y) and np.any(g == 0):
+            return True
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_operations_that_drop_elements_say_so() -> None:
+    rng = np.random.default_rng(0)
+    ops = [op for op in all_ops() if not op.pointwise and op.samples is not None]
+    dropping = [op for op in ops if _has_zeros(op, rng)]
+    assert {op.name for op in dropping if not (op.drops or op.masks)} <= NOT_MARKED
+    assert {"getitem", "tril", "max", "median", "nansum"} <= {op.name for op in dropping}
+
+
+M = np.array([[0.0, 1.0, 2.0], [3.0, 0.0, 4.0], [5.0, 6.0, 0.0]])
+DROPPED = {
+    "tril": lambda x: np.sum(np.tril(np.sqrt(x), -1)),
+    "mask": lambda x: np.sum(np.sqrt(x)[M > 0]),
+    "indices": lambda x: np.sum(np.sqrt(x)[np.triu_indices(3, 1)]),
+    "where": lambda x: np.sum(np.sqrt(x), where=M > 0),
+    "max": lambda x: np.max(np.sqrt(x)),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_dropped_elements_made_the_gradient_nan(name: str) -> None:
+    f = DROPPED[name]
+    gradients = [
+        adarray.grad(f)(M), adarray.jacobian(f, mode="forward")(M), adarray.jit(adarray.grad(f))(M)
+    ]  # fmt: skip
+    for g in gradients:
+        assert np.all(np.isfinite(g))
+        assert not np.any(np.diagonal(g))
+    assert np.all(np.isfinite(adarray.hessian(f)(M)))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_an_element_that_counts_keeps_its_infinite_derivative() -> None:
+    x = np.array([0.0, 1.0])
+    g = adarray.grad(lambda x: np.sum(np.sqrt(x)) + np.sqrt(x)[1])(x)
+    np.testing.assert_array_equal(g, [np.inf, 1.0])
+    assert np.isnan(adarray.grad(lambda x: np.sum(np.array([0.0, 1.0]) * np.sqrt(x)))(x)[0])
