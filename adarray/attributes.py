@@ -10,7 +10,7 @@ import numpy as np
 from adarray.aval import aval_of
 from adarray.errors import TraceError
 from adarray.inplace import setitem, sync_if_view
-from adarray.operators import weakened
+from adarray.operators import counted, weakened
 from adarray.protocol import call_function, traced
 from adarray.questions import MissingError, is_array
 from adarray.refusals import leaves_graph
@@ -26,7 +26,7 @@ else:
 
 def _part(function: Any, x: Any) -> ADArray:
     """Return a part of an array; of a traced Python number, a Python number."""
-    r: ADArray = call_function(function, (x,), {})
+    r: ADArray = call_function(function, (counted(x),), {})
     return weakened(r) if x._x is not None and x._x.weak else r
 
 

@@ -45,6 +45,13 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, _NUMBERS) and not isinstance(x, np.generic)
 
 
+def counted(x: Any) -> Any:
+    """Return a Python truth value as the int that it is in Python's arithmetic; others as given."""
+    if isinstance(x, Handle) and x._v.__class__ is np.bool_ and _is_number(x):
+        return weakened(binary(FUNCTIONS[np.add], x, 0))
+    return x
+
+
 def _joined(x: Any) -> Any:
     """Return a list with ADArrays in it as the array that NumPy would make of it."""
     return join_hook[0](x) if type(x) is list or type(x) is tuple else x
@@ -59,6 +66,8 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
             if defers(other):
                 return NotImplemented
             other = _joined(other)
+        if self._x is not None and self._x.weak:
+            self, other = counted(self), counted(other)
         r = binary(FUNCTIONS[ufunc], self, other)
         if self._x is not None and _is_number(self) and _is_number(other):
             return weakened(r) if r.dtype.kind in "fci" else r
@@ -71,6 +80,8 @@ def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     def reflected(self: Any, other: Any) -> Any:
         if type(other) not in _KNOWN:
             other = _joined(other)
+        if self._x is not None and self._x.weak:
+            self = counted(self)
         r = binary(FUNCTIONS[ufunc], other, self)
         if self._x is not None and _is_number(self) and _is_number(other):
             return weakened(r) if r.dtype.kind in "fci" else r
@@ -84,21 +95,6 @@ def _inplace(forward: Callable[[Any, Any], Any]) -> Callable[[Any, Any], ADArray
         return augmented(self, forward(self, other))
 
     return inplace
-
-
-def _comparison(ufunc: Any) -> Callable[[Any, Any], Any]:
-    """Comparisons: two Python numbers give True or False, and not a scalar of NumPy."""
-    general = _general(ufunc)
-
-    def forward(self: Any, other: Any) -> Any:
-        r = general(self, other)
-        if self._x is None or r is NotImplemented or not (_is_number(self) and _is_number(other)):
-            return r
-        if isinstance(r._v, Symbolic):
-            return Handle.number_class(r._v, None, Extras(weak=True), True)
-        return bool(r._v)
-
-    return forward
 
 
 def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
@@ -118,9 +114,13 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
 
 def _whole(r: Any, x: Any, y: Any) -> Any:
     """Return the result of an operator on two Python numbers as one of them."""
-    if x._x is not None and _is_number(x) and _is_number(y) and r.dtype.kind in "if":
-        return weakened(r)
-    return r
+    if x._x is None or r is NotImplemented or not (_is_number(x) and _is_number(y)):
+        return r
+    if r.dtype.kind == "b":
+        if isinstance(r._v, Symbolic):
+            return Handle.number_class(r._v, None, Extras(weak=True), True)
+        return bool(r._v)
+    return weakened(r) if r.dtype.kind in "if" else r
 
 
 def _general_reflected(ufunc: Any) -> Callable[[Any, Any], Any]:
@@ -133,6 +133,8 @@ def _general_reflected(ufunc: Any) -> Callable[[Any, Any], Any]:
 def _unary(ufunc: Any) -> Callable[[Any], ADArray]:
     def method(self: Any) -> Any:
         op = FUNCTIONS.get(ufunc)
+        if self._x is not None and self._x.weak:
+            self = counted(self)
         r = unary(op, self) if op else call_ufunc(ufunc, "__call__", (self,), {})
         if self._x is not None and _is_number(self) and r.dtype.kind in "fci":
             return weakened(r)
@@ -189,12 +191,12 @@ class Operators:
     __rrshift__ = _general_reflected(np.right_shift)
     __irshift__ = _inplace(__rshift__)
 
-    __lt__ = _comparison(np.less)
-    __le__ = _comparison(np.less_equal)
-    __gt__ = _comparison(np.greater)
-    __ge__ = _comparison(np.greater_equal)
-    __eq__ = _comparison(np.equal)
-    __ne__ = _comparison(np.not_equal)
+    __lt__ = _general(np.less)
+    __le__ = _general(np.less_equal)
+    __gt__ = _general(np.greater)
+    __ge__ = _general(np.greater_equal)
+    __eq__ = _general(np.equal)
+    __ne__ = _general(np.not_equal)
 
     def __hash__(self) -> int:
         # As in NumPy, scalars have a hash. A traced one has none: what a dictionary or a

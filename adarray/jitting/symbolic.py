@@ -170,6 +170,8 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
         return int(self.recorder.look("index", self, operator.index(self.array[()])))
 
     def __int__(self) -> int:
+        if self.dtype.kind == "b":
+            return int(self.__bool__())
         if self.dtype.kind in "biu":
             return self.__index__()
         whole = self.recorder.function(np.trunc, (self,), {})

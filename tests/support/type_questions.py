@@ -46,6 +46,10 @@ QUESTIONS = [
     *(f"hasattr(q, {n!r})" for n in NAMES),
     *(f"q.__class__ is {c}" for c in ("np.ndarray", "float", "np.float64", "int", "np.bool_")),
     *(f"issubclass(q.__class__, {c})" for c in ("float", "np.generic", "np.ndarray")),
+    *(f"type(q) is {c}" for c in ("np.ndarray", "float", "np.float64", "int", "bool")),
+    "type(q) in (float, np.float64)", "issubclass(type(q), np.generic)",
+    "type(q).__name__ == 'float'", "{np.ndarray: 1, float: 0}.get(type(q), 0)",
+    "type(q) == np.float64", "np.issubdtype(type(q), np.floating)",
     "q.__class__.__name__ == 'float64'",
     "q.__class__ in (float, int)",
     "{np.ndarray: 1, float: 0, np.float64: 0}.get(q.__class__, 0)",
@@ -88,10 +92,12 @@ np.dot(t,t) np.multiply(t,t) np.add(t,x[0]) np.negative(t) np.sort(x)[0] np.take
 np.squeeze(x[:1]) np.expand_dims(t,0) np.full(2,1.0) not(t>0) t==t t!=x[0] x[0]<=t np.sign(t)
 np.floor(t) t>=1 int(x[0]>0) bool(t>0) np.all(x>0) np.any(x>0) np.isfinite(t) np.isfinite(x)
 (x>0).sum()
+(t>0)+(t>1) -(t>0) (t>0)&(t<2) (t>0)*t ~(t>0) (t>0).real (t>0)+(x[0]>0)
 """)
 # What may stand for the branches: differentiated, and of one kind whatever the answer.
 VALUES = _words("""
 x[0]*t np.sum(x) np.sum(A*A) t*t z*x[1] np.sin(t)*x[2] np.sum(np.sin(x)*t) np.mean(A)*z x[1]**2
+x[0]*((t>0)+(t<9)) t*(3+-(t<9))
 """)
 
 

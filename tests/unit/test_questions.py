@@ -199,3 +199,17 @@ def test_outside_of_transforms_an_array_is_what_it_is() -> None:
     isinstance(leaf[0], Iterable)
     (leaf[0] * leaf[1]).backward()
     np.testing.assert_array_equal(leaf.grad, [2, 1])
+
+
+def test_truth_values_of_python_numbers_count_as_integers() -> None:
+    # NumPy's do not: True + True is True there, and was under jit.
+    for f in (
+        lambda t: t * ((t > 0) + (t > 1)), lambda t: t * -(t > 0), lambda t: t * ~(t > 0),
+        lambda t: t * sum([t > 0, t > 1]), lambda t: t * int(t > 0), lambda t: t * abs(t > 5),
+        lambda t: t * ((t > 0) & (t > 1)), lambda t: t * ((t > 0) - 0.5),
+    ):  # fmt: skip
+        jitted = adarray.jit(f)
+        for t in (2.0, 3.0, 0.5, -1.0):
+            assert jitted(t) == f(t)
+            assert type(jitted(t)) is type(f(t))
+            assert adarray.grad(f)(t) == pytest.approx((f(t + 1e-6) - f(t - 1e-6)) / 2e-6)
