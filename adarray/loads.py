@@ -108,9 +108,12 @@ class Load:
 
     def __invert__(self) -> Any:
         frame = sys._getframe(1)
-        value = frame.f_globals.get(self.name, _ABSENT)
+        name = self.name
+        value = frame.f_globals.get(name, _ABSENT)
         if value is _ABSENT:
-            value = _look_up(frame, self.name)
+            value = frame.f_builtins.get(name, _ABSENT)
+            if value is _ABSENT or type(frame.f_globals) is not dict:
+                value = _look_up(frame, name)
         if self.how == "own":
             return _own_type if value is type else value
         scope = SCOPE.get()
