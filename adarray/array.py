@@ -134,6 +134,14 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
         """Return a one-dimensional copy."""
         return call_function(np.copy, (call_function(np.ravel, (self, order), {}),), {})  # type: ignore[no-any-return]
 
+    def conjugate(self, out: Any = None) -> ADArray:
+        """Return the conjugate; the array itself if it is real (the function returns a copy)."""
+        if self.dtype.kind == "c" or out is not None:
+            return call_function(np.conjugate, (self,), {"out": out})  # type: ignore[no-any-return]
+        return self
+
+    conj = conjugate
+
     def astype(
         self,
         dtype: Any,

@@ -119,12 +119,14 @@ class Attributes(_State):
         target: Any = self
         if self.dtype.kind != "c":
             target[...] = _real_value(value)
-        else:
+        elif isinstance(self._v, np.generic):
             target[...] = np.real(value) + target.imag * self.dtype.type(1j)
+        else:
+            target.real[...] = np.real(value)
 
     @property
     def imag(self) -> ADArray:
-        """The imaginary part, for reading only; zeros if the array is real."""
+        """The imaginary part: a view; zeros, for reading only, if the array is real."""
         return _part(np.imag, self)
 
     @imag.setter
@@ -132,7 +134,10 @@ class Attributes(_State):
         if self.dtype.kind != "c":
             raise TypeError("array does not have imaginary part to set")
         target: Any = self
-        target[...] = target.real + _real_value(value) * self.dtype.type(1j)
+        if isinstance(self._v, np.generic):
+            target[...] = target.real + _real_value(value) * self.dtype.type(1j)
+        else:
+            target.imag[...] = _real_value(value)
 
     @property
     def flat(self) -> Flat:

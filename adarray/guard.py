@@ -24,6 +24,7 @@ from adarray import seals
 from adarray.aval import Symbolic
 from adarray.device import is_device
 from adarray.errors import TraceError
+from adarray.memory import duplicate
 
 COPY_LIMIT = 1 << 18  # bytes; up to here a copy costs little beside the operation that reads it
 # Bytes between the elements of a view, of those that it spans, up to which it is sealed with
@@ -57,8 +58,11 @@ def unwatch(token: Token[list[weakref.ref[Guard]] | None], failed: bool) -> None
     _made.reset(token)
 
 
-def keep_plain(value: Any) -> tuple[Any, Guard | None]:
-    """Return `value` as a node may save it, and the guard to hold with it."""
+def keep_plain(value: Any, layout: bool = False) -> tuple[Any, Guard | None]:
+    """Return `value` as a node may save it, and the guard to hold with it.
+
+    With `layout`, its elements lie in memory as they did: user code will look at it.
+    """
     if type(value) is not np.ndarray and (
         not isinstance(value, np.ndarray) or isinstance(value, Symbolic) or is_device(value)
     ):
@@ -66,7 +70,7 @@ def keep_plain(value: Any) -> tuple[Any, Guard | None]:
     if type(value) is not np.ndarray:
         value = np.asarray(value)  # memory maps and the like: the rules want plain semantics
     if value.nbytes <= COPY_LIMIT:
-        return value.copy("K"), None
+        return duplicate(value) if layout else value.copy("K"), None
     guard = Guard(value)
     return (value if guard is None else guard.value), guard
 
@@ -77,7 +81,7 @@ def _sealed(value: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, seals.Sea
         return value.copy("K"), None
     low, high = byte_bounds(value)
     if high - low > value.nbytes * (1 + GAPS):
-        return value.copy("K"), None
+        return duplicate(value), None
     own = owner.flags.owndata and get_handler_name(owner) == "default_allocator"
     seal = seals.seal(low, high, own)
     if seal is not None:

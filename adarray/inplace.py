@@ -19,6 +19,7 @@ from adarray.dispatch import replay, sync
 from adarray.errors import TraceError
 from adarray.graph import LEAF, Node, merge_spans
 from adarray.guard import guarded
+from adarray.memory import duplicate
 from adarray.op import Op, Scatter
 from adarray.refusals import leaves_graph
 from adarray.runtime import MODE
@@ -34,6 +35,9 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
     """Split the owned cotangent `g` of a write: (for the old array, for the value)."""
     assert node.params is not None
     steps, index = node.params["steps"], node.params["index"]
+    part = part_of(steps)
+    if part is not None and aval_of(plain_value(g)).dtype.kind != "c":
+        g = g.astype(node.aval.dtype)
     region, index = _region(g, steps, index)
     value_g = None
     if node.parents[1] is not None:
@@ -48,6 +52,8 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
                 writer = np.zeros_like(held, int)
             writer[index] = count
             value_g = value_g * (writer[index] == count)
+        if part is not None and part.name == "imag":  # cotangents are a - ib for a and b
+            value_g = -value_g
     region[index] = 0
     return g, value_g
 
@@ -112,10 +118,20 @@ def _region(array: Any, steps: tuple[Any, ...], index: Any) -> tuple[Any, Any]:
     # follow them on element numbers instead.
     shape = np.shape(array._v if isinstance(array, Handle) else array)
     numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    part = part_of(steps)
+    if part is not None:
+        array = replay(array, ((part, (), {}),))
+    # What changes no places: parts, and casts to the dtype that there is.
+    steps = tuple(s for s in steps if s[0] is not part and s[0].name != "astype")
     flat = np.asarray(np.asarray(replay(numbers, steps))[index])
     if not shape:  # the one element or none, in as many dimensions
         return array, (flat.size > 0, *(None,) * (flat.ndim - 1)) if flat.ndim else Ellipsis
     return array, np.unravel_index(flat, shape)
+
+
+def part_of(steps: tuple[Any, ...]) -> Op | None:
+    """Return which of the `steps` of a view takes the real or imaginary parts, None if none."""
+    return next((op for op, _, _ in steps if op.name in ("real", "imag")), None)
 
 
 def _shares(target: Any, array: Any) -> bool:
@@ -254,7 +270,7 @@ def _is_kept(root: Handle) -> bool:
 def own_buffer(root: Handle) -> None:
     """Give `root` a buffer that nobody else relies on."""
     if root._frozen:
-        root._v = root._v.copy("K")
+        root._v = duplicate(root._v)
         root._frozen = False
 
 
@@ -278,6 +294,8 @@ def _write_tangents(root: Handle, steps: tuple[Any, ...], index: Any, value: Any
         elif isinstance(tangent._v, np.generic):  # it has no memory that views could share
             tangent._v, tangent._frozen = np.copy(tangent._v), False
         # A new tuple each time: that tells views of `root` to look again.
+        if aval_of(tangent._v).dtype.kind != "c" and part_of(steps) is not None:
+            tangent = tangent.astype(aval_of(root._v).dtype)  # type: ignore[attr-defined]
         entry = Tangent(level, tangent, owned=True)
         root._x.tangents = tuple(entry if t.level == level else t for t in root._x.tangents)
         t_value = tangent_of(value, level)
@@ -316,8 +334,8 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
     mode = MODE.get()
     recording = mode is None or mode.record
     _check_target(x, None, recording)
-    if v.__class__ is not np.ndarray or not recording:
-        setitem(x, Ellipsis, result)
+    if v.__class__ is not np.ndarray or not recording or v.strides != x._v.strides:
+        setitem(x, Ellipsis, result)  # elements stay where they lie: see `duplicate`
         return x
     if not (x._v.flags.writeable or _is_kept(x)):
         raise ValueError("output array is read-only")

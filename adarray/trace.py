@@ -20,6 +20,7 @@ from adarray.device import KINDS, adopt
 from adarray.errors import DTypeError
 from adarray.graph import LEAF, Node, next_level
 from adarray.guard import keep_plain, unwatch, watch
+from adarray.memory import duplicate
 from adarray.runtime import MODE
 
 
@@ -200,7 +201,7 @@ def alive(handle: Handle, level: int, closed: bool = False) -> bool:
 def snapshot(handle: Handle) -> Handle:
     """Return an independent handle with the same value, node and tangents, without a copy."""
     if is_borrowed(handle):
-        return type(handle)(handle._v.copy("K"), handle._node)
+        return type(handle)(duplicate(handle._v), handle._node)
     root_of(handle)._frozen = True
     x = handle._x
     rest = None
@@ -248,7 +249,7 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
             value = mode.engine.capture(value)  # type: ignore[union-attr]
         if mode is not None and mode.place is not None:
             value = mode.place(value)
-        value, guard = keep_plain(value)
+        value, guard = keep_plain(value, layout=True)
     if aval.dtype.kind not in "fc":
         raise DTypeError(
             f"{name}: has non-floating dtype {aval.dtype}, which has no real derivative here; "

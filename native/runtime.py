@@ -386,7 +386,15 @@ class CPUEngine:
             shape = [1 if bits >> i & 1 else n for i, n in enumerate(x.shape)]
         else:
             shape = [n for i, n in enumerate(x.shape) if not bits >> i & 1]
-        fortran = x.ndim > 1 and x.strides[0] < x.strides[-1]
+        fortran = False
+        if not x.flags.c_contiguous:
+            steps = [
+                abs(s) for i, s in enumerate(x.strides) if not bits >> i & 1 and x.shape[i] > 1
+            ]
+            fortran = steps == sorted(steps)
+            if not fortran and steps != sorted(steps, reverse=True):
+                return NotImplemented  # NumPy gives the result an order of its own
+            fortran = fortran and len(steps) > 1
         out = np.empty(shape, x.dtype, order="F" if fortran else "C")
         threads = self.threads if x.size >= compiled.threads_from else 1
         flags = self._fold(compiled.number, id(x), bits, id(out), threads)
@@ -445,9 +453,24 @@ def _result(arrays: list[Any], dtype: Any, cutoff: int) -> Any:
         size *= n
     if size < cutoff or size == 0 or not shape:
         return None
-    if alike and first.dtype is dtype:
+    if alike and first.dtype is dtype and first.flags.forc:
         return np.empty_like(first)
+    for a in arrays:
+        if not a.flags.c_contiguous:  # NumPy's own choice, by all strides together
+            return _allocated(arrays, dtype)
     return np.empty(shape, dtype)
+
+
+def _allocated(arrays: list[Any], dtype: Any) -> Any:
+    """Return an empty array for the result, as NumPy's own loops make it."""
+    count = len(arrays)
+    with np.nditer(
+        [*arrays, None],
+        [],
+        [["readonly"]] * count + [["writeonly", "allocate"]],
+        [None] * count + [dtype],
+    ) as loop:
+        return loop.operands[count]
 
 
 def _axis_bits(axis: Any, ndim: int) -> int:

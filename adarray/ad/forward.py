@@ -11,6 +11,7 @@ from adarray.aval import refuse_subclass
 from adarray.device import KINDS, adopt, is_device
 from adarray.errors import ShapeError
 from adarray.inplace import sync_if_view
+from adarray.memory import duplicate
 from adarray.tangents import attach, tangent_of
 from adarray.trace import Extras, Handle, placed, snapshot
 
@@ -33,7 +34,9 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
         if KINDS and type(x) in KINDS:
             value = adopt(x).copy()
         else:
-            value = x if isinstance(x, (float, complex, np.generic)) else np.array(x)
+            value = x
+            if not isinstance(x, (float, complex, np.generic)):
+                value = duplicate(x) if type(x) is np.ndarray else np.array(x)
         if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.isnative:
             value = value.astype(value.dtype.newbyteorder("="))
         weak = isinstance(x, (float, complex)) and not isinstance(x, np.generic)

@@ -18,6 +18,7 @@ from adarray.jitting.run import _wrapped
 from adarray.jitting.signature import Bound, arrays, positional, unaligned
 from adarray.jitting.state import State
 from adarray.jitting.symbolic import UntraceableError
+from adarray.memory import duplicate
 from adarray.recording import Symbol
 from adarray.transforms.tree import flatten
 
@@ -183,7 +184,7 @@ def _called(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def aligned(values: list[Any]) -> list[Any]:
     """Return inputs with copies of those arrays that cannot be addressed in elements."""
-    return [np.array(x) if unaligned(x) else x for x in values]
+    return [duplicate(x) if unaligned(x) else x for x in values]
 
 
 def note_links(bound: Bound, links: Mapping[int, Link]) -> None:

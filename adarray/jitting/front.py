@@ -32,6 +32,7 @@ from adarray.jitting.signature import (
 )
 from adarray.jitting.tracing import Given, Tracing
 from adarray.jitting.tree import Node
+from adarray.memory import duplicate
 from adarray.runtime import MODE, Mode
 from adarray.spans import span
 from adarray.trace import LEVEL
@@ -249,7 +250,7 @@ class JitFunction(Tracing):
         """Return inputs as compiled code takes them."""
         for i in variant.written:  # what others rely on is not computed in place
             if i < len(bound.targets) and borrowed(bound.targets[i]):
-                inputs[i] = inputs[i].copy()
+                inputs[i] = duplicate(inputs[i], exactly=True)
         if variant.device is None:
             return aligned(inputs)
         return variant.device.enter(inputs, len(bound.targets), variant.written)
@@ -321,7 +322,7 @@ class JitFunction(Tracing):
             return []
         values = [*bound.values, *found]
         for i in {*variant.tree.donated, *variant.written}:
-            values[i] = values[i].copy()
+            values[i] = duplicate(values[i], exactly=True)
         values = self._entered(variant, bound, values)
         walk = Walk(variant.tree, values, variant.builder.build)
         with contextlib.suppress(MissError):

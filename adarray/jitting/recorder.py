@@ -24,6 +24,7 @@ from adarray.jitting.constants import Captured, first_of
 from adarray.jitting.generators import Draws, TracedGenerator, seeded
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
 from adarray.jitting.whole import ITEM, Bounds, fitting, is_number, is_whole
+from adarray.memory import duplicate
 from adarray.op import FUNCTIONS, OPS, Op
 from adarray.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
 from adarray.runtime import Mode
@@ -326,7 +327,7 @@ class Recorder:
             first = np.zeros(1, array.dtype)
         elif type(array) is not np.ndarray or array.nbytes < _LARGE:
             # What it holds now: the run may write into it, or into what it is a view of.
-            value = constant = array.copy("K")
+            value = constant = duplicate(array)
         else:
             first = first_of(array)
             value, constant = self._large(array, first)
@@ -349,7 +350,7 @@ class Recorder:
             return np.broadcast_to(library.place(first), array.shape).copy(), first
         if first is not None and array.flags.c_contiguous and not any(first.tobytes()):
             return np.zeros(array.shape, array.dtype), first  # memory that nobody has touched yet
-        copy = array.copy("K")
+        copy = duplicate(array)
         return (copy if library is None else library.place(copy)), copy
 
     def lend(self, array: np.ndarray, to: types.FrameType | None) -> None:
@@ -466,7 +467,7 @@ class Recorder:
         value = self.capture(value) if isinstance(value, np.ndarray) else value
         value = fitting(value, old.dtype, self._bounds.of(value)) if is_number(value) else value
         index, steps = _settled(opened(index), False), opened(steps)
-        fresh = old.value.copy("K") if hasattr(old.value, "copy") else np.array(old.value)
+        fresh = duplicate(old.value) if hasattr(old.value, "flags") else np.array(old.value)
         fresh = _beside(fresh, concrete(value))
         target = replay(fresh, concrete(steps))
         target[concrete(index)] = concrete(value)

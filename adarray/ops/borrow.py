@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from adarray.errors import UnsupportedFunctionError
+from adarray.memory import duplicate
 from adarray.op import composite
 from adarray.ops import creation
 from adarray.ops.common import composite_if_traced
@@ -249,7 +250,7 @@ def _entered(x: Any, name: str = "") -> Any:
     It has memory of its own: the caller may write into the array before the rules read it.
     """
     if type(x) is np.ndarray and x.dtype.kind in "fc" and name != "out":
-        return Handle.array_class(x.copy("K"))
+        return Handle.array_class(duplicate(x))
     return x
 
 

@@ -30,6 +30,16 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     return np.reshape(g, shape) if g.shape != shape else g
 
 
+def in_order(r: Any, order: Any = "C") -> Any:
+    """Return a result in the memory order that NumPy gives it: views of it depend on that."""
+    if not isinstance(r, Handle) or not isinstance(r._v, np.ndarray) or is_device(r._v):
+        return r
+    if r._v.flags[f"{order}_CONTIGUOUS"]:
+        return r
+    made: Any = r
+    return np.copy(made, order=order)
+
+
 def arrayed(x: Any) -> Any:
     """Return a plain value as an array; one on a device stays there."""
     return x if hasattr(x, "dtype") else np.asarray(x)

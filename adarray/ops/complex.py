@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from adarray.dispatch import apply
-from adarray.op import Layout, Op, Opaque, Pointwise, composite, register
+from adarray.op import Layout, Op, Pointwise, composite, register
 from adarray.ops.common import composite_if_traced, s
 from adarray.protocol import plain, traced
+from adarray.trace import Handle
 
 
 def is_complex(x: Any) -> bool:
@@ -44,7 +45,6 @@ conjugate = register(
         samples=((-3.0, 3.0),),
         operands=("x",),
         signature="x, /, out=None",
-        methods=("conjugate", "conj"),
     )
 )
 
@@ -68,23 +68,19 @@ real = register(
 
 
 def _imaginary_part(x: Any) -> Any:
-    """Return the imaginary part; read-only, since writes are recorded for real parts only."""
-    part = np.copy(x.imag)[()]
-    if isinstance(part, np.ndarray):
-        part.flags.writeable = False
-    return part
+    return x.imag
 
 
 imag = register(
     Op(
         "imag",
         _imaginary_part,
-        Opaque(),
+        Layout(),
         [lambda g, out, x: g * (-1j if is_complex(x) else 0.0)],
         jvp="linear",
         samples=_samples,
         operands=("x",),
-        note="read-only: write x[...] = x.real + 1j * y in place of x.imag = y",
+        note="a view, as in NumPy",
     )
 )
 
@@ -96,7 +92,12 @@ def _real(val: Any) -> Any:
 
 @composite(np.imag)
 def _imag(val: Any) -> Any:
-    return apply(imag, (val,)) if is_complex(val) else np.zeros_like(val)
+    if is_complex(val):
+        return apply(imag, (val,))
+    zeros = np.zeros_like(val)
+    if isinstance(zeros, Handle) and type(zeros._v) is np.ndarray:
+        zeros._v.flags.writeable = False  # as NumPy's: what is written there would be lost
+    return zeros
 
 
 @composite_if_traced(np.angle)

@@ -9,7 +9,7 @@ import numpy as np
 from adarray.op import composite
 from adarray.ops import creation
 from adarray.ops.borrow import borrow, over_adarrays
-from adarray.ops.common import composite_if_traced
+from adarray.ops.common import composite_if_traced, in_order
 from adarray.protocol import plain_array
 from adarray.trace import Handle
 
@@ -33,7 +33,7 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     r = choices.pop()
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         r = np.where(condition, choice, r)
-    return r if r.dtype == dtype else np.astype(r, dtype)
+    return in_order(r if r.dtype == dtype else np.astype(r, dtype))
 
 
 @composite_if_traced(np.choose)

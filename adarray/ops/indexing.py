@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from adarray.device import is_device
 from adarray.dispatch import apply
 from adarray.op import Gather, Layout, Op, Scatter, composite, register
-from adarray.ops.common import Placed, s
+from adarray.ops.common import Placed, in_order, s
 from adarray.protocol import plain, plain_array
 
 getitem = register(
@@ -120,7 +120,7 @@ def _take(
         # NumPy's modes bring indices into range, and truth values are numbers here;
         # indexing raises by itself.
         indices = np.take(np.arange(a.shape[axis]), indices, mode=mode)
-    r = a[(*(slice(None),) * axis, plain_array(indices))]
+    r = in_order(a[(*(slice(None),) * axis, plain_array(indices))])
     return r if out is None else np.positive(r, out=out)
 
 

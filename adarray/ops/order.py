@@ -11,7 +11,7 @@ from adarray.aval import Symbolic
 from adarray.dispatch import run
 from adarray.errors import NotDifferentiableError
 from adarray.op import Gather, Op, composite, register
-from adarray.ops.common import composite_if_traced, s
+from adarray.ops.common import composite_if_traced, in_order, s
 from adarray.protocol import plain
 
 # -- permutations --------------------------------------------------------------------------------
@@ -95,7 +95,8 @@ def _sort(
     _no_fields("sort", order)
     a, axis = _line_up(a, axis)
     order = np.argsort(plain(a), axis=axis, kind=kind, stable=stable, **newer)
-    return run(permute, a, order=order, axis=axis)
+    r = run(permute, a, order=order, axis=axis)
+    return in_order(r, "F") if a.flags.fnc else r
 
 
 def sort_inplace(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.op import composite
 from adarray.ops import creation
 from adarray.ops.common import composite_if_traced, normalized_axes
 from adarray.protocol import plain, plain_array
@@ -113,7 +114,7 @@ def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     return both[index[counts == 1]]
 
 
-@composite_if_traced(np.trim_zeros)
+@composite(np.trim_zeros)
 def _trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
     """``np.trim_zeros``: NumPy gives the lengths, the first elements that are not 0 the places."""
     filt = creation.asanyarray(filt)

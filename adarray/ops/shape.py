@@ -10,7 +10,7 @@ from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Layout, Op, Opaque, composite, register
 from adarray.ops.borrow import borrow
-from adarray.ops.common import arrayed, composite_if_traced, s, unbroadcast
+from adarray.ops.common import arrayed, composite_if_traced, in_order, s, unbroadcast
 from adarray.protocol import plain, plain_array
 from adarray.trace import Handle
 
@@ -385,7 +385,8 @@ def _numbers(a: Any) -> Any:
 
 @composite_if_traced(np.delete)
 def _delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
-    return _picked(arr, np.delete(_numbers(arr), plain(obj), axis))
+    r = _picked(arr, np.delete(_numbers(arr), plain(obj), axis))
+    return in_order(r, "F") if arr.flags.fnc else r
 
 
 @composite_if_traced(np.resize)

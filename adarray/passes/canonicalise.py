@@ -254,6 +254,8 @@ def written(base: Any, value: Any, steps: Any, index: Any) -> Any:
     """Return a copy of `base` with a region set: what a recorded write does."""
     made = np.array(base)
     target, at = _region(made, steps, index)
+    if target.dtype.kind != "c" and np.iscomplexobj(value):
+        value = np.real(value)  # a number that was cast with the array: one part takes it
     target[at] = value
     return made
 

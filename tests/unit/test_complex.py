@@ -142,13 +142,81 @@ def test_tensor_style() -> None:
     np.testing.assert_allclose(z.grad, 2 * Z.conj())
 
 
-def test_the_imaginary_part_is_read_only() -> None:
-    def f(z: Any) -> Any:
-        z.imag[0] = 1.0
-        return np.sum(np.abs(z))
+def write_parts(z: Any, x: Any) -> None:
+    z.imag[1:] = np.sin(x[1:])
+    z.real *= x
+    z.imag[::2] += z.real[::2]
+    z.real[::-1].conj()[0] = 2.0 * x[0]
+    z.imag = np.add(z.imag, x, out=z.imag)
 
+
+def written(x: Any) -> Any:
+    z = x * (1.0 + 2.0j)
+    write_parts(z, x)
+    return np.sum(np.abs(z * z) + z.imag)
+
+
+def test_parts_are_views_that_can_be_written_into() -> None:
+    """Writes into the imaginary part were refused, or lost under jit."""
+    x = np.linspace(0.5, 2.0, 5)
+    adarray.testing.check_grads(written, (x,), order=2)
+    t = np.cos(x)
+    value, slope = adarray.jvp(written, (x,), (t,))
+    np.testing.assert_allclose(value, written(x))
+    compiled = adarray.jit(lambda x, t: adarray.jvp(written, (x,), (t,)))
+    for _ in range(3):
+        np.testing.assert_allclose(compiled(x, t), (value, slope))
+    np.testing.assert_allclose(np.sum(adarray.jit(adarray.grad(written))(x) * t), slope)
+
+
+def test_parts_of_an_argument_are_written_under_jit() -> None:
+    def f(z: Any) -> Any:
+        z.imag[0] = 3.0
+        z.T.real[1:] = z.T.imag[:-1]
+        return np.sum(np.abs(z) ** 2)
+
+    compiled = adarray.jit(f)
+    for given in (Z, Z[::-1], np.asfortranarray(Z)):
+        for _ in range(3):
+            own, plain = given.copy("K"), given.copy("K")
+            np.testing.assert_allclose(compiled(own), f(plain))
+            np.testing.assert_array_equal(own, plain)
+
+
+def test_parts_keep_infinities_of_the_other_part() -> None:
+    z = adarray.array(np.array([complex(1, np.inf), complex(np.inf, 2)]))
+    z.real = 5.0
+    np.testing.assert_array_equal(z.numpy(), [complex(5, np.inf), complex(5, 2)])
+
+
+def test_the_imaginary_part_of_real_numbers_is_read_only() -> None:
+    x = adarray.array(np.arange(3.0))
     with pytest.raises(ValueError, match="assignment destination is read-only"):
-        adarray.grad(f)(Z)
+        x.imag[0] = 1.0
+
+
+def test_the_conjugate_of_real_numbers_is_the_array_itself() -> None:
+    """The method gives the array, the function a copy; a write into the array was lost."""
+
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        y.conj()[0] = 4.0
+        y.conjugate()[1] *= x[1]
+        np.conj(y)[2] = 9.0
+        return np.sum(y * x)
+
+    x = np.arange(1.0, 5.0)
+    adarray.testing.check_grads(f, (x,), order=2)
+    compiled = adarray.jit(adarray.value_and_grad(f))
+    for _ in range(3):
+        value, g = compiled(x)
+        assert value == f(x)
+        np.testing.assert_array_equal(g, adarray.grad(f)(x))
+    y = adarray.array(x)
+    assert y.conj() is y
+    assert np.conj(y) is not y
+    z = adarray.array(Z)
+    np.testing.assert_array_equal(z.conj().numpy(), Z.conj())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Copies of arrays that lie in memory as the originals do.
+
+Whether ``reshape``, ``ravel`` and their like give a view or a copy depends on the strides of
+what they are given. So a copy that stands for an array of the user must have strides of the
+same kind: a copy of a reversed array whose elements followed one another would be looked at
+where NumPy looks at a copy, and what is written there would reach the array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def duplicate(x: Any, exactly: bool = False) -> Any:
+    """Return a copy that NumPy looks at and copies where it does with the original.
+
+    Parameters
+    ----------
+    x : ndarray
+    exactly : bool
+        Whether gaps are as large as those of `x`, so that strides are the same.
+
+    Returns
+    -------
+    ndarray
+        Axes are in the same order in memory and run the same way; those that follow one
+        another without a gap still do, and others have a gap of one element between them.
+
+    Examples
+    --------
+    >>> x = np.arange(6.0).reshape(2, 3)[:, ::-1]
+    >>> duplicate(x).strides, x.copy("K").strides
+    ((24, -8), (24, 8))
+    """
+    if type(x) is not np.ndarray or x.flags.forc:
+        return x.copy("K")
+    strides = x.strides if exactly else _strides_like(x)
+    if strides is None:
+        return x.copy("K")
+    first = sum((1 - n) * s for n, s in zip(x.shape, strides, strict=True) if s < 0)
+    last = sum((n - 1) * s for n, s in zip(x.shape, strides, strict=True) if s > 0)
+    memory = np.empty((first + last) // x.itemsize + 1, x.dtype)
+    made = np.ndarray(x.shape, x.dtype, memory, first, strides)
+    made[...] = x
+    return made
+
+
+def _strides_like(x: np.ndarray) -> tuple[int, ...] | None:
+    """Return strides of the same kind; None where elements share memory."""
+    made = [x.itemsize] * x.ndim
+    end = follows = reach = x.itemsize
+    for s, axis in sorted((abs(s), a) for a, s in enumerate(x.strides) if x.shape[a] != 1):
+        if s < end:
+            return None
+        step = reach if s == follows else reach + x.itemsize
+        made[axis] = step if x.strides[axis] > 0 else -step
+        end = s * (x.shape[axis] - 1) + x.itemsize
+        follows, reach = s * x.shape[axis], step * x.shape[axis]
+    return tuple(made)
