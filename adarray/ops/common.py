@@ -34,7 +34,8 @@ def in_order(r: Any, order: Any = "C") -> Any:
     """Return a result in the memory order that NumPy gives it: views of it depend on that."""
     if not isinstance(r, Handle) or not isinstance(r._v, np.ndarray) or is_device(r._v):
         return r
-    if r._v.flags[f"{order}_CONTIGUOUS"]:
+    flags = r._v.flags
+    if flags.c_contiguous if order == "C" else flags.f_contiguous:
         return r
     made: Any = r
     return np.copy(made, order=order)
