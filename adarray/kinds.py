@@ -25,7 +25,7 @@ class Number(ADArray, metaclass=Shy):
     _shown = float
     __getitem__ = Indexing(ADArray.__getitem__)
 
-    def conjugate(self) -> Any:
+    def conjugate(self, out: Any = None) -> Any:  # noqa: ARG002  (as that of arrays)
         """Return the complex conjugate, a Python number."""
         z: Any = self
         return weakened(np.conjugate(z)) if self.dtype.kind == "c" else +z

@@ -3,9 +3,9 @@
 The derivative is that of the discrete solution on SciPy's steps, and on further ones
 around kinks of the right-hand side (see `adarray.scipy._ode_kinks`) for explicit methods:
 exact for it, and as accurate as it is. Explicit methods take their own Runge-Kutta
-steps again. For the implicit ones the steps are those of the Radau IIA method of order 5 [1]_, whose stages
-come from Newton iterations: plain ones for the value, then three recorded ones with
-the same matrix, which give derivatives up to the third order.
+steps again. For the implicit ones the steps are those of the Radau IIA method of order 5
+[1]_, whose stages come from Newton iterations: plain ones for the value, then three
+recorded ones with the same matrix, which give derivatives up to the third order.
 
 References
 ----------
