@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import adarray
-from adarray.backend import load
+from adarray.backend import load, made_engine, unreadable
 from adarray.bench import Options as BenchOptions
 from adarray.bench import bench
 from adarray.bench.studies import OPERATORS
@@ -44,16 +44,19 @@ def _backends() -> Iterator[str]:
     for name in adarray.backends():
         try:
             backend = load(name)
-            backend.engine()
+            made_engine(name, {})
             facts = {k: v for k, v in backend.info().items() if k != "status"}
         except BackendError as error:
             yield f"{name}: not available: {error}"
             continue
-        except Exception as error:  # a plugin's mistake must not hide the others
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plugin's mistake must not hide the others
             yield f"{name}: broken: {type(error).__name__}: {error}"
             continue
         rest = ", ".join(f"{k}: {v}" for k, v in facts.items())
         yield f"{name}: available" + (f" ({rest})" if rest else "")
+    yield from unreadable()
     if not adarray.backends():
         yield "none is installed: pip install adarray puts numpy, serial and openmp in place"
 
@@ -106,11 +109,18 @@ def _cache(clear: bool = False) -> Iterator[str]:
     told: dict[tuple[str, ...], list[str]] = {}  # lines: backends, which may share a cache
     reports: dict[str, Callable[..., Iterable[str]]] = {}
     for name in adarray.backends():
-        with contextlib.suppress(BackendError):  # the section on backends tells why
+        try:
             report = getattr(load(name), "cache", None)
             if report is not None:
+                lines = tuple(map(str, report()))
                 reports[name] = report
-                told.setdefault(tuple(report()), []).append(name)
+                told.setdefault(lines or ("nothing is kept",), []).append(name)
+        except BackendError:  # the section on backends tells why
+            continue
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            yield f"{name}: its cache cannot be asked for: {type(error).__name__}: {error}"
     for lines, names in told.items():
         first, *rest = reports[names[0]](clear=True) if clear else lines
         yield f"{', '.join(names)}: {first}"

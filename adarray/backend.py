@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
 
 GROUP = "adarray.backends"
 
+_PLAIN = (int, float, str, bytes, list, tuple, dict, type(None))  # short to show
+
 _lock = threading.RLock()
 _points: dict[str, list[EntryPoint]] | None = None
+_unreadable: list[str] = []
 _loaded: dict[str, Backend] = {}
 _engines: dict[Any, Engine | None] = {}
 
@@ -29,12 +33,37 @@ def _entry_points() -> dict[str, list[EntryPoint]]:
     with _lock:
         if _points is None:
             found: dict[str, list[EntryPoint]] = {}
-            for point in entry_points(group=GROUP):
+            _unreadable.clear()
+            try:
+                points: Iterable[EntryPoint] = entry_points(group=GROUP)
+            except Exception:  # one distribution's file is no reason to do without the others
+                points = _readable_points()
+            for point in points:
                 same = found.setdefault(point.name, [])
                 if all(point.value != p.value for p in same):
                     same.append(point)
             _points = found
         return _points
+
+
+def _readable_points() -> Iterator[EntryPoint]:
+    """Yield entry points where a distribution has a file that cannot be read; note which one."""
+    from importlib.metadata import distributions
+
+    for dist in distributions():
+        try:
+            yield from dist.entry_points.select(group=GROUP)
+        except Exception as error:
+            _unreadable.append(
+                f"the entry points of {dist.metadata['Name']} cannot be read "
+                f"({type(error).__name__}: {error}); mend or uninstall that distribution"
+            )
+
+
+def unreadable() -> list[str]:
+    """Return what is wrong with distributions whose entry points cannot be read."""
+    _entry_points()
+    return list(_unreadable)
 
 
 def refresh() -> None:
@@ -89,9 +118,9 @@ def load(name: str) -> Backend:
         (point,) = points
         try:
             made: Backend = point.load()()
-        except BackendError:
+        except (BackendError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # a plugin that calls sys.exit must not end the program
             others = [n for n in backends() if n != name]
             raise BackendError(
                 f"backend {name!r}: {point.value} from {_origin(point)} failed to load "
@@ -103,6 +132,7 @@ def load(name: str) -> Backend:
                 raise BackendError(
                     f"backend {name!r}: {point.value} from {_origin(point)} has no method "
                     f"{method}(); it does not satisfy adarray.runtime.Backend"
+                    + (f", since it gave {made!r}" if isinstance(made, _PLAIN) else "")
                 )
         _loaded[name] = made
         return made
@@ -114,11 +144,43 @@ def _engine(name: str, options: dict[str, Any]) -> Engine | None:
         key = (name, tuple(sorted(options.items())))
         hash(key)
     except TypeError:
-        return load(name).engine(**options)
+        return made_engine(name, options)
     with _lock:
         if key not in _engines:
-            _engines[key] = load(name).engine(**options)
+            _engines[key] = made_engine(name, options)
         return _engines[key]
+
+
+def made_engine(name: str, options: dict[str, Any]) -> Engine | None:
+    """Return a new engine of a backend; raise BackendError, whatever the backend does."""
+    made: Engine | None = _called(name, "engine", lambda: load(name).engine(**options))
+    for method in ("pointwise", "derivative", "call") if made is not None else ():
+        if not callable(getattr(made, method, None)):
+            raise BackendError(
+                f"backend {name!r}: its engine, of {type(made).__name__}, has no method "
+                f"{method}(); it does not satisfy adarray.runtime.Engine; mend or uninstall the "
+                "distribution"
+            )
+    return made
+
+
+def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
+    """Return what a method of a backend returns.
+
+    Raises
+    ------
+    BackendError
+        If it raises anything, SystemExit included; not of a TypeError of its own options.
+    """
+    try:
+        return call()
+    except (BackendError, KeyboardInterrupt, TypeError):
+        raise
+    except BaseException as error:
+        raise BackendError(
+            f"backend {name!r}: its method {method}() failed ({type(error).__name__}: {error}); "
+            "mend or uninstall the distribution that offers it, or use another backend"
+        ) from error
 
 
 # The modes to return to and the engines' tokens, innermost last. They are kept in the

@@ -108,7 +108,7 @@ class Ahead:
             with span("compile", f"{len(self._keys)} kernels, ahead"):
                 for names in split(self._waiting) if self._waiting else ():
                     self._start(names)
-                end = time.monotonic() + PATIENCE
+                end = time.monotonic() + PATIENCE / 4
                 for unit in self._running:
                     unit.process.wait(max(0.1, end - time.monotonic()))
                 self._collect()

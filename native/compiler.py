@@ -22,7 +22,9 @@ from adarray.errors import BackendError, CompileError
 
 HERE = Path(__file__).parent
 NAMES = ("cc", "gcc", "clang")
-PATIENCE = 300.0  # seconds for one unit
+PATIENCE = 60.0  # seconds for the units of a plan
+ANSWER = 10.0  # seconds for a compiler to say what it is
+HUNG = 5.0  # seconds for one that has taken too long before
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 # The levels of build.py below the processor's best one, by name.
@@ -91,17 +93,26 @@ class Compiler(NamedTuple):
 
 _lock = threading.Lock()
 _known: dict[tuple[str | None, ...], Compiler | str] = {}
+_hung: set[Compiler] = set()  # those that have taken too long: nobody waits so long again
+
+
+def _words(command: str) -> list[str]:
+    """Return the words of a command, itself if quotes in it do not match."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return [command]
 
 
 def _identified(command: Sequence[str]) -> Compiler | None:
     """Ask a command what it is; None if it does not answer."""
-    path = shutil.which(command[0])
+    path = shutil.which(command[0]) if command else None
     if path is None:
         return None
     try:
         told = subprocess.run(
             [path, *command[1:], "--version"],
-            capture_output=True, text=True, errors="replace", timeout=60, check=False,
+            capture_output=True, text=True, errors="replace", timeout=ANSWER, check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
@@ -128,10 +139,10 @@ def _search() -> Compiler | str:
     wanted = os.environ.get("ADARRAY_CC", "").strip()
     if wanted:
         # Somebody who names a compiler wants that one or none.
-        found = _identified(shlex.split(wanted))
+        found = _identified(_words(wanted))
         return found or f"the environment variable ADARRAY_CC is {wanted!r}, which does not run"
     usual = os.environ.get("CC", "").strip()
-    for command in [shlex.split(usual)] * bool(usual) + [[name] for name in NAMES]:
+    for command in [_words(usual)] * bool(usual) + [[name] for name in NAMES]:
         found = _identified(command)
         if found is not None:
             return found
@@ -232,7 +243,8 @@ def compile_units(
     CompileError
         If one does not compile; its output lies beside the source, as ``.log``.
     """
-    end = time.monotonic() + PATIENCE
+    allowed = min(HUNG, PATIENCE) if compiler in _hung else PATIENCE
+    end = time.monotonic() + allowed
     running = [
         start_unit(compiler, flags, source, target)
         for source, target in zip(sources, targets, strict=True)
@@ -243,7 +255,8 @@ def compile_units(
             try:
                 status = process.wait(max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                why = f"it took over {PATIENCE:.0f} seconds"
+                _hung.add(compiler)
+                why = f"it took over {allowed:.0f} seconds, after which nobody waits for it"
                 problem = problem or _failed(compiler, source, why)
                 continue
             log_file = source.with_suffix(".log")

@@ -7,6 +7,8 @@ import os
 from adarray_native.backend import CPUBackend
 from adarray_native.runtime import Library
 
+from adarray.errors import BackendError
+
 # Variables that bind threads to processors.
 BINDING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
 
@@ -38,9 +40,15 @@ class OpenMPBackend(CPUBackend):
 
     def default_threads(self) -> int:
         """Return the first number in OMP_NUM_THREADS, or the number of usable processors."""
-        wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-        if wanted.isdigit() and int(wanted) > 0:
+        given = os.environ.get("OMP_NUM_THREADS", "")
+        wanted = given.split(",")[0].strip()
+        if wanted.isdecimal() and int(wanted) > 0:
             return int(wanted)
+        if given.strip():
+            raise BackendError(
+                f"backend 'openmp': the environment variable OMP_NUM_THREADS is {given!r}; set it "
+                'to a whole number above 0, unset it, or write use("openmp", threads=...)'
+            )
         # Where threads are bound to processors, the main thread may use one only.
         if hasattr(os, "sched_getaffinity") and BINDING.isdisjoint(os.environ):
             return len(os.sched_getaffinity(0))

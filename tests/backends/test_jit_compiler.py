@@ -257,3 +257,38 @@ def test_zig(monkeypatch: pytest.MonkeyPatch) -> None:
     (y, total) = engine.executable(plans.scaled_plan(x.size))([x, 1.0])
     np.testing.assert_allclose(y, np.exp(x), rtol=4e-16)
     np.testing.assert_allclose(total, np.exp(x).sum(), rtol=1e-14)
+
+
+def test_a_compiler_that_has_hung_is_not_waited_for_as_long_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compiler, "PATIENCE", 0.4)
+    monkeypatch.setattr(compiler, "HUNG", 0.1)
+    monkeypatch.setattr(compiler, "_hung", set())
+    slow = compiler.Compiler((_script(tmp_path / "slow", "exec sleep 60"),), "slow 1.0", "gcc")
+    source = tmp_path / "unit.c"
+    source.write_text("")
+    allowed = []
+    wait = subprocess.Popen.wait
+
+    def noted(process: Any, timeout: float | None = None) -> int:
+        if timeout is not None:
+            allowed.append(timeout)
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", noted)
+    for _ in range(2):
+        with pytest.raises(CompileError, match="after which nobody waits for it"):
+            compiler.compile_units(slow, [], [source], [tmp_path / "unit.so"])
+    assert allowed[1] <= 0.1 < allowed[0]
+
+
+@pytest.mark.parametrize("command", ['"unbalanced', "''", "no/such/thing", "\\"])
+def test_commands_that_are_nonsense(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("ADARRAY_CC", command)
+    with pytest.raises(BackendError, match="the environment variable ADARRAY_CC is"):
+        compiler.find()
+    monkeypatch.delenv("ADARRAY_CC")
+    monkeypatch.setenv("CC", command)
+    _real()
+    assert compiler.find().command  # another one
