@@ -95,15 +95,19 @@ def asking(frame: FrameType | None) -> FrameType | None:
     frame : frame
         The code that looks at the object: user code, or what asks in its name (`abc`, say).
     """
+    last = None
     while frame is not None:
         name = frame.f_globals.get("__name__")
         if name not in _CHECKERS and frame.f_code not in CHECKER_CODE:
-            if package_of(name) not in KEPT:
+            # A generic function that a transform was given: its class decides for the user.
+            if package_of(name) not in KEPT or (
+                last == "functools" and package_of(name) == "adarray"
+            ):
                 return frame
             if not any(c.co_filename == frame.f_code.co_filename for c in CHECKER_CODE):
                 KEPT_MODULES.add(name)
             return None
-        frame = frame.f_back
+        frame, last = frame.f_back, name
     return None
 
 

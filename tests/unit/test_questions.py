@@ -213,3 +213,17 @@ def test_truth_values_of_python_numbers_count_as_integers() -> None:
             assert jitted(t) == f(t)
             assert type(jitted(t)) is type(f(t))
             assert adarray.grad(f)(t) == pytest.approx((f(t + 1e-6) - f(t - 1e-6)) / 2e-6)
+
+
+def test_a_generic_function_is_transformed_itself() -> None:
+    @functools.singledispatch
+    def f(v: Any) -> Any:
+        return np.sum(v) * 5
+
+    f.register(float, lambda v: v * 7)
+    f.register(np.ndarray, lambda v: np.sum(v) * 11)
+    for transform in (adarray.value_and_grad, lambda g: adarray.jit(adarray.value_and_grad(g))):
+        value, gradient = transform(f)(X)
+        assert (value, gradient.tolist()) == (33.0, [11.0, 11.0])
+        assert transform(f)(1.5) == (10.5, 7.0)
+    assert adarray.jit(f)(1.5) == 10.5
