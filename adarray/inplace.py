@@ -185,6 +185,24 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
     """
     sync_if_view(x)
     sync_if_view(value)
+    root = root_of(x)
+    peers = root._x.peers if root._x is not None else None
+    if peers is None:
+        _write(x, index, value)
+        return
+    if isinstance(peers, str):
+        raise TraceError(f"in-place update: {peers}")
+    index = plain_index(index)
+    value = snapshot(value) if isinstance(value, Handle) else value
+    steps = x._x.steps if x._x is not None else ()
+    _write(x, index, value)
+    for other in peers:
+        if other is not root:
+            _write(replay(other, steps), index, value)
+
+
+def _write(x: Handle, index: Any, value: Any) -> None:
+    """Write into one array, whoever shares its memory."""
     index = plain_index(index)
     root = root_of(x)
     steps = x._x.steps if x._x is not None else ()
@@ -327,7 +345,7 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
             f"Cannot cast in-place output from {aval_of(v).dtype} to {to} "
             f"with casting rule '{casting}'"
         )
-    tied = x._x is not None and (x._x.base is not None or is_borrowed(x))
+    tied = x._x is not None and (x._x.base is not None or x._x.peers is not None or is_borrowed(x))
     if tied or not isinstance(result, Handle) or aval_of(v).dtype != to:
         setitem(x, Ellipsis, result)
         return x

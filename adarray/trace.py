@@ -58,7 +58,7 @@ class Extras:
     dispatch.
     """
 
-    __slots__ = ("base", "borrowed", "loan", "seen", "slot", "steps", "tangents", "weak")
+    __slots__ = ("base", "borrowed", "loan", "peers", "seen", "slot", "steps", "tangents", "weak")
 
     def __init__(
         self,
@@ -72,6 +72,8 @@ class Extras:
         self.base = base
         self.borrowed = borrowed  # see adarray.intercepting: never traced, written through
         self.loan: weakref.ref[Loan] | None = None  # see adarray.lending
+        # Handles of one array, each of which takes what is written into another; or why none can.
+        self.peers: list[Any] | str | None = None
         self.steps = steps  # ((op, other operands, params), ...) from base to view
         self.seen: Any = state_of(base) if base is not None else None
         self.tangents = tangents

@@ -16,6 +16,7 @@ from adarray.graph import Node
 from adarray.inplace import sync_if_view
 from adarray.ops.common import zero_beside
 from adarray.trace import Extras, Handle, alive, leaf, snapshot
+from adarray.transforms.shared import Place, check_held, tie
 from adarray.transforms.tree import Unflatten, flatten, is_array
 
 Argnums = int | Sequence[int]
@@ -34,9 +35,20 @@ class Inputs:
         Which of them to differentiate.
     level : int
         Level of the trace.
+    f : callable, optional
+        The function, and its keyword arguments.
+    kwargs : dict, optional
     """
 
-    def __init__(self, name: str, args: tuple[Any, ...], argnums: Argnums, level: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        argnums: Argnums,
+        level: int,
+        f: Any = None,
+        kwargs: dict[str, Any] | None = None,
+    ) -> None:
         self.name = name
         self.closed = False  # whether the trace is over, and a pullback runs
         self.argnums = argnums
@@ -46,6 +58,8 @@ class Inputs:
         self.leaves: list[Handle] = []
         self.given: list[Any] = []
         new = list(args)
+        places: list[Place] = []
+        self.held: list[Any] = []  # see `tie`
         for k in picked:
             found, rebuild = flatten(args[k])
             made = []
@@ -58,8 +72,24 @@ class Inputs:
             self.given += found
             self.trees.append((len(found), rebuild))
             # The function gets handles of its own: in-place updates move them.
-            new[k] = rebuild([type(h)(h._v, h._node, h._x, True) for h in made])
+            handles = [type(h)(h._v, h._node, h._x, True) for h in made]
+            places += [
+                Place(f"{name}: argument {k}", x, h)
+                for x, h in zip(found, handles, strict=True)
+                if has_memory(x)
+            ]
+            new[k] = rebuild(handles)
         self.args = tuple(new)
+        if len(places) > 1 or len(args) > len(picked) or kwargs:
+            rest = [(f"{name}: argument {k}", x) for k, x in enumerate(args) if k not in picked]
+            rest += [(f"{name}: argument {k}", x) for k, x in (kwargs or {}).items()]
+            places += [
+                Place(where, y, None)
+                for where, x in rest
+                for y in (flatten(x)[0] if isinstance(x, (list, tuple, dict)) else (x,))
+                if has_memory(y)
+            ]
+            self.held = tie(f, places) if len(places) > 1 else []
         self.nodes: list[Node] = [h._node for h in self.leaves if h._node is not None]
 
     def pull(self, results: list[tuple[Node, Any]], release: bool = False) -> Any:
@@ -67,6 +97,8 @@ class Inputs:
 
         `release` frees the graph on the way: it will not be walked again.
         """
+        if self.held:
+            check_held(self.held)
         for n in self.nodes:
             if n.guard is not None:
                 check_guard(n)
@@ -118,6 +150,11 @@ class Inputs:
             made.append(rebuild(leaves[at : at + count]))
             at += count
         return made[0] if isinstance(self.argnums, int) else tuple(made)
+
+
+def has_memory(x: Any) -> bool:
+    """Whether an argument is an array that others may see, too."""
+    return type(x) is np.ndarray or (isinstance(x, Handle) and isinstance(x._v, np.ndarray))
 
 
 def _value(x: Any) -> Any:

@@ -25,10 +25,12 @@ from adarray.transforms.inputs import (
     check_holomorphic,
     check_scalar,
     closed_tree,
+    has_memory,
     mirrored,
     plain_result,
     refuse_whole,
 )
+from adarray.transforms.shared import Place, tie
 from adarray.transforms.tree import flatten
 
 
@@ -174,7 +176,7 @@ def _reverse(
     def transformed(*args: Any, **kwargs: Any) -> Any:
         reach(f)
         with tracing() as level:
-            inputs = Inputs(name, args, argnums, level)
+            inputs = Inputs(name, args, argnums, level, f, kwargs)
             y = f(*inputs.args, **kwargs)
             aux = None
             if has_aux:
@@ -250,7 +252,7 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     f = with_intercept(f, intercept)
     reach(f)
     with tracing() as level:
-        inputs = Inputs("vjp", xs, tuple(range(len(xs))), level)
+        inputs = Inputs("vjp", xs, tuple(range(len(xs))), level, f)
         y = f(*inputs.args)
         aux = None
         if has_aux:
@@ -394,6 +396,13 @@ def jvp(
                     "tangent, or the primal as a complex number"
                 )
             duals.append(dual(x, t, level, f"jvp: input {i}"))
+        places = [
+            Place(f"jvp: input {i}", x, d)
+            for i, (x, d) in enumerate(zip(xs, duals, strict=True))
+            if has_memory(x) and has_memory(d)
+        ]
+        if len(places) > 1:
+            tie(f, places)
         y = f(*rebuild(duals))
         leaves, rebuild_y = flatten(y)
         pairs = [split(x, level) for x in leaves]
