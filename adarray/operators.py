@@ -76,6 +76,18 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     return forward
 
 
+_TRUTHS = np.dtype(bool)
+_raised = _binary(np.power)
+
+
+def _power(self: Any, other: Any) -> Any:
+    """Return ``x ** y``; NumPy's operator squares truth values where np.power makes integers."""
+    two = type(other) is int and other == 2
+    if two and self._v.__class__ is np.ndarray and self._v.dtype is _TRUTHS:
+        return np.square(self)
+    return _raised(self, other)
+
+
 def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     def reflected(self: Any, other: Any) -> Any:
         if type(other) not in _KNOWN:
@@ -162,7 +174,7 @@ class Operators:
     __truediv__ = _binary(np.true_divide)
     __rtruediv__ = _reflected(np.true_divide)
     __itruediv__ = _inplace(__truediv__)
-    __pow__ = _binary(np.power)
+    __pow__ = _power
     __rpow__ = _reflected(np.power)
     __ipow__ = _inplace(__pow__)
     __mod__ = _binary(np.remainder)

@@ -73,13 +73,20 @@ def _log(x: Any) -> Any:
     return np.log(x)
 
 
-# `**` and not np.power computes, since NumPy has fast cases (x**2) only there.
+_TRUTHS = np.dtype(bool)
+
+
+def _raise(x: Any, y: Any) -> Any:
+    """Compute by `**`, which has fast cases (x**2); of truth values that one is another dtype."""
+    return np.power(x, y) if getattr(x, "dtype", None) is _TRUTHS else x**y
+
+
 power = pointwise(
     np.power,
     lambda g, out, x, y: g * (y * x ** (y - (y != 0))),
     lambda g, out, x, y: g * out * _log(x + (x == 0)),
     domain=[POSITIVE, REAL],
-    evaluate=lambda x, y: x**y,
+    evaluate=_raise,
     note="with respect to the exponent: 0 where the base is 0, nan where it is negative",
 )
 

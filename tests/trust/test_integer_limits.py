@@ -259,6 +259,40 @@ def test_casts_of_numbers_out_of_range_are_numpys() -> None:
             f(np.array([1.0, np.nan, 2.0]))
 
 
+UFUNCS = [u for u in vars(np).values() if isinstance(u, np.ufunc) and not u.signature]
+
+
+@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda u: u.__name__)
+def test_dtypes_are_numpys(ufunc: np.ufunc) -> None:
+    """The power of truth values and a Python number had the operator's dtype."""
+    arrays = [np.ones(2, d) for d in "?bhilBHILefdFD"]
+    others: list[Any] = [*arrays, *(x[0] for x in arrays), True, 2, -1, 2.0, 1j]
+    pairs = [
+        (x, *rest) for x in arrays for rest in ([(y,) for y in others] if ufunc.nin > 1 else [()])
+    ]
+    for args in pairs if ufunc.nin < 3 else ():
+        with np.errstate(all="ignore"):
+            expected = _outcome(ufunc, args)
+            got = _outcome(ufunc, (adarray.array(args[0]), *args[1:]))
+        if isinstance(expected, Exception):
+            assert isinstance(got, Exception), args
+            continue
+        several = expected if isinstance(expected, tuple) else (expected,)
+        for e, g in zip(several, got if isinstance(got, tuple) else (got,), strict=True):
+            assert g.dtype == e.dtype, args
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3, True, 2.0, np.int64(2)])
+def test_powers_of_truth_values(k: Any) -> None:
+    x = np.array([True, False])
+    with use_all_sizes("numpy"):
+        for f in (lambda x: np.power(x, k), lambda x: x**k):
+            jitted = adarray.jit(f)
+            assert f(adarray.array(x)).dtype == f(x).dtype
+            for _ in range(4):
+                np.testing.assert_array_equal(jitted(x), f(x), strict=True)
+
+
 def _eager(seed: int) -> None:
     what, f, calls = _program(seed)
     with np.errstate(all="ignore"):
