@@ -127,7 +127,7 @@ class Run:
         """Undo what the run did to random generators and captured objects."""
         self._state.restore(self.draws)
         self.draws.undo()
-        for call in self.calls:
+        for call in reversed(self.calls):  # each knows what was there when it was made
             call.restore()
         if self._clones is not None:
             self._clones.undo()

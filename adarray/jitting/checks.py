@@ -27,6 +27,7 @@ from adarray.jitting.keys import value_key
 from adarray.jitting.kinds import INDIRECT, is_library
 from adarray.jitting.signature import INPUT_LIMIT
 from adarray.jitting.surroundings import reader_of
+from adarray.loads import StandIn, original
 from adarray.trace import Handle
 
 Check = Callable[[Any], "list[Any] | None"]
@@ -393,7 +394,14 @@ class Maker:
             self._test_absent(self._constant(space), self._names.difference(space))
 
     def _test_opaque(self, name: str, found: Found) -> None:
-        self._test_identity(name, found)
+        if issubclass(type(found.value), StandIn):  # which another one may replace
+            self._space["original"] = original
+            known, of = self._constant(found.value), self._constant(original(found.value))
+            self._lines.append(
+                f"if {name} is not {known} and original({name}) is not {of}: return N"
+            )
+        else:
+            self._test_identity(name, found)
         if isinstance(found.value, types.ModuleType) and not self._names.isdisjoint(_ASKING):
             space = space_of(found.value)
             self._test_absent(self._constant(space), self._names.difference(space))
