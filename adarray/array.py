@@ -18,6 +18,7 @@ from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.errors import DTypeError, TraceError
 from adarray.inplace import plain_index, setitem, sync_if_view
 from adarray.interchange import Interchange
+from adarray.levels import refused
 from adarray.op import FUNCTIONS, POINTWISE
 from adarray.operators import Operators, weakened
 from adarray.protocol import call_function, call_ufunc, traced
@@ -25,7 +26,7 @@ from adarray.questions import is_array, of_some, seen_class, shown_class
 from adarray.runtime import MODE
 from adarray.scope import KEPT_MODULES
 from adarray.signatures import Methods
-from adarray.trace import Extras, GradSlot, Handle, leaf, snapshot
+from adarray.trace import Extras, GradSlot, Handle, leaf, levels_of, snapshot
 
 
 class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
@@ -52,6 +53,14 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
         if frame.f_globals.get("__name__") in KEPT_MODULES:
             return shown_class(self)
         return seen_class(self, frame)
+
+    def __getattr__(self, name: str) -> Any:
+        error = AttributeError(
+            f"'{type(self).__name__}' object has no attribute {name!r}", name=name, obj=self
+        )
+        if name[0] != "_" and traced(self) and hasattr(self._v.__class__, name):
+            refused(error, levels_of(self))  # NumPy would have it
+        raise error
 
     # -- NumPy's protocols ----------------------------------------------------------
 

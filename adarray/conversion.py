@@ -25,6 +25,14 @@ from adarray.protocol import call_function, finish, on_plain, traced
 from adarray.questions import is_array, of_some
 from adarray.refusals import leaves_graph
 from adarray.scope import SCOPE
+from adarray.texts import (
+    TracedText,
+    as_text,
+    is_compared,
+    is_rounded,
+    is_shown,
+    text_is_kept,
+)
 from adarray.trace import Handle, snapshot
 
 if TYPE_CHECKING:
@@ -88,7 +96,7 @@ class Conversions(_State):
 
     def _must_be_constant(self, what: str, fix: str) -> None:
         if traced(self):
-            raise leaves_graph(what, fix)
+            raise leaves_graph(what, fix, self)
         sync_if_view(self)
 
     def item(self, *index: Any) -> Any:
@@ -115,8 +123,10 @@ class Conversions(_State):
 
     @of_some("float() argument must be a string or a real number, not '{}'")
     def __float__(self) -> float:
-        if SCOPE.get() is not None and _formats(sys._getframe(1)):
-            return float(sync_if_view(self)._v)
+        if traced(self) and _formats(frame := sys._getframe(1)):
+            if is_shown() or is_compared() or (SCOPE.get() is not None and is_rounded(frame)):
+                return float(self._v)
+            raise text_is_kept(self)
         self._must_be_constant(
             "float", f"use np functions in place of float() and math.*; {_UNEDITED}"
         )
@@ -196,6 +206,8 @@ class Conversions(_State):
         """As `numpy.ndarray.data`."""
         self._must_be_constant("data", "pass x.numpy().data")
         own: Any = self
+        if isinstance(self._v, Symbolic):  # which says so by its own name
+            return own._v.data  # type: ignore[no-any-return]
         return lend(own, sys._getframe(1)).data
 
     @property
@@ -203,6 +215,8 @@ class Conversions(_State):
         """As `numpy.ndarray.ctypes`."""
         self._must_be_constant("ctypes", "pass x.numpy().ctypes")
         own: Any = self
+        if isinstance(self._v, Symbolic):
+            return own._v.ctypes
         return lend(own, sys._getframe(1), forever=True).ctypes
 
     def tobytes(self, order: Any = "C") -> bytes:
@@ -263,13 +277,17 @@ class Conversions(_State):
         text = np.array2string(value, separator=", ", prefix="ADArray(")
         dtype = "" if value.dtype == np.float64 else f", dtype={value.dtype}"
         device = f", device={self._v.library.name}" if is_device(self._v) else ""
-        return f"ADArray({text}{dtype}{device}{', traced' if traced(self) else ''})"
+        if not traced(self):
+            return f"ADArray({text}{dtype}{device})"
+        return TracedText(f"ADArray({text}{dtype}{device}, traced)", self, "{}")
 
     def __str__(self) -> str:
-        return str(sync_if_view(self)._v)
+        text = str(sync_if_view(self)._v)
+        return as_text(text, self) if traced(self) else text
 
     def __format__(self, spec: str) -> str:
-        return format(sync_if_view(self)._v, spec)
+        text = format(sync_if_view(self)._v, spec)
+        return as_text(text, self, True) if traced(self) else text
 
 
 def _rounded(x: Any, digits: int) -> float:

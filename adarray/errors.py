@@ -12,6 +12,9 @@
           +-- CompileError                  generated source did not compile
           +-- DeviceMemoryError (MemoryError)     a device cannot hold an array
 
+All but the first and the last group are refusals: if the code that is differentiated catches
+one, the transform raises `TraceError` in the end (see `adarray.levels`).
+
 A message reads *operation: what, which operand, what was got, what to do*.
 """
 
@@ -19,9 +22,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
+from adarray.levels import refused
 
 _OURS = (os.path.dirname(__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
 
@@ -34,11 +40,26 @@ class ShapeError(ADArrayError, ValueError):
     """An operand or a result has a shape that the operation cannot take."""
 
 
-class DTypeError(ADArrayError, TypeError):
+class RefusalError(ADArrayError):
+    """An error that NumPy would not have raised: `adarray.levels` remembers it.
+
+    Parameters
+    ----------
+    message : str
+    levels : iterable of int, optional
+        Of the traces that it concerns; all around, if that is not known.
+    """
+
+    def __init__(self, message: str, levels: Iterable[int] | None = None) -> None:
+        super().__init__(message)
+        refused(self, levels)
+
+
+class DTypeError(RefusalError, TypeError):
     """An operand has a dtype that the operation cannot take."""
 
 
-class TraceError(ADArrayError, TypeError):
+class TraceError(RefusalError, TypeError):
     """A traced value would silently leave the graph, and its gradient with it.
 
     The message ends with the place in the user's code.
@@ -51,9 +72,9 @@ class TraceError(ADArrayError, TypeError):
         Its number.
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, levels: Iterable[int] | None = None) -> None:
         self.filename, self.lineno, where = user_line()
-        super().__init__(message + where)
+        super().__init__(message + where, levels)
 
     def __reduce__(self) -> Any:
         # Made anew, it would name the place where it is unpickled.
@@ -80,7 +101,7 @@ def user_line() -> tuple[str | None, int | None, str]:
     return None, None, ""
 
 
-class NotDifferentiableError(ADArrayError):
+class NotDifferentiableError(RefusalError):
     """A function, or an argument of it, has no derivative rule here."""
 
 

@@ -15,9 +15,10 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from adarray.levels import LEVEL
 from adarray.redirecting import all_names, original_of, redirect
 from adarray.scope import SCOPE, client_of
-from adarray.trace import LEVEL, Handle, plain_class
+from adarray.trace import Handle, plain_class
 
 _ABSENT = object()
 

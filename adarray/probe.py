@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.errors import ADArrayError, NotDifferentiableError
+from adarray.levels import forget
 from adarray.op import Op
 from adarray.runtime import MODE
 
@@ -178,7 +179,8 @@ def _complex(op: Op, operands: list[Any], params: dict[str, Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             call_plain(op, made, params)
-    except (TypeError, ValueError, ArithmeticError, ADArrayError):
+    except (TypeError, ValueError, ArithmeticError, ADArrayError) as error:
+        forget(error)
         _REAL.add(op.name)
         return None
     return made, params

@@ -23,7 +23,8 @@ from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, l
 from adarray.rebind import INTO_PLAIN, rebind_plain
 from adarray.refusals import leaves_graph
 from adarray.runtime import MODE
-from adarray.trace import Handle
+from adarray.texts import as_text
+from adarray.trace import Handle, levels_of
 
 # Bodies of the methods of ufuncs for traced operands, ``body(ufunc, *inputs, **kwargs)``,
 # by the method's name; they are written over other functions, in `adarray.ops.ufunc`.
@@ -180,7 +181,7 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return apply(op, inputs)
     if load_late():
         return _call(ufunc, inputs, kwargs)
-    raise _unsupported(ufunc)
+    raise _unsupported(ufunc, inputs)
 
 
 def _loop_inputs(
@@ -259,8 +260,11 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if func in CONSTANT_FUNCTIONS or not (traced(args) or traced(kwargs)):
         if func not in CONSTANT_FUNCTIONS and func not in REFUSED:
             warn_unknown(func)
-        return finish(func(*plain(args), **plain(kwargs)), out, func.__name__)
-    raise _unsupported(func)
+        r = func(*plain(args), **plain(kwargs))
+        if type(r) is str and traced(args):
+            return as_text(r, args)
+        return finish(r, out, func.__name__)
+    raise _unsupported(func, args, kwargs)
 
 
 @functools.cache
@@ -310,13 +314,15 @@ def _apart(x: Any) -> Any:
     return x
 
 
-def _unsupported(func: Any) -> UnsupportedFunctionError:
+def _unsupported(func: Any, *given: Any) -> UnsupportedFunctionError:
     name = func if isinstance(func, str) else func.__name__
+    levels = levels_of(given) if given else None
     if func in REFUSED:
-        return UnsupportedFunctionError(f"{name}: {REFUSED[func]}")
+        return UnsupportedFunctionError(f"{name}: {REFUSED[func]}", levels)
     return UnsupportedFunctionError(
         f"{name}: adarray has no derivative rule for this function; write it with other NumPy "
-        "functions, or pass adarray.value_of(x) if no gradient should flow through it"
+        "functions, or pass adarray.value_of(x) if no gradient should flow through it",
+        levels,
     )
 
 

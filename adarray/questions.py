@@ -22,9 +22,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from adarray.aval import Symbolic
+from adarray.levels import LEVEL
 from adarray.protocol import traced
 from adarray.scope import CHECKER_CODE, KEPT_MODULES, SCOPE, asking
-from adarray.trace import LEVEL, Handle, plain_class
+from adarray.trace import Handle, plain_class
 
 CHECKER_CODE.add(np.isscalar.__code__)
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -8,6 +8,7 @@ import numpy as np
 
 from adarray.errors import DTypeError, ShapeError, TraceError
 from adarray.op import Op
+from adarray.trace import levels_of
 
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> bool:
@@ -47,9 +48,10 @@ def no_derivative(op: Op, r: Any) -> Any:
     return r  # integers and truth values are piecewise constant
 
 
-def leaves_graph(what: str, fix: str) -> TraceError:
-    """Return the error for a traced value that would leave the graph."""
+def leaves_graph(what: str, fix: str, x: Any = None) -> TraceError:
+    """Return the error for a traced value that would leave the graph: `x`, if that is known."""
     return TraceError(
         f"{what}: a traced value would leave the graph, and its gradient would be lost; {fix}, "
-        "or take adarray.value_of(x) to leave the graph on purpose"
+        "or take adarray.value_of(x) to leave the graph on purpose",
+        None if x is None else levels_of(x),
     )

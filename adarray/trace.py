@@ -8,18 +8,20 @@ handle to a new node.
 from __future__ import annotations
 
 import gc
+import sys
 import threading
+import types
 import weakref
-from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import numpy as np
 
 from adarray.aval import ARRAYS, Aval, aval_of, refuse_subclass
 from adarray.device import KINDS, adopt
-from adarray.errors import DTypeError
+from adarray.errors import DTypeError, TraceError
 from adarray.graph import LEAF, Node, next_level
 from adarray.guard import keep_plain, unwatch, watch
+from adarray.levels import LEVEL, begin, end, find, within
 from adarray.memory import duplicate
 from adarray.runtime import MODE
 
@@ -265,26 +267,54 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
     return (Handle.number_class if weak else cls)(value, node, x, True)
 
 
-# The level of the innermost trace of this context; 0 outside of any.
-LEVEL: ContextVar[int] = ContextVar("adarray_level", default=0)
-
 _gc_lock = threading.Lock()
 _gc_users = 0
 _gc_before: tuple[int, int, int] = (700, 10, 10)
 
 
+def levels_of(x: Any) -> list[int]:
+    """Return the levels of the open traces that see `x`, or an ADArray in it."""
+    if isinstance(x, Handle):
+        found = [] if x._node is None else within(*x._node.span)
+        return found if x._x is None else [*found, *(t.level for t in x._x.tangents)]
+    if isinstance(x, (list, tuple)):
+        return [level for i in x for level in levels_of(i)]
+    return levels_of(list(x.values())) if isinstance(x, dict) else []
+
+
+def _levels_at_work() -> list[int]:
+    """Return the levels of the traces that see the ADArrays in the frames of our code."""
+    frame: types.FrameType | None = sys._getframe(1)
+    found: list[int] = []
+    while frame is not None:
+        found += levels_of(list(frame.f_locals.values()))
+        if not str(frame.f_globals.get("__name__")).startswith("adarray"):
+            break
+        frame = frame.f_back
+    return found
+
+
+find.append(_levels_at_work)
+
+
 class tracing:  # noqa: N801  (reads as a statement)
-    """Context manager that opens a trace; ``with tracing() as level``.
+    """Context manager that opens a trace of the transform `name`; ``with tracing(name) as level``.
+
+    It raises if the code inside caught a refusal: see `adarray.levels`.
 
     The cyclic garbage collector would look at every live node again and again
     (nodes make no cycles); its threshold is raised while any trace is open.
     """
 
-    __slots__ = ("_level_token", "_watch_token")
+    __slots__ = ("_level", "_level_token", "_name", "_watch_token")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __enter__(self) -> int:
         global _gc_users, _gc_before
-        level = next_level()
+        self._level = level = next_level()
+        begin(level)
         self._watch_token = watch() if LEVEL.get() == 0 else None
         self._level_token = LEVEL.set(level)
         with _gc_lock:
@@ -304,3 +334,12 @@ class tracing:  # noqa: N801  (reads as a statement)
             _gc_users -= 1
             if _gc_users == 0:
                 gc.set_threshold(*_gc_before)
+        refusal = end(self._level)
+        if kind is None and refusal is not None:
+            raise TraceError(
+                f"{self._name}: the function caught an error that NumPy would not have raised, and "
+                f"what it did instead may have lost a gradient: {type(refusal).__name__}: "
+                f"{refusal}; do not catch it, try intercept=True, or take adarray.value_of(x) to "
+                "leave the graph on purpose",
+                (),
+            ) from refusal

@@ -19,13 +19,14 @@ from adarray.dispatch import apply, pick
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError, TraceError
 from adarray.graph import FREED, LEAF, Node, Part
 from adarray.inplace import plain_value, sync_if_view
+from adarray.levels import LEVEL
 from adarray.op import FUNCTIONS
 from adarray.ops.common import Placed, unbroadcast, zero_beside
 from adarray.protocol import plain, traced
 from adarray.runtime import MODE
 from adarray.spans import RECORDER, span
 from adarray.tangents import strong_zero
-from adarray.trace import LEVEL, Extras, Handle, root_of
+from adarray.trace import Extras, Handle, root_of
 
 
 class Pullback:

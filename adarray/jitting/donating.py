@@ -18,8 +18,8 @@ from adarray.jitting.entries import Entry
 from adarray.jitting.front import JitFunction
 from adarray.jitting.options import Options
 from adarray.jitting.signature import Bound
+from adarray.levels import LEVEL
 from adarray.runtime import MODE
-from adarray.trace import LEVEL
 from adarray.transforms.tree import flatten
 
 

@@ -32,10 +32,10 @@ from adarray.jitting.signature import (
 )
 from adarray.jitting.tracing import Given, Tracing
 from adarray.jitting.tree import Node
+from adarray.levels import LEVEL
 from adarray.memory import duplicate
 from adarray.runtime import MODE, Mode
 from adarray.spans import span
-from adarray.trace import LEVEL
 from adarray.transforms.tree import flatten
 
 MAX_SIGNATURES = 256

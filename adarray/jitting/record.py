@@ -19,6 +19,7 @@ from adarray.jitting.recorder import Recorder
 from adarray.jitting.signature import INPUT_LIMIT
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, opened
 from adarray.jitting.whole import is_whole
+from adarray.levels import RECORDED
 from adarray.recording import Recording, Symbol
 from adarray.runtime import MODE, Mode
 from adarray.trace import Handle
@@ -120,6 +121,8 @@ def record(
     args, kwargs = rebuild(given)
     inner = MODE.get()
     token = MODE.set(Mode(recorder, inner is None or inner.record, recorder.name))
+    refused: list[BaseException] = []
+    noted = RECORDED.set(refused)
     try:
         result = _run(intercepted(f), args, kwargs)
         found, rebuild_result = flatten(_named(result))
@@ -138,12 +141,17 @@ def record(
                 written.append(v.value)
         recorder.refuse_written()
     finally:
+        RECORDED.reset(noted)
         MODE.reset(token)
         recorder.forget()
     if recorder.error is not None:
         raise UntraceableError(
             f"jit: the function caught {recorder.error!r}; what raises depends on values"
         )
+    if refused:
+        raise UntraceableError(
+            f"jit: the function caught an error that NumPy would not have raised: {refused[0]}"
+        ) from refused[0]
     plain = [x for x in found if type(x) is np.ndarray]
     return Recorded(recording, concretes, rebuild_result, written, links, held, plain)
 

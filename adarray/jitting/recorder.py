@@ -24,6 +24,7 @@ from adarray.jitting.constants import Captured, first_of
 from adarray.jitting.generators import Draws, TracedGenerator, seeded
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, holds, opened, symbolic
 from adarray.jitting.whole import ITEM, Bounds, fitting, is_number, is_whole
+from adarray.levels import forget
 from adarray.memory import duplicate
 from adarray.op import FUNCTIONS, OPS, Op
 from adarray.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
@@ -549,7 +550,8 @@ def _bind(op: Op, args: Any, kwargs: Any) -> tuple[Op, Any, Any] | None:
             assert op.general is not None
             op = op.general
             operands, params, _ = op.bind(args, kwargs)
-    except NotDifferentiableError:
+    except NotDifferentiableError as error:
+        forget(error)
         return None
     if any(isinstance(x, (list, tuple)) for x in operands):
         return None

@@ -19,11 +19,11 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.aval import PLAIN, Symbolic
 from adarray.device import is_device
-from adarray.errors import ADArrayError
+from adarray.errors import RefusalError
 from adarray.inplace import sync_if_view
-from adarray.jitting.texts import is_shown_only
 from adarray.recording import Symbol
 from adarray.scope import KEPT, package_of
+from adarray.texts import is_shown_only
 from adarray.trace import Handle
 
 _STORE = dis.opmap["STORE_SUBSCR"]
@@ -31,7 +31,7 @@ _STORE = dis.opmap["STORE_SUBSCR"]
 _MEMORY = frozenset({"ctypes", "data", "setflags"})
 
 
-class UntraceableError(ADArrayError):
+class UntraceableError(RefusalError):
     """A value left the recording in a way that cannot be followed."""
 
 
@@ -136,11 +136,23 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     def __iter__(self) -> Any:
         return (self[i] for i in range(len(self)))
 
+    def _refused(self, message: str) -> UntraceableError:
+        """Return the error that ends the recording; also if it is caught, in any thread."""
+        error = UntraceableError(message)
+        self.recorder.error = error
+        return error
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        raise UntraceableError(
+        raise self._refused(
             f"jit: a value was converted into a plain ndarray{_by()}, where it cannot be followed; "
             "use functions of NumPy or SciPy that adarray has, or make this call outside of the "
             "jitted function"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise self._refused(
+            "jit: a computed value is pickled, where it cannot be followed; pickle it outside of "
+            "the jitted function"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -148,7 +160,7 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
         if name.startswith("__"):
             raise AttributeError(name)
         if name in _MEMORY:
-            raise UntraceableError(
+            raise self._refused(
                 f"jit: {name} of a computed array is not recorded; use it outside of the jitted "
                 "function"
             )
@@ -183,7 +195,7 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     def __float__(self) -> float:
         frame = sys._getframe(2)  # below this and that of the ADArray
         if frame.f_code.co_code[frame.f_lasti] == _STORE:
-            raise UntraceableError(
+            raise self._refused(
                 "jit: a value was written into a plain ndarray, where it cannot be followed; make "
                 "the array with a NumPy function in the jitted function, or pass it as an argument"
             )
@@ -223,7 +235,7 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
             return operator.index(self)
         self.recorder.shown = True
         if not is_shown_only():
-            raise UntraceableError(
+            raise self._refused(
                 "jit: text is made of a computed value and used; print or log it where it is "
                 "made, or make text outside of the jitted function"
             )

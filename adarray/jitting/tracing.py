@@ -23,6 +23,7 @@ from adarray.jitting.signature import (
     unaligned,
 )
 from adarray.jitting.state import State
+from adarray.levels import remembered, restore
 from adarray.spans import span
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
@@ -81,6 +82,7 @@ class Tracing:
             entry.give_up(f"its inputs are on two devices, {error}; move them with to_device")
             return self._f(*args, **kwargs), None
         run = Run(state, bound, device)
+        refused = remembered()
         try:
             start = perf_counter()
             with span("trace", entry.signature), collector_waits():
@@ -88,6 +90,7 @@ class Tracing:
             run.seconds = perf_counter() - start
         except Exception as error:
             run.restore()
+            restore(refused)
             result = self._f(*args, **kwargs)  # where f itself is wrong, this raises
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
             return result, None

@@ -10,6 +10,7 @@ import numpy as np
 
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE, _region
+from adarray.levels import forget
 from adarray.op import FUNCTIONS as RECORD_OF
 from adarray.op import Op, load_late
 from adarray.passes import lowering
@@ -172,7 +173,8 @@ class Canonicaliser:
             if bound[0] is None and op.general is not None:
                 op = op.general
                 bound = op.bind(operands, params)
-        except NotDifferentiableError:
+        except NotDifferentiableError as error:
+            forget(error)
             return None
         found, given, out = bound
         return None if out is not None else (op, tuple(found), given)

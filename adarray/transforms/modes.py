@@ -15,10 +15,11 @@ from adarray.device import KINDS, adopt, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
+from adarray.levels import LEVEL
 from adarray.protocol import followed
 from adarray.reaching import reach
 from adarray.runtime import MODE, Mode, current_mode
-from adarray.trace import LEVEL, Handle, root_of, tracing
+from adarray.trace import Handle, root_of, tracing
 from adarray.transforms.inputs import (
     Argnums,
     Inputs,
@@ -175,7 +176,7 @@ def _reverse(
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         reach(f)
-        with tracing() as level:
+        with tracing(name) as level:
             inputs = Inputs(name, args, argnums, level, f, kwargs)
             y = f(*inputs.args, **kwargs)
             aux = None
@@ -251,7 +252,7 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     """
     f = with_intercept(f, intercept)
     reach(f)
-    with tracing() as level:
+    with tracing("vjp") as level:
         inputs = Inputs("vjp", xs, tuple(range(len(xs))), level, f)
         y = f(*inputs.args)
         aux = None
@@ -379,7 +380,7 @@ def jvp(
             f"jvp: primals hold {len(xs)} arrays and tangents {len(ts)}; their structures "
             "must be equal"
         )
-    with tracing() as level:
+    with tracing("jvp") as level:
         duals = []
         for i, (x, t) in enumerate(zip(xs, ts, strict=True)):
             dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)

@@ -169,6 +169,9 @@ def same(got, expected):
         for g, e in zip(got, expected, strict=True):
             same(g, e)
         return
+    if isinstance(expected, str):
+        assert got == expected
+        return
     got = adarray.value_of(got)
     np.testing.assert_array_equal(got, expected)
     assert np.shape(got) == np.shape(expected)
@@ -424,16 +427,12 @@ def test_every_public_method_is_called_here():
 
 
 def test_traced_arrays_refuse_what_has_no_derivative():
-    def f(x):
-        for refused in (
-            lambda: x.view(np.int64), lambda: x.byteswap(), lambda: x.getfield("i4"),
-            lambda: x.setfield(1, "i4"), lambda: x.ctypes, lambda: x.data,
-        ):  # fmt: skip
-            with pytest.raises(TraceError, match="a traced value would leave the graph"):
-                refused()
-        return x.sum()
-
-    adarray.grad(f)(A)
+    for refused in (
+        lambda x: x.view(np.int64), lambda x: x.byteswap(), lambda x: x.getfield("i4"),
+        lambda x: x.setfield(1, "i4"), lambda x: x.ctypes, lambda x: x.data,
+    ):  # fmt: skip
+        with pytest.raises(TraceError, match="a traced value would leave the graph"):
+            adarray.vjp(refused, A)
 
 
 def test_declared_signatures_are_ndarrays():

@@ -94,7 +94,8 @@ def traced_outcome(ufunc, operands, traced):
         return sum(np.sum(np.real(x)) for x in xs)
 
     xs = [operands[k] for k in traced]
-    adarray.grad(f, argnums=tuple(range(len(xs))))(*xs)
+    g = adarray.grad(f, argnums=tuple(range(len(xs))))
+    outcome(lambda: g(*xs))  # which raises if the call was refused
     return found[0]
 
 

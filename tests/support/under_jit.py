@@ -24,9 +24,10 @@ import numpy as np
 import adarray
 from adarray import testing
 from adarray.jitting import JitWarning
+from adarray.levels import LEVEL
 from adarray.runtime import MODE
 from adarray.testing import _grads
-from adarray.trace import LEVEL, Handle
+from adarray.trace import Handle
 from adarray.transforms.tree import flatten
 
 BACKEND = os.environ.get("ADARRAY_JIT", "")

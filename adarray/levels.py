@@ -1,0 +1,91 @@
+"""Which traces are open, and what was refused inside of them.
+
+A refusal is an error that plain NumPy would not have raised: code that catches it goes another
+way than it would go without adarray, and may lose a gradient by it. So each trace remembers the
+first one that concerns it, and does not end well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+
+# The level of the innermost trace of this context; 0 outside of any.
+LEVEL: ContextVar[int] = ContextVar("adarray_level", default=0)
+
+# The open traces of all threads, by their levels: the level of the trace around each.
+OPEN: dict[int, int] = {}
+
+# What was refused while a function is recorded by `adarray.jit`.
+RECORDED: ContextVar[list[BaseException] | None] = ContextVar("adarray_recorded", default=None)
+
+# Set by adarray.trace: finds the levels of what is refused outside of any trace of this context,
+# in another thread, by the ADArrays that the code at work looks at.
+find: list[Callable[[], Iterable[int]]] = []
+
+_refused: dict[int, BaseException] = {}
+
+
+def around() -> Iterator[int]:
+    """Give the levels of the open traces of this context, innermost first."""
+    level = LEVEL.get()
+    while level in OPEN:
+        yield level
+        level = OPEN[level]
+
+
+def within(low: int, high: int) -> list[int]:
+    """Return the levels of open traces from `low` to `high`, in any thread."""
+    return [level for level in tuple(OPEN) if low <= level <= high]
+
+
+def refused(error: BaseException, levels: Iterable[int] | None = None) -> None:
+    """Remember a refusal.
+
+    Parameters
+    ----------
+    error : exception
+    levels : iterable of int, optional
+        The levels of the traces that it concerns; of all around, if that is not known.
+    """
+    recorded = RECORDED.get()
+    if recorded is not None:
+        recorded.append(error)
+    if levels is None:
+        levels = list(around()) or (find[0]() if OPEN else ())
+    for level in levels:
+        if level in OPEN:
+            _refused.setdefault(level, error)
+
+
+def forget(error: BaseException) -> None:
+    """Forget a refusal that adarray itself has caught, and knows how to go on after."""
+    recorded = RECORDED.get()
+    if recorded is not None:
+        recorded[:] = [e for e in recorded if e is not error]
+    for level in around():
+        if _refused.get(level) is error:
+            del _refused[level]
+
+
+def remembered() -> dict[int, BaseException]:
+    """Return what is remembered now, for `restore`."""
+    return dict(_refused) if _refused else {}
+
+
+def restore(before: dict[int, BaseException]) -> None:
+    """Forget what was refused in the traces of this context since `before`."""
+    for level in around():
+        if level not in before:
+            _refused.pop(level, None)
+
+
+def begin(level: int) -> None:
+    """Open a trace."""
+    OPEN[level] = LEVEL.get()
+
+
+def end(level: int) -> BaseException | None:
+    """Close a trace, and return the first refusal inside of it."""
+    del OPEN[level]
+    return _refused.pop(level, None) if _refused else None

@@ -1,0 +1,264 @@
+"""Code that catches an error of adarray goes another way than with NumPy: that is refused.
+
+``ADARRAY_LONG=2000`` runs that many random programs.
+"""
+
+# ruff: noqa: UP031  (text made by % is what is tested)
+
+from __future__ import annotations
+
+import decimal
+import io
+import json
+import logging
+import math
+import pickle
+import statistics
+import struct
+import threading
+import warnings
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from trust import BACKENDS, check, seeds
+
+import adarray
+
+X = np.array([0.8, 1.25, 0.5])
+W = np.array([0.5, -1.5, 2.0])
+# Functions of a table are not rebound by interception.
+ELSEWHERE: dict[str, Any] = {
+    "asarray": np.asarray, "array": np.array, "float64": np.float64, "exp": math.exp,
+    "float": float, "decimal": lambda x: decimal.Decimal(ELSEWHERE["float"](x)),
+}  # fmt: skip
+
+# Ways by which a number leaves an array: {x} is an array, {s} one of its elements.
+WAYS = (
+    "float({s})", "math.exp({s})", "complex({s}).real", "math.fsum({x})", "sum(map(float, {x}))",
+    "ELSEWHERE['asarray']({x})[0]", "ELSEWHERE['array']([{s}, 1.0])[0]",
+    "ELSEWHERE['float64']({s})", "ELSEWHERE['exp']({s})", "ELSEWHERE['float']({s})",
+    "float(ELSEWHERE['decimal']({s}))", "struct.unpack('d', struct.pack('d', {s}))[0]",
+    "array.array('d', {x})[0]", "np.frombuffer({x}.tobytes())[0]", "{x}.tolist()[0]",
+    "pickle.loads(pickle.dumps({x}))[0]", "np.load(saved({x}))[0]", "statistics.fmean({x})",
+    "float(str({s}))", "float(f'{{{s}}}')", "float(f'{{{s}:.17g}}')", "float('%.17g' % {s})",
+    "float(repr({s})[8:-1])", "np.float64(str({s}))", "float('%r' % {s})", "{s}.item()",
+    "float(format({s}, '.16e'))", "into_plain({s})", "np.format_float_positional({s}) and 0.5",
+    "{x}[7]", "np.linalg.inv({x}[:, None] * 0.0)[0, 0]", "np.reshape({x}, (2, 2))[0, 0]",
+    "{x}['name']", "np.linalg.cholesky(-np.eye(2) * {s})[0, 0]", "({x} @ np.ones((2, 2)))[0]",
+    "np.exp({s})", "{x}[1]", "np.dot({x}, W)",
+)  # fmt: skip
+# Ways to go on: {way} is one of WAYS.
+CATCHES = (
+    "    try:\n        s = {way}\n    except {error}:\n        s = 1.0\n",
+    "    s = 1.0\n    with contextlib.suppress({error}):\n        s = {way}\n",
+    "    try:\n        s = {way}\n    except {error} as e:\n        s = 1.0 * bool(str(e))\n",
+    "    s = attempt(lambda: {way})\n",
+    "    s = in_thread(lambda: {way})\n",
+    "    s = next(generated(lambda: {way}))\n",
+    "    s = nested(lambda x: {way}, x)\n",
+)
+
+
+def saved(x: Any) -> Any:
+    file = io.BytesIO()
+    np.save(file, x)
+    file.seek(0)
+    return file
+
+
+def into_plain(s: Any) -> Any:
+    buffer = ELSEWHERE["asarray"]([0.0, 0.0])
+    buffer[0] = s
+    return buffer[0]
+
+
+def attempt(f: Any) -> Any:
+    try:
+        return f()
+    except Exception:
+        return 0.5
+
+
+def generated(f: Any) -> Any:
+    try:
+        yield f()
+    except Exception:
+        yield 0.25
+
+
+def in_thread(f: Any) -> Any:
+    found = [2.0]
+    thread = threading.Thread(target=lambda: found.__setitem__(0, attempt(f)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def nested(f: Any, x: Any) -> Any:
+    """Differentiate a function of another variable, which may catch what concerns `x` alone."""
+    return adarray.grad(lambda t: t**2 * attempt(lambda: f(x)))(0.5)
+
+
+def program(seed: int) -> tuple[Any, str]:
+    """Return a random function of ``x``, shape (3,), and its text."""
+    rng = np.random.default_rng(seed)
+    text = "def f(x):\n    y = np.sin(x) + x\n"
+    for _ in range(int(rng.integers(1, 3))):
+        x = str(rng.choice(["x", "y", "(x * y)", "x[::-1]"]))
+        way = str(rng.choice(WAYS)).format(x=x, s=f"{x}[{rng.integers(3)}]")
+        error = str(rng.choice(["Exception", "(TypeError, ValueError, IndexError)", "TypeError"]))
+        text += str(rng.choice(CATCHES)).format(way=way, error=error)
+        text += "    y = y * s + x\n"
+    text += "    return y * W\n"
+    space = {**globals(), "__name__": "swallower"}
+    exec(compile(text, f"<program {seed}>", "exec"), space)
+    return space["f"], text
+
+
+def test_random_programs() -> None:
+    counts: Counter[str] = Counter()
+    for seed in seeds(200):
+        f, text = program(seed)
+        try:
+            f(X.copy())
+        except Exception:
+            counts["wrong for NumPy, too"] += 1
+            continue
+        try:
+            counts += check(
+                f, (X,), backends=(BACKENDS[seed % len(BACKENDS)],), calls=2,
+                refusals=(adarray.ADArrayError, TypeError, ValueError, struct.error),
+            )  # fmt: skip
+        except Exception as error:
+            raise AssertionError(f"seed {seed}:\n{text}\n{error}") from error
+    print(counts.most_common(8))
+    assert counts["right"] > 100
+
+
+@pytest.mark.parametrize("transform", [adarray.grad, adarray.hessian, adarray.value_and_grad])
+def test_a_caught_refusal_ends_the_transform(transform: Any) -> None:
+    """It gave the gradient of the branch that NumPy never takes."""
+
+    def f(x: Any) -> Any:
+        try:
+            s = float(x[0])
+        except TypeError:
+            s = 1.0
+        return np.sum(x * s)
+
+    with pytest.raises(adarray.TraceError, match=r"grad: the function caught an error") as info:
+        transform(f)(X)
+    assert isinstance(info.value.__cause__, adarray.TraceError)
+    assert "float: a traced value would leave the graph" in str(info.value.__cause__)
+    np.testing.assert_allclose(adarray.grad(f, intercept=True)(X), X[0] + [np.sum(X), 0, 0])
+    np.testing.assert_allclose(adarray.jit(adarray.grad(f))(X), X[0] + [np.sum(X), 0, 0])
+    with pytest.raises(adarray.TraceError, match=r"jvp: the function caught an error"):
+        adarray.jvp(f, (X,), (X,))
+
+
+def test_what_numpy_raises_may_be_caught() -> None:
+    def f(x: Any) -> Any:
+        for wrong in (
+            lambda: x[9], lambda: x["a"], lambda: x @ np.ones((2, 2)), lambda: x.reshape(2, 2),
+            lambda: np.linalg.inv(np.zeros((2, 2)) * x[0]), lambda: x.missing, lambda: len(x[0]),
+            lambda: np.concatenate([x, np.ones((2, 2))]),
+        ):  # fmt: skip
+            with pytest.raises((IndexError, ValueError, AttributeError, TypeError)):
+                wrong()
+        return np.sum(x**2)
+
+    np.testing.assert_allclose(adarray.grad(f)(X), 2 * X)
+
+
+def test_traces_of_other_threads_and_inner_ones_are_apart() -> None:
+    started, done = threading.Event(), threading.Event()
+
+    def waits(x: Any) -> Any:
+        started.set()
+        assert done.wait(10)
+        return np.sum(x**2)
+
+    def inner(t: Any) -> Any:
+        return t * attempt(lambda: float(t))
+
+    def outer(x: Any) -> Any:
+        # The inner trace is refused with plain arguments, too.
+        return np.sum(x) * attempt(lambda: adarray.grad(inner)(2.0))
+
+    found = []
+    thread = threading.Thread(target=lambda: found.append(adarray.grad(waits)(X)))
+    thread.start()
+    assert started.wait(10)
+    with pytest.raises(adarray.TraceError):
+        adarray.grad(inner)(1.0)
+    np.testing.assert_allclose(adarray.grad(outer)(X), 0.5)
+    done.set()
+    thread.join()
+    np.testing.assert_allclose(found[0], 2 * X)
+
+
+def test_nothing_is_kept_of_a_trace() -> None:
+    from adarray import levels
+
+    with pytest.raises(adarray.TraceError):
+        adarray.grad(lambda x: attempt(lambda: float(x)) * x)(1.0)
+    with pytest.raises(ZeroDivisionError):
+        adarray.grad(lambda x: attempt(lambda: float(x)) * x / (1 // 0))(1.0)
+    assert not levels.OPEN
+    assert not levels._refused
+
+
+def test_text_is_shown_and_not_read(capsys: Any, caplog: Any) -> None:
+    """``float(str(x))`` lost the gradient without an error."""
+    kept: list[str] = []
+
+    def f(x: Any) -> Any:
+        print(f"{x[0]:.2f}", x, "%.1f and %s" % (x[1], x[2]), str(x[0]))
+        logging.getLogger("shown").warning("%f of %s", x[0], x)
+        warnings.warn(f"at {x[0]}", stacklevel=1)
+        kept.append(f"x is {x[0]}")
+        try:
+            raise KeyError(f"no {x[0]:.1f}")
+        except KeyError as error:
+            print(error)
+        return np.sum(x**2)
+
+    with pytest.warns(UserWarning, match=r"^at 0\.8$"):
+        np.testing.assert_allclose(adarray.grad(f)(X), 2 * X)
+    assert capsys.readouterr().out == "0.80 [0.8  1.25 0.5 ] 1.2 and 0.5 0.8\n'no 0.8'\n"
+    assert caplog.messages == ["0.800000 of [0.8  1.25 0.5 ]"]
+    assert kept == ["x is traced(0.8)"]
+
+
+@pytest.mark.parametrize("read", [
+    lambda x: float(str(x[0])), lambda x: float(f"{x[0]:.17g}"), lambda x: float("%.17g" % x[0]),
+    lambda x: complex(str(x[0])).real, lambda x: float(decimal.Decimal(str(x[0]))),
+    lambda x: json.loads(str(x[0])), lambda x: eval(str(x[0])), lambda x: np.float64(str(x[0])),
+    lambda x: float("".join([str(x[0])])), lambda x: float(str(x).strip("[]").split()[0]),
+    lambda x: float(np.array2string(x[0])), lambda x: np.fromstring(str(x)[1:-1], sep=" ")[0],
+    lambda x: float(str(x[0]).encode()), lambda x: float(pickle.loads(pickle.dumps(str(x[0])))),
+    lambda x: np.loadtxt(io.StringIO(str(x[0]))), lambda x: int(str(x[0])[0]),
+    lambda x: statistics.mean(x), lambda x: x[0].as_integer_ratio()[0],
+])  # fmt: skip
+@pytest.mark.parametrize("inside", [False, True])
+def test_text_is_no_number(read: Any, inside: bool) -> None:
+    kinds = (adarray.TraceError, ValueError, NameError, TypeError, ArithmeticError, AttributeError)
+    with pytest.raises(kinds):
+        adarray.grad(lambda x: np.sum(x) * read(x), intercept=inside)(X)
+
+
+def test_rounded_text_may_be_kept_inside() -> None:
+    """Packages that cannot be edited name things by numbers."""
+    names = []
+
+    def f(x: Any) -> Any:
+        name = "%.3f, %d and %s" % (x[0], 3, "more")
+        names.append(name)
+        return np.sum(x**2)
+
+    adarray.grad(f, intercept=True)(X)
+    assert names == ["0.800, 3 and more"]
+    with pytest.raises(adarray.TraceError, match="text: a traced value would leave the graph"):
+        adarray.grad(f)(X)
