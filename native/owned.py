@@ -9,9 +9,11 @@ emptied file by file. So whatever is moved or linked meanwhile, nothing of other
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +29,7 @@ _FOLDER = (
     | getattr(os, "O_DIRECTORY", 0)
     | getattr(os, "O_NOFOLLOW", 0)
 )  # fmt: skip
+_AGAIN = 20  # times that a folder is claimed which others remove
 _FILE = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 Which = Callable[[str, os.stat_result], bool]
@@ -64,8 +67,31 @@ def claim(folder: Path) -> str:
     """Make a folder that carries our mark, or find one; return what is wrong, if anything.
 
     What is there already and does not carry the mark is left alone, unless it is an empty
-    folder.
+    folder. One that another process is removing is made again.
     """
+    why = _claimed(folder)
+    for _ in range(_AGAIN):
+        if not why or not _going(folder, why):
+            break
+        time.sleep(0.01)
+        why = _claimed(folder)
+    return why
+
+
+def _going(folder: Path, why: str) -> bool:
+    """Whether a folder could not be claimed since another process is emptying it."""
+    if not folder.parent.is_dir():
+        return False
+    try:
+        gone = why == os.strerror(errno.ENOENT)
+        return gone or ("not made by" in why and os.listdir(folder) in ([], [MARK]))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _claimed(folder: Path) -> str:
     try:
         if not os.path.lexists(folder) or (not wrong_with(folder) and not os.listdir(folder)):
             _make(folder)
