@@ -33,7 +33,7 @@ from adarray.texts import (
     is_shown,
     text_is_kept,
 )
-from adarray.trace import Handle, snapshot
+from adarray.trace import Extras, Handle, snapshot
 
 if TYPE_CHECKING:
     from adarray.array import ADArray
@@ -161,7 +161,9 @@ class Conversions(_State):
         weak = self._x is not None and self._x.weak
         known = digits is not None and not traced(self) and isinstance(self._v, Symbolic)
         if weak and known:  # as Python rounds its numbers
-            return finish(on_plain(_rounded, (self, digits), {}), None, "round")
+            r = finish(on_plain(_rounded, (self, digits), {}), None, "round")
+            v = r._v if isinstance(r, Handle) else r
+            return Handle.number_class(v, None, Extras(weak=True), True)
         rounded = call_function(np.round, (self, digits or 0), {})
         if digits is None:
             return int(rounded)

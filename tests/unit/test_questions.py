@@ -227,3 +227,11 @@ def test_a_generic_function_is_transformed_itself() -> None:
         assert (value, gradient.tolist()) == (33.0, [11.0, 11.0])
         assert transform(f)(1.5) == (10.5, 7.0)
     assert adarray.jit(f)(1.5) == 10.5
+
+
+def test_a_number_that_jit_rounds_lacks_what_arrays_have() -> None:
+    def f(x: Any, t: Any) -> Any:
+        q = round(t, 2)
+        return np.sum(x) * (2.0 if hasattr(q, "fill") or hasattr(q, "shape") else 3.0) * q
+
+    assert adarray.jit(f)(X, 1.5072) == f(X, 1.5072)
