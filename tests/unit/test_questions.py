@@ -153,7 +153,7 @@ def test_python_numbers_lack_what_arrays_have() -> None:
     def f(t: Any) -> Any:
         return t.sum()
 
-    with pytest.raises(AttributeError, match="'float' object has no attribute 'sum'"):
+    with pytest.raises(AttributeError, match="object has no attribute 'sum'"):
         adarray.grad(f)(1.5)
 
 
