@@ -24,6 +24,7 @@ from adarray.transforms.tree import flatten
 
 # ADARRAY_BACKENDS=cuda compares on a GPU.
 BACKENDS = tuple(os.environ.get("ADARRAY_BACKENDS", "numpy,serial,openmp").split(","))
+COMPILED = tuple(b for b in BACKENDS if b != "numpy")
 MODES = ("plain", "intercept", "jit", "jit(grad)", "jvp", "nested", "jit in grad")
 # How many random programs a test takes; some hundred where nobody asked for more.
 LONG = int(os.environ.get("ADARRAY_LONG", "0"))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trust import seeds
+from trust import COMPILED, seeds
 
 import adarray
 from adarray.jitting import JitWarning
@@ -249,7 +249,7 @@ def test_dropped_elements(mode: str) -> None:
         _check(seed, mode, "numpy")
 
 
-@pytest.mark.parametrize("backend", ["serial", "openmp"])
+@pytest.mark.parametrize("backend", COMPILED)
 def test_dropped_elements_in_compiled_code(backend: str) -> None:
     for seed in list(seeds(300))[::25]:
         _check(seed, "jit(grad)", backend)

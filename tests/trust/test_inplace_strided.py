@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trust import BACKENDS, MODES, check, seeds
+from trust import BACKENDS, COMPILED, MODES, check, seeds
 
 SHAPES = ((5,), (6,), (9,), (4, 5), (5, 5), (3, 7), (2, 3, 4), (3, 3, 3), (4, 1, 5))
 # More elements than are computed by one small kernel: threads share these.
@@ -167,7 +167,7 @@ def test_regions_of_one_array_compiled(backend: str) -> None:
         assert not counts["refused"], counts
 
 
-@pytest.mark.parametrize("backend", ["serial", "openmp"])
+@pytest.mark.parametrize("backend", COMPILED)
 def test_large_regions_of_one_array_compiled(backend: str) -> None:
     for seed in seeds(5):
         counts = compare(seed + 20_000, ("jit", "jit(grad)"), (backend,), large=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trust import seeds
+from trust import COMPILED, seeds
 
 import adarray
 from adarray.jitting import JitWarning
@@ -317,7 +317,7 @@ def test_jit(part: int) -> None:
             _check(seed, "numpy")
 
 
-@pytest.mark.parametrize("backend", ["serial", "openmp"])
+@pytest.mark.parametrize("backend", COMPILED)
 def test_compiled(backend: str) -> None:
     for seed in list(seeds(1200))[:: 40 if len(seeds(1200)) == 1200 else 4]:
         _check(seed, backend)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trust import BACKENDS, MODES, check, fresh, seeds
+from trust import BACKENDS, COMPILED, MODES, check, fresh, seeds
 
 import adarray
 from adarray.testing._ops import use_all_sizes
@@ -183,7 +183,7 @@ def test_views_and_copies_compiled(backend: str) -> None:
         assert not counts["refused"], counts
 
 
-@pytest.mark.parametrize("backend", ["serial", "openmp"])
+@pytest.mark.parametrize("backend", COMPILED)
 def test_views_and_copies_of_results_of_a_backend(backend: str) -> None:
     for seed in seeds(40):
         counts = compare(seed + 20_000, ("plain", "jvp"), (backend,))
