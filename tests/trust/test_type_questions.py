@@ -34,14 +34,14 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "jit(grad)": lambda f: adarray.jit(adarray.grad(f, ARGUMENTS)),
 }
 # Text that is made of a value keeps a function from being compiled.
-COMPILED = [q for q in QUESTIONS if "str(" not in q]
+COMPILES = [q for q in QUESTIONS if "str(" not in q]
 
 
 @pytest.mark.parametrize("mode", TRANSFORMS)
 def test_every_question_about_every_value(mode: str) -> None:
     # A list of the answers; under `jit`, which runs a function once, of some of the values.
     compiled = "jit" in mode
-    questions = COMPILED if compiled else QUESTIONS
+    questions = COMPILES if compiled else QUESTIONS
     lines = [
         f"    try: out.append(bool({q}))\n    except Exception as e: out.append(type(e))"
         for q in questions
@@ -64,7 +64,7 @@ def test_every_question_about_every_value(mode: str) -> None:
 def _programs(short: int, modes: Any, backends: Any, calls: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in seeds(short):
-        f, text = program(seed, COMPILED)
+        f, text = program(seed, COMPILES)
         try:
             counts += check(f, arguments(seed), modes=modes, backends=backends, calls=calls)
         except AssertionError as error:
