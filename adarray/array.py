@@ -18,15 +18,15 @@ from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.errors import DTypeError, TraceError
 from adarray.inplace import plain_index, setitem, sync_if_view
 from adarray.interchange import Interchange
-from adarray.levels import refused
+from adarray.levels import LEVEL
 from adarray.op import FUNCTIONS, POINTWISE
 from adarray.operators import Operators, weakened
 from adarray.protocol import call_function, call_ufunc, traced
 from adarray.questions import is_array, of_some, seen_class, shown_class
 from adarray.runtime import MODE
-from adarray.scope import KEPT_MODULES
+from adarray.scope import KEPT_MODULES, SCOPE
 from adarray.signatures import Methods
-from adarray.trace import Extras, GradSlot, Handle, leaf, levels_of, snapshot
+from adarray.trace import Extras, GradSlot, Handle, leaf, snapshot
 
 
 class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
@@ -49,18 +49,19 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         # isinstance(x, np.ndarray) holds in user code: see adarray.questions.
+        if LEVEL.get() == 0 and SCOPE.get() is None and type(self) is ADArray:
+            # Outside of all transforms; the general way below comes to the same.
+            x = self._x
+            if (
+                self._node is None
+                and (x is None or (x.base is None and not x.tangents))
+                and type(self._v) is np.ndarray
+            ):
+                return ADArray
         frame = _getframe(1)
         if frame.f_globals.get("__name__") in KEPT_MODULES:
             return shown_class(self)
         return seen_class(self, frame)
-
-    def __getattr__(self, name: str) -> Any:
-        error = AttributeError(
-            f"'{type(self).__name__}' object has no attribute {name!r}", name=name, obj=self
-        )
-        if name[0] != "_" and traced(self) and hasattr(self._v.__class__, name):
-            refused(error, levels_of(self))  # NumPy would have it
-        raise error
 
     # -- NumPy's protocols ----------------------------------------------------------
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from adarray import ops as _ops  # noqa: F401  (gives ADArray its methods)
 from adarray.array import ADArray, weakened
-from adarray.questions import Indexing, Shy, visible
+from adarray.questions import Indexing, Lacking, Shy, visible
 from adarray.trace import Handle
 
 # What stays of an array in a Python number: adarray's own attributes. NumPy's protocols and the
@@ -16,6 +16,20 @@ from adarray.trace import Handle
 _OWN = frozenset({"array_class", "number_class", "backward", "detach", "grad", "numpy"}) | {
     "requires_grad"
 }
+
+# What traced values may be without adarray.
+_PLAIN: list[type] = [np.ndarray, complex, float, int]
+_PLAIN += [c for c in np.sctypeDict.values() if issubclass(c, (np.number, np.bool_))]
+
+
+def _add_lacking() -> None:
+    known = set(dir(ADArray))
+    for name in {n for c in _PLAIN for n in dir(c)} - known:
+        if name[0] != "_":
+            setattr(ADArray, name, Lacking(name))
+
+
+_add_lacking()
 
 
 class Number(ADArray, metaclass=Shy):

@@ -80,11 +80,6 @@ def restore(before: dict[int, BaseException]) -> None:
             _refused.pop(level, None)
 
 
-def begin(level: int) -> None:
-    """Open a trace."""
-    OPEN[level] = LEVEL.get()
-
-
 def end(level: int) -> BaseException | None:
     """Close a trace, and return the first refusal inside of it."""
     del OPEN[level]

@@ -22,10 +22,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from adarray.aval import Symbolic
-from adarray.levels import LEVEL
+from adarray.levels import LEVEL, refused
 from adarray.protocol import traced
 from adarray.scope import CHECKER_CODE, KEPT_MODULES, SCOPE, asking
-from adarray.trace import Handle, plain_class
+from adarray.trace import Handle, levels_of, plain_class
 
 CHECKER_CODE.add(np.isscalar.__code__)
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -128,6 +128,29 @@ class OfArrays:
 
 # Libraries ask for it to find out whether a number is Python's own.
 _FOR_USERS = frozenset({"as_integer_ratio"})
+
+
+class Lacking:
+    """An attribute that plain values have, and ADArrays lack: who catches the error is told.
+
+    ``__getattr__`` would do it for any name, and makes every other attribute slow.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, x: Any, cls: Any = None) -> Any:
+        error = AttributeError(
+            f"{f'{cls.__name__!r} object' if x is not None else f'type object {cls.__name__!r}'} "
+            f"has no attribute {self.name!r}",
+            name=self.name,
+            obj=x,
+        )
+        if x is not None and traced(x) and hasattr(x._v.__class__, self.name):
+            refused(error, levels_of(x))  # NumPy would have it
+        raise error
 
 
 class Iterating(OfArrays):

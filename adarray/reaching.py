@@ -39,7 +39,7 @@ def reach(f: Any) -> None:
         f = f.__self__
     kind = type(f)
     known = _reached.get(f) if kind.__weakrefoffset__ else None
-    if known is not None and known[0] is generation() and _holds(known[1], f):
+    if known is not None and known[0] is generation() and (not known[1] or _holds(known[1], f)):
         return
     simple = kind is types.FunctionType and not (f.__closure__ or f.__defaults__ or f.__dict__)
     if simple and _like_another(f):

@@ -21,7 +21,7 @@ from adarray.device import KINDS, adopt
 from adarray.errors import DTypeError, TraceError
 from adarray.graph import LEAF, Node, next_level
 from adarray.guard import keep_plain, unwatch, watch
-from adarray.levels import LEVEL, begin, end, find, within
+from adarray.levels import LEVEL, OPEN, end, find, within
 from adarray.memory import duplicate
 from adarray.runtime import MODE
 
@@ -314,8 +314,8 @@ class tracing:  # noqa: N801  (reads as a statement)
     def __enter__(self) -> int:
         global _gc_users, _gc_before
         self._level = level = next_level()
-        begin(level)
-        self._watch_token = watch() if LEVEL.get() == 0 else None
+        OPEN[level] = around = LEVEL.get()
+        self._watch_token = watch() if around == 0 else None
         self._level_token = LEVEL.set(level)
         with _gc_lock:
             if _gc_users == 0:

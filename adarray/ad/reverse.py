@@ -6,7 +6,6 @@ with a heap; nothing recurses, so the depth of a graph is not limited.
 
 from __future__ import annotations
 
-import math
 from heapq import heappop, heappush
 from typing import Any
 
@@ -145,9 +144,11 @@ class Pullback:
                 order, node = heappop(heap)
                 g = cotangents.pop(order)
             op = node.op
+            drops = False
             if op.special:
                 watch = True
-                if self._special(node, g):
+                drops = op.drops
+                if not (drops or op.masks) and self._special(node, g):
                     node = None
                     continue
             if node.guard is not None:
@@ -165,13 +166,12 @@ class Pullback:
             careful = watch and (
                 checked
                 or op.masks
-                or op.drops
                 or node.order in masked
                 or (node.order in dropped and node.order not in dense)
             )
             last: Node | None = None
             last_ct: Any = None
-            if pointwise and len(parents) == 1 and not careful:
+            if pointwise and len(parents) == 1 and not careful and not drops:
                 # The loop below for the most common case; the parent has the levels of the node.
                 last, parents = parents[0], ()
                 if watch:
@@ -193,8 +193,6 @@ class Pullback:
                         self.add(last, last_ct)
                     last, last_ct = p, ct
                     continue
-                if watch:
-                    dense.add(p.order)
                 if pointwise:
                     ct = NotImplemented
                     if plain_engine is not None:
@@ -205,6 +203,8 @@ class Pullback:
                         ct = fit(ct, p)
                 else:
                     ct = fit(self.rule(node, i, g, saved), p)
+                if watch:
+                    (dropped if drops and not is_whole(ct) else dense).add(p.order)
                 if last is not None:
                     self.add(last, last_ct)
                 last, last_ct = p, ct
@@ -260,8 +260,6 @@ class Pullback:
     def _special(self, node: Node, g: Any) -> bool:
         """Deal with leaves, writes and freed nodes; return whether the node is done."""
         op = node.op
-        if op.masks or op.drops:
-            return False
         if op is LEAF:
             if node.order in self.targets:
                 self.results[node.order] = g
@@ -341,10 +339,11 @@ def is_whole(ct: Any) -> bool:
     """Whether a cotangent is that of an index which names every element."""
     if type(ct) is not Placed or ct.steps:
         return False
-    parts = ct.index if isinstance(ct.index, tuple) else (ct.index,)
-    if any(isinstance(i, (list, np.ndarray)) for i in parts):
+    g: Any = ct.g
+    if g.size != ct.aval.size:
         return False
-    return bool(np.size(plain_value(ct.g)) == math.prod(ct.aval.shape))
+    parts = ct.index if isinstance(ct.index, tuple) else (ct.index,)
+    return not any(isinstance(i, (list, np.ndarray)) for i in parts)
 
 
 def general_rule(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:

@@ -59,6 +59,7 @@ class Inputs:
         self.given: list[Any] = []
         new = list(args)
         places: list[Place] = []
+        others = len(args) > 1 or kwargs  # that may share memory with the first
         self.held: list[Any] = []  # see `tie`
         for k in picked:
             found, rebuild = flatten(args[k])
@@ -73,14 +74,15 @@ class Inputs:
             self.trees.append((len(found), rebuild))
             # The function gets handles of its own: in-place updates move them.
             handles = [type(h)(h._v, h._node, h._x, True) for h in made]
-            places += [
-                Place(f"{name}: argument {k}", x, h)
-                for x, h in zip(found, handles, strict=True)
-                if has_memory(x)
-            ]
+            if others or len(found) > 1:
+                places += [
+                    Place(f"{name}: argument {k}", x, h)
+                    for x, h in zip(found, handles, strict=True)
+                    if has_memory(x)
+                ]
             new[k] = rebuild(handles)
         self.args = tuple(new)
-        if len(places) > 1 or len(args) > len(picked) or kwargs:
+        if others and (len(args) > len(picked) or kwargs):
             rest = [(f"{name}: argument {k}", x) for k, x in enumerate(args) if k not in picked]
             rest += [(f"{name}: argument {k}", x) for k, x in (kwargs or {}).items()]
             places += [
@@ -89,7 +91,8 @@ class Inputs:
                 for y in (flatten(x)[0] if isinstance(x, (list, tuple, dict)) else (x,))
                 if has_memory(y)
             ]
-            self.held = tie(f, places) if len(places) > 1 else []
+        if len(places) > 1:
+            self.held = tie(f, places)
         self.nodes: list[Node] = [h._node for h in self.leaves if h._node is not None]
 
     def pull(self, results: list[tuple[Node, Any]], release: bool = False) -> Any:
