@@ -10,7 +10,6 @@ Where memory cannot be sealed, the rule reads a copy.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from contextvars import ContextVar, Token
@@ -79,9 +78,13 @@ def _sealed(value: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, seals.Sea
     """Return an array that holds what `value` holds now, and the seal that tells if it does."""
     if value.dtype.hasobject:
         return value.copy("K"), None
-    low, high = byte_bounds(value)
-    if high - low > value.nbytes * (1 + GAPS):
-        return duplicate(value), None
+    if value.flags.forc:
+        low = value.__array_interface__["data"][0]
+        high = low + value.nbytes
+    else:
+        low, high = byte_bounds(value)
+        if high - low > value.nbytes * (1 + GAPS):
+            return duplicate(value), None
     own = owner.flags.owndata and get_handler_name(owner) == "default_allocator"
     seal = seals.seal(low, high, own)
     if seal is not None:
@@ -189,8 +192,10 @@ class Guard:
             if count[0] == 0:
                 del _protected[key]
                 for array in arrays[1:]:
-                    with contextlib.suppress(ValueError):  # somebody else made its base read-only
+                    try:  # `suppress` takes longer
                         array.flags.writeable = True
+                    except ValueError:  # somebody else made its base read-only
+                        continue
 
     def __del__(self) -> None:
         self.release()

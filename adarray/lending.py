@@ -43,17 +43,19 @@ def lend(x: Handle, to: FrameType | None = None, forever: bool = False) -> np.nd
         written into it, would be lost.
     """
     v = sync_if_view(x)._v
-    if is_device(v):
-        made = np.array(host(v))
-        made.flags.writeable = False
-        return made
-    if not isinstance(v, np.ndarray) or isinstance(v, Symbolic):
-        return np.array(v)
+    if type(v) is not np.ndarray:
+        if is_device(v):
+            made = np.array(host(v))
+            made.flags.writeable = False
+            return made
+        if not isinstance(v, np.ndarray) or isinstance(v, Symbolic):
+            return np.array(v)
     root = root_of(x)
     mode = MODE.get()
     if mode is not None and mode.symbolic:
         mode.engine.lend(root._v, to)  # type: ignore[union-attr]
-    own_buffer(root)
+    if root._frozen:
+        own_buffer(root)
     more = extras(root)
     if forever:
         more.borrowed = True
@@ -64,8 +66,9 @@ def lend(x: Handle, to: FrameType | None = None, forever: bool = False) -> np.nd
         loan = Loan(root._v)
         more.loan = weakref.ref(loan)
     memory = np.asarray(loan)
-    steps = x._x.steps if x._x is not None and root is not x else ()
-    lent: np.ndarray = replay(memory, steps)
+    if root is x or x._x is None:
+        return memory
+    lent: np.ndarray = replay(memory, x._x.steps)
     return lent
 
 

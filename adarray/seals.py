@@ -90,29 +90,37 @@ class _Kernel:
         os.close(self.descriptor)
         os.close(self.pages)
 
-    def bytes_at(self, address: int, size: int) -> bytes:
-        """Return a copy of memory."""
+    def memory(self, address: int, size: int) -> Any:
+        """Return a view of memory that compares with bytes."""
         ffi = self._ffi
-        return bytes(ffi.buffer(ffi.cast("char *", address), size))
+        return ffi.buffer(ffi.cast("char *", address), size)
+
+    def question(
+        self, low: int, high: int, categories: int, inverted: int, flags: int = 0
+    ) -> bytearray:
+        """Return what asks for pages of any of the categories; of those inverted, outside of it."""
+        return bytearray(
+            struct.pack(
+                "12Q", 96, flags, low, high, 0, self._at, 1, 1, inverted, 0, categories, categories
+            )
+        )
 
     def any_page(self, low: int, high: int, categories: int, inverted: int, flags: int = 0) -> bool:
-        """Whether there is a page of any of the categories; of those inverted, outside of it."""
-        asked = struct.pack(
-            "12Q", 96, flags, low, high, 0, self._at, 1, 1, inverted, 0, categories, categories
-        )
-        return bool(self.ioctl(self.pages, _PAGEMAP_SCAN, bytearray(asked)) > 0)
+        """Whether there is a page that `question` asks for."""
+        asked = self.question(low, high, categories, inverted, flags)
+        return bool(self.ioctl(self.pages, _PAGEMAP_SCAN, asked) > 0)
 
-    def written(self, low: int, high: int) -> bool:
-        """Whether a page was written to, or may have been."""
+    def written(self, question: bytearray) -> bool:
+        """Whether a page was written to, or may have been; a question can be asked again."""
         try:
-            return self.any_page(low, high, _WRITTEN, 0, _CHECKED)
+            return bool(self.ioctl(self.pages, _PAGEMAP_SCAN, question) > 0)
         except OSError:  # another mapping is there now
             return True
 
     def sample(self, low: int, high: int) -> bytes:
         """Return some of the bytes."""
         step = (high - low - _SAMPLE) // (_SAMPLES - 1)
-        return b"".join([self.bytes_at(low + i * step, _SAMPLE) for i in range(_SAMPLES)])
+        return b"".join([self.memory(low + i * step, _SAMPLE)[:] for i in range(_SAMPLES)])
 
     def protect(self, low: int, high: int) -> None:
         self.ioctl(
@@ -183,20 +191,24 @@ class Seal:
     """Bytes from one address to another that are watched, shared by `users`."""
 
     __slots__ = (
-        "forked", "head", "high", "low", "rests", "start", "stop", "tail", "users", "written",
+        "ends", "forked", "held", "high", "low", "question", "rests", "start", "stop", "users",
+        "written",
     )  # fmt: skip
 
     def __init__(self, kernel: _Kernel, low: int, high: int) -> None:
         self.low, self.high = low, high
         self.start, self.stop = -(-low // _PAGE) * _PAGE, high // _PAGE * _PAGE
         self.written = self.forked = self.rests = False
-        self.begin(kernel)
+        # Asked and looked at each time; made once.
+        self.question = kernel.question(self.start, self.stop, _WRITTEN, 0, _CHECKED)
+        head = kernel.memory(low, self.start - low)
+        self.ends = head, kernel.memory(self.stop, high - self.stop)
+        self.begin()
 
-    def begin(self, kernel: _Kernel) -> None:
+    def begin(self) -> None:
         """Begin to watch; what shares its page with memory of others is copied."""
         self.users = 1
-        self.head: bytes = kernel.bytes_at(self.low, self.start - self.low)
-        self.tail: bytes = kernel.bytes_at(self.stop, self.high - self.stop)
+        self.held: tuple[bytes, bytes] = (self.ends[0][:], self.ends[1][:])
 
     def changed(self) -> bool:
         """Whether anything was written to the bytes since they were sealed."""
@@ -204,9 +216,9 @@ class Seal:
             kernel = _asked()
             if not self.written and kernel is not None:
                 self.written = (
-                    kernel.written(self.start, self.stop)
-                    or kernel.bytes_at(self.low, self.start - self.low) != self.head
-                    or kernel.bytes_at(self.stop, self.high - self.stop) != self.tail
+                    kernel.written(self.question)
+                    or self.ends[0] != self.held[0]
+                    or self.ends[1] != self.held[1]
                 )
             return self.written or kernel is None
 
@@ -281,8 +293,8 @@ def seal(low: int, high: int, own: bool) -> Seal | None:
             return None
         rested = _resting.pop((low, high), None)
         if rested is not None:
-            if not kernel.written(rested.start, rested.stop):
-                rested.begin(kernel)
+            if not kernel.written(rested.question):
+                rested.begin()
                 return rested
             rested.drop()
             _habits[low, high] = (b"", _UNSTEADY)

@@ -78,7 +78,8 @@ _TRUTHS = np.dtype(bool)
 
 def _raise(x: Any, y: Any) -> Any:
     """Compute by `**`, which has fast cases (x**2); of truth values that one is another dtype."""
-    return np.power(x, y) if getattr(x, "dtype", None) is _TRUTHS else x**y
+    dtype = x.dtype if type(x) is np.ndarray else getattr(x, "dtype", None)
+    return np.power(x, y) if dtype is _TRUTHS else x**y
 
 
 power = pointwise(
