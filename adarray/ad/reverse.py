@@ -6,6 +6,7 @@ with a heap; nothing recurses, so the depth of a graph is not limited.
 
 from __future__ import annotations
 
+import math
 from heapq import heappop, heappush
 from typing import Any
 
@@ -342,8 +343,12 @@ def is_whole(ct: Any) -> bool:
     """Whether a cotangent is that of an index which names every element."""
     if type(ct) is not Placed or ct.steps:
         return False
-    g: Any = ct.g
-    if g.size != ct.aval.size:
+    shape = getattr(ct.g, "shape", None)
+    if shape is None:  # a number or a list that the walk began with
+        shape = np.shape(ct.g)
+    if type(ct.index) is slice:  # the usual one
+        return bool(shape == ct.aval.shape)
+    if math.prod(shape) != ct.aval.size:
         return False
     parts = ct.index if isinstance(ct.index, tuple) else (ct.index,)
     return not any(isinstance(i, (list, np.ndarray)) for i in parts)

@@ -246,3 +246,16 @@ def test_an_element_that_counts_keeps_its_infinite_derivative() -> None:
     g = adarray.grad(lambda x: np.sum(np.sqrt(x)) + np.sqrt(x)[1])(x)
     np.testing.assert_array_equal(g, [np.inf, 1.0])
     assert np.isnan(adarray.grad(lambda x: np.sum(np.array([0.0, 1.0]) * np.sqrt(x)))(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("pick", "gradient"),
+    [
+        (lambda x: x[1], 2.0), (lambda x: x[1], 2), (lambda x: x[1:2], [2.0]),
+        (lambda x: x[[1]], [2.0]), (lambda x: x[1:2], np.array([2.0])),
+    ],
+)  # fmt: skip
+def test_backward_of_elements_takes_python_numbers_and_lists(pick: Any, gradient: Any) -> None:
+    x = adarray.array(np.arange(3.0), requires_grad=True)
+    pick(x).backward(gradient)
+    np.testing.assert_array_equal(x.grad, [0.0, 2.0, 0.0])
