@@ -19,6 +19,9 @@ OPEN: dict[int, int] = {}
 # What was refused while a function is recorded by `adarray.jit`.
 RECORDED: ContextVar[list[BaseException] | None] = ContextVar("adarray_recorded", default=None)
 
+# The same lists, of all threads.
+RECORDINGS: list[list[BaseException]] = []
+
 # Set by adarray.trace: finds the levels of what is refused outside of any trace of this context,
 # in another thread, by the ADArrays that the code at work looks at.
 find: list[Callable[[], Iterable[int]]] = []

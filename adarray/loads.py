@@ -9,14 +9,16 @@ thread transforms the code now. Everybody else gets what the name is bound to.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import sys
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from adarray.levels import LEVEL
-from adarray.redirecting import all_names, original_of, redirect
+from adarray.caught import note, suppressing
+from adarray.levels import LEVEL, OPEN
+from adarray.redirecting import all_names, names_caught, original_of, redirect
 from adarray.scope import SCOPE, client_of
 from adarray.trace import Handle, plain_class
 
@@ -93,7 +95,8 @@ class Load:
     name : str
     how : str
         ``"call"``; ``"attribute"`` if an attribute is taken of it; ``"look"`` at a stand-in;
-        ``"own"``, a call of ``type`` by code that knows of ADArrays.
+        ``"except"``, to catch errors of this class; ``"own"``, a call of ``type`` by code that
+        knows of ADArrays.
     package : str
         The package of the code.
     """
@@ -115,6 +118,9 @@ class Load:
             value = frame.f_builtins.get(name, _ABSENT)
             if value is _ABSENT or type(frame.f_globals) is not dict:
                 value = _look_up(frame, name)
+        if self.how == "except":
+            note(sys.exception())
+            return value
         if self.how == "own":
             return _own_type if value is type else value
         scope = SCOPE.get()
@@ -128,6 +134,8 @@ class Load:
             return found[1]
         if value is type and LEVEL.get():
             return _type
+        if OPEN and (made := suppressing(value, self.how)) is not None:
+            return made
         return value
 
     def _find(self, value: Any) -> tuple[Any, Any]:
@@ -146,6 +154,8 @@ class Load:
 
 def standing_for(value: Any, how: str) -> Any:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
+    if (made := suppressing(value, how)) is not None:
+        return made
     if not issubclass(type(value), type):
         return None
     if value is type or value is map:
@@ -199,15 +209,20 @@ class Names(NamedTuple):
 def names_for(space: dict[str, Any]) -> Names:
     """Return the names in the globals `space` at whose uses code has to be told apart."""
     builtin = (type,) if _inside[0] is _none else (type, map, float, complex)
+    if type(space) is not dict:  # a clone's, which looks up in the original's: see adarray.jitting
+        space = {**getattr(space, "real", {}), **space}
     calls = {cls.__name__ for cls in builtin if cls.__name__ not in space}
     looks = set()
     for name, value in tuple(space.items()):
         kind = type(value)
         if issubclass(kind, type):
-            if any(value is b for b in builtin) or _inside[0](value, "call") is not None:
+            ours = value is contextlib.suppress or any(value is b for b in builtin)
+            if ours or _inside[0](value, "call") is not None:
                 calls.add(name)
         elif issubclass(kind, StandIn):
             looks.add(name)
+        elif value is contextlib:
+            calls.add(name)
     return Names(frozenset(calls), frozenset(looks))
 
 
@@ -225,15 +240,20 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
     code = original_of(function.__code__)
     used = all_names(code)
     calls, looks = names.calls & used, names.looks & used
-    if not package or not (calls or looks):
+    caught = names_caught(code)
+    if not package or not (calls or looks or caught):
         return
     own: frozenset[str] = frozenset()
     if "ADArray" in used:  # it knows what it is given
         own = frozenset(n for n in calls if space.get(n, getattr(builtins, n, None)) is type)
 
     def make(name: str, how: str) -> Any:
+        if how == "except":
+            return load_of(name, how, package)
+        if name not in calls and name not in looks:
+            return None
         if (how == "look") is not (name in looks) or (name in own and how != "call"):
             return None
         return load_of(name, "own" if name in own else how, package)
 
-    redirect(function, calls | looks, make, (package, looks))
+    redirect(function, calls | looks | caught, make, (package, calls, looks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.inplace import augmented, sync_if_view
 from adarray.op import FUNCTIONS
 from adarray.protocol import call_ufunc, defers, is_foreign, traced
+from adarray.refusals import leaves_graph
 from adarray.trace import Extras, Handle
 
 if TYPE_CHECKING:
@@ -215,8 +217,11 @@ class Operators:
         # cache keeps under it would belong to another trace the next time.
         value = sync_if_view(self)._v
         if isinstance(value, np.ndarray) or traced(self):
-            what = "traced ADArray" if traced(self) else "ADArray"
-            raise TypeError(f"unhashable type: '{what}'")
+            what = f"unhashable type: '{'traced ADArray' if traced(self) else 'ADArray'}'"
+            asking = str(sys._getframe(1).f_globals.get("__name__"))
+            if isinstance(value, np.ndarray) or asking.startswith("adarray."):
+                raise TypeError(what)  # as NumPy; our own code does without
+            raise leaves_graph(what, "a key is a constant", self)
         return hash(value)
 
     __neg__ = _unary(np.negative)

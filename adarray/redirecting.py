@@ -35,6 +35,12 @@ _NO_LOCATION = 0x80 | 15 << 3  # of a line table: instructions that belong to no
 
 _CALLS = {dis.opmap.get("PRECALL", dis.opmap["CALL"])}
 _CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
+_MATCHES = {dis.opmap["CHECK_EXC_MATCH"], dis.opmap["CHECK_EG_MATCH"]}
+# What may stand between the name of a class of errors and the match: ``except (A, m.B)``.
+_OF_CLASSES = _ATTRIBUTE | {
+    dis.opmap[n]
+    for n in ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF", "BUILD_TUPLE", "EXTENDED_ARG", "CACHE")
+}
 _FOR_ITER = dis.opmap["FOR_ITER"]
 _JUMP_FORWARD = dis.opmap["JUMP_FORWARD"]
 _ENDS = {dis.opmap.get(n, -1) for n in ("JUMP_BACKWARD", "RETURN_VALUE", "RAISE_VARARGS", "SEND")}
@@ -46,7 +52,7 @@ _ONE = {
 }  # fmt: skip
 
 # ``make(name, how)`` returns what answers for a load; None leaves it. `how` is "call",
-# "attribute" (an attribute is taken of it next) or "look".
+# "attribute" (an attribute is taken of it next), "except" (errors are compared with it) or "look".
 Maker = Callable[[str, str], Any]
 
 
@@ -71,6 +77,7 @@ class Noted:
 _originals = Noted()  # of copies: what they are copies of
 _copies = Noted()  # of originals: their copies, by what was redirected
 _names = Noted()
+_caught = Noted()
 
 
 def original_of(code: types.CodeType) -> types.CodeType:
@@ -86,6 +93,30 @@ def all_names(code: types.CodeType) -> frozenset[str]:
         nested = [all_names(c) for c in code.co_consts if isinstance(c, types.CodeType)]
         found = _names.note(code, frozenset(code.co_names).union(*nested))
     return found
+
+
+def names_caught(code: types.CodeType) -> frozenset[str]:
+    """Return the globals with which code, nested code too, compares the errors it catches."""
+    found: frozenset[str] | None = _caught.get(code)
+    if found is None:
+        nested = [names_caught(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+        names: set[str] = set().union(*nested)
+        ops, argument = code.co_code[::2], 0
+        if not _MATCHES.isdisjoint(ops):
+            for at, op in enumerate(ops):
+                argument |= code.co_code[2 * at + 1]
+                if op == _LOAD_GLOBAL and _is_matched(ops, at + 1):
+                    names.add(code.co_names[argument >> 1])
+                argument = argument << 8 if op == _EXTENDED_ARG else 0
+        found = _caught.note(code, frozenset(names))
+    return found
+
+
+def _is_matched(ops: bytes, at: int) -> bool:
+    """Whether what was just loaded is what a caught error is compared with."""
+    while ops[at] in _OF_CLASSES:
+        at += 1
+    return ops[at] in _MATCHES
 
 
 def redirect(function: types.FunctionType, names: Iterable[str], make: Maker, key: Any) -> None:
@@ -158,7 +189,9 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> dic
             following = end
             while ops[following] == _EXTENDED_ARG:
                 following += 1
-            if ops[following] in _ATTRIBUTE:
+            if not called and _is_matched(ops, end):
+                how = "except"
+            elif ops[following] in _ATTRIBUTE:
                 how = "attribute"
             elif called and _NULL_FIRST and not is_callee(code.co_code, 2 * end):
                 how = "look"

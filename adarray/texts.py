@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from adarray.caught import Shown
 from adarray.refusals import leaves_graph
 from adarray.scope import package_of
 
@@ -32,7 +33,7 @@ _FIELD = re.compile(r"%(?:\(\w*\))?[-+ #0]*(?:\*|\d+)?(?:\.(\*|\d+))?[hlL]?([a-z
 _ROUNDED = 8  # digits up to which a number in text is rounded, and not itself
 
 
-class TracedText(str):
+class TracedText(Shown, str):
     """Text that shows a traced value, and refuses to be a number again.
 
     C code reads its characters, which are none of a number; it equals the text that it stands for.
@@ -42,9 +43,9 @@ class TracedText(str):
         """Make it, of an ADArray or arguments with one."""
         made = super().__new__(cls, shown.format(text))
         made.of, made.text = x, text
+        made._tell()
         return made
 
-    of: Any
     text: str
 
     def __eq__(self, other: object) -> bool:

@@ -19,7 +19,7 @@ from adarray.jitting.recorder import Recorder
 from adarray.jitting.signature import INPUT_LIMIT
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, opened
 from adarray.jitting.whole import is_whole
-from adarray.levels import RECORDED
+from adarray.levels import RECORDED, RECORDINGS
 from adarray.recording import Recording, Symbol
 from adarray.runtime import MODE, Mode
 from adarray.trace import Handle
@@ -123,6 +123,7 @@ def record(
     token = MODE.set(Mode(recorder, inner is None or inner.record, recorder.name))
     refused: list[BaseException] = []
     noted = RECORDED.set(refused)
+    RECORDINGS.append(refused)
     try:
         result = _run(intercepted(f), args, kwargs)
         found, rebuild_result = flatten(_named(result))
@@ -142,6 +143,7 @@ def record(
         recorder.refuse_written()
     finally:
         RECORDED.reset(noted)
+        RECORDINGS[:] = [r for r in RECORDINGS if r is not refused]
         MODE.reset(token)
         recorder.forget()
     if recorder.error is not None:
