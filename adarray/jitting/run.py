@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aliasing import shares_memory
 from adarray.array import ADArray
 from adarray.device import DeviceArray
 from adarray.jitting.build import run_call
@@ -18,6 +19,7 @@ from adarray.jitting.links import follower
 from adarray.jitting.tree import Leaf, Node, Tree
 from adarray.recording import Call, Symbol
 from adarray.spans import RECORDER
+from adarray.trace import Handle
 
 Build = Callable[[list[Node]], None]
 Enter = Callable[[list[Any]], list[Any]]
@@ -84,7 +86,8 @@ def _writing(
 ) -> Callable[[Any], Any] | None:
     """Return what runs a segment on a device that writes into arguments.
 
-    Memory that others rely on, or that two arguments share, is left to the longer way.
+    Memory that others rely on, or that two inputs share, is left to the longer way. Arrays of
+    the host are asked where they are: their copies on the device share nothing.
     """
     assert root.compiled is not None
     assert root.leaf is not None
@@ -97,9 +100,14 @@ def _writing(
     if len(pairs) < len(root.leaf.writes) or any(s is not None for s in strides):
         return None
 
+    written = [i for i, _ in pairs]
+
     def call(given: list[Any]) -> Any:
+        hosts = list(map(_of_host, given))
+        if shares_memory(hosts, written):
+            raise MissError
         values = enter(given)
-        for i, _ in pairs:
+        for i in written:
             own = values[i]
             if borrowed(given[i]):
                 raise MissError
@@ -109,11 +117,17 @@ def _writing(
         results = run([values[i] for i in sources])
         made = finish(results, given)
         for i, k in pairs:
-            if results[k] is not values[i]:
+            if results[k] is not values[i] or hosts[i] is not None:  # computed in the copy of it
                 write(given[i], DeviceArray(results[k], library))
         return made
 
     return call
+
+
+def _of_host(x: Any) -> Any:
+    """Return an input that is an ndarray, or the ndarray of an ADArray; None for others."""
+    x = x._v if isinstance(x, Handle) else x
+    return x if type(x) is np.ndarray else None
 
 
 class _Mark:
