@@ -173,7 +173,7 @@ class JitFunction(Tracing):
         followed = tuple(isinstance(x, ADArray) and x._node is not None for x in bound.targets)
         op = variant.ops.get((followed, bound.linked))
         if op is None:
-            op = op_of(self, bound, variant.numbers, followed)
+            op = op_of(self, bound, variant.numbers, followed, variant.state.check)
             variant.ops[followed, bound.linked] = op
         state = variant.state
         if state.owners is not state.check:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,9 +53,19 @@ class _Pull:
         Captured numbers that are inputs.
     followed : list of int
         The inputs that derivatives are taken of.
+    check : callable
+        That of the state: what is compared, and no input, must be as the call has seen it when
+        this runs. Once it is compiled, it has no need to look.
     """
 
-    def __init__(self, function: Any, bound: Bound, numbers: set[str], followed: list[int]) -> None:
+    def __init__(
+        self,
+        function: Any,
+        bound: Bound,
+        numbers: set[str],
+        followed: list[int],
+        check: Callable[[Any], Any],
+    ) -> None:
         self._function = weakref.ref(function)
         self._numbers = numbers
         self._leaves = [None if k in set(bound.traced) else x for k, x in enumerate(bound.leaves)]
@@ -63,6 +74,7 @@ class _Pull:
         self._statics = bound.statics
         self._followed = followed
         self._same = bound.same
+        self._check = check
         self._linked = bound.linked  # results that are no values of the call
 
     def run(self, values: list[Any], captured: list[Any], cotangents: list[Any]) -> list[Any]:
@@ -70,9 +82,10 @@ class _Pull:
         function = self._function()
         assert function is not None
         state = State(function.target(), self._statics, self._numbers)
-        if state.reason or len(state.inputs) != len(captured):
+        if state.reason or len(state.inputs) != len(captured) or self._check(self._statics) is None:
             raise TraceError(
-                f"{_name(function)}: what it captured changed between the call and its derivative"
+                f"{_name(function)}: what it captured changed between the call and its derivative; "
+                "change it after the gradient is taken, or pass it as an argument"
             )
         f, *objects = state.clone(captured).roots
         leaves = list(self._leaves)
@@ -141,7 +154,13 @@ def _name(function: Any) -> str:
     return f"jit({getattr(function, '__name__', 'f')})"
 
 
-def op_of(function: Any, bound: Bound, numbers: set[str], followed: tuple[bool, ...]) -> Op:
+def op_of(
+    function: Any,
+    bound: Bound,
+    numbers: set[str],
+    followed: tuple[bool, ...],
+    check: Callable[[Any], Any],
+) -> Op:
     """Return calls of one signature as an operation, for one state of what is captured.
 
     Nothing in it refers to `function`, or to itself, so that both are freed with their last user.
@@ -155,9 +174,11 @@ def op_of(function: Any, bound: Bound, numbers: set[str], followed: tuple[bool, 
         Captured numbers that are inputs.
     followed : tuple of bool
         Which inputs derivatives are taken of.
+    check : callable
+        Whether what is captured is as it was; see `adarray.jitting.state.State`.
     """
     wanted = [i for i, f in enumerate(followed) if f]
-    run = _Pull(function, bound, numbers, wanted).run
+    run = _Pull(function, bound, numbers, wanted, check).run
     rule = _Rule(function.like(run), len(bound.traced), wanted).rule
     return Op(_name(function), run, Opaque(), (rule,), operands=("*inputs",))
 
