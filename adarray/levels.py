@@ -66,7 +66,7 @@ def forget(error: BaseException) -> None:
     recorded = RECORDED.get()
     if recorded is not None:
         recorded[:] = [e for e in recorded if e is not error]
-    for level in around():
+    for level in tuple(_refused):  # of any: it may have been met where no trace is known
         if _refused.get(level) is error:
             del _refused[level]
 

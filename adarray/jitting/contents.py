@@ -19,7 +19,8 @@ class Content:
     __slots__ = ("_copy", "_form", "_large")
 
     def __init__(self, array: Any) -> None:
-        self._form = (array.shape, array.strides) if isinstance(array, np.ndarray) else None
+        known = isinstance(array, np.ndarray) or is_device(array)
+        self._form = (array.shape, array.strides) if known else None
         self._large: Any = None
         self._copy: Any = None
         if self._form is not None and array.nbytes > _COPIED:
@@ -36,7 +37,7 @@ class Content:
         now, then = _words(array), self._large
         chunk = then.size if is_device(then) else _CHUNK
         return now.size == then.size and not any(
-            np.any(host(np.not_equal(now[i : i + chunk], then[i : i + chunk])))
+            host(np.any(np.not_equal(now[i : i + chunk], then[i : i + chunk])))
             for i in range(0, then.size, chunk)
         )
 

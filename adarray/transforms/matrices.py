@@ -106,6 +106,7 @@ def jacobian(
         if mode != "forward":
             y, pullback = vjp(of_picked, *xs)
             out_leaves, out_rebuild = flatten(y)
+            refuse_whole("jacobian", out_leaves)
             out_size = sum(int(np.size(_plain(v))) for v in out_leaves)
             complex_out = not holomorphic and any(_dtype(v).kind == "c" for v in out_leaves)
             if complex_out and (complex_in or mode == "reverse"):

@@ -29,7 +29,6 @@ from adarray.transforms.inputs import (
     has_memory,
     mirrored,
     plain_result,
-    refuse_whole,
 )
 from adarray.transforms.shared import Place, tie
 from adarray.transforms.tree import flatten
@@ -259,7 +258,6 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
         if has_aux:
             y, aux = _pair("vjp", y)
         leaves, rebuild = flatten(y)
-        refuse_whole("vjp", leaves)
         # Later in-place updates of a result must not move the pullback's start.
         nodes = [sync_if_view(x)._node if isinstance(x, Handle) else None for x in leaves]
         shapes = [np.shape(x._v if isinstance(x, Handle) else x) for x in leaves]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jitting import checks
+from adarray.jitting.contents import Content
 
 RNG = np.random.default_rng(7)
 ROWS, COLUMNS = 130, 140
@@ -153,8 +153,7 @@ def test_contents_are_compared_where_they_are(device_backend: str, library: Any)
             np.testing.assert_allclose(got.numpy(), x.sum(0), rtol=1e-4, atol=1e-4)
         before = library.transfers.bytes_to_host
         got = jf(given)
-        # Sums over rows and columns of its bits, and what is left over.
-        assert library.transfers.bytes_to_host - before < 4 * checks._CHUNK * 8
+        assert library.transfers.bytes_to_host - before < 64  # whether all of it is the same
         np.testing.assert_allclose(got.numpy(), x.sum(0), rtol=1e-4, atol=1e-4)
         holder.weights[3, 4] = 50.0
         x[3, 4] = 50.0
@@ -171,21 +170,20 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_sums_show_what_was_written(device_backend: str, library: Any, name: str) -> None:
+def test_contents_show_what_was_written(device_backend: str, library: Any, name: str) -> None:
     base = RNG.normal(size=(4 * ROWS, COLUMNS))
     there = library.place(base)
     for x in (base, there):
         look = FORMS[name](x)
-        before = checks.sums_of(look)
-        assert checks.sums_of(look) == before
+        before = Content(look)
+        assert before.same(look)
         for change in (np.nextafter(base[-3, 6], np.inf), -base[-3, 6]):
             kept = base[-3, 6]
             x[-3, 6] = change
-            assert checks.sums_of(look) != before
+            assert not before.same(look)
             x[-3, 6] = kept
-            assert checks.sums_of(look) == before
-        assert checks.sums_of(FORMS[name](x[2:])) != before
-    assert checks.sums_of(FORMS[name](base)) == checks.sums_of(FORMS[name](there))
+            assert before.same(look)
+        assert not before.same(FORMS[name](x[2:]))
 
 
 @pytest.mark.parametrize("name", ["quantile", "median", "tangent of joined arrays"])

@@ -162,7 +162,7 @@ def weighted(result: Any) -> Any:
             for v in parts:
                 add(v)
         elif isinstance(x, (float, complex, np.generic, np.ndarray, adarray.ADArray)):
-            kind = np.dtype(getattr(x, "dtype", type(x))).kind
+            kind = np.dtype(getattr(x, "dtype", x.__class__)).kind
             if kind == "c":
                 add(np.real(x))
                 add(np.imag(x))

@@ -335,13 +335,11 @@ WHOLE = [lambda x: x > 0, lambda x: np.sum(x > 0), lambda x: np.argmax(np.atleas
 
 @pytest.mark.parametrize("f", WHOLE)
 def test_integers_and_truth_values_have_no_derivative(f: Any) -> None:
-    """A derivative of 0 was returned."""
-
-    def pulled(x: Any) -> Any:
-        return adarray.vjp(f, x)
-
+    """A derivative of 0 was returned. `vjp` takes any results: cotangents of these do not count."""
+    y, pullback = adarray.vjp(f, 1.0)
+    assert pullback(np.ones_like(y))[0] == 0.0
     g = adarray.grad
-    cases = [g(f), adarray.value_and_grad(f), pulled, adarray.jacobian(f), adarray.hessian(f)]
+    cases = [g(f), adarray.value_and_grad(f), adarray.jacobian(f), adarray.hessian(f)]
     cases += [g(g(f)), adarray.jit(g(f)), g(lambda x: x * g(f)(x)), g(f, intercept=True)]
     cases += [adarray.jacobian(f, mode=mode) for mode in ("forward", "reverse")]
     for transformed in cases:
