@@ -68,7 +68,7 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
             if defers(other):
                 return NotImplemented
             other = _joined(other)
-        if self._x is not None and self._x.weak:
+        if self._x is not None and self._x.weak and _is_number(other):
             self, other = counted(self), counted(other)
         r = binary(FUNCTIONS[ufunc], self, other)
         if self._x is not None and _is_number(self) and _is_number(other):
@@ -94,7 +94,7 @@ def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     def reflected(self: Any, other: Any) -> Any:
         if type(other) not in _KNOWN:
             other = _joined(other)
-        if self._x is not None and self._x.weak:
+        if self._x is not None and self._x.weak and _is_number(other):
             self = counted(self)
         r = binary(FUNCTIONS[ufunc], other, self)
         if self._x is not None and _is_number(self) and _is_number(other):

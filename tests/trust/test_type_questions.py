@@ -82,3 +82,21 @@ def test_random_programs_that_are_compiled() -> None:
     counts = _programs(3, ("jit", "jit(grad)", "jit in grad"), COMPILED, 2)
     assert counts["right"] > 0
     assert counts["refused"] == 0, counts
+
+
+@pytest.mark.parametrize("text", [
+    "(x[0] > 0) + (t > 0)", "(t > 0) + (x[0] > 0)", "(x[0] > 0) * (t > 0)", "(x > 0) + (t > 0)",
+    "(t > 0) * (x > 0)", "(t > 0) + (t < 9)", "(t > 0) + (x[0] > 0) * 1",
+    "(t > 0) + x.astype('i1')",
+    "(t > 0) + True", "(t > 0) / (x > 0)", "2 ** (t > 0)", "(t > 0) * x",
+])  # fmt: skip
+def test_truth_values_of_python_and_numpy_make_truth_values(text: str) -> None:
+    """``np.True_ + True`` was the integer 2 under `jit`, if the second was computed."""
+    f = module(f"def f(x, t): return {text}").f
+    x = np.array([0.7, 0.8, 0.9])
+    jitted = adarray.jit(f)
+    for _ in range(3):
+        got, expected = jitted(x, 1.3), f(x, 1.3)
+        assert type(got) is type(expected)
+        assert np.result_type(got) == np.result_type(expected)
+        np.testing.assert_array_equal(got, expected)
