@@ -39,8 +39,17 @@ class VerifyError(AssertionError):
 
 
 def checking() -> bool:
-    """Whether the environment variable ``ADARRAY_CHECK`` asks for checks between stages."""
-    return os.environ.get("ADARRAY_CHECK", "0") not in ("", "0")
+    """Whether the environment variable ``ADARRAY_CHECK`` asks for checks of compiled code.
+
+    Raises
+    ------
+    ValueError
+        If it is neither 0, 1 nor empty.
+    """
+    given = os.environ.get("ADARRAY_CHECK", "0")
+    if given not in ("", "0", "1"):
+        raise ValueError(f"ADARRAY_CHECK is {given!r}; allowed are 0 (off) and 1 (on)")
+    return given == "1"
 
 
 def verify(kernel: Kernel) -> Kernel:

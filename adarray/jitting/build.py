@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from adarray.codegen.machine import CPU
+from adarray.codegen.verify import checking
 from adarray.device import DeviceEngine, is_device
 from adarray.errors import BackendError, CompileError
 from adarray.inplace import WRITE
@@ -59,11 +59,6 @@ def say(text: str) -> None:
         frame = frame.f_back
         level += 1
     warnings.warn(text, JitWarning, stacklevel=level)
-
-
-def checking() -> bool:
-    """Whether ``ADARRAY_CHECK`` asks for results to be compared with eager ones."""
-    return os.environ.get("ADARRAY_CHECK", "0") not in ("", "0")
 
 
 def _no_run(_arrays: list[Any]) -> list[Any]:

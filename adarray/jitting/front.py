@@ -14,9 +14,10 @@ from typing import Any
 from adarray.aliasing import shares_memory
 from adarray.array import ADArray
 from adarray.backend import chosen, load
+from adarray.codegen.verify import checking
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.jitting.attempt import aligned, note_links
-from adarray.jitting.build import SPENT, Builder, checking, say
+from adarray.jitting.build import SPENT, Builder, say
 from adarray.jitting.check import compare, copies
 from adarray.jitting.devices import borrowed, careful, with_adarrays, write
 from adarray.jitting.entries import CacheInfo, Entry, Recent, Variant

@@ -7,8 +7,9 @@ from time import perf_counter
 from typing import Any
 
 from adarray.aliasing import shares_memory
+from adarray.codegen.verify import checking
 from adarray.jitting.attempt import Run
-from adarray.jitting.build import Builder, JitWarning, checking
+from adarray.jitting.build import Builder, JitWarning
 from adarray.jitting.collector import collector_waits
 from adarray.jitting.devices import ElsewhereError, OnDevice, device_of
 from adarray.jitting.entries import Entry, Variant
