@@ -6,6 +6,7 @@ compiled or not. Where the result cannot be computed in place it is copied.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from adarray.aliasing import address, share
 from adarray.jitting.build import say
+from adarray.jitting.captures import TooMuchError, Walk
 from adarray.jitting.donation import is_array, matched, obstacle
 from adarray.jitting.entries import Entry
 from adarray.jitting.front import JitFunction
@@ -41,7 +43,32 @@ class DonatingFunction(JitFunction):
             return super().__call__(*args, **kwargs)
         arrays = self._donated(args)
         self._refuse(arrays, args, kwargs)
-        return self._settled(super().__call__(*args, **kwargs), arrays)
+        recorded = self._inputs_alone()
+        if not recorded:
+            self._refuse_reached(arrays)
+        result = super().__call__(*args, **kwargs)
+        if recorded and recorded != self._inputs_alone():  # another path, or another signature
+            self._refuse_reached(arrays)
+        return self._settled(result, arrays)
+
+    def _inputs_alone(self) -> int:
+        """Return the number of recordings if all that they have read are inputs, else 0."""
+        count = 0
+        for entry in self._table.values():
+            if entry.eager or not entry.variants:
+                return 0
+            for v in entry.variants:
+                if v.state.hidden is not None or v.contents:
+                    return 0
+                count += v.tree.recordings
+        return count
+
+    def _refuse_reached(self, arrays: list[np.ndarray]) -> None:
+        """Raise if a donated array is one that the function reaches by any way."""
+        with contextlib.suppress(TooMuchError):
+            reached = [found.value for found in Walk(self._f, []).order]
+            arrays_there = [x for x in reached if isinstance(x, np.ndarray)]
+            self.refuse_shared(arrays, arrays_there, "what the function captured")
 
     def _donated(self, args: tuple[Any, ...]) -> list[np.ndarray]:
         """Return the arrays that a call gives up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
@@ -456,3 +457,33 @@ def test_what_all_threads_read_is_not_written_over() -> None:
         np.testing.assert_array_equal(jf(x), 2.0)
     if adarray.current_backend() != "numpy":
         assert not in_place(jf, np.ones(400_000))
+
+
+class _Held:
+    values = np.ones(4)
+
+
+@pytest.mark.parametrize("way", ["class", "list", "cache", "view"])
+def test_what_the_function_reaches_by_any_way_is_not_donated(way: str) -> None:
+    """The array of a class was overwritten in every call, without a word."""
+    x = np.arange(4.0)
+
+    class Items(list[Any]):
+        pass
+
+    items = Items([x])
+    view = x[:]
+    cached = functools.lru_cache(lambda: x)
+    functions = {
+        "class": lambda y: y * 2.0 + np.sum(_Held.values) * 0,
+        "list": lambda y: y * 2.0 + items[0],
+        "cache": lambda y: y * 2.0 + cached(),
+        "view": lambda y: y * 2.0 + view,
+    }
+    jf = adarray.jit(functions[way], donate=0)
+    _Held.values = x
+    for _ in range(4):
+        np.testing.assert_array_equal(jf(np.ones(4)), functions[way](np.ones(4)))
+        with pytest.raises(ValueError, match="shares memory with what the function captured"):
+            jf(x)
+        np.testing.assert_array_equal(x, np.arange(4.0))
