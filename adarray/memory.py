@@ -8,7 +8,8 @@ where NumPy looks at a copy, and what is written there would reach the array.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +35,9 @@ def duplicate(x: Any, exactly: bool = False) -> Any:
     >>> duplicate(x).strides, x.copy("K").strides
     ((24, -8), (24, 8))
     """
-    if type(x) is not np.ndarray or x.flags.forc:
+    if type(x) is not np.ndarray:  # one on a device lays itself out
+        return getattr(x, "duplicate", functools.partial(x.copy, "K"))()
+    if x.flags.forc:
         return x.copy("K")
     strides = x.strides if exactly else _strides_like(x)
     if strides is None:
@@ -59,3 +62,44 @@ def _strides_like(x: np.ndarray) -> tuple[int, ...] | None:
         end = s * (x.shape[axis] - 1) + x.itemsize
         follows, reach = s * x.shape[axis], step * x.shape[axis]
     return tuple(made)
+
+
+class Layout(NamedTuple):
+    """What makes an array with strides of the same kind of memory in one piece.
+
+    That is ``memory[parts].transpose(axes)``, where `memory` is in C order and has the shape
+    `shape`. Strides are of the kind that `duplicate` tells of; only gaps are larger.
+    """
+
+    shape: tuple[int, ...]
+    parts: tuple[Any, ...]
+    axes: tuple[int, ...]
+
+
+def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Layout | None:
+    """Return how an array lies in memory; None where elements share it.
+
+    Examples
+    --------
+    >>> layout_of((2, 3), (24, -8), 8)
+    Layout(shape=(2, 3), parts=(slice(None, 2, None), slice(2, None, -1)), axes=(0, 1))
+    """
+    sizes: list[int] = []
+    index: list[Any] = []
+    order = sorted(range(len(shape)), key=lambda a: (shape[a] == 1, abs(strides[a])))
+    end = follows = itemsize
+    for k, axis in enumerate(order):  # from the innermost one
+        n, s = shape[axis], abs(strides[axis])
+        if n > 1:
+            if s < end:
+                return None
+            if s != follows and not k:
+                sizes, index = [2], [0]
+            elif s != follows:
+                sizes[-1] += 1
+            end, follows = s * (n - 1) + itemsize, s * n
+        sizes.append(n)
+        index.append(slice(n - 1, None, -1) if strides[axis] < 0 else slice(n))
+    outer = order[::-1]
+    axes = tuple(outer.index(a) for a in range(len(shape)))
+    return Layout(tuple(sizes[::-1]), tuple(index[::-1]), axes)

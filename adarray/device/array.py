@@ -306,6 +306,10 @@ class DeviceArray(NDArrayOperatorsMixin):
         made = self.library.copied(self.raw, order)
         return DeviceArray(made, self.library, self.scalar)
 
+    def duplicate(self) -> Any:
+        """Return a copy that lies in memory as this array does, see `adarray.memory`."""
+        return DeviceArray(self.library.duplicated(self.raw), self.library, self.scalar)
+
     def astype(
         self,
         dtype: Any,

@@ -14,6 +14,7 @@ from adarray.device.array import DeviceArray, Form, form_of, host_of, is_device
 from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING
 from adarray.device.indices import CAREFUL, device_index
 from adarray.errors import BackendError, DeviceMemoryError
+from adarray.memory import layout_of
 from adarray.spans import RECORDER
 
 # Classes of the arrays of libraries that are in use, and what gives the library of one.
@@ -174,14 +175,37 @@ class Library:
     # -- transfers -------------------------------------------------------------------------
 
     def send(self, values: np.ndarray) -> Any:
-        """Move an ndarray to the device, and count it."""
+        """Move an ndarray to the device, and count it.
+
+        What NumPy looks at or copies there is looked at or copied on the device, too.
+        """
         start = perf_counter_ns()
-        raw = self.run(self.to_device, values)
+        raw = self.run(self.to_device if values.flags.forc else self._laid, values)
         t = self.transfers
         t.to_device += 1
         t.bytes_to_device += values.nbytes
         self._note("to", start, values.nbytes, values.shape)
         return raw
+
+    def _laid(self, values: np.ndarray) -> Any:
+        """Return a copy on the device with strides of the kind that an ndarray has."""
+        layout = layout_of(values.shape, values.strides, values.itemsize)
+        if layout is None or not values.size:
+            return self.to_device(values)
+        shape, index, axes = layout
+        memory = np.zeros(shape, values.dtype)
+        memory[index].transpose(axes)[...] = values
+        return self.to_device(memory)[index].transpose(axes)
+
+    def duplicated(self, raw: Any) -> Any:
+        """Return a copy of an array with strides of the same kind."""
+        layout = layout_of(raw.shape, raw.strides, raw.dtype.itemsize)
+        if layout is None or not raw.size or raw.flags.c_contiguous or raw.flags.f_contiguous:
+            return self.copied(raw, "K")
+        shape, index, axes = layout
+        made = self.run(self.xp.empty, shape, raw.dtype)[index].transpose(axes)
+        made[...] = raw
+        return made
 
     def receive(self, raw: Any) -> np.ndarray:
         """Copy an array of the device to the host, and count it."""

@@ -1,0 +1,79 @@
+"""Arrays keep strides of their kind on the way to a device: NumPy looks at these, or copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from trust import seeds
+
+import adarray
+from adarray.device import Library
+from adarray.memory import duplicate, layout_of
+
+SHAPES = ((6,), (3, 4), (2, 6), (2, 3, 4), (3, 1, 4), (1, 5))
+
+
+def array(rng: np.random.Generator) -> np.ndarray:
+    """Return an array that lies in memory in any way."""
+    shape = SHAPES[rng.integers(len(SHAPES))]
+    order = [int(a) for a in rng.permutation(len(shape))]
+    steps = [int(rng.choice([1, 1, 1, 2, 3, -1, -1, -2])) for _ in shape]
+    own = [shape[a] * abs(s) for a, s in zip(order, steps, strict=True)]
+    x = rng.uniform(0.5, 1.5, own)[tuple(slice(None, None, s) for s in steps)]
+    return x.transpose(np.argsort(order))
+
+
+def looks(x: np.ndarray) -> list[bool]:
+    """Return where NumPy looks at an array, and does not copy it."""
+    shapes = [(-1,), (1, -1), (2, -1), (-1, 2)] if x.size % 2 == 0 else [(-1,), (1, -1)]
+    made = [x.ravel(order) for order in ("C", "F", "A", "K")]
+    made += [x.reshape(s, order=order) for s in shapes for order in ("C", "F", "A")]
+    return [np.shares_memory(x, y) for y in made]
+
+
+def test_memory_in_one_piece_holds_an_array_of_the_same_kind() -> None:
+    for seed in seeds(300):
+        x = array(np.random.default_rng(seed))
+        layout = layout_of(x.shape, x.strides, x.itemsize)
+        assert layout is not None
+        memory = np.zeros(layout.shape)
+        made = memory[layout.parts].transpose(layout.axes)
+        made[...] = x
+        assert looks(made) == looks(x), (x.shape, x.strides, made.strides)
+        assert [s < 0 for s in made.strides] == [s < 0 for s in x.strides]
+
+
+def test_elements_that_share_memory_have_no_layout() -> None:
+    assert layout_of((3, 4), (0, 8), 8) is None
+    assert layout_of((3, 4), (8, 8), 8) is None
+
+
+def test_what_is_sent_or_copied_lies_as_it_did(library: Library) -> None:
+    for seed in seeds(100):
+        x = array(np.random.default_rng(seed))
+        for made in (library.place(x), duplicate(library.place(x))):
+            np.testing.assert_array_equal(made.host(), x)
+            strides = made.raw.strides
+            first = -sum((n - 1) * s for n, s in zip(x.shape, strides, strict=True) if s < 0)
+            reach = sum((n - 1) * abs(s) for n, s in zip(x.shape, strides, strict=True))
+            like = np.ndarray(x.shape, x.dtype, bytearray(reach + x.itemsize), first, strides)
+            assert looks(like) == looks(x), (x.shape, x.strides, strides)
+
+
+@pytest.mark.parametrize("order", ["C", "K"])
+def test_a_reversed_array_is_copied_where_numpy_copies(device_backend: str, order: Any) -> None:
+    """A copy in C order was looked at, and what was written there reached the array."""
+
+    def f(x: Any) -> Any:
+        v = x.ravel(order)
+        v[::2] += 1.0
+        return x * 1.0, v * 1.0
+
+    x = np.arange(24.0).reshape(2, 3, 4).transpose(1, 2, 0)[:, ::-1, ::-1]
+    expected = f(duplicate(x))
+    with adarray.use(device_backend):
+        got = f(adarray.ADArray(x))
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b)
