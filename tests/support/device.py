@@ -275,7 +275,8 @@ class Executable:
                 made = self.library.run(self.runner, [_opened(x) for x in arrays])
         except FailedError as error:
             return self._rerun(arrays, 0, error.args[0], None)
-        donors = [o.buffer.donor for o in self.plan.outputs]
+        buffers = [o.buffer for o in self.plan.outputs]  # several results of one: copies
+        donors = [b.donor if buffers.count(b) == 1 else -1 for b in buffers]
         return [
             arrays[d] if d >= 0 else _made(x, self.library.index)
             for d, x in zip(donors, made, strict=True)
