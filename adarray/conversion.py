@@ -31,6 +31,7 @@ from adarray.texts import (
     is_compared,
     is_rounded,
     is_shown,
+    rounds,
     text_is_kept,
 )
 from adarray.trace import Extras, Handle, snapshot
@@ -289,7 +290,7 @@ class Conversions(_State):
 
     def __format__(self, spec: str) -> str:
         text = format(sync_if_view(self)._v, spec)
-        return as_text(text, self, True) if traced(self) else text
+        return as_text(text, self, True) if traced(self) and not rounds(spec) else text
 
 
 def _rounded(x: Any, digits: int) -> float:

@@ -203,7 +203,7 @@ _TABLES = (list, tuple, dict)
 
 def _is_clients(cls: Any) -> bool:
     """Whether a class is made by client code."""
-    module = cls.__dict__.get("__module__")
+    module = getattr(cls, "__dict__", {}).get("__module__")  # a TypeVar may stand among bases
     return isinstance(module, str) and bool(client_of({"__name__": module}))
 
 

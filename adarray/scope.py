@@ -18,7 +18,8 @@ from typing import Any
 KEPT = frozenset(
     {
         "numpy", "scipy", "adarray", "adarray_backends", "adarray_native", "array_api_compat",
-        "array_api_strict", "autograd", "cffi", "cupy", "cython", "dask", "jax", "jaxlib",
+        "array_api_strict", "autograd", "cffi", "cuda", "cupy", "cupy_backends", "cupyx",
+        "cython", "dask", "jax", "jaxlib",
         "mygrad", "numba", "numexpr", "opt_einsum", "optree", "pandas", "pyarrow", "pytensor",
         "sklearn", "sparse", "sympy", "tensorflow", "torch", "xarray",
         "IPython", "_pytest", "cloudpickle", "dill", "hypothesis", "ipykernel", "joblib",

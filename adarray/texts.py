@@ -30,6 +30,7 @@ _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _ENDS = ("STORE", "RETURN", "POP_JUMP")
 # Parts of a format: flags, width, precision and type.
 _FIELD = re.compile(r"%(?:\(\w*\))?[-+ #0]*(?:\*|\d+)?(?:\.(\*|\d+))?[hlL]?([a-zA-Z%])")
+_SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?\d*[_,]?(?:\.(\d+))?([eEfFgG%]?)")
 _ROUNDED = 8  # digits up to which a number in text is rounded, and not itself
 
 
@@ -231,9 +232,20 @@ def _before(code: types.CodeType, at: int) -> Iterator[str]:
     return iter(found)
 
 
+def rounds(spec: str) -> bool:
+    """Whether numbers in a format such as ``.3f`` are rounded: text of them moves in jumps."""
+    found = _SPEC.fullmatch(spec)
+    if found is None:
+        return False
+    digits, kind = found.groups()
+    return bool(kind) if digits is None else int(digits) <= _ROUNDED
+
+
 def is_rounded(frame: types.FrameType) -> bool:
     """Whether the numbers in the text ``format % x``, which a frame makes now, are rounded."""
-    texts = [t for t in _before(frame.f_code, frame.f_lasti) if "%" in t]
+    read = list(_before(frame.f_code, frame.f_lasti))
+    named = [frame.f_locals.get(t, frame.f_globals.get(t)) for t in read]
+    texts = [t for t in (*read, *named) if isinstance(t, str) and "%" in t]
     fields = [f for t in texts for f in _FIELD.findall(t) if f[1] != "%"]
     return bool(fields) and all(
         kind in "sdiuxXoc" or (kind in "eEfFgG" and (not p or (p != "*" and int(p) <= _ROUNDED)))

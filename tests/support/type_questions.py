@@ -92,7 +92,7 @@ np.dot(t,t) np.multiply(t,t) np.add(t,x[0]) np.negative(t) np.sort(x)[0] np.take
 np.squeeze(x[:1]) np.expand_dims(t,0) np.full(2,1.0) not(t>0) t==t t!=x[0] x[0]<=t np.sign(t)
 np.floor(t) t>=1 int(x[0]>0) bool(t>0) np.all(x>0) np.any(x>0) np.isfinite(t) np.isfinite(x)
 (x>0).sum()
-(t>0)+(t>1) -(t>0) (t>0)&(t<2) (t>0)*t ~(t>0) (t>0).real (t>0)+(x[0]>0)
+(t>0)+(t>1) -(t>0) (t>0)&(t<2) (t>0)*t (t>0)^(t>1) (t>0).real (t>0)+(x[0]>0)
 """)
 # What may stand for the branches: differentiated, and of one kind whatever the answer.
 VALUES = _words("""
