@@ -11,6 +11,7 @@ import numpy as np
 from adarray.passes.interpret import Interpreted
 from adarray.passes.interpret_values import Run, Values
 from adarray.program import Program, Value
+from adarray.trace import Handle
 from adarray.transforms.tree import flatten
 
 # Units in the last place of the largest element by which results may differ at once.
@@ -200,6 +201,10 @@ def _address(x: np.ndarray) -> int:
     return int(x.__array_interface__["data"][0])
 
 
+def _plain(x: Any) -> Any:
+    return x._v if isinstance(x, Handle) else x
+
+
 # -- the comparisons ----------------------------------------------------------------------------
 
 
@@ -221,11 +226,11 @@ def compare(
         if moved:
             given = [_moved(x, x, rng) if isinstance(x, np.ndarray) else x for x in given]
         args, kwargs = rebuild(given)
-        return flatten(f(*args, **kwargs))[0]
+        return [_plain(x) for x in flatten(f(*args, **kwargs))[0]]
 
     floats = [x.dtype for x in leaves if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
     eps = max((float(np.finfo(d).eps) for d in floats), default=0.0)
-    expected, got = run(), flatten(result)[0]
+    expected, got = run(), [_plain(x) for x in flatten(result)[0]]
     if len(got) != len(expected):
         raise CheckError(f"{name}: {len(got)} results, and {len(expected)} of the plain function")
     size = _largest([*leaves, *expected])

@@ -135,6 +135,7 @@ class Model:
     weights = np.ones(4)
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("given", ["table", ("table",), [table], table])
 def test_what_is_assumed_constant_is_not_compared(given: Any) -> None:
     jf = adarray.jit(lambda x: x * table, assume_constant=given)

@@ -94,6 +94,7 @@ ARGUMENTS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
 def test_memory_is_shared_as_in_plain_code(number: int, backend: str) -> None:
     f = PROGRAMS[number]
