@@ -6,7 +6,6 @@ compiled or not. Where the result cannot be computed in place it is copied.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -65,10 +64,15 @@ class DonatingFunction(JitFunction):
 
     def _refuse_reached(self, arrays: list[np.ndarray]) -> None:
         """Raise if a donated array is one that the function reaches by any way."""
-        with contextlib.suppress(TooMuchError):
-            reached = [found.value for found in Walk(self._f, []).order]
-            arrays_there = [x for x in reached if isinstance(x, np.ndarray)]
-            self.refuse_shared(arrays, arrays_there, "what the function captured")
+        try:
+            order = Walk(self._f, []).order
+        except TooMuchError as error:
+            raise ValueError(
+                f"jit: donate: {self._name()}: whether it reaches a donated array is not known: "
+                f"{error}; or do not donate"
+            ) from None
+        reached = [found.value for found in order if isinstance(found.value, np.ndarray)]
+        self.refuse_shared(arrays, reached, "what the function captured")
 
     def _donated(self, args: tuple[Any, ...]) -> list[np.ndarray]:
         """Return the arrays that a call gives up."""

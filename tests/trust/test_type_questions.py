@@ -73,7 +73,7 @@ def _programs(short: int, modes: Any, backends: Any, calls: int) -> Counter[str]
 
 
 def test_random_programs() -> None:
-    counts = _programs(40, MODES, ("numpy",), 2)
+    counts = _programs(25, MODES, ("numpy",), 2)
     assert counts["right"] > 0
     assert counts["refused"] == 0, counts
 

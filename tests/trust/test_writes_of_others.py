@@ -76,7 +76,7 @@ def test_saved_values_stay_when_the_memory_is_written() -> None:
 
 def test_random_programs() -> None:
     counts: Counter[str] = Counter()
-    for seed in seeds(150):
+    for seed in seeds(100):
         f, text = program(seed)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
