@@ -113,8 +113,9 @@ def test_dlpack() -> None:
     assert x.__dlpack_device__() == (1, 0)
     plain = np.from_dlpack(x)
     np.testing.assert_array_equal(plain, [1.0, 2.0])
-    plain[0] = 3.0  # as of any array on the host, a consumer shares the memory
-    assert float(x[0]) == 3.0
+    if plain.flags.writeable:  # NumPy 2.0 gives arrays for reading only
+        plain[0] = 3.0  # as of any array on the host, a consumer shares the memory
+        assert float(x[0]) == 3.0
     back = xp.from_dlpack(plain)
     assert isinstance(back, ADArray)
     with pytest.raises(BufferError, match="__dlpack__: copy=False"):
