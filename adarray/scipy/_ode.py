@@ -197,9 +197,10 @@ def solve_ivp(
             f"solve_ivp: dense_output={dense_output!r} with events={events!r} is not "
             "differentiated; ask for times with t_eval"
         )
-    mesh = solution.t
+    chosen = solution
     if t_eval is not None:
-        mesh = scipy.integrate.solve_ivp(call, span, start, method, **options).t
+        chosen = scipy.integrate.solve_ivp(call, span, start, method, **options)
+    mesh = chosen.t
     name = method if isinstance(method, str) else method.__name__
     if name not in (*_EXPLICIT, "Radau", "BDF", "LSODA"):
         raise NotDifferentiableError(
@@ -219,7 +220,10 @@ def solve_ivp(
     tried = _field(fun, value(given))
     refinement = None
     if name in _EXPLICIT:  # stiff equations amplify what is no error of the results
-        refinement = Refinement("solve_ivp", step, tried, plain_field, tolerances)
+        refinement = Refinement(
+            "solve_ivp", step, tried, plain_field, tolerances,
+            [(solution.t, solution.y), (mesh, chosen.y)],
+        )  # fmt: skip
     states = replay(step, field, t_span[0], first, mesh, times, refinement)
     y = corrected(np.stack(states, axis=1), solution.y)
     return type(solution)(**{**solution, "t": np.stack(list(map(array, times))), "y": y})
@@ -260,7 +264,7 @@ class _TooLong(Exception):  # noqa: N818  (not an error: another method takes ov
 
 
 def _mesh(call: Plainly, t: Any, y0: Any, rtol: Any, atol: Any) -> tuple[Any, str]:
-    """Return steps for the times `t`, explicit ones unless the equation is stiff."""
+    """Return a solution for the times `t`, and its method: explicit unless it is stiff."""
     count = [0]
 
     def counted(time: Any, y: Any) -> Any:
@@ -273,11 +277,11 @@ def _mesh(call: Plainly, t: Any, y0: Any, rtol: Any, atol: Any) -> tuple[Any, st
     try:
         solution = scipy.integrate.solve_ivp(counted, span, y0, "DOP853", rtol=rtol, atol=atol)
         if solution.success:
-            return solution.t, "DOP853"
+            return solution, "DOP853"
     except (_TooLong, FloatingPointError, OverflowError):
         pass
     solution = scipy.integrate.solve_ivp(call, span, y0, "Radau", rtol=rtol, atol=atol)
-    return solution.t, "Radau"
+    return solution, "Radau"
 
 
 @functools.wraps(scipy.integrate.odeint)
@@ -296,7 +300,7 @@ def odeint(
     rtol = 1.49e-8 if options.get("rtol") is None else options["rtol"]
     atol = 1.49e-8 if options.get("atol") is None else options["atol"]
     turned = call if tfirst else Plainly(lambda time, state: func(state, time, *args))
-    mesh, name = _mesh(turned, times, np.asarray(start, float), rtol, atol)
+    chosen, name = _mesh(turned, times, np.asarray(start, float), rtol, atol)
 
     def plain_field(time: Any, state: Any) -> Any:
         return np.atleast_1d(np.asarray(turned(time, state)))
@@ -312,9 +316,11 @@ def odeint(
     begin = np.reshape(begin, (1,)) if begin.ndim == 0 else begin
     refinement = None
     if name in _EXPLICIT:
-        refinement = Refinement("odeint", step, f, plain_field, (rtol, atol))
+        refinement = Refinement(
+            "odeint", step, f, plain_field, (rtol, atol), [(times, y.T), (chosen.t, chosen.y)]
+        )
     first = listed[0] if traced(t) else times[0]
-    states = replay(step, f, first, begin, mesh, listed, refinement)
+    states = replay(step, f, first, begin, chosen.t, listed, refinement)
     found = corrected(np.stack(states), y)
     return (found, *more) if more else found
 

@@ -5,17 +5,26 @@ the square of its length, which a solver accepts, and a derivative that is accur
 only. So each step is tried with one derivative that is known: moved along the solution, it has
 to end as much farther along it. A step that misses is cut at the place where it begins to miss,
 until what is left of the kink matters no more.
+
+All steps are tried at once where the right-hand side takes states that are stacked along a further
+axis, which is verified with its values one by one. Where it does not, each step is tried with
+plain shifted states first. Steps that miss by little are halved: without a kink, the halves miss
+by much less, and the step stays as the solver chose it.
 """
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from adarray.errors import ADArrayError, NotDifferentiableError
+from adarray.levels import forget, remembered, restore
 from adarray.scipy._drop_in import value
+from adarray.scope import package_of
 from adarray.trace import Handle
 from adarray.transforms import jvp
 
@@ -26,6 +35,13 @@ _FINEST = 1e-13  # of the whole interval: shorter steps are rounding errors
 _MOST = 40  # cuts of one step of the solver; there is no end of kinks then
 _TRIES = 2000, 40  # in all: so many, and so many for each step of the solver
 _MANY = 16.0  # times the tolerance: no mere step that is too long
+_SMOOTH = 0.2  # times as much as a step, at most, its halves miss if there is no kink
+# Of plain differences, by parts of a step: two points for one state, four for stacked ones.
+_STENCILS = (
+    ((2e-4, -2e-4), (2500.0, -2500.0)),
+    ((2e-3, -2e-3, 4e-3, -4e-3), (1000 / 3, -1000 / 3, -125 / 3, 125 / 3)),
+)
+_DOUBT = 0.5  # of the tolerance: what plain differences have to find for a closer look
 _POINT = 1e-2  # of a step: what is left of it at a kink
 _CLEAR = 1e-6  # of the slopes: what is called a jump
 
@@ -36,6 +52,25 @@ class _End(NamedTuple):
     state: Any
     slope: Any
     excess: float
+
+
+def _alike(x: Any, y: Any) -> bool:
+    """Whether values are the same but for rounding."""
+    if x.shape != y.shape:
+        return False
+    size = np.max(np.abs(y), axis=0, initial=0.0)
+    return bool(np.all(np.abs(x - y) <= 1e-12 * size))
+
+
+def _with_neighbours(missed: Any, times: Any) -> Any:
+    """Return the steps of `missed`, and those so near that a kink may move into them."""
+    near = missed.copy()
+    low, high = np.minimum(times[:-1], times[1:]), np.maximum(times[:-1], times[1:])
+    usual = float(np.median(high - low))
+    for i in np.flatnonzero(missed).tolist():
+        reach = max(usual, high[i] - low[i])
+        near |= (high >= low[i] - reach) & (low <= high[i] + reach)
+    return near
 
 
 class Refinement:
@@ -51,11 +86,14 @@ class Refinement:
         The right-hand side; what it is closed over may be traced. The second gives plain values.
     tolerances : tuple of array_like
         Of the solution, relative and absolute.
+    known : sequence of (times, states)
+        What the solver found, one state a column: where steps begin that are tried at once.
     """
 
     def __init__(
-        self, name: str, step: Step, field: Field, plain_field: Field, tolerances: tuple[Any, Any]
-    ) -> None:
+        self, name: str, step: Step, field: Field, plain_field: Field, tolerances: tuple[Any, Any],
+        known: Sequence[tuple[Any, Any]] = (),
+    ) -> None:  # fmt: skip
         self._name = name
         self._step = step
         self._field = field
@@ -64,8 +102,10 @@ class Refinement:
         self._absolute = np.asarray(tolerances[1], float)
         self._span = 1.0
         self._tries = 0
+        self._known = known
         self.kink: float | None = None  # the time of one that depends on the state
         self._case: tuple[float, Any, Any, float] = (0.0, None, None, 0.0)
+        self._said = False
         self._in_time = True  # whether the right-hand side takes a traced time
 
     def times(self, start: Any, times: np.ndarray) -> np.ndarray:
@@ -74,21 +114,128 @@ class Refinement:
             return times
         self._span = abs(float(times[-1] - times[0]))
         at, state = float(times[0]), np.asarray(value(start))
+        missed = self._all_tried(times)
+        if missed is not None and not missed.any():
+            return times
+        # From here on the states have to be those of the steps that are taken in the end: where
+        # others pass a kink is found too inaccurately to cut there.
         slope = self._slope(at, state)
         found = [at]
-        for stop in times[1:].tolist():
-            end = self._tried(at, state, slope, stop)
-            for _ in range(_MOST):
-                if end.excess <= 1 or self._tries > _TRIES[0] + _TRIES[1] * times.size:
-                    break
-                at, (state, slope, _) = self._over_kink(at, state, slope, stop, end, found)
-                if at == stop:
-                    break
-                end = self._tried(at, state, slope, stop)
-            if at != stop:
-                at, (state, slope, _) = stop, end
-                found.append(at)
+        for i, stop in enumerate(times[1:].tolist()):
+            if missed is None:
+                state_there, slope_there, doubtful = self._doubtful(at, state, slope, stop)
+            else:
+                state_there = slope_there = None
+                doubtful = missed[i]
+            if doubtful:
+                at, state, slope = self._refined(at, state, slope, stop, times.size, found)
+                continue
+            if state_there is None:
+                state_there = np.asarray(self._step(self._slope, at, state, stop - at))
+                slope_there = self._slope(stop, state_there)
+            at, state, slope = stop, state_there, slope_there
+            found.append(at)
         return np.asarray(found)
+
+    def _refined(
+        self, at: float, state: Any, slope: Any, stop: float, count: int, found: list[float]
+    ) -> tuple[float, Any, Any]:
+        """Cut a step wherever it misses; return its end."""
+        end = self._tried(at, state, slope, stop)
+        for _ in range(_MOST):
+            if end.excess <= 1 or self._is_smooth(at, state, slope, stop, end):
+                break
+            if self._tries > _TRIES[0] + _TRIES[1] * count:
+                self._warn(at, stop)
+                break
+            at, (state, slope, _) = self._over_kink(at, state, slope, stop, end, found)
+            if at == stop:
+                return at, state, slope
+            end = self._tried(at, state, slope, stop)
+        else:
+            if end.excess > 1:
+                self._warn(at, stop)
+        found.append(stop)
+        return stop, end.state, end.slope
+
+    def _warn(self, at: float, stop: float) -> None:
+        """Say, once, that kinks are left."""
+        if not self._said:
+            self._said = True
+            level, frame = 1, sys._getframe()
+            while frame.f_back is not None and package_of(frame.f_globals["__name__"]) == "adarray":
+                level, frame = level + 1, frame.f_back
+            warnings.warn(
+                f"{self._name}: the right-hand side has more kinks from t={at} to t={stop} than "
+                "are looked for, so gradients are less accurate than the solution; pass a smaller "
+                "max_step, or solve in parts",
+                RuntimeWarning,
+                stacklevel=level,
+            )
+
+    def _is_smooth(self, at: float, state: Any, slope: Any, stop: float, end: _End) -> bool:
+        """Whether a step misses by little, and its halves by much less: a kink stays in one."""
+        if end.excess > _MANY:
+            return False
+        middle = at + (stop - at) / 2
+        first = self._tried(at, state, slope, middle)
+        if first.excess > _SMOOTH * end.excess:
+            return False
+        last = self._tried(middle, first.state, first.slope, stop)
+        return last.excess <= _SMOOTH * end.excess
+
+    def _all_tried(self, times: np.ndarray) -> Any:
+        """Return which steps may miss, None if the right-hand side takes one state only."""
+        where = {t: y[:, i] for ts, y in self._known for i, t in enumerate(np.asarray(ts).tolist())}
+        if times.size < 3 or any(t not in where for t in times.tolist()):
+            return None
+        states = np.stack([where[t] for t in times.tolist()], axis=1)
+        slopes = np.stack(
+            [self._slope(t, states[:, i]) for i, t in enumerate(times.tolist())], axis=1
+        )
+        before = remembered()
+        try:
+            if not _alike(np.asarray(self._slope(times, states)), slopes):
+                return None
+            start = times[:-1], states[:, :-1], slopes[:, :-1]
+            missed = self._doubtful(*start, times[1:])[2]
+        except Exception as error:  # the function is made for one state, which it gets below
+            forget(error)
+            restore(before)
+            return None
+        return _with_neighbours(missed, times)
+
+    def _doubtful(self, t: Any, y: Any, slope: Any, stop: Any) -> tuple[Any, Any, Any]:
+        """Take a step, or stacked ones, with plain values; return whether a kink may be there."""
+        end, after, excess = self._differences(t, y, slope, stop)
+        doubtful = excess > _DOUBT
+        if np.any(doubtful & (excess <= _MANY)):
+            middle = t + (stop - t) / 2
+            state, k, first = self._differences(t, y, slope, middle)
+            last = self._differences(middle, state, k, stop)[2]
+            smooth = (excess <= _MANY) & (np.maximum(first, last) <= _SMOOTH * excess)
+            doubtful = doubtful & ~smooth
+        return end, after, doubtful
+
+    def _differences(self, t: Any, y: Any, slope: Any, stop: Any) -> tuple[Any, Any, Any]:
+        """Return states, slopes and excesses at the ends of steps, from shifted steps."""
+        h = stop - t
+        shifts, weights = _STENCILS[y.ndim > 1]
+        moves = [shift * h for shift in shifts]
+        starts = [(t, y), *((t + d, y + d * slope) for d in moves)]
+        if y.ndim > 1:  # all in one further stack
+            ts, ys = (np.concatenate(x, axis=-1) for x in zip(*starts, strict=True))
+            ends = np.asarray(self._step(self._slope, ts, ys, np.tile(h, len(starts))))
+            state, *moved = np.split(ends, len(starts), axis=-1)
+        else:
+            state, *moved = (np.asarray(self._step(self._slope, *x, h)) for x in starts)
+        end = self._slope(stop, state)
+        if not state.shape == end.shape == y.shape:
+            raise ValueError("states do not stay apart")
+        slopes = sum(w * x for w, x in zip(weights, moved, strict=True)) / h
+        rounding = 1e-15 * sum(map(abs, weights)) * np.abs(state / h)  # 1e-11 of a state, at most
+        off = np.maximum(np.abs(slopes - end) - rounding, 0.0)
+        return state, end, self._excess(off, slope, end, state)
 
     def _over_kink(
         self, at: float, state: Any, slope: Any, stop: float, whole: _End, found: list[float]
@@ -177,12 +324,23 @@ class Refinement:
             state, moved = self._moved(t, y, slope, h)
         end = self._slope(stop, state)
         off = np.abs(moved - end) if self._in_time else self._by_halves(t, y, slope, h, moved)
+        return _End(state, end, float(self._excess(off, slope, end, state)))
+
+    def _excess(self, off: Any, slope: Any, end: Any, state: Any) -> Any:
+        """Return how often too large differences are, the largest of each state."""
+        if not off.size:
+            return np.zeros(off.shape[1:])
+        relative, absolute = (
+            x.reshape(x.shape + (1,) * (off.ndim - 1)) if x.ndim else x
+            for x in (self._relative, self._absolute)
+        )
         size = np.maximum(np.abs(slope), np.abs(end)) + np.abs(state) / self._span
-        allowed = self._relative * size + self._absolute / self._span
+        allowed = relative * size + absolute / self._span
         # Slopes are computed with rounding errors of their own.
-        allowed = np.maximum(allowed, 1e-14 * np.max(size))
-        excess = float(np.max(off / allowed)) if off.size else 0.0
-        return _End(state, end, excess if np.isfinite(excess) else 0.0)
+        allowed = np.maximum(allowed, 1e-14 * np.max(size, axis=0))
+        with np.errstate(divide="ignore", invalid="ignore"):  # of a state that stays 0
+            excess = np.max(off / allowed, axis=0)
+        return np.where(np.isfinite(excess), excess, 0.0)
 
     def _moved(self, t: float, y: Any, along: Any, h: float) -> tuple[Any, Any]:
         """Return the state after a step, and its derivative where the start moves."""

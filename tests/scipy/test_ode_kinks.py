@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import integrate
 
 import adarray
 from adarray.errors import NotDifferentiableError
+from adarray.protocol import traced
+from adarray.scipy import _ode_kinks
 from adarray.scipy import integrate as ours
 
 KNOTS, TABLE = [0.0, 0.3, 0.7, 1.2, 2.0], [0.0, 1.0, 0.2, 0.8, 0.1]
@@ -166,3 +169,87 @@ def test_backwards_and_with_times_to_report() -> None:
 
     expected = sum((2 - k) - abs(s - k) for s in at)  # the integral of sign(k - t) from 2
     assert abs(adarray.grad(sums)(k) - expected) < 1e-8
+
+
+def _calls(f: Callable[..., Any], method: str) -> tuple[int, int]:
+    """Return how often f is called with traced states for a gradient, and how often in all."""
+    seen = [0, 0]
+
+    def counted(t: Any, y: Any, k: Any) -> Any:
+        seen[0] += traced(y)
+        seen[1] += 1
+        return f(t, y, k)
+
+    def end(k: Any) -> Any:
+        r = ours.solve_ivp(lambda t, y: counted(t, y, k), (0.0, 6.0), np.array([1.0, 0.2]) * k**0,
+                           method, rtol=1e-7, atol=1e-9)  # fmt: skip
+        return np.sum(r.y[:, -1])
+
+    adarray.grad(end)(0.83)
+    return seen[0], seen[1]
+
+
+def _pendulum(t: Any, y: Any, k: Any) -> Any:
+    return np.stack([y[1], -k * np.sin(y[0]) - 0.1 * y[1]])
+
+
+def _single(t: Any, y: Any, k: Any) -> Any:
+    """Raise for stacked states."""
+    return np.stack([y[1], -k * np.sin(y[0]) - 0.1 * y[1]]) + np.array([0.1, 0.2]) * np.ones(2)
+
+
+@pytest.mark.parametrize("f", [_pendulum, _single])
+@pytest.mark.parametrize("method", ["RK45", "DOP853"])
+def test_smooth_steps_are_tried_with_plain_values(f: Callable[..., Any], method: str) -> None:
+    """Each was tried with a traced step of its own: gradients took four times as long."""
+    solution = integrate.solve_ivp(
+        lambda t, y: f(t, y, 0.83), (0.0, 6.0), [1.0, 0.2], method, rtol=1e-7, atol=1e-9
+    )
+    steps, stages = solution.t.size - 1, {"RK45": 6, "DOP853": 12}[method]
+    recorded, calls = _calls(f, method)
+    assert recorded == steps * stages  # the steps of the solver, and no further ones
+    assert calls - recorded - solution.nfev < (
+        steps + 4 * stages if f is _pendulum else 8 * steps * stages
+    )
+
+
+def _mixing(t: Any, y: Any, k: Any) -> Any:
+    """Stacked states go through, and give something else."""
+    return np.stack([-np.clip(k * y[0], 0.0, 0.6) + 0.0 * np.max(y), 0.1 * np.max(y)])
+
+
+def _added(t: Any, y: Any, k: Any) -> Any:
+    return -np.clip(k * y, 0.0, 0.6) + np.zeros(2) * k
+
+
+def _branching(t: Any, y: Any, k: Any) -> Any:
+    return np.stack([-k * y[0] if k * y[0] < 0.6 else -0.6 + 0.0 * k, 0.0 * y[1]])
+
+
+@pytest.mark.parametrize("f", [_mixing, _added, _branching])
+@pytest.mark.parametrize("method", ["RK45", "DOP853", "odeint"])
+def test_right_hand_sides_of_one_state(f: Callable[..., Any], method: str) -> None:
+    def end(k: Any) -> Any:
+        if method == "odeint":
+            return ours.odeint(f, [1.0, 1.0], np.array([0.0, 2.0]), (k,), tfirst=True,
+                               rtol=1e-9, atol=1e-11)[-1, 0]  # fmt: skip
+        return ours.solve_ivp(lambda t, y: f(t, y, k), (0.0, 2.0), [1.0, 1.0], method,
+                              rtol=1e-9, atol=1e-11).y[0, -1]  # fmt: skip
+
+    k, h = 0.83, 1e-4
+    expected = (_clipped_end(k + h) - _clipped_end(k - h)) / (2 * h)
+    assert abs(adarray.grad(end)(k) - expected) < 1e-7
+
+
+def test_more_kinks_than_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were left without a word."""
+    monkeypatch.setattr(_ode_kinks, "_MOST", 3)
+
+    def end(k: Any) -> Any:
+        r = ours.solve_ivp(lambda t, y: 0.05 * np.abs(np.sin(300 * (t - k))) + 0.0 * y + 1.0,
+                           (0.0, 2.0), [0.0], rtol=1e-3, atol=1e-3)  # fmt: skip
+        return r.y[0, -1]
+
+    with pytest.warns(RuntimeWarning, match="solve_ivp: the right-hand side has more") as said:
+        adarray.grad(end)(0.83)
+    assert [w.filename for w in said] == [__file__]
