@@ -209,7 +209,12 @@ def _is_clients(cls: Any) -> bool:
 
 def _parts(x: Any) -> Iterator[Any]:
     """Yield what an object holds that may be called."""
-    space = getattr(type(x), "__dictoffset__", 0) and object.__getattribute__(x, "__dict__")
+    if not getattr(type(x), "__dictoffset__", 0):
+        return
+    try:
+        space = object.__getattribute__(x, "__dict__")
+    except Exception:  # a TypeVar of Python 3.12 has room for one and none; a property may raise
+        return
     if isinstance(space, dict) and len(space) <= _FEW:
         yield from (v for v in space.values() if callable(v) or _is_clients(type(v)))
 

@@ -7,10 +7,11 @@ import gc
 import inspect
 import sys
 import weakref
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+import adarray
 from adarray.redirecting import all_names, original_of, redirect
 
 CALLS = [
@@ -150,3 +151,20 @@ def test_code_is_not_kept_alive() -> None:
 def test_all_names() -> None:
     h = made("def h(x):\n    def g():\n        return float(x.real)\n    return g, abs\n")
     assert all_names(h.__code__) == {"float", "real", "abs"}
+
+
+class Hidden:
+    """Refuses a look at its attributes; so does a TypeVar since Python 3.12."""
+
+    @property
+    def __dict__(self) -> Any:
+        raise RuntimeError("not to be read")
+
+
+@pytest.mark.parametrize("held", [Hidden(), TypeVar("T")], ids=["property", "TypeVar"])
+def test_objects_that_hide_their_attributes(held: Any) -> None:
+    def f(x: Any) -> Any:
+        return x * x if held is not None else x
+
+    assert adarray.grad(f)(3.0) == 6.0
+    assert adarray.grad(f, intercept=True)(3.0) == 6.0
