@@ -16,13 +16,14 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from adarray_native import cache as disk
-from adarray_native.compiler import PATIENCE, processors, split, start_unit
+from adarray_native.compiler import allowance, late, processors, split, start_unit, stop
 from adarray_native.executor import LONG, target_of, text_of
 from adarray_native.kernels import kernels
 
 from adarray.codegen import cprinter
 from adarray.codegen.loopir import Kernel
 from adarray.spans import span
+from adarray.telling import doing
 
 # Steps of the plan after which the compiler is looked at: that is a call of the system.
 LOOK = 32
@@ -108,9 +109,7 @@ class Ahead:
             with span("compile", f"{len(self._keys)} kernels, ahead"):
                 for names in split(self._waiting) if self._waiting else ():
                     self._start(names)
-                end = time.monotonic() + PATIENCE / 4
-                for unit in self._running:
-                    unit.process.wait(max(0.1, end - time.monotonic()))
+                self._wait()
                 self._collect()
             if self._keys and min(self._keys.values()).startswith("0"):  # as `Kernels.load`
                 self._cache.trim()
@@ -119,12 +118,26 @@ class Ahead:
         finally:
             self.close()
 
+    def _wait(self) -> None:
+        """Wait for what is compiling, as long as its compiler has for that."""
+        compiler, count = self._table.compiler, len(self._running)
+        allowed = allowance(compiler, self._length)
+        doing(
+            f"{self._length:,} characters of C, of which {count} file{'s' * (count != 1)} are not "
+            f"done, with {compiler.version.splitlines()[0]}, which is stopped after {allowed:.0f} s"
+        )
+        end = time.monotonic() + allowed
+        try:
+            for unit in self._running:
+                unit.process.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            late(compiler)
+
     def close(self) -> None:
         """Stop what is still compiling, and remove its files."""
         self._ended = True
         for unit in self._running:
-            unit.process.kill()
-            unit.process.wait()
+            stop(unit.process)
         self._running.clear()
         self._files.close()
 
@@ -147,6 +160,8 @@ class Ahead:
             status = unit.process.poll()
             if status is None:
                 self._running.append(unit)
-            elif status == 0 and unit.target.exists():
+                continue
+            stop(unit.process)
+            if status == 0 and unit.target.exists():
                 self._cache.add(unit.target, [self._keys[name] for name in unit.names])
                 self._table.early.update(unit.names)

@@ -181,7 +181,8 @@ class Cache:
                 # A few files that stay: removing a lock that somebody waits for is no lock.
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
                 descriptor = os.open(self.folder / f"lock-{key[:1]}", flags, 0o600)
-                stack.callback(os.close, descriptor)
+                _locks.add(descriptor)
+                stack.callback(_unlock, descriptor)
                 if fcntl is not None:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -263,6 +264,25 @@ class Cache:
 
     def _remove_work(self, name: str) -> None:
         owned.remove_folder(self.folder, name, _is(_SOURCES))
+
+
+_locks: set[int] = set()  # descriptors of the locks that this process holds or waits for
+
+
+def _unlock(descriptor: int) -> None:
+    if descriptor in _locks:
+        _locks.remove(descriptor)
+        os.close(descriptor)
+
+
+def _leave_locks() -> None:
+    """Close the locks of the parent, in a forked child: they would last as long as it does."""
+    while _locks:
+        os.close(_locks.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_locks)
 
 
 def _is(names: re.Pattern[str]) -> owned.Which:

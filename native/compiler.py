@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import importlib.util
 import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -19,10 +22,13 @@ from typing import NamedTuple
 from adarray_native.flags import FLAGS
 
 from adarray.errors import BackendError, CompileError
+from adarray.telling import doing
 
 HERE = Path(__file__).parent
 NAMES = ("cc", "gcc", "clang")
-PATIENCE = 60.0  # seconds for the units of a plan
+PATIENCE = 20.0  # seconds for any unit, and some more for
+RATE = 4000  # characters of it in a second: it takes a 20th of that where nothing else runs,
+LONGEST = 180.0  # but not more than so many
 ANSWER = 10.0  # seconds for a compiler to say what it is
 HUNG = 5.0  # seconds for one that has taken too long before
 X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -94,6 +100,8 @@ class Compiler(NamedTuple):
 _lock = threading.Lock()
 _known: dict[tuple[str | None, ...], Compiler | str] = {}
 _hung: set[Compiler] = set()  # those that have taken too long: nobody waits so long again
+_running: set[subprocess.Popen[bytes]] = set()
+_ending = False  # whether the program is: nothing is compiled any more
 
 
 def _words(command: str) -> list[str]:
@@ -104,21 +112,24 @@ def _words(command: str) -> list[str]:
         return [command]
 
 
-def _identified(command: Sequence[str]) -> Compiler | None:
-    """Ask a command what it is; None if it does not answer."""
+def _identified(command: Sequence[str]) -> Compiler | str:
+    """Ask a command what it is; return why not if it does not answer."""
     path = shutil.which(command[0]) if command else None
     if path is None:
-        return None
+        return "which does not run"
+    doing(f"asking {path} what it is")
     try:
         told = subprocess.run(
             [path, *command[1:], "--version"],
             capture_output=True, text=True, errors="replace", timeout=ANSWER, check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
+    except OSError:
+        return "which does not run"
+    except subprocess.TimeoutExpired:
+        return f"which has not said within {ANSWER:.0f} seconds what it is (--version)"
     if told.returncode != 0 or not told.stdout.strip():
-        return None
+        return "which does not run"
     kind = "clang" if "clang" in told.stdout.lower() else "gcc"
     return Compiler((path, *command[1:]), told.stdout.strip(), kind)
 
@@ -140,11 +151,13 @@ def _search() -> Compiler | str:
     if wanted:
         # Somebody who names a compiler wants that one or none.
         found = _identified(_words(wanted))
-        return found or f"the environment variable ADARRAY_CC is {wanted!r}, which does not run"
+        if isinstance(found, str):
+            return f"the environment variable ADARRAY_CC is {wanted!r}, {found}"
+        return found
     usual = os.environ.get("CC", "").strip()
     for command in [_words(usual)] * bool(usual) + [[name] for name in NAMES]:
         found = _identified(command)
-        if found is not None:
+        if isinstance(found, Compiler):
             return found
     return _zig() or "none of $ADARRAY_CC, $CC, cc, gcc, clang and the package ziglang is here"
 
@@ -159,9 +172,11 @@ def find() -> Compiler:
     """
     key = tuple(os.environ.get(name) for name in ("ADARRAY_CC", "CC", "PATH"))
     with _lock:
-        if key not in _known:
-            _known[key] = _search()
-        found = _known[key]
+        found = _known.get(key)
+    if found is None:  # nobody waits for the lock meanwhile, nor is it held by a fork
+        made = _search()
+        with _lock:
+            found = _known.setdefault(key, made)
     if isinstance(found, str):
         raise BackendError(
             f"jit: no C compiler, {found}; install gcc or clang, or `pip install adarray[jit]`; "
@@ -222,15 +237,82 @@ def _failed(compiler: Compiler, source: Path, why: str) -> CompileError:
 def start_unit(
     compiler: Compiler, flags: list[str], source: Path, target: Path
 ) -> subprocess.Popen[bytes]:
-    """Begin to compile a source into a shared library; what is said goes to ``.log``."""
+    """Begin to compile a source into a shared library; what is said goes to ``.log``.
+
+    Whoever begins it ends it, by `stop`.
+    """
+    global _registered
+    if not _registered:
+        _registered = True
+        atexit.register(_end)
     command = [*compiler.command, *flags, f"-I{HERE}", "-o", str(target), str(source), "-lm"]
     with open(source.with_suffix(".log"), "wb") as log:
         try:
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+            # A group of its own: compilers run others, which end with them, and an interrupt
+            # from the keyboard is for the program alone.
+            made = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                process_group=0,
+            )  # fmt: skip
         except OSError as error:
             raise _failed(compiler, source, str(error)) from error
+    _running.add(made)
+    return made
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a compiler, with all that it has begun."""
+    if process.poll() is None:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.wait()
+    _running.discard(process)
+
+
+_registered = False
+
+
+def _end() -> None:
+    """End all compilers with the program."""
+    global _ending
+    _ending = True
+    for process in tuple(_running):
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _forget() -> None:
+    """Leave compilers to the process that has begun them, in a forked child."""
+    global _lock, _running
+    _lock = threading.Lock()
+    _running = set()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def allowance(compiler: Compiler, length: int) -> float:
+    """Return how many seconds a compiler has for a unit with so many characters."""
+    usual = min(PATIENCE + length / RATE, max(PATIENCE, LONGEST))
+    return min(HUNG, usual) if compiler in _hung else usual
+
+
+def late(compiler: Compiler) -> None:
+    """Note that a compiler has taken too long."""
+    _hung.add(compiler)
+
+
+def _ended(status: int, source: Path) -> str:
+    """Return why a compiler did not do its work."""
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return f"it was killed ({name}; is memory short?)"
+    return _first_error(source.with_suffix(".log").read_text(errors="replace"))
 
 
 def compile_units(
@@ -242,31 +324,37 @@ def compile_units(
     ------
     CompileError
         If one does not compile; its output lies beside the source, as ``.log``.
+    BackendError
+        If the program ends.
     """
-    allowed = min(HUNG, PATIENCE) if compiler in _hung else PATIENCE
+    lengths = [source.stat().st_size for source in sources]
+    allowed = allowance(compiler, max(lengths, default=0))
+    doing(
+        f"{sum(lengths):,} characters of C in {len(sources)} "
+        f"file{'s' * (len(sources) != 1)}, with {compiler.version.splitlines()[0]}, which is "
+        f"stopped after {allowed:.0f} s"
+    )
     end = time.monotonic() + allowed
-    running = [
-        start_unit(compiler, flags, source, target)
-        for source, target in zip(sources, targets, strict=True)
-    ]
+    running: list[subprocess.Popen[bytes]] = []
     problem: CompileError | None = None
     try:
+        for source, target in zip(sources, targets, strict=True):
+            running.append(start_unit(compiler, flags, source, target))
         for process, source, target in zip(running, sources, targets, strict=True):
             try:
                 status = process.wait(max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                _hung.add(compiler)
+                late(compiler)
                 why = f"it took over {allowed:.0f} seconds, after which nobody waits for it"
                 problem = problem or _failed(compiler, source, why)
                 continue
-            log_file = source.with_suffix(".log")
             if status != 0 or not target.exists():
-                said = log_file.read_text(errors="replace")
-                problem = problem or _failed(compiler, source, _first_error(said))
+                problem = problem or _failed(compiler, source, _ended(status, source))
     finally:
         for process in running:  # too slow, or there was an interrupt
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            stop(process)
+    if _ending:
+        raise BackendError("jit: nothing is compiled any more, since the program ends")
     if problem is not None:
         raise problem
+    _hung.discard(compiler)

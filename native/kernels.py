@@ -20,6 +20,7 @@ from adarray_native.compiler import HERE, Compiler, compile_units, find, split
 
 from adarray.errors import BackendError, CompileError
 from adarray.spans import span
+from adarray.telling import doing
 
 ABI = 1  # of kernels: counts up when jit.c calls them in another way
 _HEAD = '#include "kernel.h"\n'
@@ -121,7 +122,7 @@ class Kernels:
         self.level: str = library.level_name(level)
         self.flags = self.compiler.flags(self.level, limited, quick)
         self.head = (_PRECISE if precise else "") + _HEAD
-        self._lock = threading.Lock()
+        # Several threads may load at once: those that want the same kernels meet in the cache.
         self._functions: dict[str, Functions] = {}
         # Kernels by name that `adarray_native.ahead` has compiled and nobody has loaded yet.
         self.early: set[str] = set()
@@ -136,13 +137,9 @@ class Kernels:
 
     def lacks(self, name: str, key: str, cache: disk.Cache) -> bool:
         """Whether a kernel is not there, and was not refused by the compiler."""
-        if name in self._functions or any(key in unit for unit in self._failed):
+        if name in self._functions or any(key in unit for unit in tuple(self._failed)):
             return False
         return key not in cache.find([key])
-
-    def unlock(self) -> None:
-        """Forget who was compiling, in a forked child."""
-        self._lock = threading.Lock()
 
     def load(self, texts: dict[str, str]) -> Loaded:
         """Return the functions of kernels, given by name and source.
@@ -153,21 +150,20 @@ class Kernels:
             If one does not compile.
         """
         begun = time.perf_counter()
-        with self._lock:
-            missing = {n: t for n, t in texts.items() if n not in self._functions}
-            from_disk = compiled = 0
-            if missing:
-                cache = disk.default()
-                keys = {name: self.key(text) for name, text in missing.items()}
-                with span("load", "kernels"):
-                    from_disk = self._find(cache, keys)
-                if from_disk < len(missing):
-                    more, compiled = self._make(cache, missing, keys)
-                    from_disk += more
-                early = len(self.early.intersection(missing))
-                self.early.difference_update(missing)
-                from_disk, compiled = from_disk - early, compiled + early
-            functions = {name: self._functions[name] for name in texts}
+        from_disk = compiled = 0
+        missing = {n: t for n, t in texts.items() if n not in self._functions}
+        if missing:
+            cache = disk.default()
+            keys = {name: self.key(text) for name, text in missing.items()}
+            with span("load", "kernels"):
+                from_disk = self._find(cache, keys)
+            if from_disk < len(missing):
+                more, compiled = self._make(cache, missing, keys)
+                from_disk += more
+            early = len(self.early.intersection(missing))
+            self.early.difference_update(missing)
+            from_disk, compiled = from_disk - early, compiled + early
+        functions = {name: self._functions[name] for name in texts}
         in_memory = len(texts) - from_disk - compiled
         return Loaded(functions, compiled, from_disk, in_memory, time.perf_counter() - begun)
 
@@ -220,6 +216,7 @@ class Kernels:
         self, cache: disk.Cache, texts: dict[str, str], keys: dict[str, str]
     ) -> tuple[int, int]:
         first = min(keys.values())
+        doing("waiting for another process, or thread, that compiles")
         with cache.lock(first):
             others = self._find(cache, keys)
             missing = {n: t for n, t in texts.items() if n not in self._functions}
@@ -233,7 +230,7 @@ class Kernels:
 
     def _refuse(self, keys: set[str]) -> None:
         """Raise again what was raised when a unit of kernels among these did not compile."""
-        for unit, error in self._failed.items():
+        for unit, error in tuple(self._failed.items()):
             if unit <= keys:
                 raise CompileError(str(error), error.source)
 
@@ -288,11 +285,9 @@ def kernels(library: Any, precise: bool = False, quick: bool = False) -> Kernels
 
 
 def _unlock() -> None:
-    """Give a forked child new locks: a thread that it has not got may hold the old ones."""
+    """Give a forked child a new lock: a thread that it has not got may hold the old one."""
     global _lock
     _lock = threading.Lock()
-    for made in _made.values():
-        made.unlock()
 
 
 if hasattr(os, "register_at_fork"):

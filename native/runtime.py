@@ -19,6 +19,7 @@ from adarray_native import blas
 
 from adarray.codegen import eager
 from adarray.codegen.eager import Kernel
+from adarray.environment import wrong
 from adarray.errors import BackendError
 from adarray.op import OPS, Op, Reduction
 from adarray.scalar import Expr
@@ -130,8 +131,8 @@ class Library:
         # Array memory to keep at most: an eighth of the machine's, and no more than 2 GiB.
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.lib.adarray_pool_limit(min(1 << 31, memory // 8))
-        level = os.environ.get("ADARRAY_SIMD")
-        if level is not None:
+        level = os.environ.get("ADARRAY_SIMD", "").strip()
+        if level:
             self._limit(level)
 
     def _limit(self, wanted: str) -> None:
@@ -141,8 +142,7 @@ class Library:
         known = ("base", "avx2", "avx512")
         if wanted not in known:
             raise BackendError(
-                f"backends serial and openmp: the environment variable ADARRAY_SIMD is "
-                f"{wanted!r}; set it to one of {', '.join(known)}, or unset it"
+                f"backends serial and openmp: {wrong('ADARRAY_SIMD', wanted, ', '.join(known))}"
             )
         self.lib.adarray_limit_level(names.index(wanted) if wanted in names else best)
 
@@ -207,6 +207,8 @@ class CPUEngine:
         self._calls: dict[tuple[Op, int], Expr | None] = {}
 
     # -- compiled plans --------------------------------------------------------------------
+
+    any_thread = True  # may compile plans
 
     def executable(
         self, plan: Plan, precise: bool = False, rerun: Rerun | None = None

@@ -29,6 +29,7 @@ from adarray.codegen.loopir import (
     statements,
     walk,
 )
+from adarray.environment import switch
 
 COMBINES = frozenset({"add", "multiply", "maximum", "minimum", "logical_and", "logical_or"})
 ACCESS = ("in", "out", "inout")
@@ -46,10 +47,8 @@ def checking() -> bool:
     ValueError
         If it is neither 0, 1 nor empty.
     """
-    given = os.environ.get("ADARRAY_CHECK", "0")
-    if given not in ("", "0", "1"):
-        raise ValueError(f"ADARRAY_CHECK is {given!r}; allowed are 0 (off) and 1 (on)")
-    return given == "1"
+    # Nearly always it is not there.
+    return "ADARRAY_CHECK" in os.environ and switch("ADARRAY_CHECK", False)
 
 
 def verify(kernel: Kernel) -> Kernel:

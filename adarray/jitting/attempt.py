@@ -70,9 +70,11 @@ class Run:
         self.draws = Draws()
         self.calls: list[CachedCall] = []
         self._clones: Any = None
+        self._about = ""
 
-    def record(self) -> None:
-        """Run the function on traced inputs."""
+    def record(self, about: str) -> None:
+        """Run the function on traced inputs; `about` says which one it is."""
+        self._about = about
         bound, state = self._bound, self._state
         count = len(bound.leaves)
         leaves = [*bound.leaves, *state.values]
@@ -104,6 +106,7 @@ class Run:
             lambda x: self._clones.original(x),
             self.calls,
             same,
+            about,
         )
         own, args, kwargs = passed
         if bound.rebuild is not positional:
@@ -122,6 +125,11 @@ class Run:
         self.hidden = state.overlap(targets) or any(
             touches(x, targets) for x in self.plain_operands
         )
+
+    def told(self) -> str:
+        """Return a line about the recording."""
+        count = 0 if self.recorded is None else len(self.recorded.recording.events)
+        return f"recorded {self._about}: {count} operations; {self.seconds:.3f} s"
 
     def restore(self) -> None:
         """Undo what the run did to random generators and captured objects."""

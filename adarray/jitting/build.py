@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from adarray.codegen.machine import CPU
+from adarray.codegen.plan import KernelStep
 from adarray.codegen.verify import checking
 from adarray.device import DeviceEngine, is_device
 from adarray.errors import BackendError, CompileError
@@ -20,33 +21,28 @@ from adarray.jitting.check import checked
 from adarray.jitting.collector import collector_waits
 from adarray.jitting.donation import pairs
 from adarray.jitting.keys import replace_symbols
+from adarray.jitting.late import Job, Late
 from adarray.jitting.options import Options
+from adarray.jitting.reruns import Rerun, Run, after_numbers
 from adarray.jitting.tree import Node
 from adarray.op import Op
 from adarray.passes.interpret import Interpreted
-from adarray.program import Program
-from adarray.recording import PYTHON, Call, Symbol
+from adarray.recording import Call, Symbol
 from adarray.scope import package_of
 from adarray.spans import span
-
-Run = Callable[[list[Any]], list[Any]]
+from adarray.telling import SILENT, Progress, Watch, detail
 
 
 class JitWarning(RuntimeWarning):
     """Something that `adarray.jit` was asked to compile is not compiled, or not as asked."""
 
 
-class FailError(Exception):
-    """A compiled segment stopped; f must run eagerly, which raises NumPy's own error."""
-
-
-# Attribute of exceptions that came when donated arguments had been overwritten: the function
-# itself cannot run in the place of its compiled code any more.
-SPENT = "adarray_spent"
-
-
 # Values of a program that is planned for so long that its kernels are compiled meanwhile.
 LONG = 4000
+# and for so long that a line may have to say so.
+MANY = 1000
+# Seconds that a call waits for the compiler; after that NumPy runs it. None: any number.
+ANSWERED: float | None = 10.0
 
 # What was said of kernels that do not compile.
 _uncompiled: set[str] = set()
@@ -77,6 +73,9 @@ class Draft:
         self.run: Run = _no_run
         self.seconds: dict[str, float] = {}
         self.eager = ""
+        # What another thread has made of the plan, and how long that took; or why it did not.
+        self.made: tuple[Any, float] | Exception | None = None
+        self.late: list[Node] = []  # that NumPy runs until it is there
 
     def set(self, executable: Any, seconds: float) -> None:
         """Take in what was compiled."""
@@ -103,6 +102,15 @@ def _donations(node: Node, draft: Draft) -> tuple[tuple[int, int], ...]:
     return found
 
 
+def _size(drafts: dict[Any, Draft]) -> str:
+    """Return how much there is to compile."""
+    programs = [d.after or d.before for d in drafts.values()]
+    values = sum(len(p.values) for p in programs if p is not None)
+    steps = [s for d in drafts.values() if d.plan is not None for s in d.plan.steps]
+    kernels = {id(s.kernel) for s in steps if isinstance(s, KernelStep)}
+    return f"{values} values" + (f" in {len(kernels)} kernels" if steps else "")
+
+
 class Builder:
     """Makes the executables of a jitted function for one engine.
 
@@ -111,11 +119,14 @@ class Builder:
     engine : Engine or None
         None: programs are interpreted with NumPy.
     options : Options
+    name : str, optional
+        What is compiled, in words.
     """
 
-    def __init__(self, engine: Any, options: Options) -> None:
+    def __init__(self, engine: Any, options: Options, name: str = "a function") -> None:
         self.engine = engine
         self.options = options
+        self.name = name
         # Of the device where it computes, if it does.
         self.library: Any = engine.library if isinstance(engine, DeviceEngine) else None
         self._said: set[str] = set()
@@ -124,22 +135,58 @@ class Builder:
     def build(self, nodes: list[Node]) -> None:
         """Set ``node.compiled`` and what `explain` shows of it; compile all kernels at once."""
         drafts: dict[Any, Draft] = {}
-        with collector_waits(), contextlib.ExitStack() as stack:
+        progress = Progress()
+        many = self.library is not None or sum(len(n.calls) for n in nodes) > MANY
+        watch = Watch(lambda: self._long(drafts, progress), timed=many)
+        with collector_waits(), contextlib.ExitStack() as stack, watch:
             for node in nodes:
                 key = _shared_key(node)
                 if key not in node.tree.shared and key not in drafts:
                     drafts[key] = self._draft(node, stack)
-            self._compile([d for d in drafts.values() if d.plan is not None])
+            planned = [d for d in drafts.values() if d.plan is not None]
+            if planned:
+                self._compile(planned, stack, watch, progress)
         self._built = self._built or bool(drafts)
         for node in nodes:
             key = _shared_key(node)
             if key in drafts:
                 node.tree.shared[key] = drafts[key]
-            draft = node.tree.shared[key]
-            node.before, node.after, node.plan = draft.before, draft.after, draft.plan
-            node.executable, node.seconds, node.eager = draft.executable, draft.seconds, draft.eager
-            run = checked(node, draft.run, self.library) if checking() else draft.run
-            node.compiled = (node.targets, run)
+            self._give(node, node.tree.shared[key])
+        if drafts:
+            detail(lambda: self._short(drafts))
+
+    def _give(self, node: Node, draft: Draft) -> None:
+        """Let a segment have what was made of it, or of an equal one."""
+        node.before, node.after, node.plan = draft.before, draft.after, draft.plan
+        node.executable, node.seconds, node.eager = draft.executable, draft.seconds, draft.eager
+        run = checked(node, draft.run, self.library) if checking() else draft.run
+        node.compiled = (node.targets, run)
+        if type(draft.run) is Late:
+            draft.late.append(node)
+
+    def _long(self, drafts: dict[Any, Draft], progress: Progress) -> str:
+        """Return a line about what takes long."""
+        at = progress.text or f"its passes and its plan, {_size(drafts)}"
+        meanwhile = "" if ANSWERED is None else f" NumPy answers calls from {ANSWERED:.0f} s on;"
+        return (
+            f"compiling {self.name} has taken {SILENT:.0f} s so far: {at};{meanwhile} see "
+            "jit(f).explain(...), and more lines with ADARRAY_VERBOSE=1"
+        )
+
+    def _short(self, drafts: dict[Any, Draft]) -> str:
+        """Return a line about what did not take long, or is not done yet."""
+        stages: dict[str, float] = {}
+        for d in drafts.values():
+            for stage, seconds in d.seconds.items():
+                stages[stage] = stages.get(stage, 0.0) + seconds
+        times = ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in stages.items())
+        made = [d.executable for d in drafts.values()]
+        fresh, disk = (sum(getattr(e, n, 0) for e in made) for n in ("compiled", "from_disk"))
+        whys = "".join(f"; {d.eager}" for d in drafts.values() if d.eager)
+        return (
+            f"compiled {self.name}: {_size(drafts)}, {fresh} of them compiled and {disk} from the "
+            f"cache; {times}{whys}"
+        )
 
     def settle(self) -> None:
         """Give memory back, once recorded runs are forgotten that led to something compiled.
@@ -195,7 +242,7 @@ class Builder:
                     draft.after, self.options.memory_limit, donated, machine, ahead and ahead.take
                 )
         except Exception as error:
-            self._failed(draft, f"planning failed: {type(error).__name__}: {error}")
+            self._failed(draft, f"planning failed: {type(error).__name__}: {error}", error)
         draft.seconds["plan"] = perf_counter() - start
         return draft
 
@@ -203,11 +250,64 @@ class Builder:
         """Return what compiles kernels of a long program while it is planned, if anything does."""
         if len(draft.after.values) < LONG or not hasattr(self.engine, "ahead"):
             return None
-        with contextlib.suppress(BackendError, OSError):  # seen when the plan is compiled
-            return stack.enter_context(self.engine.ahead(self.options.precise))
+        found: list[Any] = []
+
+        def work() -> None:
+            with contextlib.suppress(BackendError, OSError):  # seen when the plan is compiled
+                found.append(self.engine.ahead(self.options.precise))
+
+        if Job(work).wait(SILENT) and found:  # else there is a compiler that does not answer
+            return stack.enter_context(found[0])
         return None
 
-    def _compile(self, drafts: list[Draft]) -> None:
+    def _compile(
+        self,
+        drafts: list[Draft],
+        stack: contextlib.ExitStack,
+        watch: Watch,
+        progress: Progress,
+    ) -> None:
+        """Compile plans; those that are not there after a while run with NumPy until they are."""
+        if not getattr(self.engine, "any_thread", False):
+            self._make(drafts)
+            for draft in drafts:
+                self._take(draft)
+            return
+        held = stack.pop_all()
+
+        def work() -> None:
+            with held:
+                self._make(drafts)
+
+        job = Job(work, progress)
+        if not job.wait(max(0.1, watch.end - perf_counter())):
+            watch.tell()
+            job.wait(None if checking() else ANSWERED)
+        if job.wait(0.0):
+            for draft in drafts:
+                self._take(draft)
+            return
+        for draft in drafts:
+            draft.run = Late(job, self._interpreted(draft), self._settler(draft))
+            draft.eager = "it is being compiled; NumPy runs it meanwhile"
+
+    def _settler(self, draft: Draft) -> Callable[[Late], Run]:
+        """Return what takes in what was compiled late."""
+
+        def settle(late: Late) -> Run:
+            nodes, draft.late, draft.eager = draft.late, [], ""
+            try:
+                self._take(draft)
+            finally:  # whatever it warns of
+                for node in nodes:
+                    if node.compiled is not None and node.compiled[1] is late:
+                        self._give(node, draft)
+            detail(lambda: self._short({0: draft}))
+            return draft.run
+
+        return settle
+
+    def _make(self, drafts: list[Draft]) -> None:
         """Compile plans, all in one run of the compiler where that works."""
         prepare = getattr(self.engine, "prepare", None)
         precise = self.options.precise
@@ -225,18 +325,27 @@ class Builder:
                 with span("compile", "jit"):
                     rerun = Rerun(draft.after, any(b.donor >= 0 for b in draft.plan.buffers))
                     made = self.engine.executable(draft.plan, precise=precise, rerun=rerun)
-                draft.set(made, perf_counter() - start + shared)
-                if self.library is not None:
-                    draft.run = after_numbers(draft.run, draft.after, self.library.kind)
-            except BackendError as error:  # no compiler, or source that it refused
-                self._failed(draft, str(error), error)
+                draft.made = (made, perf_counter() - start + shared)
             except Exception as error:
-                self._failed(draft, f"compiling failed: {type(error).__name__}: {error}", error)
+                draft.made = error
 
-    def _failed(self, draft: Draft, why: str, error: Exception | None = None) -> None:
+    def _take(self, draft: Draft) -> None:
+        """Take in what was made of a plan; where that is an error, say so."""
+        made, draft.made = draft.made, None
+        if isinstance(made, BackendError):  # no compiler, or source that it refused
+            self._failed(draft, str(made), made)
+        elif isinstance(made, Exception):
+            self._failed(draft, f"compiling failed: {type(made).__name__}: {made}", made)
+        else:
+            assert made is not None
+            draft.set(*made)
+            if self.library is not None:
+                draft.run = after_numbers(draft.run, draft.after, self.library.kind)
+
+    def _failed(self, draft: Draft, why: str, error: Exception) -> None:
         """Let a program run step by step, and say why."""
         if checking() and not isinstance(error, BackendError):
-            raise
+            raise error
         draft.eager = why
         draft.plan = None
         draft.run = self._interpreted(draft)
@@ -259,123 +368,6 @@ class Builder:
         if text not in self._said:
             self._said.add(text)
             say(text)
-
-
-_FLAGS = (("divide", 1), ("over", 2), ("under", 4), ("invalid", 8))
-_PYTHON_BITS = sum(bit for name, bit in _FLAGS if PYTHON[name] == "raise")
-
-
-class Rerun:
-    """What happens when a compiled program raised floating-point flags, or stopped.
-
-    NumPy's warnings and errors are those of its own functions, so the program is run again
-    with them: where np.errstate asks for warnings only the first time.
-    """
-
-    def __init__(self, program: Any, spent: bool = False) -> None:
-        self._program = program
-        self._spent = spent  # whether arguments hold results by now
-        self._run: Run | None = None
-        self._warned = 0
-        # What the function itself asks for in blocks of np.errstate; None: what the caller does.
-        origins = {id(v.origin): v.origin for v in program.values}.values()
-        made: list[dict[str, Any] | None] = [getattr(x, "errors", None) for x in origins]
-        self._own = [x for x in made if x is not None and x is not PYTHON]
-        self._outer = any(x is None for x in made)
-        # Arithmetic of Python numbers, which raises errors of its own.
-        self._numbers = _numbers_of(program) if any(x is PYTHON for x in made) else None
-
-    def _asked(self, flags: int) -> set[str]:
-        """Return what is to happen for raised flags."""
-        asked: list[dict[str, Any]] = [*self._own, *([dict(np.geterr())] if self._outer else [])]
-        return {errors[name] for name, bit in _FLAGS if flags & bit for errors in asked}
-
-    def hears(self, flags: int) -> bool:
-        """Whether anybody asked for any of the raised flags."""
-        python = self._numbers is not None and bool(flags & _PYTHON_BITS)
-        return python or not self._asked(flags) <= {"ignore"}
-
-    def __call__(self, arrays: list[Any], flags: int, code: int, results: Any) -> Any:
-        """Return the results of the call, after NumPy has warned, raised or called."""
-        if code:
-            raise FailError(f"code {code}")
-        if self._numbers is not None and flags & _PYTHON_BITS:
-            self._numbers(list(arrays))  # where Python would raise, f runs eagerly
-        wants = self._asked(flags)
-        if wants <= {"ignore"} or (
-            wants <= {"ignore", "warn"} and flags | self._warned == self._warned
-        ):
-            return results
-        self._warned |= flags
-        if self._spent:
-            _signal(flags)
-            return results
-        if self._run is None:
-            self._run = Interpreted(self._program)
-        self._run(list(arrays))
-        return results
-
-
-def _signal(flags: int) -> None:
-    """Let NumPy say that flags were raised, without what raised them."""
-    one, huge = np.ones(1), np.full(1, 1e308)
-    examples: Any = ((np.divide, one, 0.0), (np.multiply, huge, huge), (np.divide, 1e-308, huge),
-                (np.subtract, np.inf, np.full(1, np.inf)))  # fmt: skip
-    try:
-        for (function, x, y), (_, bit) in zip(examples, _FLAGS, strict=True):
-            if flags & bit:
-                function(x, y)
-    except Exception as error:
-        setattr(error, SPENT, True)
-        raise
-
-
-def _numbers_of(program: Program) -> Run:
-    """Return what computes the values that are arithmetic of Python numbers."""
-    found = [v for v in program.values if getattr(v.origin, "errors", None) is PYTHON]
-    live = {id(v) for v in (*found, *program.inputs)}
-    kept = []
-    for v in reversed(program.values):
-        if id(v) in live:
-            kept.append(v)
-            live.update(id(a) for a in v.args)
-    return Interpreted(Program(program.inputs, reversed(kept), found))
-
-
-# Arithmetic of Python numbers that raises, other than by overflow.
-_RAISING = frozenset({"divide", "floor_divide", "remainder", "power", "float_power"})
-
-
-def after_numbers(run: Run, program: Program, kind: type) -> Run:
-    """Return `run` after arithmetic of Python numbers that may raise.
-
-    Devices tell of no floating-point flags, so it is done on the host in every call, if the
-    numbers are there: where Python would raise, this does, and f runs eagerly. `kind` is the class
-    of arrays on the device.
-    """
-    found = [
-        v
-        for v in program.values
-        if v.args
-        and getattr(v.origin, "errors", None) is PYTHON
-        and getattr(v.origin.function, "__name__", "") in _RAISING
-    ]
-    if not found:
-        return run
-    needed = {id(v) for v in found}
-    for v in reversed(program.values):
-        if id(v) in needed:
-            needed.update(id(a) for a in v.args)
-    kept = [v for v in program.values if id(v) in needed or v.kind == "input"]
-    numbers = Interpreted(Program(program.inputs, kept, found))
-    used = [id(v) in needed for v in program.inputs]
-
-    def both(arrays: list[Any]) -> list[Any]:
-        if all(type(x) is not kind for x, u in zip(arrays, used, strict=True) if u):
-            numbers([x if u else 0.0 for x, u in zip(arrays, used, strict=True)])
-        return run(arrays)
-
-    return both
 
 
 class Ordered:

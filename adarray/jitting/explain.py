@@ -13,6 +13,7 @@ import numpy as np
 from adarray.array import ADArray
 from adarray.device import KINDS, DeviceEngine, adopt
 from adarray.jitting.costs import Cost, peak, total
+from adarray.jitting.late import pending
 from adarray.jitting.picture import Picture, picture
 from adarray.jitting.sections import Names, Segment, kernels, outcome_text, plural, segment_section
 from adarray.jitting.steps import at
@@ -228,6 +229,7 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             break
         jitted(*_copied(args), **_copied(kwargs))
         taken = _path(jitted, args, kwargs)
+    pending(taken, seconds=None)  # whoever asks wants to see what is compiled
     entry = None
     if taken:
         tree = taken[0].tree

@@ -11,19 +11,21 @@ import types
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from adarray import telling
 from adarray.aliasing import shares_memory
 from adarray.array import ADArray
 from adarray.backend import chosen, load
 from adarray.codegen.verify import checking
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.jitting.attempt import aligned, note_links
-from adarray.jitting.build import SPENT, Builder, say
+from adarray.jitting.build import Builder, say
 from adarray.jitting.check import compare, copies
 from adarray.jitting.devices import borrowed, careful, with_adarrays, write
 from adarray.jitting.entries import CacheInfo, Entry, Recent, Variant
 from adarray.jitting.matching import Matcher, fast_key
 from adarray.jitting.nodes import are_of, attach, can_be_node, op_of
 from adarray.jitting.options import Options
+from adarray.jitting.reruns import SPENT
 from adarray.jitting.run import MissError, Walk
 from adarray.jitting.signature import (
     Bound,
@@ -244,6 +246,8 @@ class JitFunction(Tracing):
             and all(i < len(bound.values) for i, _, _ in leaf.writes)
         ):
             compare(self._f, before, bound.rebuild, result, entry.signature)
+        if variant.waits:
+            variant.fast = self._fast(variant, found, bound)
         return result, variant
 
     @staticmethod
@@ -297,9 +301,10 @@ class JitFunction(Tracing):
         with self._lock:
             entry = self._table.get(key)
             if entry is None:
+                telling.check()
                 engine = default_engine() if place is True else place or None
                 text = describe(bound.key[1:], self._f)
-                entry = Entry(text, Builder(engine, self.options))
+                entry = Entry(text, Builder(engine, self.options, text))
                 entry.donates = bool(self.options.donate) and not kept
                 reasons = [r for x in bound.values if (r := unfit(x))]
                 if reasons or self._eager:

@@ -66,6 +66,7 @@ def record(
     original: Callable[[Any], Any] | None = None,
     calls: list[CachedCall] | None = None,
     same: Sequence[int] = (),
+    about: str = "a function",
 ) -> Recorded:
     """Run `f` once, with the current backend, and record what it computes.
 
@@ -87,6 +88,8 @@ def record(
         Gets the calls of functions with a cache.
     same : sequence of int, optional
         For each input the first one that is the same array, which stands for both.
+    about : str, optional
+        What is recorded, in words.
 
     Raises
     ------
@@ -94,6 +97,7 @@ def record(
         If a value leaves in a way that cannot be recorded.
     """
     recorder = Recorder(MODE.get(), draws)
+    recorder.about = about
     if original is not None:
         recorder.original = original
     if calls is not None:

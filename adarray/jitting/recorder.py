@@ -11,6 +11,8 @@ import operator
 import sys
 import types
 from collections.abc import Callable
+from math import inf
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from adarray.op import FUNCTIONS, OPS, Op
 from adarray.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
 from adarray.runtime import Mode
 from adarray.scope import package_of
+from adarray.telling import SILENT, tell
 from adarray.trace import Extras, Handle
 
 # Packages whose functions give the same for the same arguments.
@@ -88,6 +91,8 @@ class Recorder:
         self._looks: dict[tuple[str, int], Any] = {}
         self._bounds = Bounds()
         self._errors = np.geterr()
+        self.about = "a function"  # what is recorded, in words
+        self._silent = perf_counter() + SILENT  # until when no line says that it takes long
         self.shown = False  # whether values were made into text
         # An error that an operation raised: if the function catches it, what it does depends
         # on values in a way that nothing here shows.
@@ -244,6 +249,9 @@ class Recorder:
         errors: Any = np.geterr()
         call.errors = PYTHON if numbers else errors if errors != self._errors else None
         self.recording.events.append(call)
+        if perf_counter() > self._silent:
+            self._silent = inf
+            tell(_long(self.about, len(self.recording.events), call.where))
         if not several:
             return made[0]
         return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
@@ -573,6 +581,18 @@ def _is_dynamic(op: Op | None, function: Any, values: Any, params: Any) -> bool:
 
 
 _OURS = frozenset({"adarray", "numpy", "scipy", "adarray_native", "adarray_backends"})
+
+
+def _long(about: str, count: int, where: tuple[str, int] | None) -> str:
+    """Return a line about a recording that takes long."""
+    line = "" if where is None else f", the last one in line {where[1]} of {where[0]}"
+    return (
+        f"recording {about} has taken {SILENT:.0f} s so far: {count} operations{line}; the "
+        "operations of all rounds of its loops are noted, once for good; more lines with "
+        "ADARRAY_VERBOSE=1"
+    )
+
+
 # Globals of modules that are not the user's, by identity, as they were met: a call is
 # recorded some 20 frames below the user's code.
 _met: dict[int, dict[str, Any]] = {}

@@ -15,6 +15,7 @@ from adarray.jitting.devices import ElsewhereError, OnDevice, device_of
 from adarray.jitting.entries import Entry, Variant
 from adarray.jitting.generators import DRAWING
 from adarray.jitting.kinds import kind_of
+from adarray.jitting.late import pending
 from adarray.jitting.options import Options
 from adarray.jitting.run import runner
 from adarray.jitting.signature import (
@@ -26,6 +27,7 @@ from adarray.jitting.signature import (
 from adarray.jitting.state import State
 from adarray.levels import remembered, restore
 from adarray.spans import span
+from adarray.telling import detail
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -87,7 +89,7 @@ class Tracing:
         try:
             start = perf_counter()
             with span("trace", entry.signature), collector_waits():
-                run.record()
+                run.record(entry.signature)
             run.seconds = perf_counter() - start
         except Exception as error:
             run.restore()
@@ -95,6 +97,7 @@ class Tracing:
             result = self._f(*args, **kwargs)  # where f itself is wrong, this raises
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
             return result, None
+        detail(run.told)
         if run.hidden or (run.aliased and not shares_memory(bound.values)):
             run.restore()
             entry.give_up(
@@ -182,7 +185,7 @@ class Tracing:
                 strides = list(map(element_strides, run.values))
                 builder = entry.builder
                 if device is not None and device.engine is not builder.engine:
-                    builder = Builder(device.engine, self.options)
+                    builder = Builder(device.engine, self.options, entry.signature)
                 variant = Variant(state, strides, self.options.max_paths, builder, device)
                 variant.tree.donated = self._given_up(entry, bound)
                 variant.numbers = set(self._numbers)
@@ -215,22 +218,28 @@ class Tracing:
             waiting = [n for n in variant.tree.nodes() if n.ready and n.compiled is None]
             with variant.tree.lock:
                 variant.builder.build(waiting)
-            variant.fast = self._fast(variant, state, bound)
+            variant.fast = self._fast(variant, state.values, bound)
         state.forget()
         return variant
 
     @staticmethod
-    def _fast(variant: Variant, state: State, bound: Bound) -> Callable[[list[Any]], Any] | None:
+    def _fast(
+        variant: Variant, captured: list[Any], bound: Bound
+    ) -> Callable[[list[Any]], Any] | None:
         """Return what runs a variant of positional arguments, if there is a short way."""
-        device = variant.device
+        device, state = variant.device, variant.state
+        variant.waits = False
         usable = not checking() and (device is not None or not bound.to_adarray)
-        if not usable or any(map(unaligned, (*bound.values, *state.values))):
+        if not usable or any(map(unaligned, (*bound.values, *captured))):
             return None
         if any(i >= len(bound.targets) for i in variant.written):
             return None  # captured arrays, whose copies on a device are kept
         if variant.written and (state.hidden is not None or variant.contents):
             return None  # an argument may share memory with what plain code reads
-        enter = None if device is None else device.entrance(bound.targets, state.values)
+        enter = None if device is None else device.entrance(bound.targets, captured)
+        variant.waits = pending(variant.tree.nodes())
+        if variant.waits:
+            return None
         return runner(variant.tree, variant.builder.build, enter)
 
     # -- what donation adds ---------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from adarray.device.library import register_kind
+from adarray.environment import switch
 from adarray.errors import BackendError
 
 if TYPE_CHECKING:
@@ -88,13 +89,18 @@ class CudaBackend:
         Raises
         ------
         BackendError
-            If there is no such GPU, or no CuPy; or for an unknown or wrong option.
+            If there is no such GPU, or no CuPy; or for an unknown or wrong option, or a value
+            of ADARRAY_TUNE.
         """
         for name in sorted(options):
             if name not in _OPTIONS:
                 raise BackendError(
                     f"backend 'cuda': unknown option {name!r}; it takes {', '.join(_OPTIONS)}"
                 )
+        try:
+            switch("ADARRAY_TUNE", True)
+        except ValueError as error:
+            raise BackendError(f"backend 'cuda': {error}") from None
         index = options.get("device", 0)
         cupy = _cupy()
         count = cupy.cuda.runtime.getDeviceCount()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from adarray.codegen import blocks, cuda
 from adarray.codegen.device import Form, form_of
 from adarray.codegen.loopir import Kernel
 from adarray.codegen.plan import Buffer
+from adarray.environment import switch
 
 MUCH = 48 << 20  # bytes: about 12 us of an H200's memory
 BETTER = 0.97  # of the usual way's time
@@ -82,8 +82,14 @@ def fastest(times: Sequence[Sequence[float]], usual: int) -> int:
 
 
 def enabled() -> bool:
-    """Whether anything is measured: the environment variable ADARRAY_TUNE is not 0."""
-    return os.environ.get("ADARRAY_TUNE", "1") != "0"
+    """Whether anything is measured: the environment variable ADARRAY_TUNE is not 0.
+
+    Raises
+    ------
+    ValueError
+        If it is neither 0, 1 nor empty.
+    """
+    return switch("ADARRAY_TUNE", True)
 
 
 def _unique(buffers: Sequence[Buffer]) -> dict[int, int]:

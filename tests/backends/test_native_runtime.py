@@ -164,7 +164,7 @@ def test_an_unknown_level_is_refused() -> None:
     )
     assert done.stdout.strip() == (
         "backends serial and openmp: the environment variable ADARRAY_SIMD is 'mmx'; "
-        "set it to one of base, avx2, avx512, or unset it"
+        "allowed are base, avx2, avx512; or unset it"
     )
 
 

@@ -1,0 +1,26 @@
+"""Environment variables with a few allowed values: what is given, or an error that names it."""
+
+from __future__ import annotations
+
+import os
+
+
+def switch(name: str, default: bool) -> bool:
+    """Return whether an environment variable is 1; where it is unset or empty, the default.
+
+    Raises
+    ------
+    ValueError
+        If it is anything else than 0 or 1.
+    """
+    given = os.environ.get(name, "").strip()
+    if not given:
+        return default
+    if given not in ("0", "1"):
+        raise ValueError(wrong(name, given, "0 (off) and 1 (on)"))
+    return given == "1"
+
+
+def wrong(name: str, given: str, allowed: str) -> str:
+    """Return what is wrong with the value of an environment variable, and what to do."""
+    return f"the environment variable {name} is {given!r}; allowed are {allowed}; or unset it"
