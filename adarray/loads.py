@@ -1,9 +1,10 @@
-"""What client code calls by the name of a class, while it is transformed.
+"""What client code calls by the name of a class or builtin, while it is transformed.
 
-``float(x)`` would drop the derivative of a traced `x`, and ``type(x)`` would say ADArray
-where the plain run sees an array or a number. Functions that call such names are made to
-load them through a `Load` (see `adarray.redirecting`), which asks at each use whether this
-thread transforms the code now. Everybody else gets what the name is bound to.
+``float(x)`` would drop the derivative of a traced `x`; ``type(x)`` would say ADArray and
+``hasattr(x, "numpy")`` yes where the plain run sees an array or a number. Functions that
+call such names are made to load them through a `Load` (see `adarray.redirecting`), which
+asks at each use whether this thread transforms the code now. Everybody else gets what the
+name is bound to.
 """
 
 from __future__ import annotations
@@ -60,6 +61,31 @@ def _type(*args: Any, **kwargs: Any) -> Any:
     return type(*args, **kwargs)
 
 
+def _has(x: Any, name: str) -> bool:
+    """Whether the plain value of an ADArray has an attribute."""
+    if name == "mT":  # a property that raises
+        return hasattr(x, name)
+    return any(name in cls.__dict__ for cls in plain_class(x).__mro__)
+
+
+def _hasattr(*args: Any) -> bool:
+    """``hasattr(x, name)`` of what may be traced."""
+    if len(args) == 2 and issubclass(type(args[0]), Handle) and isinstance(args[1], str):
+        return _has(*args)
+    return hasattr(*args)
+
+
+def _getattr(*args: Any) -> Any:
+    """``getattr(x, name, default)`` of what may be traced."""
+    if len(args) == 3 and issubclass(type(args[0]), Handle) and isinstance(args[1], str):
+        return getattr(*args) if _has(*args[:2]) else args[2]
+    return getattr(*args)
+
+
+# Builtins that ask what a value is, and what answers in their place in all transforms.
+_QUESTIONS: dict[Any, Any] = {type: _type, hasattr: _hasattr, getattr: _getattr}
+
+
 def _own_type(*args: Any, **kwargs: Any) -> Any:
     """``type(x)`` for code that knows of ADArrays: one class, whatever the value."""
     if len(args) == 1 and issubclass(type(args[0]), Handle):
@@ -104,6 +130,7 @@ class Load:
     __slots__ = ("__weakref__", "how", "name", "package")
     # By identity and use: the value, and what stands for it.
     known: dict[tuple[int, str], tuple[Any, Any]] = {}  # noqa: RUF012
+    asked: dict[int, Any] = {id(b): made for b, made in _QUESTIONS.items()}  # noqa: RUF012
 
     def __init__(self, name: str, how: str, package: str) -> None:
         self.name = name
@@ -132,8 +159,8 @@ class Load:
             if found is None or found[0] is not value:
                 found = self._find(value)
             return found[1]
-        if value is type and LEVEL.get():
-            return _type
+        if LEVEL.get() and (found := Load.asked.get(id(value))) is not None:
+            return found
         if OPEN and (made := suppressing(value, self.how)) is not None:
             return made
         return value
@@ -156,11 +183,10 @@ def standing_for(value: Any, how: str) -> Any:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
     if (made := suppressing(value, how)) is not None:
         return made
+    if value is map or id(value) in Load.asked:
+        return Load.asked.get(id(value), _map) if how == "call" else None
     if not issubclass(type(value), type):
         return None
-    if value is type or value is map:
-        mine = _type if value is type else _map
-        return mine if how == "call" else None
     return _inside[0](value, how)
 
 
@@ -208,16 +234,17 @@ class Names(NamedTuple):
 
 def names_for(space: dict[str, Any]) -> Names:
     """Return the names in the globals `space` at whose uses code has to be told apart."""
-    builtin = (type,) if _inside[0] is _none else (type, map, float, complex)
+    builtin = (*_QUESTIONS,) if _inside[0] is _none else (*_QUESTIONS, map, float, complex)
     if type(space) is not dict:  # a clone's, which looks up in the original's: see adarray.jitting
         space = {**getattr(space, "real", {}), **space}
     calls = {cls.__name__ for cls in builtin if cls.__name__ not in space}
     looks = set()
     for name, value in tuple(space.items()):
         kind = type(value)
-        if issubclass(kind, type):
-            ours = value is contextlib.suppress or any(value is b for b in builtin)
-            if ours or _inside[0](value, "call") is not None:
+        if any(value is b for b in builtin):
+            calls.add(name)
+        elif issubclass(kind, type):
+            if value is contextlib.suppress or _inside[0](value, "call") is not None:
                 calls.add(name)
         elif issubclass(kind, StandIn):
             looks.add(name)
@@ -245,7 +272,8 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
         return
     own: frozenset[str] = frozenset()
     if "ADArray" in used:  # it knows what it is given
-        own = frozenset(n for n in calls if space.get(n, getattr(builtins, n, None)) is type)
+        bound = {n: space.get(n, getattr(builtins, n, None)) for n in calls}
+        own = frozenset(n for n, v in bound.items() if any(v is q for q in _QUESTIONS))
 
     def make(name: str, how: str) -> Any:
         if how == "except":

@@ -39,7 +39,9 @@ NAMES = _words("""
 __len__ __iter__ __getitem__ __contains__ __setitem__ __index__ __call__ __float__ __next__ shape
 ndim dtype size T sum mean max item astype copy tolist reshape ravel dot flat strides itemsize
 nbytes real imag conjugate is_integer as_integer_ratio all argmax fill take std clip nothing
-append keys values name
+append keys values name hex fromhex numerator denominator bit_count numpy detach grad requires_grad
+backward __array__ __array_ufunc__ __array_function__ __array_namespace__ __array_priority__
+__array_wrap__ __dlpack__ __copy__ __complex__ __matmul__ __and__ __iadd__ __ceil__ __round__
 """)
 QUESTIONS = [
     *(f"isinstance(q, {c})" for c in CLASSES),
@@ -53,7 +55,8 @@ QUESTIONS = [
     "q.__class__.__name__ == 'float64'",
     "q.__class__ in (float, int)",
     "{np.ndarray: 1, float: 0, np.float64: 0}.get(q.__class__, 0)",
-    "getattr(q, 'shape', None) == ()",
+    "getattr(q, 'shape', None) == ()", "getattr(q, 'numpy', None) is None",
+    "any(hasattr(q, n) for n in ('detach', 'numpy', 'get'))", "asked(q, 'requires_grad')",
     "getattr(q, 'ndim', 3) == 1",
     "len(getattr(q, 'shape', (1, 2, 3))) == 3",
     "getattr(q, 'dtype', None) is None",
@@ -217,11 +220,19 @@ def counted(q: Any) -> int:
     return 1
 
 
+has = hasattr
+
+
+def asked(q: Any, name: str) -> bool:
+    """Whether it has an attribute, asked by another name of hasattr."""
+    return has(q, name)
+
+
 GLOBALS = {
     "np": np, "numbers": numbers, "abc": collections.abc, "typing": typing, "copy": copy,
     "functools": functools, "Measured": Measured, "Vectorlike": Vectorlike,
     **{f.__name__: f for f in (dispatched, matched, sized, iterated, indexed, shaped, unpacked,
-                               looped, numbered, counted)},
+                               looped, numbered, counted, asked)},
 }  # fmt: skip
 _count = itertools.count()
 
