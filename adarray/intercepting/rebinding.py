@@ -7,6 +7,7 @@ defaults and closures of their functions and the attributes of their classes: ne
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import sys
@@ -15,6 +16,8 @@ import types
 from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
+
+import numpy as np
 
 from adarray.intercepting.binding import Binder, binder_of
 from adarray.intercepting.bytecode import assigned_globals
@@ -27,6 +30,7 @@ from adarray.intercepting.standins import (
 from adarray.loads import names_for, redirect_uses
 from adarray.reaching import reach
 from adarray.scope import CLIENTS, KEPT, client_of, package_of
+from adarray.trace import Handle
 
 _lock = threading.RLock()
 
@@ -34,7 +38,8 @@ _lock = threading.RLock()
 _seen: dict[str, tuple[types.ModuleType, Any]] = {}
 # Package -> [globals, name, id of its value] of globals that functions assign.
 _watched: dict[str, list[list[Any]]] = {}
-_names: dict[int, tuple[int, ...]] = {}  # id of globals -> ids of the values in them
+# id of globals -> their names, and the ids of what those are bound to
+_names: dict[int, tuple[tuple[str, ...], tuple[int, ...]]] = {}
 # For each set of packages: what sys.modules looked like when they were rebound.
 _last: dict[frozenset[str] | None, tuple[int, str | None]] = {}
 
@@ -104,12 +109,28 @@ def rebind(packages: frozenset[str] | None, *spaces: dict[str, Any]) -> None:
                 CLIENTS.add(package)
                 # Whose names changed since; ids only, so that no value is kept alive.
                 known = _names.get(id(space))
-                if known != tuple(map(id, space.values())):
-                    rebind_names(space, package)
+                if known is None or known[1] != tuple(map(id, space.values())):
+                    if known is None or not _only_data(space, *known):
+                        rebind_names(space, package)
                     new += [space] if known is None else []
-                    _names[id(space)] = tuple(map(id, space.values()))
+                    _names[id(space)] = tuple(space), tuple(map(id, space.values()))
         if new:
             _redirect_all(new)
+
+
+# What nothing is bound to a stand-in for, and no function is found in.
+_DATA = (Handle, np.ndarray, np.generic, str, bytes, int, float, complex, list, tuple, dict, set,
+         range, slice, type(None))  # fmt: skip
+
+
+def _only_data(space: dict[str, Any], names: tuple[str, ...], ids: tuple[int, ...]) -> bool:
+    """Whether all that globals were bound to since is data, as by the steps of a script's loop."""
+    before = dict(zip(names, ids, strict=True))
+    return before.keys() <= space.keys() and all(
+        issubclass(type(v), _DATA) and (k in before or not hasattr(builtins, k))
+        for k, v in tuple(space.items())
+        if before.get(k) != id(v)
+    )
 
 
 def _rebind_watched(packages: frozenset[str] | None) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import types
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -533,3 +534,29 @@ def g(x):
     assert adarray.grad(adarray.wrap(module.f))(1.0) == 2.0
     with adarray.intercept():
         assert adarray.grad(module.f)(1.0) == 2.0
+
+
+def test_names_that_a_script_binds_between_calls() -> None:
+    space: dict[str, Any] = {"__name__": "__main__", "adarray": adarray}
+    exec(
+        "import numpy as np\n"
+        "def f(x):\n    y = np.zeros(1)\n    y[0] = scaled(x)\n    return y[0]\n"
+        "def scaled(x): return x * rate\n"
+        "g = adarray.grad(f, intercept=True)\nrate = 2.0\n",
+        space,
+    )
+    assert space["g"](1.0) == 2.0
+    for step in range(3):  # data alone
+        space["step"], space["rate"] = step, 3.0 + step
+        assert space["g"](1.0) == 3.0 + step
+    exec("from math import exp as scaled", space)  # what is rebound
+    assert space["g"](1.0) == np.exp(1.0)
+    exec("def scaled(x): return float(x) * 5.0", space)  # what is looked into
+    assert space["g"](1.0) == 5.0
+    exec("def double(x): return 2 * x\nfloat = double", space)  # what hides a builtin
+    assert space["g"](1.0) == 10.0
+    del space["float"]
+    assert space["g"](1.0) == 5.0
+    space["float"] = 3.0
+    with pytest.raises(TypeError, match="not callable"):
+        space["g"](1.0)
