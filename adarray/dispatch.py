@@ -147,7 +147,11 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     else:
         mask, aval = 3, nx.aval
         span = nx.span if nx.span is ny.span else merge_spans(nx.span, ny.span)
-    if r.dtype is not aval.dtype or r.shape != aval.shape:
+    try:
+        another = r.dtype is not aval.dtype or r.shape != aval.shape
+    except AttributeError:  # of an object that computes itself, such as a Fraction
+        return apply(op, (x, y))
+    if another:
         if r.dtype.kind not in "fc":
             return cls(no_derivative(op, r))
         aval = Aval(r.shape, r.dtype)
@@ -222,6 +226,9 @@ def run(op: Op, *operands: Any, **params: Any) -> Any:
     return compute(op, operands, params, MODE.get())
 
 
+_KNOWN = (Handle, np.ndarray, np.generic, int, float, complex, list, tuple, type(None))
+
+
 def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = None) -> Any:
     """Apply `op` to operands of which at least one is an ADArray.
 
@@ -287,7 +294,11 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
     if span is None or not recording:
         return _wrap(op, operands, params, values, r, cls)
     if not isinstance(r, (np.ndarray, np.generic, Symbolic)):
-        r = np.asarray(r)[()]
+        if isinstance(r, float) and not all(isinstance(x, _KNOWN) for x in operands):
+            numbers = (x if isinstance(x, _KNOWN) else float(x) for x in operands)
+            return apply(op, tuple(numbers), params)  # as a Fraction does beside a float
+        r = np.asarray(r)
+        r = r if r.dtype.kind == "O" else r[()]
     if r.dtype.kind not in "fc":
         return cls(no_derivative(op, r))
     out = _wrap(op, operands, params, values, r, cls)

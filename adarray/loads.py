@@ -10,16 +10,15 @@ name is bound to.
 from __future__ import annotations
 
 import builtins
-import contextlib
 import functools
 import sys
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from adarray.caught import note, suppressing
-from adarray.levels import LEVEL, OPEN
-from adarray.redirecting import all_names, names_caught, original_of, redirect
+from adarray.caught import CAUGHT
+from adarray.levels import LEVEL
+from adarray.redirecting import all_names, handles, original_of, redirect
 from adarray.scope import SCOPE, client_of
 from adarray.trace import Handle, plain_class
 
@@ -121,8 +120,7 @@ class Load:
     name : str
     how : str
         ``"call"``; ``"attribute"`` if an attribute is taken of it; ``"look"`` at a stand-in;
-        ``"except"``, to catch errors of this class; ``"own"``, a call of ``type`` by code that
-        knows of ADArrays.
+        ``"own"``, a call of ``type`` by code that knows of ADArrays.
     package : str
         The package of the code.
     """
@@ -145,9 +143,6 @@ class Load:
             value = frame.f_builtins.get(name, _ABSENT)
             if value is _ABSENT or type(frame.f_globals) is not dict:
                 value = _look_up(frame, name)
-        if self.how == "except":
-            note(sys.exception())
-            return value
         if self.how == "own":
             return _own_type if value is type else value
         scope = SCOPE.get()
@@ -161,8 +156,6 @@ class Load:
             return found[1]
         if LEVEL.get() and (found := Load.asked.get(id(value))) is not None:
             return found
-        if OPEN and (made := suppressing(value, self.how)) is not None:
-            return made
         return value
 
     def _find(self, value: Any) -> tuple[Any, Any]:
@@ -181,8 +174,6 @@ class Load:
 
 def standing_for(value: Any, how: str) -> Any:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
-    if (made := suppressing(value, how)) is not None:
-        return made
     if value is map or id(value) in Load.asked:
         return Load.asked.get(id(value), _map) if how == "call" else None
     if not issubclass(type(value), type):
@@ -244,12 +235,10 @@ def names_for(space: dict[str, Any]) -> Names:
         if any(value is b for b in builtin):
             calls.add(name)
         elif issubclass(kind, type):
-            if value is contextlib.suppress or _inside[0](value, "call") is not None:
+            if _inside[0](value, "call") is not None:
                 calls.add(name)
         elif issubclass(kind, StandIn):
             looks.add(name)
-        elif value is contextlib:
-            calls.add(name)
     return Names(frozenset(calls), frozenset(looks))
 
 
@@ -267,8 +256,7 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
     code = original_of(function.__code__)
     used = all_names(code)
     calls, looks = names.calls & used, names.looks & used
-    caught = names_caught(code)
-    if not package or not (calls or looks or caught):
+    if not package or not (calls or looks or handles(code)):
         return
     own: frozenset[str] = frozenset()
     if "ADArray" in used:  # it knows what it is given
@@ -276,12 +264,10 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
         own = frozenset(n for n, v in bound.items() if any(v is q for q in _QUESTIONS))
 
     def make(name: str, how: str) -> Any:
-        if how == "except":
-            return load_of(name, how, package)
         if name not in calls and name not in looks:
             return None
         if (how == "look") is not (name in looks) or (name in own and how != "call"):
             return None
         return load_of(name, "own" if name in own else how, package)
 
-    redirect(function, calls | looks | caught, make, (package, calls, looks))
+    redirect(function, calls | looks, make, (package, calls, looks), CAUGHT)

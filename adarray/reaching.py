@@ -1,24 +1,32 @@
 """The functions of client code that a function may call, made ready to be transformed.
 
 A function's own code, what its globals, closures and defaults lead to by the names that
-are written in it, and the methods of classes and objects on the way. What is reached only
-through an argument or a table of more than a few items is not looked at.
+are written in it, and the methods of classes and objects on the way; of arguments, the same.
+Code that runs already cannot be made ready: a generator that asks for types is refused.
 """
 
 from __future__ import annotations
 
+import collections
+import dis
 import functools
+import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
+from adarray.caught import watch_libraries
+from adarray.errors import TraceError
 from adarray.loads import Names, generation, names_for, redirect_uses
 from adarray.redirecting import Noted, all_names, original_of
 from adarray.scope import client_of, package_of
+from adarray.trace import Handle
 
-_LIMIT = 4000  # objects
-_FEW = 64  # items of a list or a table
+_LIMIT = 20_000  # objects
+_FEW = 64  # items of a list or a table that are looked at whatever they are
 _WRAPPED = (staticmethod, classmethod)
 
 # What was looked at -> (generation, what it depends on): see `_Walk.found`.
@@ -27,13 +35,31 @@ _reached = Noted()
 _twins = Noted()
 
 
-def reach(f: Any) -> None:
+# What arguments are as a rule.
+_DATA = frozenset({
+    np.ndarray, np.float64, np.float32, np.int64, float, int, bool, complex, str, bytes,
+    types.NoneType, np.dtype, slice, range,
+})  # fmt: skip
+
+
+def reach(f: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
     """Make what `f` may call ready to be transformed; cheap, if nothing has changed since.
 
     Parameters
     ----------
     f : callable
+    args : iterable, optional
+        Arguments with which it is called.
+    kwargs : dict, optional
+        The same by keywords.
     """
+    for x in args:
+        if type(x) not in _DATA:
+            _reach_argument(x)
+    if kwargs:
+        for x in kwargs.values():
+            if type(x) not in _DATA:
+                _reach_argument(x)
     if type(f) is types.MethodType:  # another one each time it is asked for
         reach(f.__func__)
         f = f.__self__
@@ -51,6 +77,25 @@ def reach(f: Any) -> None:
         _reached.note(f, (generation(), walk.found))
     if simple:
         _twins.note(code, (weakref.ref(f.__code__), id(f.__globals__), generation(), walk.found))
+
+
+def _reach_argument(x: Any) -> None:
+    """Make what an argument may call ready: functions, objects, also in lists and tables."""
+    kind = type(x)
+    if issubclass(kind, Handle):
+        return
+    if kind in _CALLED:
+        reach(x)
+    elif issubclass(kind, _TABLES):
+        for item in _items(x):
+            if type(item) not in _DATA:
+                _reach_argument(item)
+    elif issubclass(kind, type) or _is_clients(kind):
+        reach(x if issubclass(kind, type) else kind)
+        for part in _parts(x):
+            _reach_argument(part)
+    elif kind in _RUNNING:
+        _refuse_running(x)
 
 
 def _like_another(f: types.FunctionType) -> bool:
@@ -102,6 +147,7 @@ class _Walk:
 
     def run(self, f: Any) -> None:
         """Look at `f`, then at what that leads to."""
+        watch_libraries()
         self._root = f
         self._waiting.append(f)
         while self._waiting and len(self._seen) < _LIMIT:
@@ -133,10 +179,12 @@ class _Walk:
             yield from (x.fget, x.fset)
         elif kind is functools.cached_property:
             yield x.func
-        elif kind is list or kind is tuple:
-            yield from x if len(x) <= _FEW else ()
-        elif kind is dict:
-            yield from tuple(x.values()) if len(x) <= _FEW else ()
+        elif kind in _RUNNING:
+            _refuse_running(x)
+        elif issubclass(kind, _TABLES):
+            yield from _items(x)
+            if _is_clients(kind):
+                yield kind
         elif issubclass(kind, type):
             if _is_clients(x):
                 yield from (b for b in x.__mro__[1:] if _is_clients(b))
@@ -150,6 +198,11 @@ class _Walk:
     def _of_function(self, f: types.FunctionType) -> Iterator[Any]:
         space = f.__globals__
         names = all_names(original_of(f.__code__))
+        if not names.isdisjoint(_BY_TEXT):
+            texts = _texts(original_of(f.__code__))
+            names |= texts
+            for module in [sys.modules[t] for t in texts if t in sys.modules]:
+                yield from self._of_module(module, names)
         for value in _captured(f):
             if issubclass(type(value), types.ModuleType):
                 yield from self._of_module(value, names)
@@ -172,7 +225,7 @@ class _Walk:
                     found.append((name, _nothing))
             elif issubclass(kind, types.ModuleType):
                 yield from self._of_module(value, names)
-            elif callable(value) or kind in _TABLES or _is_clients(kind):
+            elif callable(value) or kind in _MAY_HOLD or _is_clients(kind):
                 if kind.__weakrefoffset__:
                     found.append((name, weakref.ref(value)))
                 yield value
@@ -198,7 +251,79 @@ class _Walk:
             self.found.append((weakref.ref(module), found))
 
 
-_TABLES = (list, tuple, dict)
+_TABLES = (
+    list, tuple, dict, set, frozenset, collections.deque, collections.ChainMap,
+    types.MappingProxyType,
+)  # fmt: skip
+_CALLED = frozenset({types.FunctionType, types.MethodType, functools.partial})
+_RUNNING = {
+    types.GeneratorType: "gi_code", types.CoroutineType: "cr_code",
+    types.AsyncGeneratorType: "ag_code",
+}  # fmt: skip
+_MAY_HOLD = frozenset({
+    *_TABLES, *_RUNNING, collections.OrderedDict, collections.defaultdict,
+})  # fmt: skip
+
+
+# What finds a function by a text.
+_BY_TEXT = frozenset({
+    "getattr", "globals", "vars", "attrgetter", "methodcaller", "import_module", "modules",
+    "__dict__", "__import__", "eval",
+})  # fmt: skip
+
+
+def _texts(code: types.CodeType) -> frozenset[str]:
+    """Return the texts in code and in what is nested in it, which may be names."""
+    texts: set[str] = set()
+    for constant in code.co_consts:
+        if isinstance(constant, str):
+            texts.add(constant)
+        elif isinstance(constant, tuple):
+            texts.update(c for c in constant if isinstance(c, str))
+        elif isinstance(constant, types.CodeType):
+            texts |= _texts(constant)
+    return frozenset(texts)
+
+
+def _items(x: Any) -> Iterator[Any]:
+    """Yield what a list or table holds; of a long one, what may be called and objects."""
+    if isinstance(x, collections.ChainMap):
+        x = x.maps
+    if isinstance(x, dict) and "__builtins__" in x:
+        return iter(())  # the globals of a module, which names lead to
+    items = tuple(x)
+    if isinstance(x, dict):
+        items += tuple(dict.values(x))
+    elif isinstance(x, types.MappingProxyType):
+        items += tuple(x.values())
+    if len(items) <= _FEW:
+        return iter(items)
+    kinds = {k for k in set(map(type, items)) if k in _CALLED or _is_callable(k)}
+    return (i for i in items if type(i) in kinds) if kinds else iter(())
+
+
+def _is_callable(kind: type) -> bool:
+    return kind not in _DATA and (
+        any("__call__" in c.__dict__ for c in kind.__mro__) or _is_clients(kind)
+    )
+
+
+def _refuse_running(x: Any) -> None:
+    """Raise if a generator that was made before is about to ask for types."""
+    code = getattr(x, _RUNNING[type(x)], None)
+    frame = getattr(x, _RUNNING[type(x)][:3] + "frame", None)
+    if code is None or frame is None or original_of(code) is not code:
+        return
+    asks = any(
+        i.opname.startswith("LOAD") and i.argval == "type" and "ATTR" not in i.opname
+        for i in dis.get_instructions(code)
+    )
+    if asks and client_of(frame.f_globals):
+        raise TraceError(
+            f"type: {x.__qualname__}() was made before the transform, and its code calls "
+            "type(), which would not see the plain class of a traced value; make it inside of the "
+            "function, or ask with isinstance()"
+        )
 
 
 def _is_clients(cls: Any) -> bool:
@@ -209,14 +334,26 @@ def _is_clients(cls: Any) -> bool:
 
 def _parts(x: Any) -> Iterator[Any]:
     """Yield what an object holds that may be called."""
-    if not getattr(type(x), "__dictoffset__", 0):
-        return
     try:
         space = object.__getattribute__(x, "__dict__")
     except Exception:  # a TypeVar of Python 3.12 has room for one and none; a property may raise
-        return
-    if isinstance(space, dict) and len(space) <= _FEW:
-        yield from (v for v in space.values() if callable(v) or _is_clients(type(v)))
+        space = None
+    held = list(space.values()) if isinstance(space, dict) else []
+    for cls in type(x).__mro__:
+        if "__slots__" in cls.__dict__:
+            slots = (s for s in cls.__dict__.values() if type(s) is types.MemberDescriptorType)
+            held += [s.__get__(x) for s in slots if _is_set(s, x)]
+    for v in held:
+        if callable(v) or type(v) in _MAY_HOLD or _is_clients(type(v)):
+            yield v
+
+
+def _is_set(slot: Any, x: Any) -> bool:
+    try:
+        slot.__get__(x)
+    except AttributeError:
+        return False
+    return True
 
 
 def _captured(f: types.FunctionType) -> Iterator[Any]:

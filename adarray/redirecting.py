@@ -21,6 +21,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from adarray.handlers import has_handlers, telling, without_lines
+
 _LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
 _LOAD_CONST = dis.opmap["LOAD_CONST"]
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
@@ -31,16 +33,9 @@ _NOP = dis.opmap["NOP"]
 _CACHE = dis.opmap["CACHE"]
 _ATTRIBUTE = {dis.opmap["LOAD_ATTR"], dis.opmap.get("LOAD_METHOD", -1)}
 _NULL_FIRST = sys.version_info < (3, 13)  # the NULL of a call lies below the function
-_NO_LOCATION = 0x80 | 15 << 3  # of a line table: instructions that belong to no line
 
 _CALLS = {dis.opmap.get("PRECALL", dis.opmap["CALL"])}
 _CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
-_MATCHES = {dis.opmap["CHECK_EXC_MATCH"], dis.opmap["CHECK_EG_MATCH"]}
-# What may stand between the name of a class of errors and the match: ``except (A, m.B)``.
-_OF_CLASSES = _ATTRIBUTE | {
-    dis.opmap[n]
-    for n in ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF", "BUILD_TUPLE", "EXTENDED_ARG", "CACHE")
-}
 _FOR_ITER = dis.opmap["FOR_ITER"]
 _JUMP_FORWARD = dis.opmap["JUMP_FORWARD"]
 _ENDS = {dis.opmap.get(n, -1) for n in ("JUMP_BACKWARD", "RETURN_VALUE", "RAISE_VARARGS", "SEND")}
@@ -52,7 +47,7 @@ _ONE = {
 }  # fmt: skip
 
 # ``make(name, how)`` returns what answers for a load; None leaves it. `how` is "call",
-# "attribute" (an attribute is taken of it next), "except" (errors are compared with it) or "look".
+# "attribute" (an attribute is taken of it next) or "look".
 Maker = Callable[[str, str], Any]
 
 
@@ -77,7 +72,7 @@ class Noted:
 _originals = Noted()  # of copies: what they are copies of
 _copies = Noted()  # of originals: their copies, by what was redirected
 _names = Noted()
-_caught = Noted()
+_handling = Noted()
 
 
 def original_of(code: types.CodeType) -> types.CodeType:
@@ -95,31 +90,18 @@ def all_names(code: types.CodeType) -> frozenset[str]:
     return found
 
 
-def names_caught(code: types.CodeType) -> frozenset[str]:
-    """Return the globals with which code, nested code too, compares the errors it catches."""
-    found: frozenset[str] | None = _caught.get(code)
+def handles(code: types.CodeType) -> bool:
+    """Whether code, or code nested in it, handles errors."""
+    found: bool | None = _handling.get(code)
     if found is None:
-        nested = [names_caught(c) for c in code.co_consts if isinstance(c, types.CodeType)]
-        names: set[str] = set().union(*nested)
-        ops, argument = code.co_code[::2], 0
-        if not _MATCHES.isdisjoint(ops):
-            for at, op in enumerate(ops):
-                argument |= code.co_code[2 * at + 1]
-                if op == _LOAD_GLOBAL and _is_matched(ops, at + 1):
-                    names.add(code.co_names[argument >> 1])
-                argument = argument << 8 if op == _EXTENDED_ARG else 0
-        found = _caught.note(code, frozenset(names))
+        nested = [handles(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+        found = _handling.note(code, has_handlers(code) or any(nested))
     return found
 
 
-def _is_matched(ops: bytes, at: int) -> bool:
-    """Whether what was just loaded is what a caught error is compared with."""
-    while ops[at] in _OF_CLASSES:
-        at += 1
-    return ops[at] in _MATCHES
-
-
-def redirect(function: types.FunctionType, names: Iterable[str], make: Maker, key: Any) -> None:
+def redirect(
+    function: types.FunctionType, names: Iterable[str], make: Maker, key: Any, told: Any = None
+) -> None:
     """Redirect the loads of `names` in a function and the functions nested in it.
 
     Parameters
@@ -132,22 +114,25 @@ def redirect(function: types.FunctionType, names: Iterable[str], make: Maker, ke
         See `Maker`.
     key : hashable
         Equal for equal makers.
+    told : object, optional
+        ``~told`` is evaluated at the start of each handler of errors.
     """
-    original = original_of(function.__code__)
-    wanted = all_names(original).intersection(names)
-    code = _copy(original, wanted, make, key) if wanted else original
+    code = _copy(original_of(function.__code__), frozenset(names), make, key, told)
     if code is not function.__code__:
         function.__code__ = code
 
 
-def _copy(code: types.CodeType, names: frozenset[str], make: Maker, key: Any) -> types.CodeType:
+def _copy(
+    code: types.CodeType, names: frozenset[str], make: Maker, key: Any, told: Any
+) -> types.CodeType:
     wanted = all_names(code) & names
-    if not wanted:
+    tells = told is not None and handles(code)
+    if not wanted and not tells:
         return code
     copies = _copies.get(code)
     if copies is None:
         copies = _copies.note(code, weakref.WeakValueDictionary())
-    known: types.CodeType | None = copies.get((wanted, key))
+    known: types.CodeType | None = copies.get((wanted, key, tells))
     if known is not None:
         return known
     changes: dict[str, Any] = {}
@@ -155,13 +140,16 @@ def _copy(code: types.CodeType, names: frozenset[str], make: Maker, key: Any) ->
         changes = _redirected(code, wanted, make)
     constants = changes.get("co_consts", code.co_consts)
     nested = tuple(
-        _copy(c, wanted, make, key) if isinstance(c, types.CodeType) else c for c in constants
+        _copy(c, wanted, make, key, told) if isinstance(c, types.CodeType) else c for c in constants
     )
     if any(a is not b for a, b in zip(nested, constants, strict=True)):
         changes["co_consts"] = nested
-    if not changes:
+    copy = code.replace(**changes) if changes else code
+    if tells and has_handlers(code):
+        copy = telling(copy, told)
+    if copy is code:
         return code
-    copy = copies[wanted, key] = code.replace(**changes)
+    copies[wanted, key, tells] = copy
     _originals.note(copy, code)
     return copy
 
@@ -189,9 +177,7 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> dic
             following = end
             while ops[following] == _EXTENDED_ARG:
                 following += 1
-            if not called and _is_matched(ops, end):
-                how = "except"
-            elif ops[following] in _ATTRIBUTE:
+            if ops[following] in _ATTRIBUTE:
                 how = "attribute"
             elif called and _NULL_FIRST and not is_callee(code.co_code, 2 * end):
                 how = "look"
@@ -212,7 +198,7 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> dic
     return {
         "co_code": bytes(text) + tail,
         "co_consts": tuple(constants),
-        "co_linetable": code.co_linetable + _without_lines(len(tail) // 2),
+        "co_linetable": code.co_linetable + without_lines(len(tail) // 2),
     }
 
 
@@ -281,9 +267,3 @@ def _unreached(index: int, caches: int) -> bytes:
     units = [(_EXTENDED_ARG, argument >> 8)] if argument > 255 else []
     units += [(_LOAD_GLOBAL, argument & 255), *[(_CACHE, 0)] * caches, (_POP_TOP, 0)]
     return bytes(byte for unit in units for byte in unit)
-
-
-def _without_lines(count: int) -> bytes:
-    """Return the part of a line table for `count` instructions that belong to no line."""
-    full, rest = divmod(count, 8)
-    return bytes([_NO_LOCATION | 7] * full + ([_NO_LOCATION | rest - 1] if rest else []))

@@ -196,8 +196,10 @@ def _fate(code: types.CodeType, at: int, names: bool = True) -> tuple[str, bool]
             return "given" if calls <= 1 else "used", joined
         if name in ("COMPARE_OP", "CONTAINS_OP") and not calls:
             return "compared", joined
-        if name == "STORE_FAST" and names and not calls:
-            return "given" if _only_shown(code, instruction.argval) else "used", joined
+        if name.startswith("STORE_FAST") and names and not calls:
+            stored = instruction.argval
+            stored = stored[0] if isinstance(stored, tuple) else stored
+            return "given" if _only_shown(code, stored) else "used", joined
         if name in _USES or name.startswith(_ENDS):
             return "used", joined
         calls += name in _CALLS or name == "BINARY_SUBSCR"
@@ -227,6 +229,8 @@ def _before(code: types.CodeType, at: int) -> Iterator[str]:
         name = instruction.opname
         if name in _DROPS or name.startswith(_ENDS):
             found = []
+        if "FAST_LOAD_FAST" in name:  # two instructions in one, of Python 3.13
+            found += instruction.argval[name.startswith("STORE") :]
         elif name.startswith("LOAD") and isinstance(instruction.argval, str):
             found.append(instruction.argval)
     return iter(found)

@@ -26,6 +26,7 @@ from adarray.jitting.signature import (
 )
 from adarray.jitting.state import State
 from adarray.levels import remembered, restore
+from adarray.reaching import reach
 from adarray.spans import span
 from adarray.telling import detail
 
@@ -74,6 +75,7 @@ class Tracing:
         captured: list[Any] | None,
     ) -> tuple[Any, Variant | None]:
         args, kwargs = given
+        reach(self._f, args, kwargs)  # which may give functions other code: before it is compared
         state = self._state(entry, variant, bound, alone)
         if state is None:
             return self._f(*args, **kwargs), None

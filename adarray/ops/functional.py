@@ -30,6 +30,8 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     numbers = (int, float, complex)
     choices = [x if type(x) in numbers else creation.asarray(x) for x in (*choicelist, default)]
     dtype = np.result_type(*choices)
+    if dtype.kind in "iu":  # numbers beyond its range are cast, as NumPy does it
+        choices = [np.asarray(x).astype(dtype) if type(x) is int else x for x in choices]
     r = choices.pop()
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         r = np.where(condition, choice, r)

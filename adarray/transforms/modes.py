@@ -174,7 +174,7 @@ def _reverse(
         raise TypeError(f"{name}: expected a function, got {type(f).__name__}")
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        reach(f)
+        reach(f, args, kwargs)
         with tracing(name) as level:
             inputs = Inputs(name, args, argnums, level, f, kwargs)
             y = f(*inputs.args, **kwargs)

@@ -168,3 +168,84 @@ def test_objects_that_hide_their_attributes(held: Any) -> None:
 
     assert adarray.grad(f)(3.0) == 6.0
     assert adarray.grad(f, intercept=True)(3.0) == 6.0
+
+
+HANDLERS = [
+    "try: {}\n    except: y = 2",
+    "try: {}\n    except BaseException as e: y = str(e)",
+    "kind = ValueError\n    try: {}\n    except (KeyError, kind): y = 4",
+    "try:\n        try: {}\n        except KeyError: y = 5\n    except ValueError: y = 6",
+    "try:\n        try: {}\n        finally: y = 7\n    except ValueError: pass",
+    "with Eats(): {}",
+    "with Eats() as a, Eats() as b: {}",
+    "for i in range(3):\n        try: {}\n        except ValueError: continue\n        y = i",
+    "for i in range(3):\n        try: {}\n        except ValueError: break",
+    "try: {}\n    except* ValueError: y = 8",
+    "try: {}\n    except ValueError:\n        try: raise KeyError\n        except KeyError: y = 9",
+    "y = [g(v) for v in [x]]",
+    "def k():\n        try: {}\n        except ValueError: yield 1\n    y = list(k())",
+    "".join(f"try: {{}}\n    except ValueError: y = {i}\n    " for i in range(400)),
+]  # fmt: skip
+
+
+class Eats:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> bool:
+        return True
+
+
+class Told:
+    """Notes the errors that handlers begin with."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException | None] = []
+
+    def __invert__(self) -> None:
+        self.errors.append(sys.exception())
+
+
+@pytest.mark.parametrize("end", ["return y", "try: return y\n    finally: y = 3"])
+@pytest.mark.parametrize("text", HANDLERS)
+def test_handlers_of_errors_tell_first(text: str, end: str) -> None:
+    source = "def g(v):\n    try: return float(v)\n    except ValueError: return 3\n"
+    source += f"def h(x):\n    y = 1\n    {text.replace('{}', 'y = float(x)')}\n    {end}\n"
+    space: dict[str, Any] = {"Eats": Eats}
+    exec(source, space)
+    h, told = space["h"], Told()
+    expected = [h(x) for x in ("a", "1.5")]
+    code = h.__code__
+    for function in (h, space["g"]):
+        redirect(function, [], lambda name, use: None, "told", told)
+    for _ in range(20):
+        told.errors.clear()
+        assert [h(x) for x in ("a", "1.5")] == expected
+        assert any(isinstance(e, ValueError) for e in told.errors)
+        assert None not in told.errors
+        assert sys.exception() is None
+    assert original_of(h.__code__) is code or "[g(v)" in text
+    places = list(code.co_positions())
+    assert list(h.__code__.co_positions())[: len(places)] == places
+    assert dis.Bytecode(h).dis()
+
+
+def test_errors_that_go_on_keep_their_lines() -> None:
+    h = made("def h(x):\n    try:\n        float(x)\n    except KeyError:\n        pass\n")
+    redirect(h, [], lambda name, use: None, "lines of errors", Told())
+    with pytest.raises(ValueError, match="could not convert") as error:
+        h("x")
+    assert error.tb.tb_next.tb_lineno == 3
+    assert error.tb.tb_next.tb_next is None
+
+
+def test_interrupts_in_what_is_told_leave_handlers_in_order() -> None:
+    class Interrupted:
+        def __invert__(self) -> None:
+            raise KeyboardInterrupt
+
+    h = made("def h(x):\n    try:\n        float(x)\n    except ValueError:\n        pass\n")
+    redirect(h, [], lambda name, use: None, "interrupted", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        h("x")
+    assert sys.exception() is None

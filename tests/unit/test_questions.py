@@ -201,6 +201,7 @@ def test_outside_of_transforms_an_array_is_what_it_is() -> None:
     np.testing.assert_array_equal(leaf.grad, [2, 1])
 
 
+@pytest.mark.filterwarnings("ignore:Bitwise inversion")  # Python 3.12 warns of ~True
 def test_truth_values_of_python_numbers_count_as_integers() -> None:
     # NumPy's do not: True + True is True there, and was under jit.
     for f in (
