@@ -12,12 +12,13 @@ from functools import partial
 
 import numpy as np
 
-from adarray.codegen.loopir import Kernel
+from adarray.codegen.loopir import Kernel, statements
 from adarray.codegen.machine import CPU, Machine
 from adarray.codegen.plan import Buffer, Note, Plan
 from adarray.passes import lower_steps, strips
 from adarray.passes.accumulate import accumulated, biased
 from adarray.passes.buffers import place_buffers
+from adarray.passes.divide import Division
 from adarray.passes.donation import donate
 from adarray.passes.fuse import Fusion
 from adarray.passes.groups import Group
@@ -121,6 +122,7 @@ class Planner:
         self.donated = donated
         self.machine = machine
         self.fusion = Fusion(program, late, machine)
+        self.division = Division(self.fusion.uses, len(self.fusion.groups), self._statements)
         self.late = late or {}
         self.requested: dict[int, Value] = {}
         self.nodes: dict[int, Nodes] = {}
@@ -136,8 +138,10 @@ class Planner:
         """Return the plan."""
         for value in self.program.outputs:
             self._request(self._target(value))
+        settled: list[Group] = []
         for group in reversed(self.fusion.groups):
-            self._settle(group)
+            settled += self._settle(group)
+        self.fusion.groups = settled[::-1]
         self._number_uses()
         self._make_buffers()
         self._find_pipelines()
@@ -184,29 +188,61 @@ class Planner:
         if value.kind not in ("input", "array"):
             self.requested[id(value)] = value
 
-    def _settle(self, group: Group) -> None:
-        """Find what a group computes, given what later ones read of it."""
-        wanted = [m for m in group.members if id(m) in self.requested]
+    def _settle(self, group: Group) -> list[Group]:
+        """Find what a group computes, given what later ones read of it; return it.
+
+        A small one whose kernel is too large is cut; the pieces come last first.
+        """
         value = group.members[0]
-        if group.kind == "step" and value.kind == "call" and not wanted:
-            wanted = [value]
-        group.dead = not wanted
+        wanted = self._wanted(group)
+        group.dead = not wanted and not (group.kind == "step" and value.kind == "call")
         if group.dead:
-            return
+            return [group]
         if group.library:
             for a in value.args:
                 self._request(self.storage.memory_of(a))
-            return
+            return [group]
+        if group.kind == "small":
+            pieces = self.division.pieces(group)
+            if len(pieces) > 1:
+                for piece in pieces:
+                    self._own(piece)
+                return [g for piece in reversed(pieces) for g in self._settle(piece)]
+        else:
+            self._choose(group)
+        for memory in self.nodes[group.index].memories.values():
+            self._request(memory.value)
+        if group.kind == "small" and self.found is not None:
+            self.found(self.lowered[group.index].kernel)  # long before its step is written
+        return [group]
+
+    def _wanted(self, group: Group) -> list[Value]:
+        """Return the members that later groups read from memory, or that are results."""
+        return [m for m in group.members if id(m) in self.requested]
+
+    def _choose(self, group: Group) -> None:
+        """Find the nodes of a group, with what it computes again."""
+        wanted = self._wanted(group)
         nodes = self._nodes(group, wanted)
         if self.recompute.choose(group, nodes):
             nodes = self._nodes(group, wanted)
         self.nodes[group.index] = nodes
-        for memory in nodes.memories.values():
-            self._request(memory.value)
-        if group.kind == "small":  # it runs alone: its kernel is known, long before its step
-            self.lowered[group.index] = lowered = self._lower(group)
-            if self.found is not None:
-                self.found(lowered.kernel)
+
+    def _own(self, group: Group) -> None:
+        """Let a group own its members."""
+        self.fusion.owner.update((id(m), group) for m in group.members)
+
+    def _statements(self, group: Group, old: Group | None) -> int:
+        """Return how many statements the kernel of a small group has; see `Division`."""
+        if old is not None:
+            if not self._wanted(group):
+                return 0
+            self._own(group)
+        self._choose(group)
+        self.lowered[group.index] = lowered = self._lower(group)
+        if old is not None:
+            self._own(old)
+        return sum(1 for _ in statements(lowered.kernel.body))
 
     def _nodes(self, group: Group, wanted: list[Value]) -> Nodes:
         nodes = Nodes(group, self.fusion, self.recompute.cloned)
