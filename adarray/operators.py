@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from adarray.inplace import augmented, sync_if_view
 from adarray.op import FUNCTIONS
 from adarray.protocol import call_ufunc, defers, is_foreign, traced
 from adarray.refusals import leaves_graph
-from adarray.trace import Extras, Handle
+from adarray.trace import Extras, Handle, is_weak
 
 if TYPE_CHECKING:
     from adarray.array import ADArray
@@ -84,9 +85,11 @@ _raised = _binary(np.power)
 
 def _power(self: Any, other: Any) -> Any:
     """Return ``x ** y``; NumPy's operator squares truth values where np.power makes integers."""
-    two = type(other) is int and other == 2
-    if two and self._v.__class__ is np.ndarray and self._v.dtype is _TRUTHS:
-        return np.square(self)
+    if self._v.__class__ is np.ndarray and self._v.dtype is _TRUTHS:
+        if is_weak(other) and np.result_type(other._v).kind == "i":
+            other = operator.index(other)
+        if type(other) is int and other == 2:
+            return np.square(self)
     return _raised(self, other)
 
 
@@ -102,6 +105,16 @@ def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
         return r
 
     return reflected
+
+
+_raising = _reflected(np.power)
+
+
+def _power_of(self: Any, other: Any) -> Any:
+    """Return ``other ** self``: for ``x ** n`` with a traced `n`, Python asks `n` first."""
+    if isinstance(other, Handle) and other._v.__class__ is np.ndarray and is_weak(self):
+        return _power(other, self) if other._v.dtype is _TRUTHS else _raising(self, other)
+    return _raising(self, other)
 
 
 def _inplace(forward: Callable[[Any, Any], Any]) -> Callable[[Any, Any], ADArray]:
@@ -177,7 +190,7 @@ class Operators:
     __rtruediv__ = _reflected(np.true_divide)
     __itruediv__ = _inplace(__truediv__)
     __pow__ = _power
-    __rpow__ = _reflected(np.power)
+    __rpow__ = _power_of
     __ipow__ = _inplace(__pow__)
     __mod__ = _binary(np.remainder)
     __rmod__ = _reflected(np.remainder)

@@ -24,7 +24,7 @@ from adarray.rebind import INTO_PLAIN, rebind_plain
 from adarray.refusals import leaves_graph
 from adarray.runtime import MODE
 from adarray.texts import as_text
-from adarray.trace import Handle, levels_of
+from adarray.trace import Handle, is_weak, levels_of
 
 # Bodies of the methods of ufuncs for traced operands, ``body(ufunc, *inputs, **kwargs)``,
 # by the method's name; they are written over other functions, in `adarray.ops.ufunc`.
@@ -41,7 +41,11 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
     if method == "at":
         return UFUNC_METHODS["at"](ufunc, *inputs)
     if method == "outer" and ufunc.nin == 2 and not ufunc.signature:
-        x, y = (v if hasattr(v, "ndim") else np.asarray(v) for v in inputs)
+        # Of Python's numbers NumPy makes arrays, whose dtype does not yield.
+        x, y = (
+            np.reshape(v, ()) if is_weak(v) else v if hasattr(v, "ndim") else np.asarray(v)
+            for v in inputs
+        )
         inputs, method = (np.reshape(x, x.shape + (1,) * y.ndim), y), "__call__"
     kwargs = dict(kwargs)
     out = kwargs.pop("out", None)

@@ -162,6 +162,11 @@ def is_weak(x: Any) -> bool:
     return isinstance(x, Handle) and x._x is not None and x._x.weak
 
 
+def is_python_number(x: Any) -> bool:
+    """Whether `x` is a Python number that is no truth value, or stands for one."""
+    return type(x) in (int, float, complex) or is_weak(x)
+
+
 def is_borrowed(handle: Handle) -> bool:
     """Whether plain arrays that nobody sees written share the memory of the values.
 

@@ -98,13 +98,14 @@ def links_of(
         Returns the traced value of a plain or traced one.
     """
     links: dict[int, Link] = {}
+    again: dict[int, Link] = {}  # followed last: what is there twice may be a link itself
     seen: dict[int, int] = {}
     others: dict[int, list[int]] = {}
     for k, x in enumerate(leaves):
         if not isinstance(x, Handle):
             continue
         if id(x) in seen:
-            links[k] = Link("leaf", seen[id(x)])
+            again[k] = Link("leaf", seen[id(x)])
             continue
         seen[id(x)] = k
         root = root_of(sync_if_view(x))
@@ -123,7 +124,7 @@ def links_of(
             if k != base:
                 place = traced(root._v).symbol if base is None else base
                 links[k] = Link("value" if base is None else "leaf", place, _steps(leaves[k]))
-    return links
+    return links | again
 
 
 def held_of(leaves: Sequence[Any], links: Mapping[int, Link]) -> dict[int, Link]:

@@ -470,11 +470,34 @@ class Recorder:
             self.function(np.logical_and, (above, self.function(np.greater, (x, -ITEM), {})), {})
         )
 
+    def _fitting(self, x: Any, dtype: Any) -> Any:
+        """Return a value to be written, looked at if a dtype of integers may not hold it.
+
+        NumPy refuses such numbers in some places, and casts them in others.
+        """
+        if is_number(x):
+            return fitting(x, dtype, self._bounds.of(x))
+        if type(x) is not Traced or not isinstance(x.value, np.generic) or dtype.kind not in "iu":
+            return x
+        kind = x.dtype.kind
+        if kind not in "iuf" or np.can_cast(x.dtype, dtype):
+            return x
+        info = np.iinfo(dtype)
+        if kind == "f":  # a nan is in no range
+            low = self.function(np.greater, (x, float(info.min) - 1.0), {})
+            high = self.function(np.less, (x, float(info.max) + 1.0), {})
+        else:
+            low = self.function(np.greater_equal, (x, int(info.min)), {})
+            high = self.function(np.less_equal, (x, int(info.max)), {})
+        if bool(self.function(np.logical_and, (low, high), {})):
+            return x
+        return x.dtype.type(float(x) if kind == "f" else operator.index(x))
+
     def write(self, old: Any, steps: tuple[Any, ...], index: Any, value: Any) -> Traced:
         """Return `old` with `value` written at ``index`` of the view that `steps` lead to."""
         old = self.capture(old)
         value = self.capture(value) if isinstance(value, np.ndarray) else value
-        value = fitting(value, old.dtype, self._bounds.of(value)) if is_number(value) else value
+        value = self._fitting(value, old.dtype)
         index, steps = _settled(opened(index), False), opened(steps)
         fresh = duplicate(old.value) if hasattr(old.value, "flags") else np.array(old.value)
         fresh = _beside(fresh, concrete(value))

@@ -27,7 +27,7 @@ from adarray.op import composite
 from adarray.ops import creation
 from adarray.ops.common import composite_if_traced
 from adarray.protocol import plain
-from adarray.trace import Handle
+from adarray.trace import Handle, is_python_number
 
 # What Python and the warnings module read of a function's globals without
 # asking for missing keys.
@@ -89,8 +89,7 @@ class Converter:
         if pyscalars == "convert":
             return self._arrays
         return tuple(
-            x if type(x) in (int, float, complex) else a
-            for x, a in zip(self._given, self._arrays, strict=True)
+            x if is_python_number(x) else a for x, a in zip(self._given, self._arrays, strict=True)
         )
 
     def result_type(

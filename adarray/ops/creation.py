@@ -152,7 +152,11 @@ def _of_handle(
     if traced(x):
         _check_dtype(to, name)
     out: Any = x
-    if to != have:
+    if to != have and is_weak(x) and to.kind in "iu" and not np.can_cast(have, to):
+        # NumPy refuses Python's numbers that the dtype does not hold.
+        out = Handle.array_class(np.array(concrete(seen(x)), to))
+        copied = True
+    elif to != have:
         out = call_function(np.astype, (x, to), {})
         copied = True
     else:

@@ -10,8 +10,8 @@ from adarray.op import composite
 from adarray.ops import creation
 from adarray.ops.borrow import borrow, over_adarrays
 from adarray.ops.common import composite_if_traced, in_order
-from adarray.protocol import plain_array
-from adarray.trace import Handle
+from adarray.protocol import plain, plain_array
+from adarray.trace import Handle, is_python_number
 
 borrow(np.piecewise, np.apply_along_axis, np.apply_over_axes)
 
@@ -27,11 +27,16 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
         kind = creation.asarray(condition).dtype
         if kind.type is not np.bool_:
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
-    numbers = (int, float, complex)
-    choices = [x if type(x) in numbers else creation.asarray(x) for x in (*choicelist, default)]
+    given = (*choicelist, default)
+    choices = [x if is_python_number(x) else creation.asarray(x) for x in given]
     dtype = np.result_type(*choices)
+    for x in choices[:-1]:  # NumPy's error: it writes them into an array of the common dtype
+        if np.ndim(x) == 0 and not np.can_cast(np.result_type(plain(x)), dtype, "same_kind"):
+            np.copyto(np.zeros(0, dtype), np.zeros(0, np.result_type(plain(x))))
     if dtype.kind in "iu":  # numbers beyond its range are cast, as NumPy does it
-        choices = [np.asarray(x).astype(dtype) if type(x) is int else x for x in choices]
+        choices = [
+            np.astype(creation.asarray(x), dtype) if is_python_number(x) else x for x in choices
+        ]
     r = choices.pop()
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         r = np.where(condition, choice, r)
@@ -41,11 +46,10 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 @composite_if_traced(np.choose)
 def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
     """Gather from the stacked choices; NumPy checks the indices and their modes."""
-    numbers = (int, float, complex)
-    given = [c if type(c) in numbers else creation.asanyarray(c) for c in choices]
+    given = [c if is_python_number(c) else creation.asanyarray(c) for c in choices]
     dtype = np.result_type(*given)  # Python numbers yield to arrays
     arrays = [
-        np.asarray(c, dtype) if type(c) in numbers
+        creation.asarray(c, dtype) if is_python_number(c)
         else c if c.dtype == dtype else np.astype(c, dtype)
         for c in given
     ]  # fmt: skip

@@ -130,7 +130,8 @@ def _column_stack(tup: Any) -> Any:
 
 @composite(np.append)
 def _append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    return np.concatenate(_as_arrays((arr, values)), axis=axis)
+    # NumPy makes arrays of Python's numbers: their dtype does not yield.
+    return np.concatenate([creation.asanyarray(a) for a in (arr, values)], axis=axis)
 
 
 @composite(np.broadcast_arrays)

@@ -17,7 +17,7 @@ from adarray.op import composite
 from adarray.ops import creation
 from adarray.protocol import concrete, plain, plain_array, traced
 from adarray.refusals import leaves_graph
-from adarray.trace import Handle
+from adarray.trace import Handle, is_weak
 
 
 def _target(name: str, function: Any, target: Any, values: Any, *args: Any) -> bool:
@@ -81,11 +81,16 @@ def _check_casting(src: Any, dst: Any, casting: Any) -> None:
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     if not _target("copyto", np.copyto, dst, src, src, casting, where):
         return
+    if is_weak(src) and dst.dtype.kind in "iu" and np.result_type(plain(src)).kind == "i":
+        src = concrete(creation.seen(src))  # Python's int, which the dtype must hold
     _check_casting(src, dst, casting)
     if where is True:
         dst[...] = creation.asanyarray(src)
     elif isinstance(plain(where), Symbolic):  # no positions that `jit` could rely on
-        dst[...] = np.where(where, src, dst)
+        source = creation.asanyarray(src)  # where() would compute in a dtype that holds both
+        if source.dtype != dst.dtype:
+            source = source.astype(dst.dtype)
+        dst[...] = np.where(where, source, dst)
     else:
         _write(
             dst,

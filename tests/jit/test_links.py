@@ -74,6 +74,8 @@ PROGRAMS: list[Callable[..., Any]] = [
     lambda x, y: (np.sin(x),) * 2,
     lambda x, y: (s := np.sin(x), s[1:]),
     lambda x, y: ((s := np.sin(x))[1:], s[:2], s.T),
+    lambda x, y: ((z := np.zeros(4) + np.sum(x))[::-1], *((v := z[1:]), z, v)),
+    lambda x, y: ((v := (z := np.sin(x))[1:]), z, v, z),
     lambda x, y: {"a": x, "b": [y[1:], x[::-1]]},
     lambda x, y: Pair(x, x * 2.0),
     lambda x, y: (W, W[1:], x * W),

@@ -142,7 +142,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add.at": _written(lambda b, k: np.add.at(b, [0, 0], k)),
 }
 ERRORS = (ArithmeticError, TypeError, ValueError)
-HOW = ("constant", "argument", "list", "scalar")
+HOW = ("constant", "argument", "list", "scalar", "changing")
 
 
 def _array(rng: np.random.Generator, dtype: str) -> np.ndarray:
@@ -204,6 +204,8 @@ def _program(seed: int) -> tuple[str, Callable[..., Any], list[tuple[Any, ...]]]
         if how == "scalar":
             numbers = [np.asarray(n)[()] if abs(n) < 1 << 63 else np.float64(n) for n in numbers]
         calls = [(arrays[i % 2], numbers[i // 4 % 2]) for i in range(8)]
+        if how == "changing":  # until it is an input of the compiled function
+            calls = [(arrays[i % 2], i % 5 + 1) for i in range(10)] + calls
     return f"{name} of {np.dtype(dtype)} by {how} {numbers}", f, calls
 
 
@@ -291,6 +293,78 @@ def test_powers_of_truth_values(k: Any) -> None:
             assert f(adarray.array(x)).dtype == f(x).dtype
             for _ in range(4):
                 np.testing.assert_array_equal(jitted(x), f(x), strict=True)
+
+
+OF_NUMBERS: list[Callable[[Any, Any], Any]] = [
+    lambda a, k: np.append(a, k),
+    lambda a, k: np.append(k, a),
+    lambda a, k: np.add.outer(a, k),
+    lambda a, k: np.multiply.outer(k, a),
+    lambda a, k: np.select([a > 1], [a], k),
+    lambda a, k: np.select([a > 1], [k], a),
+    lambda a, k: np.select([a > 1, a > 0], [k, 2], a),
+    lambda a, k: np.choose([0, 1, 0, 1, 1], [a, k]),
+    lambda a, k: np.linspace(a[0], k, 3),
+    lambda a, k: np.hstack([a, k]),
+    lambda a, k: np.insert(a, 1, k),
+    lambda a, k: np.minimum(a, [k]),
+    lambda a, k: np.array(k, np.int16) + a,
+    lambda a, k: a**k,
+]
+
+
+@pytest.mark.parametrize("number", range(len(OF_NUMBERS)))
+def test_traced_python_numbers_give_numpys_dtypes(number: int) -> None:
+    """Where NumPy makes arrays of them, traced ones kept yielding: add.outer of int8 wrapped."""
+    f = OF_NUMBERS[number]
+    with warnings.catch_warnings(), use_all_sizes("numpy"), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", JitWarning)
+        for dtype in ("f4", "i1", "u1", "i4", "u8", "?"):
+            a = np.array([0, 1, 100, 120, 1], dtype)
+            jitted = adarray.jit(f)
+            for k in (1.5, 2.5, 0.5, 2, 1, 3, 4, 5, 2, 300, 2):
+                expected = _outcome(f, (a, k))
+                for _ in range(2):
+                    got = _outcome(jitted, (a, k))
+                    assert _same(got, expected), f"{dtype} {k}: {got!r}, expected {expected!r}"
+            if number < 10:
+                got = _outcome(lambda k: adarray.vjp(lambda k: f(a, k), k)[0], (1.5,))  # noqa: B023
+                assert isinstance(got, adarray.ADArrayError) or _same(got, _outcome(f, (a, 1.5)))
+
+
+def test_what_is_written_into_integers_is_cast_before_it_is_chosen() -> None:
+    """A choice between int64 and a float was made in float64, which does not hold all of int64."""
+
+    def f(a: Any, k: float) -> Any:
+        b = a.copy()
+        np.copyto(b, k, where=b > 1, casting="unsafe")
+        return b
+
+    jitted = adarray.jit(f)
+    a = np.array([2, -(2**63) + 1, 2**53 + 1])
+    for _ in range(4):
+        np.testing.assert_array_equal(jitted(a, -1.5), f(a, -1.5), strict=True)
+
+
+@pytest.mark.parametrize("index", [0, slice(0, 1), (0, ...), [0]])
+def test_numbers_of_numpy_that_are_written(index: Any) -> None:
+    """NumPy refuses those that the integers do not hold, but where it takes them for arrays."""
+
+    def f(a: Any, k: Any) -> Any:
+        a[index] = k
+        return a * 1
+
+    with warnings.catch_warnings(), use_all_sizes("numpy"), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", JitWarning)
+        numbers: list[Any] = [np.int64(n) for n in (1, 5, -(2**31), 7)]
+        numbers += [np.float64(3.5), np.float64(1e10), np.float64(np.nan), np.uint64(2**63)]
+        for dtype in ("i1", "u4", "i8"):
+            jitted = adarray.jit(f)
+            for k in numbers:
+                for _ in range(3):
+                    expected = _outcome(f, (np.zeros(3, dtype), k))
+                    got = _outcome(jitted, (np.zeros(3, dtype), k))
+                    assert _same(got, expected), f"{dtype} {k!r}: {got!r}, expected {expected!r}"
 
 
 def _eager(seed: int) -> None:
