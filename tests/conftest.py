@@ -1,12 +1,25 @@
-"""What the tests share: which backends there are, and which of them work here."""
+"""What the tests share: which are run, which backends there are, and which of them work here."""
 
 from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+# Before NumPy is loaded. Test runs take all cores by processes: the threads of NumPy's and SciPy's
+# BLAS would wait for each other, spinning, in every small solve (adarray's own BLAS does not read
+# this), and so would those of OpenMP, of which some are enough.
+for _variable, _value in {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": str(min(4, _CORES)),
+    "OMP_WAIT_POLICY": "passive",
+}.items():
+    os.environ.setdefault(_variable, _value)
 
 import adarray
 from adarray.errors import BackendError
@@ -20,6 +33,47 @@ if UNDER_JIT:
     under_jit.install()
     # These call `jit` themselves, and look at what it compiles.
     collect_ignore = ["jit", "unit/test_asv_jit.py"]
+
+
+# What pyproject.toml selects, and how the rest is run.
+SELECTIONS = {
+    "not slow": "the core, which leaves out tests marked slow; all: pytest -m 'slow or not slow'",
+    "slow or not slow": "all",
+    "": "all",
+}
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is run, and on which backends nothing is."""
+    expression = config.option.markexpr
+    chosen = SELECTIONS.get(expression, f"those that are {expression!r}")
+    reasons = {name: reason_not_to_use(name) for name in adarray.backends()}
+    return [
+        f"tests: {chosen}",
+        f"backends: {', '.join(name for name, reason in reasons.items() if reason is None)}",
+        *(f"skipped: {reason}" for reason in reasons.values() if reason is not None),
+    ]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Start no workers for single files, which they would take longer to import than to run."""
+    named = [Path(argument.partition("::")[0]) for argument in config.args]
+    return 0 if len(named) <= 2 and all(path.is_file() for path in named) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give what is skipped without a backend one place, which makes it one line of the summary."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if any(reason == reason_not_to_use(name) for name in adarray.backends()):
+            report.longrepr = (__file__, 0, report.longrepr[2])
+            report.keywords = {k: v for k, v in report.keywords.items() if k != "skip"}
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -39,14 +93,19 @@ def reason_not_to_use(backend: str) -> str | None:
         return str(error)
 
 
-def backend_params() -> list[Any]:
-    """Return the installed backends as test parameters; one that cannot work is skipped visibly."""
+def backend_params(slow: frozenset[str] = frozenset()) -> list[Any]:
+    """Return the installed backends as test parameters; one that cannot work is skipped visibly.
+
+    Tests on those named in `slow` are not of the core.
+    """
     params = []
     for name in adarray.backends():
         reason = reason_not_to_use(name)
         marks = [] if reason is None else [pytest.mark.skip(reason=reason)]
         if name == "cuda":
             marks.append(pytest.mark.gpu)
+        if name in slow:
+            marks.append(pytest.mark.slow)
         params.append(pytest.param(name, marks=marks))
     return params
 
@@ -62,4 +121,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test that takes `backend` on each installed backend."""
     own = {m.args[0] for m in metafunc.definition.iter_markers("parametrize")}
     if "backend" in metafunc.fixturenames and not any("backend" in str(names) for names in own):
-        metafunc.parametrize("backend", backend_params())
+        slow = {name for m in metafunc.definition.iter_markers("slow_on") for name in m.args}
+        metafunc.parametrize("backend", backend_params(frozenset(slow)))

@@ -79,7 +79,7 @@ def tests(options: argparse.Namespace) -> Job:
     """Return the tests that need a GPU."""
     command = python("-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *options.tests)
     if _has("xdist"):
-        command += ["-n", str(options.processes)]
+        command += ["-n", str(options.processes), "--dist", "load"]
     if _has("pytest_benchmark"):
         command += ["-p", "no:benchmark"]
     env = {"ADARRAY_LONG": str(options.programs)} if options.programs else {}

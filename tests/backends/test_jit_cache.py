@@ -215,6 +215,7 @@ print(round(total, 6), compiled)
 """
 
 
+@pytest.mark.slow
 def test_many_processes_at_once(folder: Path) -> None:
     _engine()
     support = str(Path(plans.__file__).parent)

@@ -202,6 +202,7 @@ def test_fork_after_openmp() -> None:
     assert float(np.sum(_gradient("openmp", threads=2))) == expected
 
 
+@pytest.mark.slow
 def test_clean_exits_after_openmp() -> None:
     """Python ends while the team's threads are there; each child makes a team of its own."""
     _engine("openmp")

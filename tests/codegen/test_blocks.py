@@ -71,6 +71,7 @@ def kernels(r: Recorded) -> list[tuple[Kernel, Form]]:
     return [(k, form_of(k, ints, DEVICE)) for k, ints in named]
 
 
+@pytest.mark.slow
 @emulated
 @pytest.mark.parametrize("name", ["flat", "rows", "sheet", "stencil", "gather"])
 def test_where_blocks_are_free_no_bit_depends_on_them(name: str, tmp_path: Path) -> None:
@@ -91,6 +92,7 @@ def test_where_sums_follow_the_blocks_there_is_no_choice(name: str) -> None:
     assert all(blocks.candidates(k, form) == [form] for k, form in found)
 
 
+@pytest.mark.slow
 @emulated
 @pytest.mark.parametrize("name", ["blocks", "total", "columns"])
 def test_any_block_gives_right_sums(name: str, tmp_path: Path) -> None:

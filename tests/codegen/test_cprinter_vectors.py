@@ -116,6 +116,7 @@ BODIES = {
 class TestVectors:
     """Functions in vector loops are called in their vector versions alone."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     @pytest.mark.parametrize("name", BODIES)
     def test_no_scalar_call_is_left(self, name, dtype, tmp_path):

@@ -117,11 +117,13 @@ def row_cases(dtype, n):
 class TestEmulated:
     """What printed kernels compute."""
 
+    @pytest.mark.slow
     def test_random_programs(self, lowering, tmp_path):
         seen = compare(of_seeds(range(24)), tmp_path)
         assert "flat" in kinds(seen)
         assert "alone" in kinds(seen) if lowering == "small" else "rows" in kinds(seen)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_rows(self, dtype, tmp_path):
         cases = [case for n in (1, 5, 96, 130, 513) for case in row_cases(dtype, n)]
@@ -219,6 +221,7 @@ class TestEmulated:
         seen = compare(cases, tmp_path)
         assert {f.group for f, _ in seen.texts.values()} >= {np.dtype(dtype).itemsize, 32}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("n", [1, 5, 40, 300, 1500])
     def test_running_sums(self, n, tmp_path):
         x = RNG.normal(size=(7, n))
@@ -390,6 +393,7 @@ class TestForms:
         followers = cuda.source(step.kernel, form).followers
         assert len(followers) == form.far == (rows > 60)  # many blocks combine many parts
 
+    @pytest.mark.slow
     def test_totals_of_groups_that_have_no_room_are_combined_by_a_kernel_of_its_own(self):
         form, launch, step = self.first(
             adarray.value_and_grad(layer_norm, (0, 1, 2)), np.ones((4096, 8192)), np.ones(8192),
@@ -428,6 +432,7 @@ class TestForms:
         assert len(texts) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 def test_nvcc_compiles_what_is_printed(lowering, tmp_path):
     cases = [*of_seeds(range(8)), *row_cases(np.float32, 130), *row_cases(np.float64, 600)]

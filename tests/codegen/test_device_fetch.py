@@ -116,6 +116,7 @@ def of_rows(dtype: Any, rows: int, n: int) -> list[Recorded]:
 class TestEmulated:
     """What kernels compute that fetch rows."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize(("rows", "n"), [(5, 130), (9, 515), (11, 1028), (17, 64)])
     def test_rows_of_every_length(
@@ -262,6 +263,7 @@ class TestKept:
         assert found is not None
         assert kept(kernel, found) is None
 
+    @pytest.mark.slow
     @emulated
     @pytest.mark.parametrize("n", [96, 516, 518])
     def test_results_are_the_same_bits(self, n: int, fetching: Any, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def compare(cases: list[Recorded], folder: Path, machine: Device, **options: Any
 class TestEmulated:
     """What kernels compute that hold rows."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize(("rows", "n"), [(9, 256), (70, 260), (33, 516), (9, 1024)])
     @pytest.mark.parametrize("machine", [SMALL, LARGE], ids=["small", "large"])

@@ -46,6 +46,7 @@ def step_of(f: Callable[..., Any], *args: Any) -> tuple[Kernel, dict[str, int]]:
     return step.kernel, dict(zip(step.kernel.ints, step.ints, strict=True))
 
 
+@pytest.mark.slow
 @emulated
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ class TestEmulated:
             for got, want in zip(*found, strict=True):
                 np.testing.assert_array_equal(got, want)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("f", VALUED, ids=lambda f: f.__name__)
     def test_value_and_gradient(self, f, tmp_path):
         f = adarray.value_and_grad(f)
@@ -86,6 +87,7 @@ class TestEmulated:
         sizes = [((64, 132), "float32"), ((67, 301), "float32"), ((71, 69), "float64")]
         self.same([recorded(f, array(*n, dtype=t)) for n, t in sizes], tmp_path)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("strips_", [1, 4, 40])
     def test_strips_of_any_height(self, strips_, tmp_path):
         u = array(90, 140, dtype="float32")

@@ -34,6 +34,7 @@ def stored() -> dict[str, dict[str, str]]:
 ROWS = stored()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 def test_names_are_classified_and_the_table_is_true(module: str) -> None:
     """A version without a table is classified too; only the comparison is left out."""

@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "precision", "hopper", "processors"),
     [

@@ -53,6 +53,7 @@ def cupy() -> Any:
     return cupy
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(
     ("kind", "channels"),

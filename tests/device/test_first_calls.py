@@ -70,6 +70,7 @@ def leaves(made: Any) -> list[Any]:
     return list(made) if isinstance(made, tuple) else [made]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_array_of_full_size_is_transferred(device_backend: str, library: Any, name: str) -> None:
     f = PROGRAMS[name]
@@ -94,6 +95,7 @@ def test_no_array_of_full_size_is_transferred(device_backend: str, library: Any,
             np.testing.assert_allclose(got.numpy(), want, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_other_constants_are_sent_once(device_backend: str, library: Any) -> None:
     def f(x: Any) -> Any:
         mask = np.tri(*x.shape, dtype=x.dtype)

@@ -77,6 +77,7 @@ def placed(x: Any) -> Any:
     return adarray.array(x) if isinstance(x, np.ndarray) else x
 
 
+@pytest.mark.slow
 @PRECISIONS
 @pytest.mark.parametrize("name", CORE)
 def test_values(name: str, dtype: str, device_backend: str) -> None:
@@ -92,6 +93,7 @@ def test_values(name: str, dtype: str, device_backend: str) -> None:
     run(group.function, [leaves, leaves, others], device_backend, name, dtype)
 
 
+@pytest.mark.slow
 @PRECISIONS
 @pytest.mark.parametrize("name", [n for n in CORE if OPS[n].rules])
 def test_gradients(name: str, dtype: str, device_backend: str) -> None:
@@ -120,6 +122,7 @@ def test_gradients(name: str, dtype: str, device_backend: str) -> None:
     run(gradient, [group.leaves] * 3, device_backend, name, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms(name: str, device_backend: str) -> None:
     inputs = [x if isinstance(x, tuple) else (x,) for x in INPUTS]

@@ -51,6 +51,7 @@ def check(seed: int, backend: str, counts: Counter[str]) -> None:
         counts["compiled"] += not jitted.cache_info().eager
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_jitted_programs_agree_with_numpy(group: int, device_backend: str) -> None:
     each = -(-(LONG or SHORT) // GROUPS)
@@ -62,6 +63,7 @@ def test_jitted_programs_agree_with_numpy(group: int, device_backend: str) -> No
     assert counts["compiled"] > counts["functions"] * 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 def test_kernels_printed_for_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in with CUDA text that runs on the processor, in place of interpreted kernels."""

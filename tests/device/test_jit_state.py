@@ -59,6 +59,7 @@ def test_captured_arrays_are_sent_once(device_backend: str, library: Any) -> Non
         assert moves(library)[0] == before[0] + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1 << 13, 1 << 14, 1 << 15, 100_000])
 def test_captured_arrays_that_are_negated_or_doubled_are_sent_again(
     n: int, device_backend: str

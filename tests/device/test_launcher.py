@@ -32,6 +32,7 @@ def gpu(tmp_path: Path) -> FakeGpu:
     return FakeGpu(tmp_path)
 
 
+@pytest.mark.slow
 def test_random_programs(tmp_path: Path) -> None:
     gpu = FakeGpu(tmp_path)
     done = 0

@@ -18,12 +18,17 @@ LARGE = (70, 1028)
 OTHERS = [LARGE, LARGE[1:], (LARGE[0], 1), ()]  # what goes with a large operand
 
 
-@PRECISIONS
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)],
+    ids=["float64", "float32"],
+)
 @pytest.mark.parametrize("op", CORE)
 def test_op(op: str, device_backend: str, dtype: type) -> None:
     opcheck(op, device_backend, dtype)
 
 
+@pytest.mark.slow
 @PRECISIONS
 @pytest.mark.parametrize("op", [n for n in CORE if OPS[n].pointwise])
 def test_large_operands(op: str, device_backend: str, dtype: type) -> None:
@@ -41,6 +46,7 @@ def test_large_operands(op: str, device_backend: str, dtype: type) -> None:
             _compare(lambda *a: record.evaluate(*a), record, turned, {}, device_backend)
 
 
+@pytest.mark.slow
 @PRECISIONS
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 1), 2])
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from shared_arrays import compare
 from trust import seeds
 
@@ -45,6 +46,7 @@ def test_arrays_of_the_host_that_share_memory_are_seen_by_each_call(device_backe
             np.testing.assert_array_equal(memory, own)
 
 
+@pytest.mark.slow
 def test_random_programs(device_backend: str) -> None:
     for seed in seeds(80):
         compare(seed, device_backend, views=False)

@@ -51,6 +51,7 @@ def test_gradient(name: str, backend: str) -> None:
             np.testing.assert_allclose(gradient, expected(x)[1], rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IDIOMS)
 def test_hessian(name: str) -> None:
     f = IDIOMS[name]

@@ -63,6 +63,7 @@ def keep_nothing_but(kind: str, r: Any) -> Any:
     return adarray.array(r) if kind == "ADArray" else r
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["array", "view", "view of a view", "memoryview", "dlpack", "ADArray"]
 )
@@ -149,6 +150,7 @@ def measured(g: Any, args: Any, limit: int | None) -> tuple[int, list[Any]]:
     return node.plan.arena, flatten(result)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "share"), [("layers", 0.5), ("layers", 0.25), ("heat", 0.5), ("heat", 0.3)]
 )

@@ -16,6 +16,7 @@ def found() -> dict[str, str]:
     return outcomes_of("scipy_array_api_cases.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "least"),
     [("special", 40), ("stats", 50), ("signal", 10), ("fft", 11), ("integrate", 9),

@@ -19,6 +19,7 @@ def found() -> dict[str, str]:
     return outcomes_of("sklearn_cases.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "least"),
     [("preprocessing", 16), ("decomposition", 7), ("mixture", 1), ("kernel_approximation", 1),

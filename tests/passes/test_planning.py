@@ -69,6 +69,7 @@ def form(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 24, 4))
 def test_random_programs(form, first):
     compiled = 0

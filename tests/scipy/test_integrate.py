@@ -194,6 +194,7 @@ def _pendulum(t: Any, y: Any, a: Any) -> Any:
 _START = np.array([0.5, 0.2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"])
 @pytest.mark.parametrize("listed", [False, True], ids=["end", "t_eval"])
 def test_solve_ivp(method: str, listed: bool) -> None:
@@ -256,6 +257,7 @@ def test_solve_ivp_in_times() -> None:
     )
 
 
+@pytest.mark.slow
 def test_solve_ivp_of_a_stiff_equation() -> None:
     def stiff(t: Any, y: Any, k: Any) -> Any:
         return np.stack([-k * (y[0] - np.cos(t)), y[0] - y[1]])

@@ -66,6 +66,7 @@ def _end(f: Callable[..., Any], k: Any, method: str, rtol: float) -> Any:
     return ours.solve_ivp(lambda t, y: f(t, y, k), (0.0, 2.0), [1.0], method, **tight).y[0, -1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA", "odeint"])
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_as_accurate_as_the_solution(case: str, method: str) -> None:

@@ -59,6 +59,7 @@ def writing(seed: int) -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13, err_msg=title)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", chunks(160), ids=lambda r: f"{r[0]}-{r[-1]}")
 def test_writes_into_captured_arrays(chosen: range) -> None:
     for seed in chosen:
@@ -127,6 +128,7 @@ def reading(seed: int) -> None:
                 same(plain(jitted, x), plain(twin, x), title)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", chunks(120), ids=lambda r: f"{r[0]}-{r[-1]}")
 def test_state_of_many_kinds(chosen: range) -> None:
     for seed in chosen:
@@ -169,6 +171,7 @@ def differentiating(seed: int) -> None:
                 np.testing.assert_allclose(slope, expected, 1e-6, 1e-6, err_msg=title)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", chunks(20), ids=lambda r: f"{r[0]}-{r[-1]}")
 def test_derivatives_over_changing_state(chosen: range) -> None:
     for seed in chosen:

@@ -159,6 +159,7 @@ def test_regions_of_one_array_eagerly() -> None:
         assert not counts["refused"], counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_regions_of_one_array_compiled(backend: str) -> None:
     modes = [m for m in MODES if "jit" in m]
@@ -167,6 +168,7 @@ def test_regions_of_one_array_compiled(backend: str) -> None:
         assert not counts["refused"], counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", COMPILED)
 def test_large_regions_of_one_array_compiled(backend: str) -> None:
     for seed in seeds(5):

@@ -116,6 +116,7 @@ def compare(program: Module, path: Path, seed: int, backend: str) -> Counter[str
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_random_modules(tmp_path: Path, part: int) -> None:
     done: Counter[str] = Counter()

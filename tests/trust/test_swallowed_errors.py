@@ -173,6 +173,7 @@ def program(seed: int) -> tuple[Any, str]:
     return space["f"], text
 
 
+@pytest.mark.slow
 def test_random_programs() -> None:
     counts: Counter[str] = Counter()
     for seed in seeds(120):

@@ -37,6 +37,7 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
 COMPILES = [q for q in QUESTIONS if "str(" not in q]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", TRANSFORMS)
 def test_every_question_about_every_value(mode: str) -> None:
     # A list of the answers; under `jit`, which runs a function once, of some of the values.
@@ -72,6 +73,7 @@ def _programs(short: int, modes: Any, backends: Any, calls: int) -> Counter[str]
     return counts
 
 
+@pytest.mark.slow
 def test_random_programs() -> None:
     counts = _programs(25, MODES, ("numpy",), 2)
     assert counts["right"] > 0
@@ -79,6 +81,7 @@ def test_random_programs() -> None:
 
 
 @pytest.mark.skipif(not COMPILED, reason="ADARRAY_BACKENDS names none that compiles")
+@pytest.mark.slow
 def test_random_programs_that_are_compiled() -> None:
     counts = _programs(3, ("jit", "jit(grad)", "jit in grad"), COMPILED, 2)
     assert counts["right"] > 0

@@ -175,6 +175,7 @@ def test_views_and_copies_eagerly() -> None:
         assert not counts["refused"], counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_views_and_copies_compiled(backend: str) -> None:
     modes = [m for m in MODES if "jit" in m]

@@ -74,6 +74,7 @@ def test_saved_values_stay_when_the_memory_is_written() -> None:
     np.testing.assert_array_equal(adarray.grad(f)(X), np.full(6, 9.0))
 
 
+@pytest.mark.slow
 def test_random_programs() -> None:
     counts: Counter[str] = Counter()
     for seed in seeds(100):

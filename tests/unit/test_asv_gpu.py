@@ -214,6 +214,7 @@ def test_a_machine_without_a_gpu_is_told_so(tmp_path: Path, monkeypatch: Any) ->
         measure.measure(options, lambda _: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["eager", "compiled"])
 def test_cases_for_the_sanitiser_agree_with_numpy(part: str) -> None:
     if "openmp" not in adarray.backends():
@@ -227,6 +228,7 @@ def test_cases_for_the_sanitiser_agree_with_numpy(part: str) -> None:
     assert failed == []
 
 
+@pytest.mark.slow
 def test_every_form_of_kernel_is_among_the_cases_for_the_sanitiser(monkeypatch: Any) -> None:
     """As they are planned for an H200; nothing is computed."""
     standin.installed(monkeypatch)

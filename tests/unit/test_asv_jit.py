@@ -43,6 +43,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_bodies_have_the_right_gradients_under_jit(name: str) -> None:
     f, arrays = suite.jitted(SMALL[name])
@@ -70,6 +71,7 @@ SINGLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SINGLE)
 def test_single_precision_bodies_agree_with_double(name: str) -> None:
     f, arrays = suite.jitted(SINGLE[name])
@@ -390,6 +392,7 @@ def test_unknown_workloads_are_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert "no workload has 'nothing' in its name" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_script_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "ROUND_S", 0.0)
     monkeypatch.setattr(fleet, "ATTEMPTS", 1)

@@ -426,6 +426,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     return made
 
 
+@pytest.mark.slow
 def test_a_right_backend_passes(fake: FakeBackend) -> None:
     check_backend("fake")
 
