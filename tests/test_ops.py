@@ -18,10 +18,12 @@ def test_op(op: str, backend: str, dtype: type) -> None:
     opcheck(op, backend, dtype)
 
 
-@pytest.mark.slow_on("serial", "openmp")  # NumPy computes it there, too
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64], ids=["complex128", "complex64"])
 @pytest.mark.parametrize("op", CORE)
 def test_op_with_complex_operands(op: str, backend: str, dtype: type) -> None:
+    if (backend, dtype) in (("serial", np.complex64), ("openmp", np.complex128)):
+        pytest.skip("NumPy computes it, as on the other compiled backend")
     opcheck(op, backend, dtype)
 
 

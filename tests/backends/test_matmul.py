@@ -122,6 +122,7 @@ LARGE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("a", "b"), LARGE, ids=str)
 def test_shared_work(engine: Any, a: Any, b: Any, dtype: type) -> None:

@@ -110,6 +110,7 @@ class TestFunctions:
     def test_truth_values_of_floats(self, dtype):
         check(COMPARISONS + PREDICATES, [dtype, dtype], "bool")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dtype", INTEGERS)
     def test_integers_wrap(self, dtype):
         check(INTEGER, [dtype, dtype], dtype)

@@ -306,6 +306,7 @@ class TestMemory:
 class TestStreaming:
     """Writing past the caches changes no value and touches nothing else."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dtype", ["float64", "float32", "bool"])
     @pytest.mark.parametrize("form", ["plain", "lanes", "padded", "leaf"])
     def test_all_forms(self, form, dtype):

@@ -134,6 +134,7 @@ class TestEmulated:
             assert kinds(seen) >= {"rows", "sheet", "flat"}
         assert any(form.shared for form, _ in seen.texts.values())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("columns", [6, 67, 140])
     def test_several_steps_of_a_stencil_in_one_kernel(self, columns, monkeypatch, tmp_path):
         monkeypatch.setattr(rings, "LARGE", 1)

@@ -128,6 +128,7 @@ def test_the_text_asks_for_lines_of_rows_to_come(function):
     assert function != "negative" or form.form == "lanes"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["exp", "negative"])
 @pytest.mark.parametrize("kind", ["serial", "parallel"])
 def test_results_are_the_same(kind, function):

@@ -105,6 +105,7 @@ class TestEmulated:
             tmp_path,
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("columns", [140, 141])
     def test_a_smaller_array(self, columns, tmp_path):
         u, w = array(66, columns, dtype="float32"), array(64, columns - 2, dtype="float32")
@@ -115,6 +116,7 @@ class TestEmulated:
         case = recorded(adarray.value_and_grad(turned_positions), array(66, 140))
         self.same([case], tmp_path, together=False)
 
+    @pytest.mark.slow
     def test_other_values(self, tmp_path):
         u = array(65, 141, dtype="float32")
         cases = [recorded(f, u) for f in (with_all_results, by_position, by_truth)]

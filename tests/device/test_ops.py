@@ -18,11 +18,8 @@ LARGE = (70, 1028)
 OTHERS = [LARGE, LARGE[1:], (LARGE[0], 1), ()]  # what goes with a large operand
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)],
-    ids=["float64", "float32"],
-)
+@pytest.mark.slow
+@PRECISIONS
 @pytest.mark.parametrize("op", CORE)
 def test_op(op: str, device_backend: str, dtype: type) -> None:
     opcheck(op, device_backend, dtype)

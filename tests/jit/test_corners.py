@@ -90,6 +90,7 @@ def test_ints_divided_by_zero_and_shifted_back(f: Any) -> None:
     agree(f, *with_ints(0, -1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "f",
     [

@@ -33,6 +33,7 @@ def test_value(name: str, backend: str) -> None:
             assert np.asarray(got).dtype == np.asarray(expected).dtype
 
 
+@pytest.mark.slow_on("serial")
 @pytest.mark.parametrize("name", IDIOMS)
 def test_gradient(name: str, backend: str) -> None:
     skip_unless_long(backend in ("numpy", "serial"))
@@ -52,6 +53,7 @@ def test_gradient(name: str, backend: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.checked
 @pytest.mark.parametrize("name", IDIOMS)
 def test_hessian(name: str) -> None:
     f = IDIOMS[name]

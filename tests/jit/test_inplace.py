@@ -168,6 +168,7 @@ def shared(arrays: list[Any]) -> list[bool]:
     return [np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_writes_into_locals(name: str, dtype: str, backend: str) -> None:

@@ -27,8 +27,8 @@ from adarray.testing._ops import use_all_sizes
 LONG = int(os.environ.get("ADARRAY_LONG", "0"))
 FIRST = int(os.environ.get("ADARRAY_FIRST", "0"))
 # Programs for each backend in the core and more in the full run; to compile them takes the time.
-SHORT = {"numpy": 60, "serial": 20, "openmp": 20}
-MORE = {"numpy": 140, "serial": 40, "openmp": 40}
+SHORT = {"numpy": 40, "serial": 20, "openmp": 10}
+MORE = {"numpy": 80, "serial": 40, "openmp": 50}
 STEADY = {
     "deadline": None,
     "derandomize": True,
@@ -200,6 +200,7 @@ def test_random_programs(backend: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.checked
 def test_many_random_programs(backend: str) -> None:
     runner = Runner(backend)
     many = LONG or MORE.get(backend, 30)

@@ -126,6 +126,7 @@ def test_values_and_derivatives(name: str, method: str) -> None:
     check_grads(getattr(mine, method), (middle, *shapes, LOC, SCALE), argnums=free(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "method"), cases(QUANTILES))
 def test_quantiles(name: str, method: str) -> None:
     mine, other, shapes = getattr(stats, name), getattr(scipy.stats, name), SHAPES.get(name, ())

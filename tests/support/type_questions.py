@@ -72,7 +72,7 @@ QUESTIONS = [
     "looped(q)", "numbered(q)", "any(isinstance(i, np.ndarray) for i in (q, 1.0))",
     "all(map(np.isscalar, [q, 2.0]))", "isinstance([q][0], float)", "isinstance(*(q, float))",
     "functools.partial(isinstance, q)(float)", "[*map(isinstance, [q], [np.ndarray])][0]",
-    "str(q)[:1] == '['", "counted(q)",
+    "written(q)", "counted(q)",
 ]  # fmt: skip
 SUBJECTS = _words("""
 x A t z x[0] A[1] A[0,1] np.sum(x) np.sum(A,axis=0) t*2.0 -t t+t np.sin(t) np.sin(x[0]) x.mean()
@@ -223,6 +223,10 @@ def counted(q: Any) -> int:
 has = hasattr
 
 
+def written(q: Any) -> bool:
+    return str(q)[:1] == "["  # what becomes of text is looked up in all of the code around it
+
+
 def asked(q: Any, name: str) -> bool:
     """Whether it has an attribute, asked by another name of hasattr."""
     return has(q, name)
@@ -232,7 +236,7 @@ GLOBALS = {
     "np": np, "numbers": numbers, "abc": collections.abc, "typing": typing, "copy": copy,
     "functools": functools, "Measured": Measured, "Vectorlike": Vectorlike,
     **{f.__name__: f for f in (dispatched, matched, sized, iterated, indexed, shaped, unpacked,
-                               looped, numbered, counted, asked)},
+                               looped, numbered, counted, written, asked)},
 }  # fmt: skip
 _count = itertools.count()
 

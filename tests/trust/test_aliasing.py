@@ -7,6 +7,7 @@ from shared_arrays import compare
 from trust import BACKENDS, seeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(80))
 def test_random_programs(seed: int) -> None:
     backend = BACKENDS[seed % len(BACKENDS)]

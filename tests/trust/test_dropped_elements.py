@@ -249,6 +249,7 @@ def test_dropped_elements(mode: str) -> None:
         _check(seed, mode, "numpy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", COMPILED)
 def test_dropped_elements_in_compiled_code(backend: str) -> None:
     for seed in list(seeds(300))[::25]:

@@ -282,6 +282,7 @@ def _run(seed: int, folder: Path, counts: Counter[str]) -> str:
     return f"{seed} {p.about}, {mode} on {backend}: {found}, expected {expected}"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(f"ignore::{JitWarning.__module__}.{JitWarning.__name__}")
 @pytest.mark.parametrize("sealed", [True, False])
 def test_derivatives_are_right_or_refused(

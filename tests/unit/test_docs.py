@@ -49,6 +49,7 @@ def test_pages_are_found() -> None:
     assert {"index.rst", "quickstart.rst", "tracing.rst", "backends.rst"} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_page_examples(page: Path) -> None:
     # In a context of its own: no backend is chosen there, whatever ran before.

@@ -46,6 +46,7 @@ def test_second_order_of_a_deep_chain():
     np.testing.assert_allclose(adarray.grad(adarray.grad(f))(1.0), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_repeated_gradients_keep_memory_flat():
     w = np.ones((20, 20))
 
