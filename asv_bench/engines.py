@@ -120,6 +120,12 @@ class JitEngine(ADArrayEngine):
     function: Any = None  # the compiled function that was prepared last
     arrays: Arrays = ()  # and its arguments
 
+    def __init__(self, backend: str, threads: int) -> None:
+        super().__init__(backend, threads)
+        from adarray.jitting import build
+
+        build.ANSWERED = None  # calls wait for the compiler: what is timed is compiled
+
     def gradient(self, w: Workload) -> Prepared:
         """Prepare compiled value and gradient of `w`; every array is an argument."""
         variables, constants = w.data()

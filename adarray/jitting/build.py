@@ -279,10 +279,12 @@ class Builder:
             with held:
                 self._make(drafts)
 
+        start = perf_counter()
         job = Job(work, progress)
-        if not job.wait(max(0.1, watch.end - perf_counter())):
+        if not job.wait(max(0.1, watch.end - start)):
             watch.tell()
-            job.wait(None if checking() else ANSWERED)
+            answered = None if checking() else ANSWERED
+            job.wait(answered and max(0.0, start + answered - perf_counter()))
         if job.wait(0.0):
             for draft in drafts:
                 self._take(draft)
