@@ -7,8 +7,12 @@ array([1., 1.])
 
 import typing as _typing
 
-from adarray import kinds as _kinds  # noqa: F401  (makes the classes of numbers)
-from adarray import ops as _ops  # noqa: F401  (registers the operations)
+from adarray import (
+    kinds as _kinds,  # noqa: F401  (makes the classes of numbers)
+)
+from adarray import (
+    ops as _ops,  # noqa: F401  (registers the operations)
+)
 from adarray._version import __version__
 from adarray.array import ADArray, array, stop_gradient, value_of
 from adarray.backend import backends, current_backend, use
@@ -29,6 +33,9 @@ from adarray.errors import (
 from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_grad, vjp
 
 if _typing.TYPE_CHECKING:
+    from adarray import numpy as numpy
+    from adarray import scipy as scipy
+    from adarray import testing as testing
     from adarray.intercepting import intercept, wrap
     from adarray.jitting import JitWarning, jit, register_captured
     from adarray.profiling import profile
@@ -38,7 +45,7 @@ def __getattr__(name: str) -> object:
     """Import what takes time to import when it is first asked for."""
     import importlib
 
-    if name in ("testing", "numpy"):
+    if name in ("testing", "numpy", "scipy"):
         return importlib.import_module(f"adarray.{name}")
     if name in ("intercept", "wrap"):
         return getattr(importlib.import_module("adarray.intercepting"), name)
@@ -84,3 +91,14 @@ __all__ = [
     "vjp",
     "wrap",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what users use: no modules of ours, and nothing is imported for it."""
+    import importlib.util
+
+    packages = ["errors", "numpy", "ops", "testing"]
+    if importlib.util.find_spec("scipy") is not None:
+        packages.append("scipy")
+    own = ("__doc__", "__file__", "__name__", "__path__", "__spec__", "__all__")
+    return sorted({*__all__, *packages, *own})

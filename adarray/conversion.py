@@ -11,6 +11,7 @@ import dis
 import math
 import operator
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -288,6 +289,23 @@ class Conversions(_State):
         text = str(sync_if_view(self)._v)
         return as_text(text, self) if traced(self) else text
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: vectors and matrices as a table, with their ends."""
+        import html  # not needed before
+
+        value = np.asarray(_shown(sync_if_view(self)._v))
+        place = self._v.library.name if is_device(self._v) else ""
+        facts = [str(value.shape), str(value.dtype), place, "traced" if traced(self) else ""]
+        head = f"<b>ADArray</b> {', '.join(f for f in facts if f)}"
+        if value.ndim not in (1, 2) or not value.size:
+            text = np.array2string(value, separator=", ")
+            return f"<div>{head}<pre>{html.escape(text)}</pre></div>"
+        rows = _ends(np.atleast_2d(value), lambda row: _ends(row, _cell))
+        body = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+        )
+        return f"<div>{head}<table>{body}</table></div>"
+
     def __format__(self, spec: str) -> str:
         text = format(sync_if_view(self)._v, spec)
         return as_text(text, self, True) if traced(self) and not rounds(spec) else text
@@ -295,6 +313,18 @@ class Conversions(_State):
 
 def _rounded(x: Any, digits: int) -> float:
     return round(float(x), digits)
+
+
+def _cell(x: Any) -> str:
+    return np.array2string(np.asarray(x))
+
+
+def _ends(items: Any, show: Callable[[Any], Any]) -> list[Any]:
+    """Return the items shown, of many only the first and last ones, around an ellipsis."""
+    few = int(np.get_printoptions()["edgeitems"]) + 2
+    if len(items) <= 2 * few:
+        return [show(x) for x in items]
+    return [*map(show, items[:few]), "\N{HORIZONTAL ELLIPSIS}", *map(show, items[-few:])]
 
 
 def _shown(v: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from adarray.aval import PLAIN, Aval, Symbolic, aval_of, refuse_subclass
 from adarray.device import KINDS, adopt, is_device
-from adarray.errors import NotDifferentiableError
+from adarray.errors import ForwardModeError
 from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import Guard, keep_plain
 from adarray.op import Layout, Op
@@ -230,7 +230,7 @@ _KNOWN = (Handle, np.ndarray, np.generic, int, float, complex, list, tuple, type
 
 
 def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = None) -> Any:
-    """Apply `op` to operands of which at least one is an ADArray.
+    """Apply `op` to operands, and return an ADArray although none of them may be one.
 
     Parameters
     ----------
@@ -279,7 +279,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
                 refuse_subclass(x, op.name)
             values.append(adopt(x) if KINDS and type(x) in KINDS else x)
         parents.append(node)
-    assert cls is not None
+    if cls is None:  # plain operands, and an ADArray elsewhere, as in ``out=``
+        cls = Handle.array_class
     recording = mode is None or mode.record
     if level and recording:
         return _push(op, operands, params, level)
@@ -546,7 +547,7 @@ def jvp_rule(
     if op.variadic and i >= op.arity - 1:
         return rules[-1](t, i, primal_out, *primals, **params)
     if i >= len(rules) or rules[i] is None:
-        raise NotDifferentiableError(
+        raise ForwardModeError(
             f"{op.name}: no forward-mode derivative with respect to operand {i}; "
             "use grad or vjp, or pass it as a plain array"
         )

@@ -8,6 +8,7 @@
      +-- TraceError (TypeError)             a value would leave the graph unseen
      +-- NotDifferentiableError             no derivative is known for a function
      |    +-- UnsupportedFunctionError (TypeError)   NumPy's "not implemented" answer
+     |    +-- ForwardModeError           a rule of reverse mode alone
      +-- BackendError (RuntimeError)        a backend is unknown, broken or misused
           +-- CompileError                  generated source did not compile
           +-- DeviceMemoryError (MemoryError)     a device cannot hold an array
@@ -111,6 +112,10 @@ class UnsupportedFunctionError(NotDifferentiableError, TypeError):
     It is a `TypeError` too, because that is what NumPy raises for a function
     that a duck array does not implement.
     """
+
+
+class ForwardModeError(NotDifferentiableError):
+    """An operation has a rule of reverse mode and none of forward mode."""
 
 
 class BackendError(ADArrayError, RuntimeError):

@@ -102,18 +102,26 @@ class Interchange(_State):
         if traced(self):
             raise leaves_graph("__dlpack__", "keep it an ADArray")
         if is_device(sync_if_view(self)._v):
-            root_of(self)._frozen = True
+            if not copy:
+                root_of(self)._frozen = True
             given = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
             given = {k: v for k, v in given.items() if v is not None}
-            return self._v.__dlpack__(**given)
+            return (np.copy(self._v) if copy else self._v).__dlpack__(**given)
         own: Any = self
+        if copy is False and not isinstance(own._v, np.ndarray):
+            raise BufferError(
+                "__dlpack__: copy=False of a number, which has no memory to share; pass copy=None"
+            )
         memory = lend(own, sys._getframe(1))
+        newer = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
         if not memory.flags.writeable or copy:  # not every consumer would honour the flag
-            if copy is False:
+            flagged = newer and max_version is not None and max_version >= (1, 0)
+            if copy is not False:
+                memory = memory.copy()
+            elif not flagged:
                 raise BufferError("__dlpack__: copy=False of a read-only array; pass copy=None")
-            memory = memory.copy()
         options: dict[str, Any] = {"stream": stream}
-        if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+        if newer:
             options.update(max_version=max_version, dl_device=dl_device)
         return memory.__dlpack__(**options)
 

@@ -51,7 +51,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
     out = kwargs.pop("out", None)
     targets = out if isinstance(out, tuple) else (out,)
     kept = kwargs.get("where", True) is not True and method != "reduce" and traced(targets)
-    if not (kept or traced(inputs) or traced(kwargs.get("initial"))):
+    if not (kept or traced(inputs) or traced(kwargs.get("initial")) or _fills(ufunc, targets)):
         return _untraced(ufunc, method, inputs, kwargs, targets)
     if method != "__call__":
         r = UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
@@ -70,6 +70,19 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
     return tuple(
         finish(_stretch(part, t.shape) if t is not None else part, t, name, casting)
         for part, t in zip(r, targets, strict=True)
+    )
+
+
+def _fills(ufunc: np.ufunc, targets: tuple[Any, ...]) -> bool:
+    """Whether `jit` records a ufunc into an array that the run made, and has computed nothing in.
+
+    NumPy could not write what it records into that.
+    """
+    mode = MODE.get()
+    if mode is None or not mode.symbolic or ufunc not in FUNCTIONS:
+        return False
+    return any(
+        isinstance(t, Handle) and not isinstance(sync_if_view(t)._v, Symbolic) for t in targets
     )
 
 

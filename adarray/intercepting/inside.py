@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from adarray.lending import lent
-from adarray.ops import creation
+from adarray.ops import buffers, creation
 from adarray.ops.borrow import borrowed
 from adarray.protocol import concrete, finish, followed, on_plain, plain, traced
 from adarray.refusals import leaves_graph
@@ -295,7 +295,11 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
         r = cls(*concrete(args), **concrete(kwargs))
         if len(args) != 1 or not followed(args):
             return adopt(r)
-        made = np.reshape(creation.asarray(args[0], dtype=cls), np.shape(r))
+        if np.dtype(cls).kind in "fc":
+            made = creation.asarray(args[0], dtype=cls)
+        else:  # as ``x.astype(int)``: steps, whose derivative is zero
+            made = np.astype(args[0], cls)
+        made = np.reshape(made, np.shape(r))
         if made.ndim:
             return made
         # NumPy makes a scalar.
@@ -400,7 +404,7 @@ def inside_class(value: type) -> Callable[..., Any] | None:
     if issubclass(value, np.generic) and issubclass(value, (np.number, np.bool_)):
         return scalar_type(value)
     if value is np.ndarray:
-        return Inside(value)
+        return Inside(buffers.ndarray)
     if value is np.ndenumerate:
         return _ndenumerate
     if value in (np.random.Generator, np.random.RandomState):

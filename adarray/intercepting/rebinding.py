@@ -31,6 +31,7 @@ from adarray.loads import names_for, redirect_uses
 from adarray.reaching import reach
 from adarray.scope import CLIENTS, KEPT, client_of, package_of
 from adarray.trace import Handle
+from adarray.transformed import Transformed
 
 _lock = threading.RLock()
 
@@ -245,6 +246,8 @@ def functions_of(value: Any, module: Any, depth: int = 0) -> Iterator[types.Func
             yield value
         if "__wrapped__" in value.__dict__:
             yield from functions_of(value.__wrapped__, module, depth + 1)
+    elif kind is Transformed:
+        yield from functions_of(value._transform.f, module, depth + 1)
     elif kind is staticmethod or kind is classmethod:
         yield from functions_of(value.__func__, module, depth + 1)
     elif kind is property:

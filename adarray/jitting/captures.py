@@ -81,9 +81,9 @@ class Found:
         ``function``, ``method``, ``bound`` (a method of a builtin object), ``partial``,
         ``sequence``, ``mapping``, ``proxy``, ``view`` (of a dictionary), ``instance``, ``class``,
         ``module``, ``set``, ``random``, ``jitted``, ``cached``, ``dispatch``, ``variable``,
-        ``reference`` and ``proxied`` (weak ones), ``stand_in`` (for a library's object),
-        ``objects`` (an array of them), ``content`` (compared by its contents), ``held`` (by a
-        fingerprint), ``opaque`` (by identity: code of libraries, and what never changes) or
+        ``transformed``, ``reference`` and ``proxied`` (weak ones), ``stand_in`` (for a library's
+        object), ``objects`` (an array of them), ``content`` (compared by its contents), ``held``
+        (by a fingerprint), ``opaque`` (by identity: code of libraries, and what never changes) or
         ``assumed`` (constant, by the user).
     name : str
         How the user would write it.
@@ -284,6 +284,9 @@ class Walk:
     def _expand_jitted(self, jitted: Any, name: str) -> Iterator[Any]:
         yield "part", "_f", jitted._f, name, True
 
+    def _expand_transformed(self, made: Any, name: str) -> Iterator[Any]:
+        yield "part", "_call", made._call, name, True
+
     def _expand_cached(self, cached: Any, name: str) -> Iterator[Any]:
         yield "part", "__wrapped__", cached.__wrapped__, name, False
 
@@ -475,8 +478,8 @@ def is_walked(x: Any) -> bool:
 
 
 _WALKED = frozenset({"adarray", "device", "function", "method", "bound", "partial", "instance",
-                     "class", "module", "jitted", "cached", "dispatch", "variable", "proxied",
-                     "view", "random"})  # fmt: skip
+                     "class", "module", "jitted", "cached", "transformed", "dispatch", "variable",
+                     "proxied", "view", "random"})  # fmt: skip
 
 
 def space_of(module: Any) -> dict[str, Any]:

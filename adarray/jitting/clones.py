@@ -166,6 +166,9 @@ class Clones:
     def _clone_jitted(self, found: Found) -> Any:
         return self._parts(found)["_f"]  # inside of a recording it would be called through
 
+    def _clone_transformed(self, found: Found) -> Any:
+        return self._parts(found)["_call"]
+
     def _clone_sequence(self, found: Found) -> Any:
         x = found.value
         if isinstance(x, tuple):

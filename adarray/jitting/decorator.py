@@ -4,11 +4,39 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from adarray.jitting.donating import DonatingFunction
 from adarray.jitting.front import JitFunction
+from adarray.jitting.jitted import Decorator, Jitted
 from adarray.jitting.options import checked
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@overload
+def jit(
+    f: Callable[_P, _R],
+    *,
+    precise: bool = False,
+    memory_limit: int | None = None,
+    max_paths: int = 64,
+    donate: int | tuple[int, ...] = (),
+    assume_constant: Any = (),
+) -> Jitted[_P, _R]: ...
+
+
+@overload
+def jit(
+    f: None = None,
+    *,
+    precise: bool = False,
+    memory_limit: int | None = None,
+    max_paths: int = 64,
+    donate: int | tuple[int, ...] = (),
+    assume_constant: Any = (),
+) -> Decorator: ...
 
 
 def jit(

@@ -19,6 +19,7 @@ from adarray.device import host
 from adarray.jitting.constants import first_of, uniform_key
 from adarray.recording import Call, Guard, Symbol
 from adarray.redirecting import original_of
+from adarray.transformed import Transformed
 
 Numbers = Mapping[int, Hashable]
 
@@ -100,6 +101,8 @@ def value_key(x: Any, numbers: Numbers) -> Hashable:
 def function_key(x: Any, numbers: Numbers) -> Hashable:
     """Return the key of a function: partials, methods and closures by what they hold."""
     kind: Any = type(x)
+    if kind is Transformed:
+        return function_key(x._call, numbers)
     if kind is functools.partial:
         return (kind, function_key(x.func, numbers), value_key(x.args, numbers),
                 value_key(x.keywords, numbers))  # fmt: skip

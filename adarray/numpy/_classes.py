@@ -9,7 +9,7 @@ import numpy as np
 
 from adarray.array import ADArray
 from adarray.numpy._lift import UFunc, call_lifted
-from adarray.ops import creation, functional
+from adarray.ops import buffers, creation, functional
 from adarray.protocol import followed, plain
 
 
@@ -23,8 +23,8 @@ class _ArrayType(type):
         return issubclass(subclass, (ADArray, np.ndarray))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> ADArray:
-        """Make an array of uninitialised memory, as ``numpy.ndarray(shape, dtype)`` does."""
-        return call_lifted(np.ndarray, args, kwargs)  # type: ignore[no-any-return]
+        """Make an array of uninitialised memory, or a view of the array ``buffer=``."""
+        return call_lifted(buffers.ndarray, args, kwargs)  # type: ignore[no-any-return]
 
     def __getattr__(cls, name: str) -> Any:
         return getattr(ADArray, name)

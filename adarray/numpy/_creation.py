@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -88,23 +89,15 @@ def full(
     return call_function(np.copy, (spread,), {"order": order})
 
 
-def arange(
-    *args: Any,
-    dtype: Any = None,
-    device: Any = None,
-    like: Any = None,  # noqa: ARG001
-    **named: Any,
-) -> Any:
+def arange(*args: Any, **kwargs: Any) -> Any:
     """As `numpy.arange`; start and step may be traced, the number of elements follows stop."""
-    check_device(device, "arange")
+    check_device(kwargs.pop("device", None), "arange")
+    kwargs.pop("like", None)  # the result is an ADArray as it is
     names = ("start", "stop", "step", "dtype")
-    if len(args) > len(names):
-        raise TypeError(f"arange() takes at most 4 positional arguments ({len(args)} given)")
-    bounds = dict(zip(names, args, strict=False))
-    bounds.update(named)
-    dtype = bounds.pop("dtype", None) if dtype is None else dtype
-    if not traced(bounds):
-        return lift(np.arange(*plain(args[:3]), dtype=dtype, **plain(named)))
+    bounds = dict(zip(names, args, strict=False), **kwargs) if len(args) <= len(names) else kwargs
+    if not traced(bounds):  # or NumPy's errors
+        return lift(np.arange(*plain(args), **plain(kwargs)))
+    dtype = bounds.pop("dtype", None)
     if bounds.get("stop") is None:
         return lift(np.arange(plain(bounds["start"]), dtype=dtype))  # stop: only the count
     start, step = bounds.get("start"), bounds.get("step")
@@ -114,6 +107,23 @@ def arange(
         return ADArray(shown)
     made = start + step * np.arange(shown.size)
     return made if made.dtype == shown.dtype else creation.asarray(made, shown.dtype)
+
+
+def _signature_of_arange() -> inspect.Signature:
+    """Return NumPy's signature: what is passed first is start or stop."""
+    only, either, named = (
+        inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    )  # fmt: skip
+    return inspect.Signature([
+        inspect.Parameter("start_or_stop", only),
+        inspect.Parameter("stop", either, default=None),
+        inspect.Parameter("step", either, default=1),
+        *(inspect.Parameter(n, named, default=None) for n in ("dtype", "device", "like")),
+    ])  # fmt: skip
+
+
+arange.__signature__ = _signature_of_arange()  # type: ignore[attr-defined]
 
 
 def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, *, like: Any = None) -> Any:  # noqa: A002, ARG001

@@ -118,10 +118,13 @@ def _may_repeat(index: Any) -> bool:
 
 
 def normalized_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Return `axis` (None, an int or a tuple) as a tuple of non-negative axes."""
+    """Return `axis` (None, an int, or a sequence of them) as a tuple of non-negative axes."""
     if axis is None:
         return tuple(range(ndim))
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    if isinstance(axis, tuple):
+        axes = axis
+    else:
+        axes = tuple(axis) if isinstance(axis, (list, np.ndarray)) and np.ndim(axis) else (axis,)
     if not ndim:
         return ()
     for a in axes:

@@ -8,15 +8,21 @@ import numpy as np
 import scipy.integrate
 
 from adarray.scipy._drop_in import array, constant, fill_in, instead_of, value
-from adarray.scipy._ode import odeint, solve_ivp  # noqa: F401
-from adarray.scipy._quad import (  # noqa: F401
-    dblquad,
-    fixed_quad,
-    nquad,
-    quad,
-    quad_vec,
-    tplquad,
-)  # fmt: skip
+
+# isort: off
+from adarray.scipy._ode import (
+    odeint as odeint,
+    solve_ivp as solve_ivp,
+)
+from adarray.scipy._quad import (
+    dblquad as dblquad,
+    fixed_quad as fixed_quad,
+    nquad as nquad,
+    quad as quad,
+    quad_vec as quad_vec,
+    tplquad as tplquad,
+)
+# isort: on
 
 
 def _spacings(x: Any, dx: Any, y: Any, axis: int) -> Any:

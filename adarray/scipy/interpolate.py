@@ -15,20 +15,24 @@ import scipy.spatial
 
 from adarray.errors import NotDifferentiableError
 from adarray.scipy._drop_in import array, fill_in, holds, instead_of, refuse_traced, value
-from adarray.scipy._splines import (  # noqa: F401
-    Akima1DInterpolator,
-    BSpline,
-    CubicHermiteSpline,
-    CubicSpline,
-    PchipInterpolator,
-    PPoly,
-    barycentric_interpolate,
-    make_interp_spline,
-    overlaid,
-    pchip_interpolate,
-    splev,
-    splrep,
-)  # fmt: skip
+
+# isort: off
+from adarray.scipy._splines import (
+    Akima1DInterpolator as Akima1DInterpolator,
+    BSpline as BSpline,
+    CubicHermiteSpline as CubicHermiteSpline,
+    CubicSpline as CubicSpline,
+    PchipInterpolator as PchipInterpolator,
+    PPoly as PPoly,
+    barycentric_interpolate as barycentric_interpolate,
+    make_interp_spline as make_interp_spline,
+    overlaid as overlaid,
+    pchip_interpolate as pchip_interpolate,
+    splev as splev,
+    splrep as splrep,
+)
+
+# isort: on
 from adarray.trace import Handle
 
 pchip = PchipInterpolator

@@ -15,35 +15,39 @@ from adarray.errors import NotDifferentiableError
 from adarray.protocol import traced
 from adarray.scipy._convolution import centered, convolution, extend, pick_method
 from adarray.scipy._drop_in import array, constant, fill_in, instead_of, value
-from adarray.scipy._filtering import (  # noqa: F401
-    filtfilt,
-    lfilter,
-    lfilter_zi,
-    lfiltic,
-    sosfilt,
-    sosfilt_zi,
-    sosfiltfilt,
-)  # fmt: skip
-from adarray.scipy._resampling import (  # noqa: F401
-    czt,
-    decimate,
-    deconvolve,
-    detrend,
-    hilbert,
-    resample,
-    resample_poly,
-    savgol_filter,
-    upfirdn,
-)  # fmt: skip
-from adarray.scipy._spectral import (  # noqa: F401
-    coherence,
-    csd,
-    istft,
-    periodogram,
-    spectrogram,
-    stft,
-    welch,
-)  # fmt: skip
+
+# isort: off
+from adarray.scipy._filtering import (
+    filtfilt as filtfilt,
+    lfilter as lfilter,
+    lfilter_zi as lfilter_zi,
+    lfiltic as lfiltic,
+    sosfilt as sosfilt,
+    sosfilt_zi as sosfilt_zi,
+    sosfiltfilt as sosfiltfilt,
+)
+from adarray.scipy._resampling import (
+    czt as czt,
+    decimate as decimate,
+    deconvolve as deconvolve,
+    detrend as detrend,
+    hilbert as hilbert,
+    resample as resample,
+    resample_poly as resample_poly,
+    savgol_filter as savgol_filter,
+    upfirdn as upfirdn,
+)
+from adarray.scipy._spectral import (
+    coherence as coherence,
+    csd as csd,
+    istft as istft,
+    periodogram as periodogram,
+    spectrogram as spectrogram,
+    stft as stft,
+    welch as welch,
+)
+
+# isort: on
 from adarray.scipy._triangular import conj
 
 _MODES = ("full", "same", "valid")

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
-from adarray.errors import DTypeError
+from adarray.aval import Symbolic
+from adarray.errors import DTypeError, ForwardModeError
+from adarray.levels import forget
+from adarray.protocol import traced
+from adarray.trace import Handle, is_weak
+from adarray.transformed import Transform, Transformed
 from adarray.transforms.inputs import Argnums, check_holomorphic, pick, refuse_whole
-from adarray.transforms.modes import _named, grad, jvp, vjp, with_intercept
+from adarray.transforms.modes import check_function, grad, jvp, vjp, with_intercept
 from adarray.transforms.tree import flatten, is_array
+
+_P = ParamSpec("_P")
 
 
 def _shape_of(x: Any) -> tuple[int, ...]:
@@ -31,13 +38,13 @@ def _dtype(x: Any) -> Any:
 
 
 def jacobian(
-    f: Callable[..., Any],
+    f: Callable[_P, Any],
     argnums: Argnums = 0,
     mode: str = "auto",
     *,
     holomorphic: bool = False,
     intercept: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[_P, Any]:
     """Return a function that computes the Jacobian of `f`.
 
     Parameters
@@ -82,6 +89,11 @@ def jacobian(
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f"jacobian: mode {mode!r}; one of 'auto', 'forward', 'reverse'")
 
+    check_function("jacobian", f)
+    options = {
+        "argnums": argnums, "mode": mode, "holomorphic": holomorphic, "intercept": intercept,
+    }  # fmt: skip
+    transform = Transform(jacobian, f, options)
     f = with_intercept(f, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -118,10 +130,20 @@ def jacobian(
                 )
         if complex_in:
             raise _not_real("reverse")
-        columns, out_leaves, out_rebuild = _forward_columns(of_picked, in_leaves, in_rebuild)
-        return _assemble(columns, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "forward")
+        try:
+            found = _forward_columns(of_picked, in_leaves, in_rebuild)
+        except ForwardModeError as error:
+            if mode == "forward" or complex_out:
+                raise
+            forget(error)
+            rows = _reverse_rows(pullback, out_leaves, out_rebuild)
+            way = "reverse"
+        else:
+            rows, out_leaves, out_rebuild = found
+            way = "forward"
+        return _assemble(rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, way)
 
-    return _named("jacobian", f, transformed)  # type: ignore[no-any-return]
+    return Transformed(transform, transformed)
 
 
 def _not_real(mode: str) -> DTypeError:
@@ -163,6 +185,16 @@ def _forward_columns(f: Any, in_leaves: list[Any], in_rebuild: Any) -> Any:
     return columns, out_leaves, out_rebuild
 
 
+def _number(block: Any, x: Any) -> Any:
+    """Return a derivative of a number by a number as what `grad` gives for it."""
+    if isinstance(block, Handle):
+        recorded = isinstance(x, Handle) and isinstance(x._v, Symbolic) and is_weak(x)
+        return block._v.item() if recorded and not traced(block) else block
+    if isinstance(x, np.ndarray):
+        return block
+    return block[()] if isinstance(x, (np.generic, Handle)) else block.item()
+
+
 def _assemble(
     parts: list[list[Any]],
     out_leaves: list[Any],
@@ -182,18 +214,17 @@ def _assemble(
             if not pieces:
                 row.append(np.zeros(y_shape + x_shape, _dtype(y)))
                 continue
-            if mode == "reverse":
-                row.append(np.reshape(np.stack(pieces), y_shape + x_shape))
-            else:
-                row.append(np.reshape(np.stack(pieces, axis=-1), y_shape + x_shape))
+            axis = 0 if mode == "reverse" else -1
+            block = np.reshape(np.stack(pieces, axis=axis), y_shape + x_shape)
+            row.append(block if block.ndim else _number(block, x))
         built = in_rebuild(row)
         blocks.append(built[0] if single else built)
     return out_rebuild(blocks)
 
 
 def hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = False
-) -> Callable[..., Any]:
+    f: Callable[_P, Any], argnums: Argnums = 0, *, intercept: bool = False
+) -> Callable[_P, Any]:
     """Return a function that computes the Hessian of a scalar function.
 
     Parameters
@@ -214,7 +245,7 @@ def hessian(
     Notes
     -----
     Forward mode over reverse mode: one gradient, with tangents, per element of
-    the argument.
+    the argument. Reverse over reverse, where an operation has no rule of forward mode.
 
     Examples
     --------
@@ -223,5 +254,18 @@ def hessian(
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
+    check_function("hessian", f)
+    transform = Transform(hessian, f, {"argnums": argnums, "intercept": intercept})
     f = with_intercept(f, intercept)
-    return _named("hessian", f, jacobian(grad(f, argnums), argnums, mode="forward"))  # type: ignore[no-any-return]
+    gradient = grad(f, argnums)
+    forward = jacobian(gradient, argnums, mode="forward")
+    reverse = jacobian(gradient, argnums, mode="reverse")
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return forward(*args, **kwargs)
+        except ForwardModeError as error:  # a rule of the user's, say
+            forget(error)
+            return reverse(*args, **kwargs)
+
+    return Transformed(transform, transformed)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from adarray.protocol import followed
 from adarray.reaching import reach
 from adarray.runtime import MODE, Mode, current_mode
 from adarray.trace import Handle, root_of, tracing
+from adarray.transformed import Transform, Transformed
 from adarray.transforms.inputs import (
     Argnums,
     Inputs,
@@ -32,6 +32,31 @@ from adarray.transforms.inputs import (
 )
 from adarray.transforms.shared import Place, tie
 from adarray.transforms.tree import flatten
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@overload
+def value_and_grad(
+    f: Callable[_P, _R],
+    argnums: Argnums = 0,
+    has_aux: Literal[False] = False,
+    *,
+    holomorphic: bool = False,
+    intercept: bool = False,
+) -> Callable[_P, tuple[_R, Any]]: ...
+
+
+@overload
+def value_and_grad(
+    f: Callable[_P, _R],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+    intercept: bool = False,
+) -> Callable[_P, tuple[Any, Any]]: ...
 
 
 def value_and_grad(
@@ -101,19 +126,24 @@ def value_and_grad(
     >>> adarray.value_and_grad(lambda x: np.sum(np.sin(x) ** 2))(np.array([0.0, 1.0]))
     (np.float64(0.7080734182735712), array([0.        , 0.90929743]))
     """
-    f = with_intercept(f, intercept)
-    options = (argnums, has_aux, holomorphic)
-    return _reverse(f, options, "value_and_grad", lambda value, g: (value, g))
+    options = _options(argnums, has_aux, holomorphic, intercept)
+    return _reverse(Transform(value_and_grad, f, options), lambda value, g: (value, g))
+
+
+def _options(argnums: Argnums, has_aux: bool, holomorphic: bool, intercept: bool) -> dict[str, Any]:
+    return {
+        "argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic, "intercept": intercept,
+    }  # fmt: skip
 
 
 def grad(
-    f: Callable[..., Any],
+    f: Callable[_P, Any],
     argnums: Argnums = 0,
     has_aux: bool = False,
     *,
     holomorphic: bool = False,
     intercept: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[_P, Any]:
     """Return a function that computes the gradient of `f`.
 
     Parameters
@@ -139,11 +169,10 @@ def grad(
     >>> adarray.grad(adarray.grad(np.tanh))(1.0)
     -0.6397000084492246
     """
-    f = with_intercept(f, intercept)
-    options = (argnums, has_aux, holomorphic)
+    transform = Transform(grad, f, _options(argnums, has_aux, holomorphic, intercept))
     if has_aux:
-        return _reverse(f, options, "grad", lambda value, g: (g, value[1]))
-    return _reverse(f, options, "grad", lambda _, g: g)
+        return _reverse(transform, lambda value, g: (g, value[1]))
+    return _reverse(transform, lambda _, g: g)
 
 
 def with_intercept(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
@@ -156,22 +185,26 @@ def with_intercept(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]
     return made
 
 
-def _named(transform: str, f: Callable[..., Any], wrapper: Callable[..., Any]) -> Any:
-    with contextlib.suppress(AttributeError, TypeError):
-        functools.update_wrapper(wrapper, f)
-    wrapper.__name__ = f"{transform}({getattr(f, '__name__', repr(f))})"
-    return wrapper
+def check_function(name: str, f: Any) -> None:
+    """Raise if what a transform was given is no function.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not callable(f):
+        raise TypeError(f"{name}: expected a function, got {type(f).__name__}")
 
 
 def _reverse(
-    f: Callable[..., Any],
-    options: tuple[Argnums, bool, bool],
-    name: str,
+    transform: Transform,
     combine: Callable[..., Any],
-) -> Callable[..., Any]:
-    argnums, has_aux, holomorphic = options
-    if not callable(f):
-        raise TypeError(f"{name}: expected a function, got {type(f).__name__}")
+) -> Transformed:
+    name, f = transform.function.__name__, transform.f
+    argnums, has_aux, holomorphic, intercept = transform.options.values()
+    check_function(name, f)
+
+    f = with_intercept(f, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         reach(f, args, kwargs)
@@ -194,7 +227,7 @@ def _reverse(
                 value = (value, closed_tree(aux, level, given))
             return combine(value, g)
 
-    return _named(name, f, transformed)  # type: ignore[no-any-return]
+    return Transformed(transform, transformed)
 
 
 def _pair(name: str, y: Any) -> tuple[Any, Any]:
@@ -204,6 +237,16 @@ def _pair(name: str, y: Any) -> tuple[Any, Any]:
             "return a pair (value, aux)"
         )
     return y
+
+
+@overload
+def vjp(
+    f: Callable[..., _R], *xs: Any, has_aux: Literal[False] = False, intercept: bool = False
+) -> tuple[_R, Callable[[Any], tuple[Any, ...]]]: ...
+
+
+@overload
+def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool, intercept: bool = False) -> Any: ...
 
 
 def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool = False) -> Any:
@@ -249,6 +292,7 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     >>> pullback(np.array([1.0, 10.0]))
     (array([  1., -10.]),)
     """
+    check_function("vjp", f)
     f = with_intercept(f, intercept)
     reach(f)
     with tracing("vjp") as level:
@@ -325,12 +369,12 @@ def _as_cotangent(c: Any, node: Node, place: Any = None) -> Any:
 
 
 def jvp(
-    f: Callable[..., Any],
+    f: Callable[..., _R],
     primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
     intercept: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[_R, _R]:
     """Return the value of `f` and its derivative along `tangents`: forward mode.
 
     Parameters
@@ -369,6 +413,7 @@ def jvp(
     """
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError("jvp: primals and tangents are a tuple or list of arguments each")
+    check_function("jvp", f)
     f = with_intercept(f, intercept)
     reach(f)
     xs, rebuild = flatten(tuple(primals))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import adarray
 from adarray import ADArray
 from adarray.context import copy_context
 
@@ -14,3 +15,21 @@ def mistakes(x: ADArray) -> None:
     x.fill()  # error: Missing positional argument "value"
     del y
     copy_context(len)(3)  # error: incompatible type "int"
+
+
+def loss(w: ADArray, x: ADArray) -> ADArray:
+    return w * x
+
+
+@adarray.jit(donate=0)
+def step(w: ADArray, x: ADArray) -> ADArray:
+    return w - x
+
+
+def calls(x: ADArray) -> None:
+    adarray.grad(loss)(x)  # error: Too few arguments
+    adarray.value_and_grad(loss)(x, x, x)  # error: Too many arguments
+    adarray.jit(loss)(x)  # error: Missing positional argument "x"
+    step(x, y=x)  # error: Unexpected keyword argument "y"
+    step(x, "x")  # error: incompatible type "str"
+    adarray.jit(donat=0)  # error: Unexpected keyword argument "donat"

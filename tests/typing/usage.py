@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any, assert_type
 
 import numpy as np
+from numpy.typing import NDArray
 
 import adarray
+import adarray.scipy.stats
 from adarray import ADArray
 from adarray.context import copy_context
+from adarray.scipy.linalg import expm
+
+Floats = NDArray[np.float64]
 
 
 def arithmetic(x: ADArray, y: float) -> ADArray:
@@ -77,3 +82,60 @@ def workers(k: int) -> float:
 
     assert_type(copy_context(work)(k), float)
     return copy_context(work)(k)
+
+
+# -- the examples of the README, with annotations, and what it says one can do with them ---------
+
+
+def loss(w: dict[str, Floats], x: Floats, y: Floats) -> np.floating[Any]:
+    h = np.tanh(x @ w["hidden"])
+    h[:, 0] = 1.0
+    p = 1 / (1 + np.exp(-(h @ w["out"])))
+    made: np.floating[Any] = -np.mean(np.where(y, np.log(p), np.log(1 - p)))
+    return made
+
+
+def readme(w: dict[str, Floats], x: Floats, y: Floats) -> None:
+    value, gradient = adarray.value_and_grad(loss)(w, x, y)
+    assert_type(value, np.floating[Any])
+    step = adarray.jit(adarray.value_and_grad(loss))
+    assert_type(step(w, x, y=y)[0], np.floating[Any])
+    print(step.explain(w, x, y), step.cache_info().compiled)
+    step.clear()
+    with adarray.use("openmp", threads=4):
+        gradient = adarray.grad(loss)(w, x, y)
+        gradient = adarray.grad(loss, intercept=True)(w, x, y)
+    del gradient
+
+
+@adarray.jit
+def plainly(x: Floats) -> Floats:
+    return x * 2.0
+
+
+@adarray.jit(donate=0)
+def donating(w: Floats, x: Floats) -> Floats:
+    return w - x
+
+
+class Model:
+    @adarray.jit
+    def predict(self, x: Floats) -> Floats:
+        return x
+
+
+def returned(x: Floats) -> None:
+    assert_type(plainly(x), Floats)
+    assert_type(donating(x, x), Floats)
+    assert_type(Model().predict(x), Floats)
+    assert_type(adarray.vjp(plainly, x)[0], Floats)
+    assert_type(adarray.jvp(plainly, (x,), (x,))[1], Floats)
+    adarray.hessian(loss)({"hidden": x, "out": x}, x, x)
+    adarray.jacobian(plainly)(x)
+
+
+def namespaces(x: Floats) -> None:
+    adarray.scipy.linalg.expm(expm(x))
+    adarray.scipy.stats.norm.logpdf(x)
+    adarray.numpy.sum(x)
+    adarray.testing.check_grads(plainly, [x])

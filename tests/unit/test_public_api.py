@@ -52,3 +52,24 @@ def test_import_is_light():
 def test_unknown_attribute():
     with pytest.raises(AttributeError, match="module 'adarray' has no attribute 'gradient'"):
         adarray.gradient  # noqa: B018
+
+
+def test_dir_lists_what_users_use():
+    """It had thirty modules of ours, and neither `jit` nor `intercept`."""
+    shown = {n for n in dir(adarray) if not n.startswith("__")}
+    modules = {"errors", "numpy", "ops", "scipy", "testing"}
+    assert shown - modules == {n for n in adarray.__all__ if not n.startswith("__")}
+    for name in shown:
+        assert inspect.ismodule(getattr(adarray, name)) == (name in modules)
+
+
+def test_dir_and_completion_import_nothing():
+    code = (
+        "import sys, adarray\n"
+        "before = set(sys.modules)\n"
+        "assert {'jit', 'scipy'} <= set(dir(adarray))\n"
+        "assert not {m for m in set(sys.modules) - before if m.startswith(('adarray', 'scipy'))}\n"
+        "assert adarray.scipy.linalg.expm\n"
+        "assert adarray.scipy.special.erf\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

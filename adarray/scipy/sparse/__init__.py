@@ -24,21 +24,25 @@ import scipy.sparse
 
 from adarray.protocol import plain
 from adarray.scipy._drop_in import REPLACEMENTS, array, fill_in, holds
+
+# isort: off
 from adarray.scipy.sparse._arrays import (
     CLASSES,
     active,
-    coo_array,
-    coo_matrix,
-    csc_array,
-    csc_matrix,
-    csr_array,
-    csr_matrix,
+    coo_array as coo_array,
+    coo_matrix as coo_matrix,
+    csc_array as csc_array,
+    csc_matrix as csc_matrix,
+    csr_array as csr_array,
+    csr_matrix as csr_matrix,
     is_sparse,
     numbered,
     ours,
     pattern_of,
     picked,
 )
+
+# isort: on
 from adarray.scipy.sparse._pattern import Pattern
 from adarray.trace import Handle
 

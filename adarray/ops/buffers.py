@@ -1,0 +1,55 @@
+"""``np.ndarray(shape, buffer=x)``: an array over the memory of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.inplace import sync_if_view
+from adarray.protocol import concrete
+from adarray.refusals import leaves_graph
+from adarray.trace import Handle
+
+
+def ndarray(
+    shape: Any,
+    dtype: Any = float,
+    buffer: Any = None,
+    offset: int = 0,
+    strides: Any = None,
+    order: Any = None,
+) -> Any:
+    """As `numpy.ndarray`; a view of the buffer where that is an ADArray.
+
+    Raises
+    ------
+    TraceError
+        If the elements are not those of a slice of the buffer.
+    """
+    if not isinstance(buffer, Handle):
+        return np.ndarray(shape, dtype, buffer, offset, strides, order)
+    memory = concrete(sync_if_view(buffer))
+    made = np.ndarray(shape, dtype, np.asarray(memory), offset, strides, order)  # its errors
+    flat: Any = buffer
+    if memory.ndim != 1:
+        flat = (flat if memory.flags.c_contiguous else flat.T).reshape(-1)
+    if made.dtype != memory.dtype:
+        flat = flat.view(made.dtype)
+    size = made.itemsize
+    first, offcut = divmod(offset, size)
+    if offcut:
+        raise leaves_graph(
+            f"ndarray: offset={offset} with elements of {size} bytes", "begin at an element"
+        )
+    if made.flags.c_contiguous:
+        return flat[first : first + made.size].reshape(made.shape)
+    if made.flags.f_contiguous:
+        return flat[first : first + made.size].reshape(made.shape[::-1]).T
+    if made.ndim == 1 and made.strides[0] and made.strides[0] % size == 0:
+        step = made.strides[0] // size
+        end = first + step * made.size
+        return flat[first : end if end >= 0 else None : step]
+    raise leaves_graph(
+        f"ndarray: strides={strides}", "take a slice of the array in place of its memory"
+    )

@@ -1,0 +1,78 @@
+"""What a transform returns: a function that names the transform, and can be pickled."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Transform(NamedTuple):
+    """How a function was transformed, to do it again.
+
+    Parameters
+    ----------
+    function : callable
+        `adarray.grad`, say.
+    f : callable
+        What it was called with.
+    options : dict
+        Its other arguments.
+    """
+
+    function: Callable[..., Any]
+    f: Callable[..., Any]
+    options: dict[str, Any]
+
+
+class Transformed:
+    """A transformed function.
+
+    Parameters
+    ----------
+    transform : Transform
+    call : callable
+        Computes.
+    """
+
+    # In slots, since the attributes of the function are taken over: it may be another of these.
+    __slots__ = ("__dict__", "__weakref__", "_call", "_transform")
+
+    def __init__(self, transform: Transform, call: Callable[..., Any]) -> None:
+        f, name = transform.f, transform.function.__name__
+        with contextlib.suppress(AttributeError, TypeError):
+            functools.update_wrapper(self, f)
+        self.__name__ = f"{name}({getattr(f, '__name__', repr(f))})"
+        self._transform = transform
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it as the function that was transformed."""
+        return self._call(*args, **kwargs)
+
+    def __get__(self, obj: Any, cls: type | None = None) -> Any:
+        return self if obj is None else types.MethodType(self, obj)
+
+    def __repr__(self) -> str:
+        return f"<{self._transform.function.__name__} of {self._transform.f!r}>"
+
+    def __copy__(self) -> Transformed:
+        return self  # as functions are
+
+    def __deepcopy__(self, memo: Any) -> Transformed:
+        return self
+
+    def __reduce__(self) -> Any:
+        # A decorated function is pickled by its name, as plain functions are.
+        name = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (_again, tuple(self._transform))
+
+
+def _again(function: Callable[..., Any], f: Callable[..., Any], options: dict[str, Any]) -> Any:
+    return function(f, **options)

@@ -1,0 +1,204 @@
+"""What transforms and `jit` return: named after the transform, pickled, of the same signature."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import adarray
+
+W = np.array([1.0, 2.0])
+
+
+def loss(x, scale=1.0):
+    return np.sum(np.sin(x) ** 2 * W) * scale
+
+
+@adarray.grad
+def decorated(x):
+    return np.sum(x**3)
+
+
+class Model:
+    power = 3
+
+    def loss(self, x):
+        return np.sum(x**self.power)
+
+    slope = adarray.grad(loss, argnums=1)
+
+
+TRANSFORMS = {
+    "grad": adarray.grad(loss),
+    "value_and_grad": adarray.value_and_grad(loss, has_aux=False),
+    "jacobian": adarray.jacobian(loss, mode="reverse"),
+    "hessian": adarray.hessian(loss, intercept=True),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_repr_names_the_transform(name):
+    """It was the repr of the function that adarray had made inside of itself."""
+    made = TRANSFORMS[name]
+    assert repr(made) == f"<{name} of {loss!r}>"
+    assert repr(adarray.jit(made)) == f"<jit of {made!r}>"
+    assert made.__name__ == f"{name}(loss)"
+    assert inspect.signature(made) == inspect.signature(loss)
+    assert made.__wrapped__ is loss
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_transforms_are_pickled(name, jitted):
+    made = adarray.jit(TRANSFORMS[name]) if jitted else TRANSFORMS[name]
+    again = pickle.loads(pickle.dumps(made))
+    np.testing.assert_equal(again(W), made(W))
+    np.testing.assert_equal(again(W, scale=2.0), made(W, scale=2.0))
+
+
+def test_what_is_decorated_is_pickled_by_its_name():
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+
+
+def test_options_are_kept_by_pickle():
+    made = pickle.loads(pickle.dumps(adarray.grad(both, argnums=(0, 1), has_aux=True)))
+    (dx, dy), aux = made(2.0, 3.0)
+    assert (dx, dy, aux) == (3.0, 2.0, "aux")
+
+
+def both(x, y):
+    return x * y, "aux"
+
+
+POOL = """
+import multiprocessing
+import numpy as np, adarray
+
+def loss(x):
+    return np.sum(np.sin(x) ** 2)
+
+if __name__ == "__main__":
+    xs = [np.array([0.1, 0.2]), np.array([0.3, 0.4])]
+    with multiprocessing.Pool(1) as pool:
+        got = pool.map(adarray.grad(loss), xs)
+    np.testing.assert_allclose(got, np.sin(2 * np.array(xs)))
+"""
+
+
+def test_a_pool_of_processes_maps_them(tmp_path):
+    (tmp_path / "pooled.py").write_text(POOL)
+    subprocess.run([sys.executable, "pooled.py"], check=True, cwd=tmp_path, timeout=100)
+
+
+def test_copies_are_the_function_itself():
+    made = TRANSFORMS["grad"]
+    assert copy.copy(made) is made
+    assert copy.deepcopy([made])[0] is made
+
+
+def test_an_attribute_of_a_class_is_a_method():
+    model = Model()
+    np.testing.assert_allclose(model.slope(W), 3 * W**2)
+    model.power = 2
+    np.testing.assert_allclose(model.slope(W), 2 * W)
+    np.testing.assert_allclose(adarray.grad(model.loss)(W), 2 * W)
+
+
+def test_jit_reads_what_a_transformed_function_captures():
+    """The function inside is looked at as if it were called itself."""
+    held = {"w": np.array([1.0, 1.0])}
+
+    def inner(x):
+        return np.sum(x**2 * held["w"])
+
+    gradient = adarray.grad(inner)
+    functions = [
+        adarray.jit(gradient), adarray.jit(lambda x: gradient(x) * 1.0),
+        adarray.jit(lambda x, g: g(x)),
+    ]  # fmt: skip
+    for k in range(5):
+        held["w"] = np.array([1.0 + k, 2.0])
+        for i, f in enumerate(functions):
+            got = f(W, gradient) if i == 2 else f(W)
+            np.testing.assert_allclose(got, 2 * W * held["w"])
+
+
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacobian", "hessian", "jit"])
+def test_what_is_no_function_is_refused_by_the_name_that_was_called(name):
+    with pytest.raises(TypeError, match=f"^{name}: expected a function, got int"):
+        getattr(adarray, name)(3)
+
+
+# -- numbers by numbers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("x", "kind"),
+    [(2.0, float), (np.float64(2.0), np.float64), (np.array(2.0), np.ndarray),
+     (np.float32(2.0), np.float32), (adarray.array(2.0), adarray.ADArray)],
+)  # fmt: skip
+@pytest.mark.parametrize("transform", [adarray.hessian, adarray.jacobian])
+def test_derivatives_of_numbers_by_numbers_are_what_grad_gives(x, kind, transform):
+    """They were arrays without dimensions."""
+    made = transform(np.sin)(x)
+    assert type(made) is kind
+    assert type(adarray.grad(np.sin)(x)) is kind
+    expected = -np.sin(2.0) if transform is adarray.hessian else np.cos(2.0)
+    assert abs(float(made) - expected) < 1e-6
+
+
+def test_numbers_in_nests_and_under_jit():
+    def f(p):
+        return p["a"] ** 3 * np.sum(p["b"] ** 2)
+
+    h = adarray.hessian(f)({"a": 2.0, "b": W})
+    assert type(h["a"]["a"]) is float
+    assert h["a"]["a"] == 12.0 * np.sum(W**2)
+    assert h["a"]["b"].shape == h["b"]["a"].shape == (2,)
+    jitted = adarray.jit(adarray.hessian(np.sin))
+    for _ in range(4):
+        made = jitted(2.0)
+        assert type(made) is float
+        assert abs(made + np.sin(2.0)) < 1e-12
+    assert abs(adarray.grad(adarray.hessian(np.sin))(2.0) + np.cos(2.0)) < 1e-12
+
+
+# -- rules of reverse mode alone ------------------------------------------------------------------
+
+
+cube = adarray.register_rule(
+    lambda x: np.asarray(x) ** 3, lambda g, out, x: g * 3 * x**2, name="cube without a jvp"
+)
+
+
+def cubes(x):
+    return np.sum(cube(x) * x * np.array([1.0, 2.0]))
+
+
+def test_a_hessian_goes_back_twice_where_a_rule_has_no_forward_mode():
+    """It raised, and said that grad or vjp are to be used."""
+    expected = np.diag(12 * W**2 * [1.0, 2.0])
+    np.testing.assert_allclose(adarray.hessian(cubes)(W), expected)
+    np.testing.assert_allclose(adarray.hessian(cubes, intercept=True)(W), expected)
+    rows = adarray.jacobian(lambda x: np.concatenate([cube(x), x, x]))(W)
+    np.testing.assert_allclose(rows, np.vstack([np.diag(3 * W**2), np.eye(2), np.eye(2)]))
+
+
+def test_what_is_gone_another_way_is_no_refusal_to_the_trace_around():
+    made = adarray.grad(lambda x: np.sum(adarray.hessian(cubes)(x)))(W)
+    np.testing.assert_allclose(made, 24 * W * [1.0, 2.0])
+    nested = adarray.hessian({"of": cubes}["of"], argnums=(0,))(W)
+    np.testing.assert_allclose(nested[0][0], np.diag(12 * W**2 * [1.0, 2.0]))
+
+
+def test_forward_mode_that_is_asked_for_still_says_what_is_missing():
+    with pytest.raises(adarray.NotDifferentiableError, match="no forward-mode derivative"):
+        adarray.jacobian(cube, mode="forward")(W)
+    with pytest.raises(adarray.NotDifferentiableError, match="no forward-mode derivative"):
+        adarray.jvp(cube, (W,), (W,))
