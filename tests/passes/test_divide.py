@@ -108,6 +108,7 @@ def test_one_value_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     _compared(lambda u: np.roll(u, 3, (0, 1)) + u[::-1], U[:5, :5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(4, 2), (12, 6), (40, 12)])
 @pytest.mark.parametrize("part", range(4))
 def test_random_programs_in_pieces(
