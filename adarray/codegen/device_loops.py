@@ -150,7 +150,8 @@ def homes(kernel: Kernel) -> dict[str, str]:
     bodies += [s.body for s in kernel.body if isinstance(s, For)]
     for body in bodies:
         declared = [s for s in body if isinstance(s, Local) and s.size is not None]
-        uses = {s.name: [i for i, x in enumerate(body) if s.name in _named(x)] for s in declared}
+        named = [_named(x) for x in body] if declared else []
+        uses = {s.name: [i for i, names in enumerate(named) if s.name in names] for s in declared}
         free = dict.fromkeys(s.name for s in declared)
         for s in declared:
             found.setdefault(s.name, s.name)
