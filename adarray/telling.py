@@ -48,10 +48,28 @@ def detail(make: Callable[[], str]) -> None:
 
 
 class Progress:
-    """What is being done just now, in words."""
+    """What is being done just now, and how to end it.
+
+    Attributes
+    ----------
+    text : str
+        In words.
+    ended : bool
+        Whether it is to end: nothing new is begun.
+    stops : dict
+        What ends the processes that are at work on it, by process.
+    """
 
     def __init__(self) -> None:
         self.text = ""
+        self.ended = False
+        self.stops: dict[object, Callable[[], None]] = {}
+
+    def end(self) -> None:
+        """End it."""
+        self.ended = True
+        for stop in tuple(self.stops.values()):
+            stop()
 
 
 PROGRESS: ContextVar[Progress | None] = ContextVar("adarray_progress", default=None)

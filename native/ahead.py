@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from adarray_native import cache as disk
-from adarray_native.compiler import allowance, late, processors, split, start_unit, stop
+from adarray_native.compiler import allowance, late, noted, processors, split, start_unit, stop
 from adarray_native.executor import LONG, target_of, text_of
 from adarray_native.kernels import kernels
 
@@ -120,6 +120,8 @@ class Ahead:
 
     def _wait(self) -> None:
         """Wait for what is compiling, as long as its compiler has for that."""
+        for unit in self._running:
+            noted(unit.process)  # it was begun by another thread
         compiler, count = self._table.compiler, len(self._running)
         allowed = allowance(compiler, self._length)
         doing(

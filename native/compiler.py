@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import importlib.util
 import os
@@ -22,7 +21,7 @@ from typing import NamedTuple
 from adarray_native.flags import FLAGS
 
 from adarray.errors import BackendError, CompileError
-from adarray.telling import doing
+from adarray.telling import PROGRESS, doing
 
 HERE = Path(__file__).parent
 NAMES = ("cc", "gcc", "clang")
@@ -97,11 +96,10 @@ class Compiler(NamedTuple):
         return [*usual, *speed, *special, "-w", "-fPIC", "-shared", "-fopenmp-simd", *machine]
 
 
+_ENDS = "jit: nothing is compiled any more, since the program ends"
 _lock = threading.Lock()
 _known: dict[tuple[str | None, ...], Compiler | str] = {}
 _hung: set[Compiler] = set()  # those that have taken too long: nobody waits so long again
-_running: set[subprocess.Popen[bytes]] = set()
-_ending = False  # whether the program is: nothing is compiled any more
 
 
 def _words(command: str) -> list[str]:
@@ -240,11 +238,15 @@ def start_unit(
     """Begin to compile a source into a shared library; what is said goes to ``.log``.
 
     Whoever begins it ends it, by `stop`.
+
+    Raises
+    ------
+    BackendError
+        If the program ends.
     """
-    global _registered
-    if not _registered:
-        _registered = True
-        atexit.register(_end)
+    progress = PROGRESS.get()
+    if progress is not None and progress.ended:
+        raise BackendError(_ENDS)
     command = [*compiler.command, *flags, f"-I{HERE}", "-o", str(target), str(source), "-lm"]
     with open(source.with_suffix(".log"), "wb") as log:
         try:
@@ -256,41 +258,43 @@ def start_unit(
             )  # fmt: skip
         except OSError as error:
             raise _failed(compiler, source, str(error)) from error
-    _running.add(made)
+    noted(made)
     return made
+
+
+def noted(process: subprocess.Popen[bytes]) -> None:
+    """Have a compiler end with what it is at work on here."""
+    progress = PROGRESS.get()
+    if progress is not None:
+        progress.stops[process] = lambda: _kill(process)
+        if progress.ended:
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     """End a compiler, with all that it has begun."""
+    progress = PROGRESS.get()
+    if progress is not None:
+        progress.stops.pop(process, None)
     if process.poll() is None:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
         process.kill()
         process.wait()
-    _running.discard(process)
 
 
-_registered = False
-
-
-def _end() -> None:
-    """End all compilers with the program."""
-    global _ending
-    _ending = True
-    for process in tuple(_running):
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def _forget() -> None:
-    """Leave compilers to the process that has begun them, in a forked child."""
-    global _lock, _running
+def _unlock() -> None:
+    """Give a forked child a new lock: a thread that it has not got may hold the old one."""
+    global _lock
     _lock = threading.Lock()
-    _running = set()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_unlock)
 
 
 def allowance(compiler: Compiler, length: int) -> float:
@@ -353,8 +357,9 @@ def compile_units(
     finally:
         for process in running:  # too slow, or there was an interrupt
             stop(process)
-    if _ending:
-        raise BackendError("jit: nothing is compiled any more, since the program ends")
+    progress = PROGRESS.get()
+    if progress is not None and progress.ended:
+        raise BackendError(_ENDS)
     if problem is not None:
         raise problem
     _hung.discard(compiler)

@@ -31,11 +31,12 @@ class Job:
 
     def __init__(self, work: Callable[[], None], progress: Progress | None = None) -> None:
         self._work = work
-        self._progress = progress
+        self._progress = progress or Progress()
         self._start()
 
     def _start(self) -> None:
         self._process = os.getpid()
+        self._progress.stops.clear()  # in a forked child, those of its parent
         self._done = done = threading.Event()
         context = copy_context()
         context.run(PROGRESS.set, self._progress)
@@ -59,6 +60,12 @@ class Job:
         if self._process != os.getpid() and not self._done.is_set():
             self._start()  # a forked child has none of the threads of its parent
         return self._done.wait(seconds)
+
+    def end(self) -> None:
+        """Stop the compilers that are at work on it, and let it remove its files."""
+        if self._process == os.getpid():
+            self._progress.end()
+            self._done.wait(LEAVE)
 
 
 class Late:
@@ -103,7 +110,7 @@ def pending(nodes: Iterable[Any], seconds: float | None = 0.0) -> bool:
 
 @atexit.register
 def _leave() -> None:
-    """Let threads end whose compilers the end of the program has stopped; they remove files."""
+    """End what the program does not wait for any more."""
     for job in tuple(_running):
         with contextlib.suppress(Exception):
-            job.wait(LEAVE)
+            job.end()
