@@ -14,6 +14,7 @@ from adarray.aval import Aval, Symbolic
 from adarray.device import is_device
 from adarray.dispatch import replay
 from adarray.inplace import plain_value
+from adarray.lending import lent
 from adarray.op import Op, Sample, composite
 from adarray.protocol import finish, followed, plain, traced
 from adarray.trace import Handle
@@ -176,11 +177,14 @@ def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..
             def either(*args: Any, **kwargs: Any) -> Any:
                 if traced(args) or traced(kwargs):
                     return body(*args, **kwargs)
-                if function.__name__ in _APPLYING and (followed(args) or followed(kwargs)):
-                    return body(*args, **kwargs)
+                given = plain
+                if function.__name__ in _APPLYING:
+                    if followed(args) or followed(kwargs):
+                        return body(*args, **kwargs)
+                    given = lent  # the user's functions may write into it
                 out = args[at] if len(args) > at else kwargs.pop("out", None)
                 args = tuple(None if i == at else x for i, x in enumerate(args))
-                return finish(function(*plain(args), **plain(kwargs)), out, function.__name__)
+                return finish(function(*given(args), **given(kwargs)), out, function.__name__)
 
             return either
 

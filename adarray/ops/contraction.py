@@ -14,7 +14,7 @@ from adarray.ops import creation
 from adarray.ops.common import s, unbroadcast
 from adarray.ops.sliding import convolved
 from adarray.protocol import plain
-from adarray.trace import is_weak
+from adarray.trace import Handle, is_weak
 
 
 def _t(x: Any) -> Any:
@@ -97,7 +97,9 @@ def _is_plain_scalar(x: Any) -> bool:
 @composite(np.dot)
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
     a, b = _no_lists(a, b)
-    if _is_plain_scalar(a) or _is_plain_scalar(b):
+    if not (isinstance(a, Handle) or isinstance(b, Handle)):  # `out` alone is one
+        r = np.dot(a, b)
+    elif _is_plain_scalar(a) or _is_plain_scalar(b):
         r = np.multiply(a, b)
     elif np.ndim(a) <= 2 and np.ndim(b) <= 2:
         r = apply(matmul, (a, b))

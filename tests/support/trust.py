@@ -100,10 +100,18 @@ class Oracle:
     args : tuple
     """
 
-    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], seed: int = 0) -> None:
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        seed: int = 0,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
         self.f = f
         self.args = args
+        self.before = before
         given = fresh(args)
+        before()
         self.results = f(*given)
         self.after = fresh(given)
         leaves, _ = flatten(args)
@@ -117,6 +125,7 @@ class Oracle:
     def loss(self, step: float = 0.0) -> float:
         """Return the weighted sum of the results at the arguments plus `step` directions."""
         along = [None if d is None else d * step for d in self.direction]
+        self.before()
         return float(total(self.f(*fresh(self.args, along=along))))
 
     def slope(self, step: float = 1e-4) -> tuple[float, float]:
@@ -155,6 +164,7 @@ def check(
     calls: int = 4,
     derivatives: bool = True,
     refusals: tuple[type[Exception], ...] = (ADArrayError,),
+    before: Callable[[], None] = lambda: None,
 ) -> Counter[str]:
     """Compare the runs of a function in all modes with its plain run; raise if one is wrong.
 
@@ -170,6 +180,8 @@ def check(
         Whether to compare derivatives with differences.
     refusals : tuple of types
         Exceptions that are refusals.
+    before : callable
+        Gives what `f` captured, and may write into, what it holds before each run.
 
     Returns
     -------
@@ -194,7 +206,8 @@ def check(
 
     def differentiated(transformed: Callable[..., Any], what: str) -> None:
         for k in range(calls if "jit" in what else 1):
-            oracle = Oracle(f, fresh(args, 1 + 0.03 * k), k)
+            oracle = Oracle(f, fresh(args, 1 + 0.03 * k), k, before)
+            before()
             value, gradients = transformed(*fresh(oracle.args))
             agree(value, total(oracle.results), what)
             if derivatives:
@@ -206,8 +219,9 @@ def check(
         if mode == "jit":
             jitted = adarray.jit(f)
             for k in range(calls):
-                oracle = Oracle(f, fresh(args, 1 + 0.03 * k), k)
+                oracle = Oracle(f, fresh(args, 1 + 0.03 * k), k, before)
                 given = fresh(oracle.args)
+                before()
                 agree(jitted(*given), oracle.results, what)
                 agree(given, oracle.after, f"{what}, arguments after")
         elif not argnums:
@@ -220,7 +234,7 @@ def check(
         elif mode == "jit in grad":
             differentiated(adarray.value_and_grad(adarray.jit(loss), argnums), what)
         elif mode == "jvp":
-            oracle = Oracle(f, args)
+            oracle = Oracle(f, args, before=before)
             floating = {i: d for i, d in enumerate(oracle.direction) if d is not None}
 
             def of_floating(*xs: Any) -> Any:
@@ -235,13 +249,15 @@ def check(
                 float(d) if isinstance(p, float) else d
                 for p, d in zip(primals, floating.values(), strict=True)
             ]
+            before()
             value, tangent = adarray.jvp(of_floating, primals, tangents)
             agree(value, total(oracle.results), what)
             if derivatives:
                 slope, error = oracle.slope()
                 assert abs(float(tangent) - slope) <= error, f"{what}: {tangent}, {slope}"
         elif mode == "nested" and derivatives:
-            oracle = Oracle(f, args)
+            oracle = Oracle(f, args, before=before)
+            before()
             gradients = adarray.grad(curve(oracle), argnums=argnums)(*fresh(args))
             curvature, error = oracle.curvature()
             got = oracle.along(gradients)

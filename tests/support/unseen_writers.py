@@ -7,7 +7,10 @@ packages that it does not reach.
 from __future__ import annotations
 
 import ctypes
+import io
+import operator
 import random
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +28,21 @@ ELSEWHERE: dict[str, Any] = {
     "lu_factor": scipy.linalg.lu_factor,
     "require": np.require,
 }
+
+CAPTURED = np.arange(6.0)
+# Those that the buffer protocol serves, which classes cannot offer before Python 3.12, and others
+# that an ADArray refuses aloud.
+LOUD = frozenset(
+    {
+        "by_bytes", "by_slices_of_memory", "by_file", "by_interface", "by_ctypes", "by_struct",
+        "by_constructor", "by_windows",
+    }
+)  # fmt: skip
+
+
+def restore() -> None:
+    """Give the array that programs capture what it holds before a run."""
+    CAPTURED[:] = np.linspace(0.2, 0.9, 6)
 
 
 def by_asarray(b: Any) -> None:
@@ -118,11 +136,184 @@ def by_generator(b: Any) -> None:
     np.random.Generator(np.random.PCG64(5)).random(out=b)
 
 
+def by_bytes(b: Any) -> None:
+    memoryview(b.reshape(-1)).cast("B")[8:16] = struct.pack("d", 0.45)
+
+
+def by_slices_of_memory(b: Any) -> None:
+    b.reshape(-1).data[:2] = memoryview(np.full(2, 0.35))
+
+
+def by_file(b: Any) -> None:
+    io.BytesIO(np.full(b.size, 0.325).tobytes()).readinto(b)
+
+
+def by_memmove(b: Any) -> None:
+    source = np.full(2, 0.75)
+    ctypes.memmove(b.ctypes.data, source.ctypes.data, 16)
+
+
+def by_interface(b: Any) -> None:
+    ctypes.memset(b.__array_interface__["data"][0], 0, 8)
+
+
+def by_ctypes(b: Any) -> None:
+    (ctypes.c_double * b.size).from_buffer(b)[1] = 0.65
+
+
+def by_ctypeslib(b: Any) -> None:
+    np.ctypeslib.as_array(b.ctypes.data_as(ctypes.POINTER(ctypes.c_double)), (2,))[:] = 0.55
+
+
+def by_struct(b: Any) -> None:
+    struct.pack_into("d", b, 8, 0.15)
+
+
+def by_constructor(b: Any) -> None:
+    np.ndarray(2, float, b)[:] = 0.85
+
+
+def by_finite(b: Any) -> None:
+    b[0] = np.inf
+    np.nan_to_num(b, copy=False, posinf=0.4)
+
+
+def by_permuted(b: Any) -> None:
+    np.random.default_rng(1).permuted(b, out=b)
+
+
+def by_old_shuffle(b: Any) -> None:
+    np.random.RandomState(1).shuffle(b)
+
+
+def by_normal(b: Any) -> None:
+    np.random.default_rng(1).standard_normal(out=b)
+
+
+def by_sort(b: Any) -> None:
+    b.sort()
+
+
+def by_sorting_a_view(b: Any) -> None:
+    b[::-1].sort(0)
+
+
+def by_partition(b: Any) -> None:
+    b.partition(1)
+
+
+def by_fill(b: Any) -> None:
+    b.fill(0.95)
+
+
+def by_byteswap(b: Any) -> None:
+    b.byteswap(inplace=True)
+    b.view(np.uint8)[..., 1:] = b.view(np.uint8)[..., 1:] % 4
+
+
+def by_field(b: Any) -> None:
+    b.setfield(0.6, float)
+
+
+def by_bits(b: Any) -> None:
+    b.view(np.int64)[0] = 4602678819172646912
+
+
+def by_small_bits(b: Any) -> None:
+    b.view("u1")[..., :8] = 0
+
+
+def by_complex(b: Any) -> None:
+    b.reshape(-1).view(complex)[0] = 0.3 + 0.4j
+
+
+def by_record(b: Any) -> None:
+    b.view([("f", float)])["f"][1] = 0.2
+
+
+def by_axis(b: Any) -> None:
+    np.put_along_axis(b, np.argsort(b, 0)[:1], 0.45, 0)
+
+
+def by_windows(b: Any) -> None:
+    np.lib.stride_tricks.sliding_window_view(b.reshape(-1), 2, writeable=True)[0] = 0.3
+
+
+def by_rows(b: Any) -> None:
+    def first(row: Any) -> float:
+        row[0] = 0.25
+        return 0.0
+
+    np.apply_along_axis(first, 0, b.reshape(2, -1))
+
+
+def by_flat(b: Any) -> None:
+    b.flat[1:3] = 0.7
+
+
+def by_put(b: Any) -> None:
+    b.put([1], [0.8])
+
+
+def by_operator(b: Any) -> None:
+    operator.setitem(b, 0, operator.imul(b, 0.5).sum() * 0.1)
+
+
+def by_out(b: Any) -> None:
+    np.cumsum(b, axis=-1, out=b)
+
+
+def by_dot(b: Any) -> None:
+    np.dot(np.eye(b.shape[0]), np.full(b.shape, 0.4), out=b)
+
+
+def by_einsum(b: Any) -> None:
+    np.einsum("...,...->...", b, np.full(b.shape, 0.5), out=b)
+
+
+def by_clip(b: Any) -> None:
+    b.clip(0.2, 0.7, out=b)
+
+
+def by_swap(b: Any) -> None:
+    b[[0, 1]] = b[[1, 0]]
+
+
+def by_shift(b: Any) -> None:
+    np.copyto(b[1:], b[:-1])
+
+
+def by_dswap(b: Any) -> None:
+    scipy.linalg.blas.dswap(np.full(b.size, 0.3), b.reshape(-1))
+
+
+def by_drot(b: Any) -> None:
+    scipy.linalg.blas.drot(b.reshape(-1), np.ones(b.size), 0.6, 0.8, overwrite_x=1)
+
+
+def by_matrix(b: Any) -> None:
+    np.asmatrix(b)[0, 0] = 0.9
+
+
+def by_masked(b: Any) -> None:
+    np.ma.array(b, copy=False)[0] = 0.1
+
+
+def by_each(b: Any) -> None:
+    for i, v in np.ndenumerate(b):
+        b[i] = 0.5 * v
+
+
 WRITERS: tuple[Callable[[Any], None], ...] = (
     by_asarray, by_view, by_require, by_nditer, by_blas, by_scaling, by_lapack, by_decomposition,
     by_filter, by_filter_elsewhere, by_special, by_buffer, by_strides, by_strides_elsewhere,
     by_address, by_memory, by_dlpack, by_dlpack_elsewhere, by_shuffle, by_shuffle_of_python,
-    by_generator,
+    by_generator, by_bytes, by_slices_of_memory, by_file, by_memmove, by_interface, by_ctypes,
+    by_ctypeslib, by_struct, by_constructor, by_finite, by_permuted, by_old_shuffle, by_normal,
+    by_sort, by_sorting_a_view, by_partition, by_fill, by_byteswap, by_field, by_bits,
+    by_small_bits, by_complex, by_record, by_axis, by_windows, by_rows, by_flat, by_put,
+    by_operator, by_out, by_dot, by_einsum, by_clip, by_swap, by_shift, by_dswap, by_drot,
+    by_matrix, by_masked, by_each,
 )  # fmt: skip
 _NAMES = {w.__name__: w for w in WRITERS}
 
@@ -137,7 +328,9 @@ def program(seed: int) -> tuple[Callable[..., Any], str]:
     lines = [
         "def f(x):",
         "    b = " + pick("np.zeros(6)", "np.arange(6.0) / 4", "np.linspace(0.1, 1, 6)",
-                          "np.full((2, 3), 0.5)", "np.ones((2, 3))"),
+                          "np.full((2, 3), 0.5)", "np.ones((2, 3))", "np.array([0.5, 1.0] * 3)",
+                          "np.zeros((2, 8))[1, 1:7]", "CAPTURED", "CAPTURED.reshape(2, 3)",
+                          "CAPTURED[::-1]", "x * 0.5", "x"),
         "    v = " + pick("b", "b[::-1]", "b[1:]", "b.T", "b.reshape(-1)", "b[...]"),
         "    y = np.sin(x)",
         "    held = []",
@@ -158,12 +351,15 @@ def program(seed: int) -> tuple[Callable[..., Any], str]:
             "b[-1] = x[0]" if rng.random() < 0.3 else "y = y * np.mean(v)",
         ))  # fmt: skip
     read = "sum((h * 1.0).sum() for h in held)" if rng.random() < 0.5 else "1.0"
-    lines.append(f"    return y * {pick('1.0', 'b.sum()', 'v.sum()')}, b.sum() + {read}")
+    lines.append(
+        f"    return y * {pick('1.0', 'b.sum()', 'v.sum()')}, b.sum() + {read}, CAPTURED * 1.0"
+    )
     text = "\n".join(lines) + "\n"
     space: dict[str, Any] = {
         "np": np,
         "__name__": "unseen_writer",
         "ELSEWHERE": ELSEWHERE,
+        "CAPTURED": CAPTURED,
         **_NAMES,
     }
     exec(compile(text, f"<program {seed}>", "exec"), space)

@@ -173,8 +173,9 @@ def _same(got: Any, expected: Any) -> bool:
         return False
     rounded = np.result_type(expected).kind in "fc"
     if rounded:
+        rtol = max(1e-14, 2 * float(np.finfo(np.result_type(expected)).eps))
         return np.shape(got) == np.shape(expected) and np.allclose(
-            got, expected, rtol=1e-14, atol=0, equal_nan=True
+            got, expected, rtol=rtol, atol=0, equal_nan=True
         )
     return np.array_equal(got, expected)
 
