@@ -291,10 +291,6 @@ def by_drot(b: Any) -> None:
     scipy.linalg.blas.drot(b.reshape(-1), np.ones(b.size), 0.6, 0.8, overwrite_x=1)
 
 
-def by_matrix(b: Any) -> None:
-    np.asmatrix(b)[0, 0] = 0.9
-
-
 def by_masked(b: Any) -> None:
     np.ma.array(b, copy=False)[0] = 0.1
 
@@ -313,7 +309,7 @@ WRITERS: tuple[Callable[[Any], None], ...] = (
     by_sort, by_sorting_a_view, by_partition, by_fill, by_byteswap, by_field, by_bits,
     by_small_bits, by_complex, by_record, by_axis, by_windows, by_rows, by_flat, by_put,
     by_operator, by_out, by_dot, by_einsum, by_clip, by_swap, by_shift, by_dswap, by_drot,
-    by_matrix, by_masked, by_each,
+    by_masked, by_each,
 )  # fmt: skip
 _NAMES = {w.__name__: w for w in WRITERS}
 

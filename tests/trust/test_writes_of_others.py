@@ -112,7 +112,7 @@ def test_plain_products_into_a_traced_array() -> None:
 @pytest.mark.slow
 def test_random_programs() -> None:
     counts: Counter[str] = Counter()
-    for seed in seeds(100):
+    for seed in seeds(60):
         f, text = program(seed)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
