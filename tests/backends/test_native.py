@@ -304,6 +304,7 @@ REDUCED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("shape", "axis"), REDUCED)
 @pytest.mark.parametrize("name", REDUCTIONS)

@@ -91,6 +91,7 @@ def test_ints_divided_by_zero_and_shifted_back(f: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.checked
 @pytest.mark.parametrize(
     "f",
     [

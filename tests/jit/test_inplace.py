@@ -169,6 +169,7 @@ def shared(arrays: list[Any]) -> list[bool]:
 
 
 @pytest.mark.slow
+@pytest.mark.checked
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_writes_into_locals(name: str, dtype: str, backend: str) -> None:

@@ -64,6 +64,7 @@ def keep_nothing_but(kind: str, r: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.checked
 @pytest.mark.parametrize(
     "kind", ["array", "view", "view of a view", "memoryview", "dlpack", "ADArray"]
 )
@@ -151,6 +152,7 @@ def measured(g: Any, args: Any, limit: int | None) -> tuple[int, list[Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.checked
 @pytest.mark.parametrize(
     ("name", "share"), [("layers", 0.5), ("layers", 0.25), ("heat", 0.5), ("heat", 0.3)]
 )

@@ -89,7 +89,7 @@ def _check(check: Callable[..., None], name: str, *rest: str) -> None:
         raise error
 
 
-@pytest.mark.slow_on("openmp")
+@pytest.mark.slow_on("numpy", "openmp")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", NAMES)
 def test_values(name: str, dtype: str, backend: str) -> None:

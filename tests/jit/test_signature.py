@@ -55,6 +55,8 @@ ARRAYS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
+@pytest.mark.checked
 @pytest.mark.parametrize("x", ARRAYS, ids=lambda x: f"{x.dtype}{x.shape}{x.strides}")
 @pytest.mark.parametrize("y", [2.0, 3, np.float32(2.0), np.float64(2.0), 1j, True, A])
 def test_dtypes_and_layouts(x: Any, y: Any) -> None:

@@ -35,6 +35,8 @@ def same_under_jit(function: Callable[..., Any], inputs: Any, backend: str) -> A
     return jitted
 
 
+@pytest.mark.slow
+@pytest.mark.checked
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_jit_of_a_transform(name: str, backend: str) -> None:
     same_under_jit(TRANSFORMS[name](), INPUTS, backend)

@@ -112,6 +112,7 @@ def test_one_operand(ufunc):
             compare(traced_outcome(ufunc, (x,), (0,)), expected, (ufunc, name, "traced"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ufunc", [u for u in UFUNCS if u.nin == 2], ids=lambda u: u.__name__)
 def test_two_operands(ufunc):
     for name, x in ARRAYS.items():

@@ -130,6 +130,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The behavior of affine_transform")  # before SciPy 1.16
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[c[0] for c in CASES])
 def test_values_and_derivatives(case: int, drop_in: Callable[..., None]) -> None:

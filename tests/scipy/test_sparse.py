@@ -94,6 +94,7 @@ def _dense(r: Any) -> Any:
     return r.toarray() if theirs.issparse(r) else r
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,6 +24,7 @@ from adarray.testing import check_grads, opcheck
 RECORD_NAMES = [n for n in RECORDS if n.startswith("special.")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
 @pytest.mark.parametrize("name", RECORD_NAMES)
 def test_record(name: str, dtype: type) -> None:

@@ -103,6 +103,7 @@ def traced_outcome(f: Callable[..., Any], x: np.ndarray) -> Outcome:
 # -- every record ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CORE))
 @settings(max_examples=6, deadline=None, derandomize=True, database=None)
 @given(data=st.data())

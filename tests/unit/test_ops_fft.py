@@ -44,6 +44,7 @@ def compare(f: Callable[..., Any], x: np.ndarray) -> None:
         check_grads(f, (x,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=[np.dtype(d).name for d in DTYPES])
 @pytest.mark.parametrize("norm", [None, "backward", "ortho", "forward"])
 @pytest.mark.parametrize("name", ONE)
@@ -61,6 +62,7 @@ def test_one_axis(name: str, norm: Any, dtype: type) -> None:
     compare(lambda a: transform(a, 3, -2, norm), normal(2, 4, 2, dtype=dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=[np.dtype(d).name for d in DTYPES])
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
 @pytest.mark.parametrize("name", MANY)
