@@ -27,7 +27,8 @@ else:
 def _part(function: Any, x: Any) -> ADArray:
     """Return a part of an array; of a traced Python number, a Python number."""
     r: ADArray = call_function(function, (counted(x),), {})
-    return weakened(r) if x._x is not None and x._x.weak else r
+    weak = x._x is not None and x._x.weak
+    return weakened(r) if weak and not (r._x is not None and r._x.weak) else r
 
 
 class Attributes(_State):

@@ -15,7 +15,7 @@ from adarray.inplace import augmented, sync_if_view
 from adarray.op import FUNCTIONS
 from adarray.protocol import call_ufunc, defers, is_foreign, traced
 from adarray.refusals import leaves_graph
-from adarray.trace import Extras, Handle, is_weak
+from adarray.trace import Extras, Handle, is_weak, plain_class
 
 if TYPE_CHECKING:
     from adarray.array import ADArray
@@ -48,6 +48,17 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, _NUMBERS) and not isinstance(x, np.generic)
 
 
+def _joins(y: Any, x: Any) -> bool:
+    """Whether Python computes with a number `y` on the right of a Python number `x`.
+
+    A float64 is a float of Python: it goes first beside another, but a complex number takes it.
+    """
+    if _is_number(y):
+        return True
+    kind = plain_class(y) if isinstance(y, Handle) else type(y)
+    return kind is np.float64 and plain_class(x) is complex
+
+
 def counted(x: Any) -> Any:
     """Return a Python truth value as the int that it is in Python's arithmetic; others as given."""
     if isinstance(x, Handle) and x._v.__class__ is np.bool_ and _is_number(x):
@@ -72,7 +83,7 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
         if self._x is not None and self._x.weak and _is_number(other):
             self, other = counted(self), counted(other)
         r = binary(FUNCTIONS[ufunc], self, other)
-        if self._x is not None and _is_number(self) and _is_number(other):
+        if self._x is not None and _is_number(self) and _joins(other, self):
             return weakened(r) if r.dtype.kind in "fci" else r
         return r
 
@@ -102,7 +113,7 @@ def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
         r = binary(FUNCTIONS[ufunc], other, self)
         if self._x is not None and _is_number(self) and _is_number(other):
             return weakened(r) if r.dtype.kind in "fci" else r
-        return r
+        return weakened(r) if type(other) is complex and plain_class(self) is np.float64 else r
 
     return reflected
 
@@ -126,11 +137,15 @@ def _inplace(forward: Callable[[Any, Any], Any]) -> Callable[[Any, Any], ADArray
 
 def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
     """``@``, comparisons, ``//`` and operators of integers."""
+    equality = ufunc in (np.equal, np.not_equal)
 
     def forward(self: Any, other: Any) -> Any:
         kind = type(other)
         if kind is not type(self) and kind not in _KNOWN and defers(other):
             return NotImplemented
+        if equality and _is_number(self) and not _is_number(other) and _joins(other, self):
+            number: Any = other
+            other = weakened(number) if isinstance(other, Handle) else float(other)
         op = FUNCTIONS.get(ufunc)
         if op is not None and not is_foreign(other):
             return _whole(apply(op, (self, _joined(other))), self, other)

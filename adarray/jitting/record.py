@@ -195,6 +195,7 @@ def _output(x: Any, recorder: Recorder) -> Any:
     """Note one leaf of the result, and return its concrete value."""
     recording = recorder.recording
     plain = x if type(x) is np.ndarray and x.dtype.kind in "biufc" else None
+    weak = isinstance(x, Handle) and x._x is not None and x._x.weak
     if isinstance(x, Handle):
         x = sync_if_view(x)._v
     if is_device(x) or (type(x) is np.ndarray and x.dtype.kind in "biufc"):
@@ -215,4 +216,6 @@ def _output(x: Any, recorder: Recorder) -> Any:
     recording.outputs.append(x.symbol)
     if plain is not None:
         return plain  # another object may own it
+    if weak and isinstance(x.value, np.bool_):
+        return bool(x.value)  # of Python numbers that were compared
     return x.value.copy() if isinstance(x.value, np.ndarray) else x.value

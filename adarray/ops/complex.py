@@ -15,8 +15,10 @@ import numpy as np
 
 from adarray.dispatch import apply
 from adarray.op import Layout, Op, Pointwise, composite, register
+from adarray.operators import weakened
 from adarray.ops.common import composite_if_traced, s
 from adarray.protocol import plain, traced
+from adarray.questions import is_array
 from adarray.trace import Handle
 
 
@@ -87,14 +89,21 @@ imag = register(
 
 @composite(np.real)
 def _real(val: Any) -> Any:
-    return apply(real, (val,)) if is_complex(val) else val
+    return _of(val, apply(real, (val,))) if is_complex(val) else val
+
+
+def _of(val: Any, part: Any) -> Any:
+    """Return a part of a number as a number of its kind."""
+    if not isinstance(val, Handle) or is_array(val):
+        return part
+    return weakened(part) if val._x is not None and val._x.weak else part[()]
 
 
 @composite(np.imag)
 def _imag(val: Any) -> Any:
     if is_complex(val):
-        return apply(imag, (val,))
-    zeros = np.zeros_like(val)
+        return _of(val, apply(imag, (val,)))
+    zeros = _of(val, np.zeros_like(val))
     if isinstance(zeros, Handle) and type(zeros._v) is np.ndarray:
         zeros._v.flags.writeable = False  # as NumPy's: what is written there would be lost
     return zeros
@@ -112,7 +121,7 @@ def _sign(x: Any, /) -> Any:
     if not (is_complex(x) and traced(x)):
         return type(x)(np.sign(plain(x)))
     length = np.absolute(x)
-    return x / (length + (length == 0))
+    return np.divide(x, length + (length == 0))
 
 
 # -- numpy.emath: complex results where real ones would be nan -----------------------------------

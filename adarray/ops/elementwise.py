@@ -79,7 +79,11 @@ _TRUTHS = np.dtype(bool)
 def _raise(x: Any, y: Any) -> Any:
     """Compute by `**`, which has fast cases (x**2); of truth values that one is another dtype."""
     dtype = x.dtype if type(x) is np.ndarray else getattr(x, "dtype", None)
-    return np.power(x, y) if dtype is _TRUTHS else x**y
+    if dtype is _TRUTHS:
+        return np.power(x, y)
+    r = x**y
+    # Of Python numbers a number of NumPy, as other functions give; operators know of theirs.
+    return r if dtype is not None or hasattr(r, "dtype") else np.asarray(r)[()]
 
 
 power = pointwise(
@@ -384,7 +388,8 @@ def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 def _heaviside(x1: Any, x2: Any, /) -> Any:
     """``np.heaviside``: constant in `x1`; where that is 0, the value is `x2`."""
     step = np.heaviside(plain(x1), plain(x2))
-    return np.where(np.equal(x1, 0), x2, step)
+    r = np.where(np.equal(x1, 0), x2, step)
+    return r if r.ndim else r[()]
 
 
 def _clip3(a: Any, low: Any, high: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from adarray.op import Op, Opaque, composite, register
+from adarray.ops import creation
 from adarray.ops.common import s, unbroadcast
 from adarray.protocol import plain
 
@@ -31,6 +32,7 @@ nextafter = register(
 @composite(np.real_if_close)
 def _real_if_close(a: Any, tol: float = 100) -> Any:
     """``np.real_if_close``: the real part, where NumPy decides for it; else the array itself."""
+    a = creation.asarray(a)
     if a.dtype.kind != "c":
         return a
     if tol > 1:

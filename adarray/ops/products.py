@@ -159,7 +159,7 @@ def _cross(
         np.cross(np.zeros(sizes[0]), np.zeros(sizes[1]))  # warns or raises as this NumPy does
     last = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
     if sizes == (2, 2):
-        return last
+        return last if last.ndim else np.reshape(last, (1,))[..., 0]  # an array
     if sizes == (3, 3):
         first = a[..., 1] * b[..., 2] - a[..., 2] * b[..., 1]
         second = a[..., 2] * b[..., 0] - a[..., 0] * b[..., 2]

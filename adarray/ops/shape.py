@@ -199,7 +199,11 @@ astype = _linear(
     params=("dtype", "copy"),
     signature="x, dtype, /, *, copy=True, order='K', casting='unsafe', subok=True, device=None",
     methods=("astype",),
-    evaluate=lambda x, dtype, copy=True: arrayed(x).astype(dtype, copy=copy)[()],
+    evaluate=lambda x, dtype, copy=True: (
+        x.astype(dtype, copy=copy)
+        if isinstance(x, (np.ndarray, np.generic))
+        else arrayed(x).astype(dtype, copy=copy)[()]
+    ),
     lower=Opaque(),
     note="an integer result has no derivative",
 )
@@ -394,7 +398,9 @@ def _resize(a: Any, new_shape: Any) -> Any:
     """``np.resize``: the elements over and over; zeros where there are none."""
     if not a.size:
         return type(a)(np.resize(plain(a), new_shape))
-    return _picked(a, np.resize(_numbers(a), new_shape))
+    numbers = np.resize(_numbers(a), new_shape)
+    r = _picked(a, numbers)
+    return r if numbers.ndim else np.reshape(r, (1,))[..., 0]
 
 
 @composite(np.diagflat)
