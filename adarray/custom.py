@@ -50,7 +50,8 @@ def register_rule(
         ``jvp(t, out, *operands, **params)`` for each operand: the tangent of the
         result for the tangent `t` of the operand. ``"linear"``: the function is
         linear in each operand. Not needed for ufuncs of elements, whose rules
-        serve both modes. Without it, forward mode raises an error.
+        serve both modes. Without it, forward mode raises an error, and `hessian` and
+        `jacobian` go back once more.
     operands : sequence of str, optional
         Names of the differentiable arguments; the first ones, one for each rule,
         if not given.

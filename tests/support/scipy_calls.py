@@ -24,7 +24,7 @@ from adarray.scipy._drop_in import CONSTANTS, REPLACEMENTS
 from adarray.testing import check_grads
 
 MODULES = ("special", "stats", "linalg", "signal", "ndimage", "integrate", "interpolate", "fft",
-           "optimize", "sparse", "sparse.linalg")  # fmt: skip
+           "optimize", "sparse", "sparse.linalg", "spatial.distance")  # fmt: skip
 METHODS = ("pdf", "logpdf", "pmf", "logpmf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf",
            "entropy", "mean", "var", "std")  # fmt: skip
 # Arguments that most ufuncs take, tried in this order; the second list is for orders.

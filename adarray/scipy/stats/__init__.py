@@ -15,10 +15,13 @@ from adarray.scipy import special as _special  # noqa: F401  (the rules of the u
 from adarray.scipy._drop_in import fill_in
 from adarray.scipy.stats._continuous import continuous
 from adarray.scipy.stats._discrete import discrete
+from adarray.scipy.stats._kde import gaussian_kde as gaussian_kde
 from adarray.scipy.stats._multivariate import vectors
+from adarray.scipy.stats._objects import objects
 from adarray.scipy.stats._summaries import REASONS, SUMMARIES
 
-globals().update({**continuous(), **discrete(), **vectors(), **SUMMARIES})
+_laws = continuous()
+globals().update({**_laws, **discrete(), **vectors(), **SUMMARIES, **objects(_laws)})
 _getattr, _names, __all__ = fill_in(globals(), scipy.stats, REASONS)
 
 
