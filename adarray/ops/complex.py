@@ -19,7 +19,7 @@ from adarray.operators import weakened
 from adarray.ops.common import composite_if_traced, s
 from adarray.protocol import plain, traced
 from adarray.questions import is_array
-from adarray.trace import Handle
+from adarray.trace import Handle, is_weak
 
 
 def is_complex(x: Any) -> bool:
@@ -96,7 +96,7 @@ def _of(val: Any, part: Any) -> Any:
     """Return a part of a number as a number of its kind."""
     if not isinstance(val, Handle) or is_array(val):
         return part
-    return weakened(part) if val._x is not None and val._x.weak else part[()]
+    return weakened(part) if is_weak(val) else part[()]
 
 
 @composite(np.imag)
