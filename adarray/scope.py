@@ -27,6 +27,9 @@ KEPT = frozenset(
     }
 ) | (sys.stdlib_module_names - {"__main__"})  # fmt: skip
 
+# The ``__name__`` in the globals of functions that adarray writes: nobody's module, and ours.
+GENERATED = "adarray.generated"
+
 # Names of the packages whose modules were rebound (see adarray.intercepting).
 CLIENTS: set[str] = set()
 

@@ -28,6 +28,8 @@ from adarray.jitting.kinds import INDIRECT, is_library
 from adarray.jitting.signature import INPUT_LIMIT
 from adarray.jitting.surroundings import reader_of
 from adarray.loads import StandIn, original
+from adarray.redirecting import original_of
+from adarray.scope import GENERATED
 from adarray.trace import Handle
 
 Check = Callable[[Any], "list[Any] | None"]
@@ -93,7 +95,7 @@ class Maker:
     def __init__(self, walk: Walk, floats: set[str]) -> None:
         self._floats = floats
         self._space: dict[str, Any] = {
-            "__name__": __name__,  # by which an ADArray knows whom it answers
+            "__name__": GENERATED,  # by which an ADArray knows whom it answers
             "N": None, "A": np.ndarray, "H": Handle, "same": same_scalar, "freeze": frozenset,
             "D": DeviceArray, "adopt": adopt, "items": same_items, "referent": referent,
         }  # fmt: skip
@@ -258,8 +260,11 @@ class Maker:
     def _test_code(self, name: str, f: types.FunctionType) -> None:
         code, defaults = self._constant(f.__code__), self._constant(f.__defaults__)
         keywords = self._constant(f.__kwdefaults__)
+        # Whoever transforms something that reaches f later may give it a copy of its code.
+        asked, own = self._constant(original_of), self._constant(original_of(f.__code__))
         self._lines.append(
-            f"if {name}.__code__ is not {code} or {name}.__defaults__ is not {defaults} or "
+            f"if {name}.__code__ is not {code} and {asked}({name}.__code__) is not {own} "
+            f"or {name}.__defaults__ is not {defaults} or "
             f"{name}.__kwdefaults__ is not {keywords}: return N"
         )
         if not self._names.isdisjoint(_ASKING):

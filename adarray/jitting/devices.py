@@ -21,6 +21,7 @@ from adarray.inplace import sync_if_view
 from adarray.jitting.contents import Content
 from adarray.jitting.signature import unaligned
 from adarray.runtime import MODE
+from adarray.scope import GENERATED
 from adarray.trace import Handle, root_of
 from adarray.transforms.tree import flatten
 
@@ -110,6 +111,7 @@ class OnDevice:
             Captured inputs of that call.
         """
         space: dict[str, Any] = {"send": self.library.send, "sent": self.sent}
+        space["__name__"] = GENERATED
         parts = []
         for i, x in enumerate((*targets, *found)):
             text = f"v[{i}]"

@@ -14,6 +14,7 @@ import numpy as np
 from adarray.aliasing import firsts
 from adarray.device import KINDS, DeviceArray, adopt, form_of
 from adarray.jitting.signature import FLAGS, NUMBERS, array_key, arrays
+from adarray.scope import GENERATED
 from adarray.trace import Handle
 
 Args = tuple[Any, ...]
@@ -79,7 +80,7 @@ class Matcher:
     __slots__ = ("fits", "leaves")
 
     def __init__(self, args: Args) -> None:
-        space: dict[str, Any] = {"__name__": __name__, "A": np.ndarray, "T": DeviceArray}
+        space: dict[str, Any] = {"__name__": GENERATED, "A": np.ndarray, "T": DeviceArray}
         tests = [f"len(a) == {len(args)}"]
         nested = any(type(x) in (tuple, list, dict) for x in args)
         for i, (place, x) in enumerate(_walk("a", args, tests)):

@@ -18,6 +18,7 @@ from adarray.jitting.keys import outcome_key, replace_symbols
 from adarray.jitting.links import follower
 from adarray.jitting.tree import Leaf, Node, Tree
 from adarray.recording import Call, Symbol
+from adarray.scope import GENERATED
 from adarray.spans import RECORDER
 from adarray.trace import Handle
 
@@ -154,6 +155,7 @@ def finisher(
     }  # fmt: skip
     if device is not None:
         space = {"copy": device.copy, "plain": device.constant}
+    space["__name__"] = GENERATED
     seen: set[int] = set()
     sources = {x.place for x in leaf.links.values() if x.of == "leaf"}
     lines: list[str] = []

@@ -186,7 +186,8 @@ class Operands:
 
 def _pointer(inputs: Iterable[tuple[int, int, int, Any]]) -> Callable[[list[Any], Any], bool]:
     """Return what writes the addresses of inputs down: False unless all are as they should be."""
-    lines, space = [], {}
+    lines: list[str] = []
+    space: dict[str, Any] = {"__name__": "adarray.generated"}
     for k, (slot, index, size, dtype) in enumerate(inputs):
         space[f"d{k}"] = dtype
         lines.append(f"x = v[{index}]; to[{slot}] = x.data.ptr")
