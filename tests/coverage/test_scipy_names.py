@@ -52,6 +52,7 @@ def test_names_are_classified_and_the_table_is_true(module: str) -> None:
     assert not ROWS or mine == {row.name for row in found}
 
 
+@pytest.mark.slow  # after the one above, which imports the modules
 def test_what_users_need_most_is_differentiable() -> None:
     for module, name in (
         ("special", "gammaln"), ("special", "erf"), ("special", "logsumexp"), ("linalg", "solve"),
