@@ -8,7 +8,7 @@ import numpy as np
 
 from adarray.op import composite, constant, refuse
 from adarray.ops.common import newer
-from adarray.protocol import plain
+from adarray.protocol import finish, plain
 from adarray.runtime import MODE
 
 # Truth values, integers and positions.
@@ -24,9 +24,21 @@ constant(
     np.common_type, np.array2string, np.array_repr,
     np.array_str, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift,
     np.right_shift, np.gcd, np.lcm, np.bitwise_count, np.einsum_path, np.linalg.matrix_rank,
-    np.diag_indices_from, np.tril_indices_from, np.triu_indices_from,
     *newer("in1d"),  # until NumPy 2.3
 )  # fmt: skip
+
+
+def _of_shape(function: Any) -> None:
+    """Let a function of the shape of an array see that alone: there is nothing to record."""
+
+    def positions(arr: Any, *args: Any, **kwargs: Any) -> Any:
+        return finish(function(np.broadcast_to(0.0, arr.shape), *args, **kwargs), None, "")
+
+    composite(function)(positions)
+
+
+for _function in (np.diag_indices_from, np.tril_indices_from, np.triu_indices_from):
+    _of_shape(_function)
 
 
 @composite(np.shares_memory)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aval import Symbolic
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError, UnsupportedFunctionError
 from adarray.lending import lent
@@ -22,6 +23,7 @@ from adarray.op import Op, Opaque, register, same_argument
 from adarray.ops.creation import asarray
 from adarray.protocol import check_params, finish, followed, on_plain, plain, traced
 from adarray.refusals import leaves_graph
+from adarray.runtime import MODE
 from adarray.scipy import RECORDS
 from adarray.trace import Extras, Handle
 
@@ -188,6 +190,16 @@ def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], A
     return decorate
 
 
+def _check_finite(x: Any) -> None:
+    """Raise where an array is not finite; a jitted function does in each call."""
+    v, mode = plain(x), MODE.get()
+    if isinstance(v, Symbolic):
+        engine: Any = mode.engine if mode is not None else None
+        engine.check(np.asarray_chkfinite, (v,), {})
+    else:
+        np.asarray_chkfinite(v)
+
+
 def select(name: str, signature: Any, honoured: Any, bound: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that a body takes; raise for others that are not at their default."""
     if "check_finite" in signature.parameters and "check_finite" not in honoured:
@@ -195,7 +207,7 @@ def select(name: str, signature: Any, honoured: Any, bound: dict[str, Any]) -> d
         if check:
             for x in bound.values():
                 if isinstance(x, Handle):
-                    np.asarray_chkfinite(plain(x))
+                    _check_finite(x)
     # SciPy's own defaults, which are not the same in all of its versions.
     rest = {
         key: p.default

@@ -17,7 +17,7 @@ from adarray.inplace import sync_if_view
 from adarray.ops.common import zero_beside
 from adarray.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.transforms.shared import Place, check_held, tie
-from adarray.transforms.tree import Unflatten, flatten, is_array
+from adarray.transforms.tree import Leaf, Unflatten, flatten, is_array
 
 Argnums = int | Sequence[int]
 
@@ -65,7 +65,7 @@ class Inputs:
             found, rebuild = flatten(args[k])
             made = []
             for i, x in enumerate(found):
-                where = f"{name}: argument {k}" + (f", leaf {i}" if len(found) > 1 else "")
+                where: Any = Leaf(name, k, args[k], i)
                 if not is_array(x):
                     raise _no_array(where, x)
                 made.append(leaf(ADArray, sync_if_view(x), level, where))

@@ -14,8 +14,16 @@ from adarray.protocol import traced
 from adarray.trace import Handle, is_weak
 from adarray.transformed import Transform, Transformed
 from adarray.transforms.inputs import Argnums, check_holomorphic, pick, refuse_whole
-from adarray.transforms.modes import check_function, grad, jvp, vjp, with_intercept
-from adarray.transforms.tree import flatten, is_array
+from adarray.transforms.modes import (
+    check_function,
+    grad,
+    jvp,
+    options_of,
+    reverse,
+    vjp,
+    with_intercept,
+)
+from adarray.transforms.tree import Leaf, flatten, is_array
 
 _P = ParamSpec("_P")
 
@@ -107,9 +115,7 @@ def jacobian(
 
         xs = tuple(args[k] for k in picked)
         in_leaves, in_rebuild = flatten(xs)
-        for i, x in enumerate(in_leaves):
-            if not is_array(x):
-                raise DTypeError(f"jacobian: leaf {i} is a {type(x).__name__}, not an array")
+        _check_arguments("jacobian", args, picked)
         if holomorphic:
             check_holomorphic("jacobian", in_leaves)
         complex_in = not holomorphic and any(_dtype(x).kind == "c" for x in in_leaves)
@@ -144,6 +150,28 @@ def jacobian(
         return _assemble(rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, way)
 
     return Transformed(transform, transformed)
+
+
+def _check_arguments(name: str, args: tuple[Any, ...], picked: list[int]) -> None:
+    """Raise unless all leaves of the differentiated arguments can be differentiated.
+
+    Raises
+    ------
+    DTypeError
+    """
+    for k in picked:
+        for i, x in enumerate(flatten(args[k])[0]):
+            where = Leaf(name, k, args[k], i)
+            if not is_array(x):
+                raise DTypeError(
+                    f"{where}: is a {type(x).__name__}, not an array or a number; choose the "
+                    "arguments to differentiate with argnums"
+                )
+            if _dtype(x).kind not in "fc":
+                raise DTypeError(
+                    f"{where}: has non-floating dtype {_dtype(x)}, which has no real derivative "
+                    "here; pass floating point, for instance x.astype(float) or 3.0 for 3"
+                )
 
 
 def _not_real(mode: str) -> DTypeError:
@@ -257,15 +285,17 @@ def hessian(
     check_function("hessian", f)
     transform = Transform(hessian, f, {"argnums": argnums, "intercept": intercept})
     f = with_intercept(f, intercept)
-    gradient = grad(f, argnums)
+    options = options_of(argnums, False, False, False)
+    gradient = reverse(Transform(grad, f, options), lambda _, g: g, "hessian")
     forward = jacobian(gradient, argnums, mode="forward")
-    reverse = jacobian(gradient, argnums, mode="reverse")
+    backward = jacobian(gradient, argnums, mode="reverse")
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
+        _check_arguments("hessian", args, pick("hessian", args, argnums))
         try:
             return forward(*args, **kwargs)
         except ForwardModeError as error:  # a rule of the user's, say
             forget(error)
-            return reverse(*args, **kwargs)
+            return backward(*args, **kwargs)
 
     return Transformed(transform, transformed)

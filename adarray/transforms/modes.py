@@ -126,11 +126,14 @@ def value_and_grad(
     >>> adarray.value_and_grad(lambda x: np.sum(np.sin(x) ** 2))(np.array([0.0, 1.0]))
     (np.float64(0.7080734182735712), array([0.        , 0.90929743]))
     """
-    options = _options(argnums, has_aux, holomorphic, intercept)
-    return _reverse(Transform(value_and_grad, f, options), lambda value, g: (value, g))
+    options = options_of(argnums, has_aux, holomorphic, intercept)
+    return reverse(Transform(value_and_grad, f, options), lambda value, g: (value, g))
 
 
-def _options(argnums: Argnums, has_aux: bool, holomorphic: bool, intercept: bool) -> dict[str, Any]:
+def options_of(
+    argnums: Argnums, has_aux: bool, holomorphic: bool, intercept: bool
+) -> dict[str, Any]:
+    """Return the arguments of `grad` and `value_and_grad` by their names."""
     return {
         "argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic, "intercept": intercept,
     }  # fmt: skip
@@ -169,10 +172,10 @@ def grad(
     >>> adarray.grad(adarray.grad(np.tanh))(1.0)
     -0.6397000084492246
     """
-    transform = Transform(grad, f, _options(argnums, has_aux, holomorphic, intercept))
+    transform = Transform(grad, f, options_of(argnums, has_aux, holomorphic, intercept))
     if has_aux:
-        return _reverse(transform, lambda value, g: (g, value[1]))
-    return _reverse(transform, lambda _, g: g)
+        return reverse(transform, lambda value, g: (g, value[1]))
+    return reverse(transform, lambda _, g: g)
 
 
 def with_intercept(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
@@ -196,11 +199,14 @@ def check_function(name: str, f: Any) -> None:
         raise TypeError(f"{name}: expected a function, got {type(f).__name__}")
 
 
-def _reverse(
-    transform: Transform,
-    combine: Callable[..., Any],
+def reverse(
+    transform: Transform, combine: Callable[..., Any], name: str | None = None
 ) -> Transformed:
-    name, f = transform.function.__name__, transform.f
+    """Return the function that walks back: `combine` of value and gradient.
+
+    `name` is the transform that the user called, if that is not this one.
+    """
+    name, f = name or transform.function.__name__, transform.f
     argnums, has_aux, holomorphic, intercept = transform.options.values()
     check_function(name, f)
 

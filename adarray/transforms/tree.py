@@ -66,3 +66,36 @@ def _register_dataclass(cls: type) -> None:
 def is_array(x: Any) -> bool:
     """Whether a leaf is an array or a number (and not, say, a string or a function)."""
     return (isinstance(x, _LEAVES) and not isinstance(x, bool)) or type(x) in KINDS
+
+
+class Leaf:
+    """Where a leaf of an argument is, for errors: ``grad: argument 0['hidden'][1].bias``.
+
+    Parameters
+    ----------
+    name : str
+        The transform.
+    k : int
+        Number of the argument.
+    tree : any
+        The argument.
+    i : int
+        Number of the leaf in it.
+    """
+
+    __slots__ = ("i", "k", "name", "tree")
+
+    def __init__(self, name: str, k: int, tree: Any, i: int) -> None:
+        self.name = name
+        self.k = k
+        self.tree = tree
+        self.i = i
+
+    def __str__(self) -> str:
+        where = f"argument {self.k}"
+        if not (isinstance(self.tree, _LEAVES) or type(self.tree) in KINDS):
+            import optree
+
+            paths = optree.tree_accessors(self.tree, namespace=NAMESPACE)
+            where = paths[self.i].codify(where)
+        return f"{self.name}: {where}"
