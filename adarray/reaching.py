@@ -251,6 +251,83 @@ class _Walk:
             self.found.append((weakref.ref(module), found))
 
 
+def arrays_of(f: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays that a function captured, with the names that lead to them."""
+    return ((name, x) for name, x in _captures(f) if type(x) is not types.FunctionType)
+
+
+def functions_of(f: Any) -> Iterator[types.FunctionType]:
+    """Yield the functions of client code that a function may call."""
+    for _, x in _captures(f):
+        if type(x) is types.FunctionType and client_of(x.__globals__):
+            yield x
+
+
+def _captures(f: Any) -> Iterator[tuple[str, Any]]:
+    """Yield all that a function leads to, with names."""
+    waiting: list[tuple[str, Any]] = [("", f)]
+    seen: dict[int, Any] = {}
+    while waiting and len(seen) < _LIMIT:
+        name, x = waiting.pop()
+        kind = type(x)
+        if isinstance(x, np.ndarray) or issubclass(kind, Handle):
+            yield name, x
+        if id(x) in seen or kind in _DATA:
+            continue
+        seen[id(x)] = x
+        if kind is types.FunctionType:
+            yield name, x
+        if kind is types.FunctionType:
+            names = all_names(original_of(x.__code__))
+            if client_of(x.__globals__):
+                waiting += [(n, x.__globals__[n]) for n in names if n in x.__globals__]
+            cells = original_of(x.__code__).co_freevars
+            waiting += [(cells[i] if i < len(cells) else name, v)
+                        for i, v in enumerate(_captured_last(x))]  # fmt: skip
+            waiting.append((name, _wrapped(x)))
+        elif kind is types.MethodType:
+            waiting += [(name, x.__func__), (name, x.__self__)]
+        elif kind is functools.partial:
+            waiting += [(name, v) for v in (x.func, *x.args, *x.keywords.values())]
+        elif kind in _WRAPPED:
+            waiting.append((name, x.__func__))
+        elif issubclass(kind, _TABLES):
+            waiting += [(name, v) for v in _items(x)]
+        elif issubclass(kind, types.ModuleType):
+            if client_of(vars(x)):
+                waiting += [(n, v) for n, v in vars(x).items() if isinstance(v, np.ndarray)]
+        elif issubclass(kind, type):
+            if _is_clients(x):
+                waiting += [(f"{name}.{n}", v) for n, v in tuple(x.__dict__.items())]
+        elif _is_clients(kind):
+            waiting.append((name, kind))
+            waiting += [(f"{name}.{n}", v) for n, v in _attributes(x)]
+        else:
+            waiting.append((name, _wrapped(x)))
+
+
+def _attributes(x: Any) -> Iterator[tuple[str, Any]]:
+    """Yield names and values of what an object holds."""
+    space = getattr(x, "__dict__", None)
+    if isinstance(space, dict):
+        yield from tuple(space.items())
+    for cls in type(x).__mro__:
+        for n, s in tuple(cls.__dict__.items()):
+            if type(s) is types.MemberDescriptorType and _is_set(s, x):
+                yield n, s.__get__(x)
+
+
+def _captured_last(f: types.FunctionType) -> list[Any]:
+    """Return what a function closes over, in the order of its names, then its defaults."""
+    cells = []
+    for cell in f.__closure__ or ():
+        try:
+            cells.append(cell.cell_contents)
+        except ValueError:  # not assigned yet
+            cells.append(None)
+    return [*cells, *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
+
+
 _TABLES = (
     list, tuple, dict, set, frozenset, collections.deque, collections.ChainMap,
     types.MappingProxyType,

@@ -138,15 +138,19 @@ class Recording:
         The results' leaves: symbols, or plain values that are the same every time.
     writes : list of (int, Symbol)
         Inputs that were written into, and their final values.
+    touched : bool
+        Whether a transform inside wrote into what it differentiated, which its own copies hold:
+        inputs that share memory would have seen it.
     """
 
-    __slots__ = ("captures", "events", "inputs", "outputs", "writes")
+    __slots__ = ("captures", "events", "inputs", "outputs", "touched", "writes")
 
     def __init__(self) -> None:
         self.inputs: list[Symbol] = []
         self.captures: list[tuple[Symbol, np.ndarray, np.ndarray]] = []
         self.events: list[Call | Guard] = []
         self.outputs: list[Any] = []
+        self.touched = False
         self.writes: list[tuple[int, Symbol]] = []
 
 

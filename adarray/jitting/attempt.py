@@ -119,7 +119,8 @@ class Run:
         self.recorded = recorded
         written = [i for i, _ in recorded.recording.writes]
         inputs = [*bound.values, *state.values]
-        self.aliased = shares_memory(inputs, written)
+        touched = recorded.recording.touched
+        self.aliased = shares_memory(inputs, None if touched else written)
         self.plain_operands = [array for _, array, _ in recorded.recording.captures]
         targets = [inputs[i] for i in written]
         self.hidden = state.overlap(targets) or any(

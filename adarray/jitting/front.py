@@ -216,7 +216,8 @@ class JitFunction(Tracing):
         if entry.donates:
             self._permit(args, found)
         effects = variant.written or variant.draws
-        if shares_memory(inputs, variant.written) or (effects and not alone):
+        written = None if variant.touched else variant.written
+        if shares_memory(inputs, written) or (effects and not alone):
             return self._f(*args, **kwargs), None
         if variant.written and variant.writes_hidden(bound.statics, inputs):
             return self._f(*args, **kwargs), None

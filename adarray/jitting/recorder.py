@@ -382,6 +382,10 @@ class Recorder:
             )
         self._lent.append((array, array.copy("K")))
 
+    def touched(self) -> None:
+        """Note that a transform wrote into what it differentiates: see `Recording.touched`."""
+        self.recording.touched = True
+
     def refuse_written(self) -> None:
         """Raise if memory that other code was given holds something else now.
 

@@ -107,7 +107,8 @@ class Tracing:
                 "view that is captured); write into one of them only, or return a new array"
             )
             return self._f(*args, **kwargs), None
-        entry.aliased = entry.aliased or run.aliased
+        touched = run.recorded is not None and run.recorded.recording.touched
+        entry.aliased = entry.aliased or run.aliased or touched
         entry.draws = entry.draws or bool(run.draws)
         if run.aliased or (not alone and run.changes()):
             run.restore()
@@ -211,6 +212,7 @@ class Tracing:
             variant.written = sorted(
                 {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
             )
+            variant.touched = variant.touched or run.recorded.recording.touched
             variant.draws = any(
                 n.guard is not None
                 and n.guard.call is not None
@@ -231,7 +233,9 @@ class Tracing:
         """Return what runs a variant of positional arguments, if there is a short way."""
         device, state = variant.device, variant.state
         variant.waits = False
-        usable = not checking() and (device is not None or not bound.to_adarray)
+        usable = not (variant.touched or checking()) and (
+            device is not None or not bound.to_adarray
+        )
         if not usable or any(map(unaligned, (*bound.values, *captured))):
             return None
         if any(i >= len(bound.targets) for i in variant.written):

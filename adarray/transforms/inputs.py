@@ -61,6 +61,7 @@ class Inputs:
         places: list[Place] = []
         others = len(args) > 1 or kwargs  # that may share memory with the first
         self.held: list[Any] = []  # see `tie`
+        self.plain: list[tuple[str, Any, Handle, Any]] = []  # see `refuse_unseen`
         for k in picked:
             found, rebuild = flatten(args[k])
             made = []
@@ -74,6 +75,11 @@ class Inputs:
             self.trees.append((len(found), rebuild))
             # The function gets handles of its own: in-place updates move them.
             handles = [type(h)(h._v, h._node, h._x, True) for h in made]
+            self.plain += [
+                (f"{name}: argument {k}", x, h, m._v)
+                for x, h, m in zip(found, handles, made, strict=True)
+                if has_memory(x)
+            ]
             if others or len(found) > 1:
                 places += [
                     Place(f"{name}: argument {k}", x, h)

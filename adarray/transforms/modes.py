@@ -30,7 +30,7 @@ from adarray.transforms.inputs import (
     mirrored,
     plain_result,
 )
-from adarray.transforms.shared import Place, tie
+from adarray.transforms.shared import Place, refuse_unseen, tie
 from adarray.transforms.tree import flatten
 
 _P = ParamSpec("_P")
@@ -217,6 +217,8 @@ def reverse(
         with tracing(name) as level:
             inputs = Inputs(name, args, argnums, level, f, kwargs)
             y = f(*inputs.args, **kwargs)
+            if inputs.plain:
+                refuse_unseen(f, inputs.plain)
             aux = None
             if has_aux:
                 y, aux = _pair(name, y)
@@ -304,6 +306,8 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     with tracing("vjp") as level:
         inputs = Inputs("vjp", xs, tuple(range(len(xs))), level, f)
         y = f(*inputs.args)
+        if inputs.plain:
+            refuse_unseen(f, inputs.plain)
         aux = None
         if has_aux:
             y, aux = _pair("vjp", y)
@@ -453,7 +457,14 @@ def jvp(
         ]
         if len(places) > 1:
             tie(f, places)
+        plain = [
+            (f"jvp: input {i}", x, d, d._v)
+            for i, (x, d) in enumerate(zip(xs, duals, strict=True))
+            if has_memory(x) and has_memory(d)
+        ]
         y = f(*rebuild(duals))
+        if plain:
+            refuse_unseen(f, plain)
         leaves, rebuild_y = flatten(y)
         pairs = [split(x, level) for x in leaves]
         given = mirrored((*xs, *ts))

@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.aliasing import owner, share
+from adarray.aval import Symbolic
 from adarray.errors import TraceError
+from adarray.reaching import arrays_of, functions_of
+from adarray.redirecting import Noted, all_names, original_of
+from adarray.runtime import MODE
 from adarray.trace import Extras, Handle, root_of
 
 
@@ -35,11 +39,25 @@ class Place(NamedTuple):
     handle: Handle | None
 
 
+class Refusal(str):
+    """Why an ADArray is not written into: it shares memory with others of its kind.
+
+    Attributes
+    ----------
+    memory : int
+        What they have in common, as `_memory` tells it.
+    """
+
+    memory = 0
+
+
 def _memory(x: Any) -> int:
     """Return what arrays have in common that may share memory."""
     if isinstance(x, Handle):
         root = root_of(x)
         peers = root._x.peers if root._x is not None else None
+        if isinstance(peers, Refusal):
+            return peers.memory
         return id(root) if not isinstance(peers, list) else id(peers)
     return id(x) if x.base is None else id(owner(x))
 
@@ -73,7 +91,8 @@ def _tie_one(f: Any, group: list[Place], held: list[tuple[Place, np.ndarray]]) -
     for k, p in enumerate(group):
         if asks_identity(f) and any(p.given is q.given for q in group[:k]):
             raise TraceError(
-                f"{p.where} and {first.where} are one array, and the function asks with `is`; "
+                f"{p.where} and {first.where} are one array, and the function asks which objects "
+                "they are; "
                 "as inputs of a derivative they are two; pass a copy of one of them"
             )
     if same and all(p.handle is not None for p in group):
@@ -86,19 +105,25 @@ def _tie_one(f: Any, group: list[Place], held: list[tuple[Place, np.ndarray]]) -
         if other is None:
             continue
         if p.handle is not None:
-            _give(
-                p.handle,
+            refusal = Refusal(
                 f"{p.where} shares memory with {other.where}, where a write into it would not be "
-                "seen; pass a copy of one of them",
+                "seen; pass a copy of one of them"
             )
+            refusal.memory = _memory(p.given)
+            _give(p.handle, refusal)
         elif type(p.given) is np.ndarray and other.handle is not None:
             held.append((p, p.given.copy()))
 
 
 def _is_one(x: Any, y: Any) -> bool:
     """Whether two arguments are one array, or ADArrays that follow each other."""
-    return x is y or (isinstance(x, Handle) and isinstance(y, Handle)
-                      and root_of(x) is x and root_of(y) is y)  # fmt: skip
+    if x is y:
+        return True
+    return isinstance(x, Handle) and isinstance(y, Handle) and _follows(x) and _follows(y)
+
+
+def _follows(x: Handle) -> bool:
+    return root_of(x) is x and not (x._x is not None and isinstance(x._x.peers, Refusal))
 
 
 def _may_share(x: Any, y: Any) -> bool:
@@ -122,10 +147,97 @@ def check_held(held: list[tuple[Place, np.ndarray]]) -> None:
             )
 
 
+def refuse_captured(f: Any, where: str, given: Any, why: str) -> None:
+    """Raise if an argument shares memory with an array that the function captured.
+
+    Raises
+    ------
+    TraceError
+    """
+    for name, x in arrays_of(f):
+        if share(given, x) or (isinstance(given, Handle) and _is_view(x, given)):
+            raise TraceError(
+                f"{where} {why}, and shares memory with {name or 'an array'} that the function "
+                "captured, where this is not seen; pass a copy, or the captured array as an "
+                "argument, too"
+            )
+
+
+def _is_view(x: Any, of: Handle) -> bool:
+    return isinstance(x, Handle) and root_of(x) is root_of(of)
+
+
+def refuse_unseen(f: Any, triples: list[tuple[str, Any, Handle, Any]]) -> None:
+    """Raise if what an argument holds was, or may have been, seen or written by another way.
+
+    Parameters
+    ----------
+    f : callable
+    triples : list of (str, object, ADArray, object)
+        For errors; what the caller passed; what the function got; what that held.
+
+    Raises
+    ------
+    TraceError
+    """
+    asks = _asks_about_objects(f)
+    for where, given, handle, before in triples:
+        if isinstance(before, Symbolic) and handle._v is not before:
+            mode = MODE.get()
+            if mode is not None and mode.symbolic:
+                mode.engine.touched()  # type: ignore[union-attr]
+        if isinstance(given, Handle) and given._v is not before:
+            raise TraceError(
+                f"{where} was written into while the function ran, not by the name of the "
+                "argument, where this is not seen; pass a copy, or write into the argument"
+            )
+        if isinstance(given, Handle) and handle._v is not before:
+            refuse_captured(f, where, given, "was written into")
+        if type(given) is not np.ndarray or type(before) is not np.ndarray:
+            continue
+        same = before is given or before.dtype != given.dtype
+        if not same and before.tobytes() != given.tobytes():
+            raise TraceError(
+                f"{where} was written into while the function ran, not by the name of the "
+                "argument: it shares memory with an array that the function captured, where this "
+                "is not seen; pass a copy, or write into the argument"
+            )
+        if handle._v is not before:
+            refuse_captured(f, where, given, "was written into")
+        elif asks:
+            refuse_captured(f, where, given, f"may be compared by {asks}")
+
+
+def _asks_about_objects(f: Any) -> str:
+    """Return by what the code of a function compares arrays as objects; "" if by nothing."""
+    code = getattr(f, "__code__", None)
+    if code is None:
+        code = getattr(inspect.unwrap(f) if callable(f) else f, "__code__", None)
+    return "" if code is None else _asking(code)
+
+
+_ASKING = ("id", "is_", "is_not", "shares_memory", "may_share_memory")
+
+
+# By the identity of code, whose hash takes longer than all else here.
+_found = Noted()
+
+
+def _asking(code: types.CodeType) -> str:
+    found: str | None = _found.get(code)
+    if found is None:
+        original = original_of(code)
+        names = all_names(original)
+        found = "`is`" if _asks(original) else next((n for n in _ASKING if n in names), "")
+        _found.note(code, found)
+    return found
+
+
 def asks_identity(f: Any) -> bool:
-    """Whether the code of a function compares objects other than constants by ``is``."""
-    code = getattr(inspect.unwrap(f) if callable(f) else f, "__code__", None)
-    return code is not None and _asks(code)
+    """Whether a function, or one that it calls, compares arrays as objects."""
+    return bool(_asks_about_objects(f)) or any(
+        _asking(g.__code__) for g in functions_of(f) if g is not f
+    )
 
 
 def _asks(code: types.CodeType) -> bool:

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from trust import total
 
 import adarray
 from adarray.errors import ADArrayError
@@ -97,3 +98,69 @@ def compare(seed: int, backend: str, views: bool = True) -> None:
             assert [p[: 1 + views] for p in got[1]] == [p[: 1 + views] for p in expected[1]], text
             for a, b in zip(got[0], expected[0], strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=text)
+
+
+def differentiated(seed: int, mode: str) -> bool:
+    """Compare a derivative of a program with differences; return whether it was refused.
+
+    What a program captured is constant, so that derivatives are compared where no argument is
+    the captured array; values always.
+    """
+    rng = np.random.default_rng(seed)
+    (f, text), make = program(rng), arguments(rng)
+    directions = np.random.default_rng(seed + 1).uniform(-1, 1, 18)
+    x, y = make(0)
+    captured = any(np.shares_memory(a, W) for a in (x, y))
+
+    def loss(x: Any, y: Any) -> Any:
+        return total(f(x, y))
+
+    def at(h: float) -> tuple[Any, Any]:
+        W[:] = np.linspace(1.0, 2.0, 6)
+        x, y = make(0)
+        if not captured:
+            where = base_of(x)
+            where += h * directions[: where.size]
+            if base_of(y) is not where:
+                base_of(y)[...] += h * directions[-base_of(y).size :]
+        return x, y
+
+    tangents = [np.array(b) - np.array(a) for a, b in zip(at(0.0), at(1.0), strict=True)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", JitWarning)
+        try:
+            expected = float(loss(*at(0.0)))
+        except ValueError:
+            return False
+        slope = (float(loss(*at(1e-6))) - float(loss(*at(-1e-6)))) / 2e-6
+        both = adarray.value_and_grad(loss, argnums=(0, 1))
+        if mode == "jit":
+            both = adarray.jit(both)
+        try:
+            for _ in range(3 if mode == "jit" else 1):
+                args = at(0.0)
+                if mode == "jvp":
+                    value, got = adarray.jvp(loss, args, tangents)
+                elif mode == "vjp":
+                    value, pull = adarray.vjp(loss, *args)
+                    got = sum(np.sum(g * t) for g, t in zip(pull(1.0), tangents, strict=True))
+                elif mode == "one":
+                    value, _ = adarray.value_and_grad(loss)(*args)
+                    got = None
+                elif mode == "nested":
+                    value = expected
+                    got = adarray.jvp(lambda x, y: both(x, y)[0], args, tangents)[1]
+                else:
+                    value, gradients = both(*args)
+                    got = sum(np.sum(g * t) for g, t in zip(gradients, tangents, strict=True))
+                np.testing.assert_allclose(value, expected, rtol=1e-12, err_msg=text)
+                if got is not None and not captured:
+                    np.testing.assert_allclose(got, slope, rtol=1e-5, atol=1e-5, err_msg=text)
+        except (ADArrayError, ValueError):
+            return True
+    return False
+
+
+def base_of(x: Any) -> Any:
+    """Return the array whose memory an array lies in."""
+    return x if x.base is None else x.base
