@@ -53,13 +53,9 @@ def reach(f: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
     kwargs : dict, optional
         The same by keywords.
     """
-    for x in args:
-        if type(x) not in _DATA:
-            _reach_argument(x)
-    if kwargs:
-        for x in kwargs.values():
-            if type(x) not in _DATA:
-                _reach_argument(x)
+    given = [x for x in (*args, *(kwargs or {}).values()) if type(x) not in _DATA]
+    if given:
+        _reach_arguments(given)
     if type(f) is types.MethodType:  # another one each time it is asked for
         reach(f.__func__)
         f = f.__self__
@@ -79,23 +75,24 @@ def reach(f: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
         _twins.note(code, (weakref.ref(f.__code__), id(f.__globals__), generation(), walk.found))
 
 
-def _reach_argument(x: Any) -> None:
-    """Make what an argument may call ready: functions, objects, also in lists and tables."""
-    kind = type(x)
-    if issubclass(kind, Handle):
-        return
-    if kind in _CALLED:
-        reach(x)
-    elif issubclass(kind, _TABLES):
-        for item in _items(x):
-            if type(item) not in _DATA:
-                _reach_argument(item)
-    elif issubclass(kind, type) or _is_clients(kind):
-        reach(x if issubclass(kind, type) else kind)
-        for part in _parts(x):
-            _reach_argument(part)
-    elif kind in _RUNNING:
-        _refuse_running(x)
+def _reach_arguments(waiting: list[Any]) -> None:
+    """Make what arguments may call ready: functions, objects, also in lists and tables."""
+    seen: dict[int, Any] = {}  # they may hold each other
+    while waiting and len(seen) < _LIMIT:
+        x = waiting.pop()
+        kind = type(x)
+        if kind in _DATA or issubclass(kind, Handle) or id(x) in seen:
+            continue
+        seen[id(x)] = x
+        if kind in _CALLED:
+            reach(x)
+        elif issubclass(kind, _TABLES):
+            waiting += _items(x)
+        elif issubclass(kind, type) or _is_clients(kind):
+            reach(x if issubclass(kind, type) else kind)
+            waiting += _parts(x)
+        elif kind in _RUNNING:
+            _refuse_running(x)
 
 
 def _like_another(f: types.FunctionType) -> bool:
