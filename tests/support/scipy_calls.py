@@ -145,7 +145,7 @@ def _operand(function: Any, args: tuple[Any, ...], i: int) -> tuple[str, str]:
         results = function(*args[:i], x, *args[i + 1 :])
         kept = results if isinstance(results, tuple) else (results,)
         seen.append(any(traced(r) for r in kept))
-        return [r for r in kept if np.asarray(getattr(r, "_v", r)).dtype.kind in "fc"]
+        return [r for r in kept if np.result_type(r).kind in "fc"]
 
     seen: list[bool] = []
     try:
