@@ -11,7 +11,4 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 MODULES = ("serial", "openmp", "device")
 
-setup(
-    cffi_modules=[f"native/build.py:{name}" for name in MODULES],
-    options={"build_ext": {"parallel": True}},  # as many at once as there are processors
-)
+setup(cffi_modules=[f"native/build.py:{name}" for name in MODULES])
