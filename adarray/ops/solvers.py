@@ -103,8 +103,13 @@ def cofactors(a: Any, det: Any) -> Any:
     are right at singular matrices too.
     """
     v = plain_array(a)
-    if v.shape[-1] == 0 or not np.all(np.isfinite(v)):
+    if v.shape[-1] == 0:
         return np.zeros_like(a) + det[..., None, None]
+    finite = np.all(np.isfinite(v), axis=(-2, -1), keepdims=True)
+    if not np.all(finite):  # of some matrices; the others have their cofactors
+        regular = np.where(finite, a, np.eye(v.shape[-1], dtype=v.dtype))
+        found = cofactors(regular, np.linalg.det(regular))
+        return np.where(finite, found, det[..., None, None])
     try:
         inverse = np.linalg.inv(a)
     except np.linalg.LinAlgError:

@@ -208,7 +208,7 @@ def test_a_caught_refusal_ends_the_transform(transform: Any) -> None:
             s = 1.0
         return np.sum(x * s)
 
-    with pytest.raises(adarray.TraceError, match=r"grad: the function caught an error") as info:
+    with pytest.raises(adarray.TraceError, match=": the function caught an error") as info:
         transform(f)(X)
     assert isinstance(info.value.__cause__, adarray.TraceError)
     assert "float: a traced value would leave the graph" in str(info.value.__cause__)

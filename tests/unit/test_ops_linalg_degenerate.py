@@ -68,6 +68,22 @@ def test_det_of_a_singular_matrix_to_third_order() -> None:
     assert second == pytest.approx(2 * (e[1, 1] * e[2, 2] - e[1, 2] * e[2, 1]), rel=1e-10)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_det_of_a_regular_matrix_beside_one_that_is_not_finite(bad: float) -> None:
+    """The determinant was taken for every cofactor of the whole stack."""
+    regular = np.random.default_rng(0).normal(size=(3, 3)) + 3 * np.eye(3)
+    stack = np.stack([regular, np.full((3, 3), bad)])
+    with np.errstate(invalid="ignore"):
+        found = adarray.grad(lambda a: np.linalg.det(a)[0])(stack)
+        _, tangent = adarray.jvp(lambda a: np.linalg.det(a)[0], (stack,), (np.ones((2, 3, 3)),))
+        second = adarray.hessian(lambda a: np.linalg.det(a)[0])(stack)[0, :, :, 0]
+    expected = np.linalg.det(regular) * np.linalg.inv(regular).T
+    np.testing.assert_allclose(found[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(tangent, np.sum(expected), rtol=1e-12)
+    alone = adarray.hessian(np.linalg.det)(regular)
+    np.testing.assert_allclose(second, alone, rtol=1e-10, atol=1e-12)
+
+
 def test_det_passes_nan_on() -> None:
     a = regular(3, 3)
     a[0, 0] = np.nan
