@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aval import Symbolic
 from adarray.caught import watch_libraries
+from adarray.device import KINDS, DeviceArray
 from adarray.errors import TraceError
 from adarray.loads import Names, generation, names_for, redirect_uses
 from adarray.redirecting import Noted, all_names, asking, original_of
@@ -41,6 +43,10 @@ _DATA = frozenset({
     np.ndarray, np.float64, np.float32, np.int64, float, int, bool, complex, str, bytes,
     types.NoneType, np.dtype, slice, range,
 })  # fmt: skip
+
+
+# What is computed with: code that makes it is not looked into.
+_VALUES = (Handle, DeviceArray, Symbolic)
 
 
 def reach(f: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
@@ -181,6 +187,8 @@ class _Walk:
 
     def _next(self, x: Any) -> Iterator[Any]:
         kind = type(x)
+        if kind in KINDS or issubclass(kind, _VALUES):
+            return
         if kind is types.FunctionType:
             yield from self._of_function(x)
         elif kind is types.MethodType:

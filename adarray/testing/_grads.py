@@ -159,8 +159,12 @@ def flat_function(
     if not xs:
         raise TypeError("check_grads: no argument is floating point; pass for instance 3.0 for 3")
 
+    # Not those that are differentiated: f may write into what it is given.
+    chosen = {k for k, _, _ in trees}
+    others = [None if k in chosen else x for k, x in enumerate(args)]
+
     def fun(*leaves: Any) -> tuple[Any, ...]:
-        new, at = list(args), 0
+        new, at = list(others), 0
         for k, count, rebuild in trees:
             new[k] = rebuild(list(leaves[at : at + count]))
             at += count
