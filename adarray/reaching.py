@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import dis
 import functools
-import inspect
 import sys
 import types
 import weakref
@@ -24,7 +23,7 @@ from adarray.caught import watch_libraries
 from adarray.device import KINDS, DeviceArray
 from adarray.errors import TraceError
 from adarray.loads import Names, generation, names_for, redirect_uses
-from adarray.redirecting import Noted, all_names, asking, original_of
+from adarray.redirecting import Noted, all_names, original_of
 from adarray.scope import client_of, package_of
 from adarray.trace import Handle
 
@@ -32,7 +31,7 @@ _LIMIT = 20_000  # objects
 _FEW = 64  # items of a list or a table that are looked at whatever they are
 _WRAPPED = (staticmethod, classmethod)
 
-# What was looked at -> (generation, what it depends on: see `_Walk.found`; `_Walk.asks`).
+# What was looked at -> (generation, what it depends on): see `_Walk.found`.
 _reached = Noted()
 # The code of functions without closures and defaults -> what the last one of it became.
 _twins = Noted()
@@ -77,24 +76,9 @@ def reach(f: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
     walk = _Walk()
     walk.run(f)
     if kind.__weakrefoffset__:
-        _reached.note(f, (generation(), walk.found, walk.asks))
+        _reached.note(f, (generation(), walk.found))
     if simple:
-        place = id(f.__globals__)
-        _twins.note(code, (weakref.ref(f.__code__), place, generation(), walk.found, walk.asks))
-
-
-def asks_identity(f: Any) -> str:
-    """Return by what code that was reached from `f` compares objects; "" if by nothing."""
-    if type(f) is types.MethodType:
-        return asks_identity(f.__func__) or asks_identity(f.__self__)
-    known = _reached.get(f) if type(f).__weakrefoffset__ else None
-    if known is not None:
-        return str(known[2])
-    if type(f) is not types.FunctionType:
-        code = getattr(inspect.unwrap(f), "__code__", None)
-        return "" if code is None else asking(code)
-    twin = _twins.get(original_of(f.__code__))
-    return asking(f.__code__) if twin is None else str(twin[4])
+        _twins.note(code, (weakref.ref(f.__code__), id(f.__globals__), generation(), walk.found))
 
 
 def _reach_arguments(waiting: list[Any]) -> None:
@@ -155,13 +139,10 @@ class _Walk:
     found : list
         A weak reference to a function or module, None for the first one; pairs of a name in
         its namespace and a weak reference to what that is bound to.
-    asks : str
-        By what client code compares objects; "" if by nothing.
     """
 
     def __init__(self) -> None:
         self.found: list[tuple[Any, list[tuple[str, Any]]]] = []
-        self.asks = ""
         self._seen: dict[int, Any] = {}
         self._names: dict[int, Names] = {}  # id of globals -> names that are ours
         self._waiting: list[Any] = []
@@ -181,7 +162,6 @@ class _Walk:
             if known is not None and known[0] is generation() and _holds(known[1], x):
                 me = weakref.ref(x)
                 self.found += [(owner or me, names) for owner, names in known[1]]
-                self.asks = self.asks or known[2]
             else:
                 self._waiting.extend(self._next(x))
 
@@ -241,7 +221,6 @@ class _Walk:
         if own is None:
             own = self._names[id(space)] = names_for(space)
         redirect_uses(f, own)
-        self.asks = self.asks or asking(f.__code__)
         found: list[tuple[str, Any]] = []
         for name in names:
             value = space.get(name)
@@ -282,6 +261,13 @@ def arrays_of(f: Any) -> Iterator[tuple[str, Any]]:
     return ((name, x) for name, x in _captures(f) if type(x) is not types.FunctionType)
 
 
+def functions_of(f: Any) -> Iterator[types.FunctionType]:
+    """Yield the functions of client code that a function may call."""
+    for _, x in _captures(f):
+        if type(x) is types.FunctionType and client_of(x.__globals__):
+            yield x
+
+
 def _captures(f: Any) -> Iterator[tuple[str, Any]]:
     """Yield all that a function leads to, with names."""
     waiting: list[tuple[str, Any]] = [("", f)]
@@ -291,7 +277,7 @@ def _captures(f: Any) -> Iterator[tuple[str, Any]]:
         kind = type(x)
         if isinstance(x, np.ndarray) or issubclass(kind, Handle):
             yield name, x
-        if id(x) in seen or kind in _DATA:
+        if id(x) in seen or kind in _DATA or kind in KINDS or issubclass(kind, _VALUES):
             continue
         seen[id(x)] = x
         if kind is types.FunctionType:

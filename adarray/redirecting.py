@@ -14,15 +14,12 @@ the end that are never reached.
 
 from __future__ import annotations
 
-import builtins
 import dis
 import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
-
-import numpy as np
 
 from adarray.handlers import has_handlers, telling, without_lines
 
@@ -100,41 +97,6 @@ def handles(code: types.CodeType) -> bool:
         nested = [handles(c) for c in code.co_consts if isinstance(c, types.CodeType)]
         found = _handling.note(code, has_handlers(code) or any(nested))
     return found
-
-
-# Functions by which code compares objects.
-_COMPARING = ("id", "is_", "is_not", "shares_memory", "may_share_memory")
-_asking = Noted()
-
-
-def asking(code: types.CodeType) -> str:
-    """Return by what code compares arrays as objects, such as "`is`"; "" if by nothing."""
-    found: str | None = _asking.get(code)
-    if found is None:
-        original = original_of(code)
-        names = all_names(original)
-        found = "`is`" if _asks(original) else next((n for n in _COMPARING if n in names), "")
-        _asking.note(code, found)
-    return found
-
-
-def _asks(code: types.CodeType) -> bool:
-    before = None
-    for i in dis.get_instructions(code):
-        if i.opname == "IS_OP" and before is not None and not _is_no_array(before):
-            return True
-        if i.opname not in ("CACHE", "EXTENDED_ARG"):
-            before = i
-    return any(_asks(c) for c in code.co_consts if isinstance(c, types.CodeType))
-
-
-def _is_no_array(loaded: dis.Instruction) -> bool:
-    """Whether an instruction pushes a constant or a class: ``x is None``, ``type(x) is float``."""
-    name = str(loaded.argval)
-    return "CONST" in loaded.opname or (
-        loaded.opname in ("LOAD_GLOBAL", "LOAD_ATTR")
-        and any(isinstance(getattr(m, name, None), type) for m in (builtins, np))
-    )
 
 
 def redirect(

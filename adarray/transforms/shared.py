@@ -5,6 +5,10 @@ Each position is a variable of its own; what is written into one is written into
 
 from __future__ import annotations
 
+import builtins
+import dis
+import inspect
+import types
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +16,8 @@ import numpy as np
 from adarray.aliasing import owner, share
 from adarray.aval import Symbolic
 from adarray.errors import TraceError
-from adarray.reaching import arrays_of, asks_identity
+from adarray.reaching import arrays_of, functions_of
+from adarray.redirecting import Noted, all_names, original_of
 from adarray.runtime import MODE
 from adarray.trace import Extras, Handle, root_of
 
@@ -176,7 +181,7 @@ def refuse_unseen(f: Any, triples: list[tuple[str, Any, Handle, Any]]) -> None:
     ------
     TraceError
     """
-    asks = asks_identity(f)
+    asks = _asks_about_objects(f)
     for where, given, handle, before in triples:
         if isinstance(before, Symbolic) and handle._v is not before:
             mode = MODE.get()
@@ -189,8 +194,6 @@ def refuse_unseen(f: Any, triples: list[tuple[str, Any, Handle, Any]]) -> None:
             )
         if isinstance(given, Handle) and handle._v is not before:
             refuse_captured(f, where, given, "was written into")
-        elif isinstance(given, Handle) and asks:
-            refuse_captured(f, where, given, f"may be compared by {asks}")
         if type(given) is not np.ndarray or type(before) is not np.ndarray:
             continue
         same = before is given or before.dtype != given.dtype
@@ -204,3 +207,54 @@ def refuse_unseen(f: Any, triples: list[tuple[str, Any, Handle, Any]]) -> None:
             refuse_captured(f, where, given, "was written into")
         elif asks:
             refuse_captured(f, where, given, f"may be compared by {asks}")
+
+
+def _asks_about_objects(f: Any) -> str:
+    """Return by what the code of a function compares arrays as objects; "" if by nothing."""
+    code = getattr(f, "__code__", None)
+    if code is None:
+        code = getattr(inspect.unwrap(f) if callable(f) else f, "__code__", None)
+    return "" if code is None else _asking(code)
+
+
+_ASKING = ("id", "is_", "is_not", "shares_memory", "may_share_memory")
+
+
+# By the identity of code, whose hash takes longer than all else here.
+_found = Noted()
+
+
+def _asking(code: types.CodeType) -> str:
+    found: str | None = _found.get(code)
+    if found is None:
+        original = original_of(code)
+        names = all_names(original)
+        found = "`is`" if _asks(original) else next((n for n in _ASKING if n in names), "")
+        _found.note(code, found)
+    return found
+
+
+def asks_identity(f: Any) -> bool:
+    """Whether a function, or one that it calls, compares arrays as objects."""
+    return bool(_asks_about_objects(f)) or any(
+        _asking(g.__code__) for g in functions_of(f) if g is not f
+    )
+
+
+def _asks(code: types.CodeType) -> bool:
+    before = None
+    for i in dis.get_instructions(code):
+        if i.opname == "IS_OP" and before is not None and not _is_no_array(before):
+            return True
+        if i.opname not in ("CACHE", "EXTENDED_ARG"):
+            before = i
+    return any(_asks(c) for c in code.co_consts if isinstance(c, types.CodeType))
+
+
+def _is_no_array(loaded: dis.Instruction) -> bool:
+    """Whether an instruction pushes a constant or a class: ``x is None``, ``type(x) is float``."""
+    name = str(loaded.argval)
+    return "CONST" in loaded.opname or (
+        loaded.opname in ("LOAD_GLOBAL", "LOAD_ATTR")
+        and any(isinstance(getattr(m, name, None), type) for m in (builtins, np))
+    )
