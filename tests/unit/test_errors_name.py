@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+pytest.importorskip("scipy")
+
+from adarray.scipy.linalg import (
+    cho_factor,
+    cho_solve,
+    cholesky,
+    solve_triangular,
+)
 
 
 @dataclasses.dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def test_dir_and_completion_import_nothing():
         "before = set(sys.modules)\n"
         "assert {'jit', 'scipy'} <= set(dir(adarray))\n"
         "assert not {m for m in set(sys.modules) - before if m.startswith(('adarray', 'scipy'))}\n"
-        "assert adarray.scipy.linalg.expm\n"
-        "assert adarray.scipy.special.erf\n"
     )
+    if importlib.util.find_spec("scipy"):
+        code += "assert adarray.scipy.linalg.expm\nassert adarray.scipy.special.erf\n"
     subprocess.run([sys.executable, "-c", code], check=True)
