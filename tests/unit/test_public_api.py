@@ -68,9 +68,9 @@ def test_dir_and_completion_import_nothing():
     code = (
         "import sys, adarray\n"
         "before = set(sys.modules)\n"
-        "assert {'jit', 'scipy'} <= set(dir(adarray))\n"
+        "assert 'jit' in dir(adarray)\n"
         "assert not {m for m in set(sys.modules) - before if m.startswith(('adarray', 'scipy'))}\n"
     )
     if importlib.util.find_spec("scipy"):
-        code += "assert adarray.scipy.linalg.expm\nassert adarray.scipy.special.erf\n"
+        code += "assert 'scipy' in dir(adarray)\nassert adarray.scipy.linalg.expm\nassert adarray.scipy.special.erf\n"
     subprocess.run([sys.executable, "-c", code], check=True)
