@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.ad.dropped import cleared
 from adarray.array import ADArray, backward_hook
 from adarray.aval import ARRAYS, Aval, Symbolic, aval_of
 from adarray.device import is_device
@@ -251,7 +252,10 @@ class Pullback:
                         break
             ct = fit(ct, p)
         else:
-            ct = fit(self.rule(node, i, g, saved), p)
+            ct = self.rule(node, i, g, saved)
+            if masked or dropped:
+                ct = cleared(node, i, g, saved, ct, self.rule)
+            ct = fit(ct, p)
         if not masked:
             if dropped or (op.drops and not is_whole(ct)):
                 self.dropped.add(p.order)
@@ -326,8 +330,13 @@ class Pullback:
         base, value = node.parents
         if base is not None:
             self.masked.add(base.order)  # what was overwritten has no effect
-        if value is not None and node.order in self.masked:
-            self.masked.add(value.order)
+        if value is not None:
+            if node.order in self.masked:
+                self.masked.add(value.order)
+            elif node.order in self.dropped and node.order not in self.dense:
+                self.dropped.add(value.order)
+            else:
+                self.dense.add(value.order)
         if value is not None and value.span[1] >= self.level:
             self.add(value, fit(value_g, value))
         if base is not None and base.span[1] >= self.level:
