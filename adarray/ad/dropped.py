@@ -22,8 +22,8 @@ from adarray.inplace import plain_value
 from adarray.op import OPS, Op
 from adarray.trace import Handle
 
-# What a rule may raise on numbers that it was not made for.
-_ERRORS = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError, np.linalg.LinAlgError)
+# What a rule may raise on numbers that it was not made for; LinAlgError is a ValueError.
+_ERRORS = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
 
 
 def cleared(
@@ -46,11 +46,16 @@ def cleared(
     rule : callable
         ``rule(node, i, g, saved)``.
     """
+    if type(ct) is np.ndarray:  # the usual case, and in it nearly always the end
+        flat = ct if ct.flags.c_contiguous else ct.T
+        total = np.vdot(flat, flat)  # one pass
+        if total == total:
+            return ct
     op = node.op
     if not _has_nan(ct) or OPS.get(op.name) is not op:
         return ct
     try:
-        return _Structure(node, g, saved, rule).cleared(i, ct)
+        return _Structure(node, g, saved, rule).cleared(i)
     except _ERRORS:
         return ct  # the rule has no derivative of the numbers it was tried with: nan says so
 
@@ -66,10 +71,6 @@ def _has_nan(x: Any) -> bool:
         return False
     if value.dtype.kind not in "fc":
         return False
-    if type(value) is np.ndarray and value.flags.forc and value.dtype.kind == "f":
-        flat = value.ravel("K")
-        total = np.dot(flat, flat)  # one pass
-        return bool(total != total) and bool(np.isnan(value).any())
     return bool(np.isnan(value).any())
 
 
@@ -94,7 +95,7 @@ class _Structure:
             self.ordinary.append(_beside(v, k + 1))
         self.ordinary[0] = self._value(self.ordinary[1:])
 
-    def cleared(self, i: int, ct: Any) -> Any:
+    def cleared(self, i: int) -> Any:
         """Return the cotangent of operand `i`."""
         changed = list(self.saved)
         reached: list[Any] = []

@@ -236,13 +236,14 @@ def operation(
     operands: tuple[str, ...],
     params: tuple[str, ...] = (),
     outputs: int = 1,
+    drops: bool = False,
     note: str = "",
 ) -> Callable[..., Any]:
     """Register an operation that NumPy has no function for; return the one that dispatches.
 
     Parameters
     ----------
-    name, rules, jvp, samples, operands, params, outputs, note
+    name, rules, jvp, samples, operands, params, outputs, drops, note
         As in `adarray.op.Op`.
     evaluate : callable
         Computes on plain arrays.
@@ -259,7 +260,7 @@ def operation(
 
     op = Op(
         name, dispatching, Opaque(), rules, jvp=jvp, samples=samples, operands=operands,
-        params=params, evaluate=evaluate, outputs=outputs, note=note,
+        params=params, evaluate=evaluate, outputs=outputs, drops=drops, note=note,
     )  # fmt: skip
     cell.append(register(op))
     RECORDS[name] = op

@@ -24,6 +24,7 @@ from adarray.scipy._special_rules_poly import (
     legendre_row,
     spherical_legendre_op,
 )
+from adarray.trace import Handle
 
 # -- exponentials over an axis -----------------------------------------------------------------
 
@@ -148,6 +149,8 @@ def logsumexp(
     """As `scipy.special.logsumexp`; the sign is a constant."""
     a = array(a)
     b = array(b) if b is not None else None
+    if b is not None and not traced(b) and (traced(a) or isinstance(b, Handle)):
+        a = np.where(np.equal(b, 0), -np.inf, a)  # as SciPy: these have no effect
     if not return_sign:
         return _logsumexp(a, b, axis=axis, keepdims=keepdims)
     signs = scipy.special.logsumexp(

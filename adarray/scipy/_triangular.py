@@ -106,6 +106,7 @@ triangular: Any = operation(
     samples=_samples,
     operands=("a", "b"),
     params=("trans", "lower", "unit"),
+    drops=True,  # the other triangle
 )
 
 

@@ -262,3 +262,19 @@ def test_namespace_is_scipys() -> None:
         ours.no_such_name  # noqa: B018
     assert isinstance(ours.null_space(ADArray(WIDE)), ADArray)
     assert ours.LinAlgError is np.linalg.LinAlgError
+
+
+@pytest.mark.parametrize("trans", [0, 1])
+def test_the_other_triangle_has_no_effect(trans: int) -> None:
+    a = np.tril(np.full((3, 3), 4.0))  # the derivative of sqrt is infinite above the diagonal
+
+    def f(a: Any) -> Any:
+        return np.sum(ours.solve_triangular(np.sqrt(a), np.arange(1.0, 4.0), trans, lower=True))
+
+    with np.errstate(divide="ignore"):
+        g = adarray.grad(f)(a)
+    assert np.all(np.isfinite(g))
+    assert not np.any(np.triu(g, 1))
+    t = np.tril(np.arange(1.0, 10.0).reshape(3, 3))
+    h = 1e-6
+    np.testing.assert_allclose(np.sum(g * t), (f(a + h * t) - f(a - h * t)) / (2 * h), rtol=1e-6)

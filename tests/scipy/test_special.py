@@ -494,3 +494,18 @@ def test_slopes_close_to_zero() -> None:
     assert slope(-1e-8) == pytest.approx(slope(0.0), rel=1e-6)
     assert adarray.grad(slope)(-1e-8) == pytest.approx(adarray.grad(slope)(0.0), rel=1e-6)
     assert adarray.grad(sp.it2struve0)(0.0) == pytest.approx(-2 / np.pi)
+
+
+def test_logsumexp_without_elements_of_weight_zero() -> None:
+    x, b = np.array([0.0, 0.4, 0.9]), np.array([0.0, 1.0, 2.0])
+    with np.errstate(divide="ignore"):
+        g = adarray.grad(lambda x: special.logsumexp(np.sqrt(x), b=b))(x)
+        weights = b[1:] * np.exp(np.sqrt(x[1:]))
+        expected = weights / weights.sum() / (2 * np.sqrt(x[1:]))
+        np.testing.assert_allclose(g, [0.0, *expected])
+        jitted = adarray.jit(adarray.grad(lambda x, b: special.logsumexp(np.sqrt(x), b=b)))
+        for _ in range(3):
+            np.testing.assert_allclose(jitted(x, b), g)
+    with np.errstate(divide="ignore"):
+        both = adarray.grad(lambda a, b: special.logsumexp(a, b=b), argnums=(0, 1))
+        np.testing.assert_allclose(both(np.zeros(2), np.array([0.0, 2.0])), [[0, 1], [0.5, 0.5]])
