@@ -285,9 +285,14 @@ class Binder:
         self.operand_list = tuple((n.lstrip("*"), n.startswith("*")) for n in op.operands)
         self.operand_names = frozenset(n for n, _ in self.operand_list)
         self.signature = signature
+        # The number of arguments of a call that gives the operands and nothing else.
+        plain = self.rest is None and self.names[: len(op.operands)] == op.operands
+        self.alone = len(op.operands) if plain and self.required <= self.operand_names else -1
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         """Return ``(operands, params, out)`` of one call."""
+        if not kwargs and len(args) == self.alone:
+            return list(args), {}, None
         if self.rest is not None or len(args) > len(self.names):
             bound = self.signature.bind(*args, **kwargs).arguments
             bound.update(bound.pop("kwargs", {}))

@@ -20,6 +20,7 @@ import numpy as np
 
 from adarray.aval import Symbolic
 from adarray.caught import watch_libraries
+from adarray.comparing import Comparing, bound_to, compared
 from adarray.device import KINDS, DeviceArray
 from adarray.errors import TraceError
 from adarray.loads import Names, generation, names_for, redirect_uses
@@ -31,7 +32,10 @@ _LIMIT = 20_000  # objects
 _FEW = 64  # items of a list or a table that are looked at whatever they are
 _WRAPPED = (staticmethod, classmethod)
 
-# What was looked at -> (generation, what it depends on): see `_Walk.found`.
+# A weak reference to a function, None for the one that was looked at, and what it compares.
+Site = tuple[Any, Comparing]
+
+# What was looked at -> (generation, what it depends on, what compares): see `_Walk`.
 _reached = Noted()
 # The code of functions without closures and defaults -> what the last one of it became.
 _twins = Noted()
@@ -76,9 +80,24 @@ def reach(f: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
     walk = _Walk()
     walk.run(f)
     if kind.__weakrefoffset__:
-        _reached.note(f, (generation(), walk.found))
+        _reached.note(f, (generation(), walk.found, walk.sites))
     if simple:
-        _twins.note(code, (weakref.ref(f.__code__), id(f.__globals__), generation(), walk.found))
+        place = id(f.__globals__)
+        _twins.note(code, (weakref.ref(f.__code__), place, generation(), walk.found, walk.sites))
+
+
+def sites(f: Any) -> list[Site]:
+    """Return which functions that were reached from `f` compare objects."""
+    if type(f) is types.MethodType:
+        return [*sites(f.__func__), *sites(f.__self__)]
+    known = _reached.get(f) if type(f).__weakrefoffset__ else None
+    if known is not None:
+        found: list[Site] = known[2]
+        return found
+    if type(f) is not types.FunctionType:
+        return []
+    twin = _twins.get(f.__code__) or _twins.get(original_of(f.__code__))
+    return [] if twin is None else twin[4]
 
 
 def _reach_arguments(waiting: list[Any]) -> None:
@@ -139,10 +158,13 @@ class _Walk:
     found : list
         A weak reference to a function or module, None for the first one; pairs of a name in
         its namespace and a weak reference to what that is bound to.
+    sites : list
+        The same of functions that compare objects, or call one that does by its name.
     """
 
     def __init__(self) -> None:
         self.found: list[tuple[Any, list[tuple[str, Any]]]] = []
+        self.sites: list[Site] = []
         self._seen: dict[int, Any] = {}
         self._names: dict[int, Names] = {}  # id of globals -> names that are ours
         self._waiting: list[Any] = []
@@ -162,6 +184,7 @@ class _Walk:
             if known is not None and known[0] is generation() and _holds(known[1], x):
                 me = weakref.ref(x)
                 self.found += [(owner or me, names) for owner, names in known[1]]
+                self.sites += [(owner or me, what) for owner, what in known[2]]
             else:
                 self._waiting.extend(self._next(x))
 
@@ -221,6 +244,9 @@ class _Walk:
         if own is None:
             own = self._names[id(space)] = names_for(space)
         redirect_uses(f, own)
+        what = compared(f, (*(bound_to(space, n) for n in names), *_captured(f)))
+        if what.by:
+            self.sites.append((None if f is self._root else weakref.ref(f), what))
         found: list[tuple[str, Any]] = []
         for name in names:
             value = space.get(name)
@@ -288,7 +314,7 @@ def _captures(f: Any) -> Iterator[tuple[str, Any]]:
                 waiting += [(n, x.__globals__[n]) for n in names if n in x.__globals__]
             cells = original_of(x.__code__).co_freevars
             waiting += [(cells[i] if i < len(cells) else name, v)
-                        for i, v in enumerate(_captured_last(x))]  # fmt: skip
+                        for i, v in enumerate(captured_last(x))]  # fmt: skip
             waiting.append((name, _wrapped(x)))
         elif kind is types.MethodType:
             waiting += [(name, x.__func__), (name, x.__self__)]
@@ -322,7 +348,7 @@ def _attributes(x: Any) -> Iterator[tuple[str, Any]]:
                 yield n, s.__get__(x)
 
 
-def _captured_last(f: types.FunctionType) -> list[Any]:
+def captured_last(f: types.FunctionType) -> list[Any]:
     """Return what a function closes over, in the order of its names, then its defaults."""
     cells = []
     for cell in f.__closure__ or ():

@@ -61,7 +61,7 @@ class Inputs:
         places: list[Place] = []
         others = len(args) > 1 or kwargs  # that may share memory with the first
         self.held: list[Any] = []  # see `tie`
-        self.plain: list[tuple[str, Any, Handle, Any]] = []  # see `refuse_unseen`
+        self.plain: list[tuple[int, Any, Handle, Any]] = []  # see `refuse_unseen`
         for k in picked:
             found, rebuild = flatten(args[k])
             made = []
@@ -75,17 +75,11 @@ class Inputs:
             self.trees.append((len(found), rebuild))
             # The function gets handles of its own: in-place updates move them.
             handles = [type(h)(h._v, h._node, h._x, True) for h in made]
-            self.plain += [
-                (f"{name}: argument {k}", x, h, m._v)
-                for x, h, m in zip(found, handles, made, strict=True)
-                if has_memory(x)
-            ]
-            if others or len(found) > 1:
-                places += [
-                    Place(f"{name}: argument {k}", x, h)
-                    for x, h in zip(found, handles, strict=True)
-                    if has_memory(x)
-                ]
+            for x, h, m in zip(found, handles, made, strict=True):
+                if has_memory(x):
+                    self.plain.append((k, x, h, m._v))
+                    if others or len(found) > 1:
+                        places.append(Place(f"{name}: argument {k}", x, h))
             new[k] = rebuild(handles)
         self.args = tuple(new)
         if others and (len(args) > len(picked) or kwargs):
@@ -188,6 +182,8 @@ def pick(name: str, args: tuple[Any, ...], argnums: Argnums) -> list[int]:
     TypeError
         If a position is out of range or given twice.
     """
+    if type(argnums) is int and 0 <= argnums < len(args):
+        return [argnums]
     wanted = [argnums] if isinstance(argnums, int) else list(argnums)
     for k in wanted:
         if not isinstance(k, int) or not -len(args) <= k < len(args):
@@ -214,9 +210,13 @@ def mirrored(given: Sequence[Any]) -> Any:
     True for ADArrays, if one was given; the class of an array of a device, if one was; else
     False, for ndarrays.
     """
-    if any(isinstance(x, Handle) for x in given):
-        return True
-    return next((type(x) for x in given if type(x) in KINDS), False)
+    found: Any = False
+    for x in given:
+        if isinstance(x, Handle):
+            return True
+        if KINDS and not found and type(x) in KINDS:
+            found = type(x)
+    return found
 
 
 def plain_result(y: Any, level: int, to: Any) -> Any:

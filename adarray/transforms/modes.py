@@ -218,7 +218,7 @@ def reverse(
             inputs = Inputs(name, args, argnums, level, f, kwargs)
             y = f(*inputs.args, **kwargs)
             if inputs.plain:
-                refuse_unseen(f, inputs.plain)
+                refuse_unseen(f, f"{name}: argument", inputs.plain)
             aux = None
             if has_aux:
                 y, aux = _pair(name, y)
@@ -307,7 +307,7 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
         inputs = Inputs("vjp", xs, tuple(range(len(xs))), level, f)
         y = f(*inputs.args)
         if inputs.plain:
-            refuse_unseen(f, inputs.plain)
+            refuse_unseen(f, "vjp: argument", inputs.plain)
         aux = None
         if has_aux:
             y, aux = _pair("vjp", y)
@@ -458,13 +458,13 @@ def jvp(
         if len(places) > 1:
             tie(f, places)
         plain = [
-            (f"jvp: input {i}", x, d, d._v)
+            (i, x, d, d._v)
             for i, (x, d) in enumerate(zip(xs, duals, strict=True))
             if has_memory(x) and has_memory(d)
         ]
         y = f(*rebuild(duals))
         if plain:
-            refuse_unseen(f, plain)
+            refuse_unseen(f, "jvp: input", plain)
         leaves, rebuild_y = flatten(y)
         pairs = [split(x, level) for x in leaves]
         given = mirrored((*xs, *ts))

@@ -5,8 +5,6 @@ Each position is a variable of its own; what is written into one is written into
 
 from __future__ import annotations
 
-import builtins
-import dis
 import inspect
 import types
 from typing import Any, NamedTuple
@@ -15,11 +13,14 @@ import numpy as np
 
 from adarray.aliasing import owner, share
 from adarray.aval import Symbolic
+from adarray.comparing import Comparing, bound_to, comparing
 from adarray.errors import TraceError
-from adarray.reaching import arrays_of, functions_of
-from adarray.redirecting import Noted, all_names, original_of
+from adarray.reaching import Site, arrays_of, captured_last, functions_of, sites
+from adarray.redirecting import all_names, original_of
 from adarray.runtime import MODE
 from adarray.trace import Extras, Handle, root_of
+
+_FEW = 64  # items of a list that are looked at
 
 
 class Place(NamedTuple):
@@ -156,7 +157,7 @@ def refuse_captured(f: Any, where: str, given: Any, why: str) -> None:
     TraceError
     """
     for name, x in arrays_of(f):
-        if share(given, x) or (isinstance(given, Handle) and _is_view(x, given)):
+        if _shared(x, given):
             raise TraceError(
                 f"{where} {why}, and shares memory with {name or 'an array'} that the function "
                 "captured, where this is not seen; pass a copy, or the captured array as an "
@@ -164,97 +165,114 @@ def refuse_captured(f: Any, where: str, given: Any, why: str) -> None:
             )
 
 
-def _is_view(x: Any, of: Handle) -> bool:
-    return isinstance(x, Handle) and root_of(x) is root_of(of)
+def _shared(x: Any, given: Any) -> bool:
+    """Whether two arrays have memory in common, or are views of one ADArray."""
+    if isinstance(x, Handle) and isinstance(given, Handle):
+        return root_of(x) is root_of(given)
+    return share(x, given)
 
 
-def refuse_unseen(f: Any, triples: list[tuple[str, Any, Handle, Any]]) -> None:
+def refuse_unseen(f: Any, what: str, triples: list[tuple[int, Any, Handle, Any]]) -> None:
     """Raise if what an argument holds was, or may have been, seen or written by another way.
 
     Parameters
     ----------
     f : callable
-    triples : list of (str, object, ADArray, object)
+    what : str
+        For errors, such as "grad: argument".
+    triples : list of (int, object, ADArray, object)
         For errors; what the caller passed; what the function got; what that held.
 
     Raises
     ------
     TraceError
     """
-    asks = _asks_about_objects(f)
-    for where, given, handle, before in triples:
-        if isinstance(before, Symbolic) and handle._v is not before:
-            mode = MODE.get()
-            if mode is not None and mode.symbolic:
-                mode.engine.touched()  # type: ignore[union-attr]
-        if isinstance(given, Handle) and given._v is not before:
+    found = sites(f)
+    asks = by(f) if found or type(f) is not types.FunctionType else ""
+    for k, given, handle, before in triples:
+        written = handle._v is not before
+        if type(given) is np.ndarray and type(before) is np.ndarray:
+            if not (before is given or before.dtype != given.dtype or _alike(before, given)):
+                raise TraceError(
+                    f"{what} {k} was written into while the function ran, not by the name of the "
+                    "argument: it shares memory with an array that the function captured, where "
+                    "this is not seen; pass a copy, or write into the argument"
+                )
+        elif isinstance(given, Handle) and given._v is not before:
             raise TraceError(
-                f"{where} was written into while the function ran, not by the name of the "
+                f"{what} {k} was written into while the function ran, not by the name of the "
                 "argument, where this is not seen; pass a copy, or write into the argument"
             )
-        if isinstance(given, Handle) and handle._v is not before:
-            refuse_captured(f, where, given, "was written into")
-        if type(given) is not np.ndarray or type(before) is not np.ndarray:
-            continue
-        same = before is given or before.dtype != given.dtype
-        if not same and before.tobytes() != given.tobytes():
-            raise TraceError(
-                f"{where} was written into while the function ran, not by the name of the "
-                "argument: it shares memory with an array that the function captured, where this "
-                "is not seen; pass a copy, or write into the argument"
-            )
-        if handle._v is not before:
-            refuse_captured(f, where, given, "was written into")
-        elif asks:
-            refuse_captured(f, where, given, f"may be compared by {asks}")
+        if written:
+            mode = MODE.get() if isinstance(before, Symbolic) else None
+            if mode is not None and mode.symbolic:
+                mode.engine.touched()  # type: ignore[union-attr]
+            if type(before) is np.ndarray or isinstance(given, Handle):
+                refuse_captured(f, f"{what} {k}", given, "was written into")
+        elif asks and type(given) is np.ndarray:
+            refuse_captured(f, f"{what} {k}", given, f"may be compared by {asks}")
+        if found:
+            _refuse_compared(f, f"{what} {k}", given, found)
 
 
-def _asks_about_objects(f: Any) -> str:
+# Bytes from which comparing elements is cheaper than making copies for NumPy's ``tobytes``.
+_MANY = 1 << 13
+
+
+def _alike(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether arrays of one dtype hold the same bytes."""
+    if x.nbytes < _MANY or x.dtype.kind not in "fc" or x.itemsize % 8:
+        return x.tobytes() == y.tobytes()
+    if not (x.flags.c_contiguous and y.flags.c_contiguous):
+        return x.tobytes() == y.tobytes()
+    return bool(np.array_equal(x.view(np.int64), y.view(np.int64)))  # nan is like itself
+
+
+def by(f: Any) -> str:
     """Return by what the code of a function compares arrays as objects; "" if by nothing."""
     code = getattr(f, "__code__", None)
     if code is None:
         code = getattr(inspect.unwrap(f) if callable(f) else f, "__code__", None)
-    return "" if code is None else _asking(code)
-
-
-_ASKING = ("id", "is_", "is_not", "shares_memory", "may_share_memory")
-
-
-# By the identity of code, whose hash takes longer than all else here.
-_found = Noted()
-
-
-def _asking(code: types.CodeType) -> str:
-    found: str | None = _found.get(code)
-    if found is None:
-        original = original_of(code)
-        names = all_names(original)
-        found = "`is`" if _asks(original) else next((n for n in _ASKING if n in names), "")
-        _found.note(code, found)
-    return found
+    return "" if code is None else comparing(code).by
 
 
 def asks_identity(f: Any) -> bool:
     """Whether a function, or one that it calls, compares arrays as objects."""
-    return bool(_asks_about_objects(f)) or any(
-        _asking(g.__code__) for g in functions_of(f) if g is not f
-    )
+    return bool(by(f)) or any(comparing(g.__code__).by for g in functions_of(f) if g is not f)
 
 
-def _asks(code: types.CodeType) -> bool:
-    before = None
-    for i in dis.get_instructions(code):
-        if i.opname == "IS_OP" and before is not None and not _is_no_array(before):
-            return True
-        if i.opname not in ("CACHE", "EXTENDED_ARG"):
-            before = i
-    return any(_asks(c) for c in code.co_consts if isinstance(c, types.CodeType))
+def _refuse_compared(f: Any, where: str, given: Any, found: list[Site]) -> None:
+    """Raise if code that the function reaches may compare an argument with what it captured."""
+    for reference, what in found:
+        g = f if reference is None else reference()
+        values = _named(g, what)
+        if what.attributes:
+            values += [(n, x) for n, x in arrays_of(f) if n.rpartition(".")[2] in what.attributes]
+        for name, x in values:
+            if x is given or (what.sharing and _shared(x, given)):
+                inside = getattr(g, "__qualname__", "the function")
+                like = "is" if x is given else "shares memory with"
+                raise TraceError(
+                    f"{where} {like} {name or 'an array'} that {inside} captured, and may be "
+                    f"compared with it by {what.by}, where they are two; pass a copy, or the "
+                    "captured array as an argument, too"
+                )
 
 
-def _is_no_array(loaded: dis.Instruction) -> bool:
-    """Whether an instruction pushes a constant or a class: ``x is None``, ``type(x) is float``."""
-    name = str(loaded.argval)
-    return "CONST" in loaded.opname or (
-        loaded.opname in ("LOAD_GLOBAL", "LOAD_ATTR")
-        and any(isinstance(getattr(m, name, None), type) for m in (builtins, np))
-    )
+def _named(g: Any, what: Comparing) -> list[tuple[str, Any]]:
+    """Return what a function compares that it captured: by these names, or by any."""
+    while type(g) is types.MethodType:
+        g = g.__func__
+    if type(g) is not types.FunctionType:
+        return []
+    code = original_of(g.__code__)
+    cells = dict(zip(code.co_freevars, captured_last(g), strict=False))
+    names = what.names if not what.locals else [*all_names(code), *cells]
+    values = [(n, cells[n] if n in cells else bound_to(g.__globals__, n)) for n in names]
+    if what.locals:
+        defaults = captured_last(g)[len(code.co_freevars) :]
+        values += [("a default", x) for x in defaults]
+    for n, x in tuple(values):
+        if type(x) in (list, tuple, dict) and len(x) <= _FEW:
+            values += [(n, y) for y in (x.values() if type(x) is dict else x)]
+    return values

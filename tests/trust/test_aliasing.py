@@ -87,3 +87,116 @@ def test_helpers_that_compare_arguments() -> None:
     with pytest.raises(TraceError, match="asks which objects they are"):
         adarray.grad(f)(W, W)
     np.testing.assert_array_equal(adarray.grad(f)(W, W.copy()), np.full(3, 3.0))
+
+
+class _Model:
+    def __init__(self) -> None:
+        self.weights = W
+
+    def kept(self, x: Any) -> bool:
+        return x is self.weights
+
+    def __call__(self, x: Any) -> Any:
+        return np.sum(x) * (2.0 if self.kept(x) else 3.0)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def _is_captured(x: Any) -> bool:
+    return x is W
+
+
+def _is_same(x: Any) -> bool:
+    return _same(x, W)
+
+
+def _by_helper(x: Any) -> Any:
+    return np.sum(x) * (2.0 if _is_captured(x) else 3.0)
+
+
+def _by_helper_of_two(x: Any) -> Any:
+    return np.sum(x) * (2.0 if _same(W, x) else 3.0)
+
+
+def _by_helper_of_helper(x: Any) -> Any:
+    return np.sum(x) * (2.0 if _is_same(x) else 3.0)
+
+
+def _by_list(x: Any, kept: Any = [W]) -> Any:  # noqa: B006
+    return np.sum(x) * (2.0 if any(x is v for v in kept) else 3.0)
+
+
+def _shared_by_helper(x: Any) -> Any:
+    def shares() -> bool:
+        return np.shares_memory(V, x)
+
+    return np.sum(x) * (2.0 if shares() else 3.0)
+
+
+def _wrapping(f: Any) -> Any:
+    def wrapped(*args: Any) -> Any:
+        return f(*args)
+
+    return wrapped
+
+
+CODE_THAT_COMPARES = {
+    "helper": _by_helper, "helper of two": _by_helper_of_two, "method": _Model(),
+    "helper of a helper": _by_helper_of_helper, "list": _wrapping(_by_list),
+    "wrapped": _wrapping(_compare), "memory": _wrapping(_shared_by_helper),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::adarray.jitting.JitWarning")  # of shares_memory
+@pytest.mark.parametrize("mode", ["grad", "intercept", "jvp", "jit(grad)", "nested"])
+@pytest.mark.parametrize("name", CODE_THAT_COMPARES)
+def test_code_that_compares_arguments_with_what_is_captured(name: str, mode: str) -> None:
+    f = CODE_THAT_COMPARES[name]
+    W[:] = 1.0, 2.0, 3.0
+
+    def call(x: Any) -> Any:
+        if mode == "jvp":
+            return adarray.jvp(f, (x,), (np.ones(3),))[1]
+        if mode == "nested":
+            return adarray.grad(lambda s: np.sum(adarray.grad(f)(x)) * s)(1.0)
+        transformed = adarray.grad(f, intercept=mode == "intercept")
+        transformed = adarray.jit(transformed) if mode == "jit(grad)" else transformed
+        return np.sum(transformed(x))
+
+    with pytest.raises(TraceError, match=r"compared .*by .*pass a copy"):
+        call(W)
+    assert call(W.copy()) == 9.0
+
+
+def test_comparisons_of_traced_arrays_in_nested_transforms() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+
+        def inner(z: Any) -> Any:
+            return np.sum(z * z) * (2.0 if _same(z, y) else 3.0)
+
+        return np.sum(adarray.grad(inner)(y))
+
+    with pytest.raises(TraceError, match="compared with it by `is`"):
+        adarray.grad(f)(W)
+
+
+def _reads(x: Any) -> Any:
+    result = np.sin(x)
+    expected = np.sin(W)
+    assert result is not expected
+    assert x.dtype is W.dtype
+    assert type(x) is not list
+    return np.sum(result - expected)
+
+
+def _reads_by_helper(x: Any) -> Any:
+    return _reads(x) * (1.0 if _same(None, x.shape) else 2.0)
+
+
+@pytest.mark.parametrize("f", [_reads, _reads_by_helper])
+def test_comparisons_of_other_objects(f: Any) -> None:
+    W[:] = 1.0, 2.0, 3.0
+    assert np.all(np.isfinite(adarray.grad(f)(W)))
