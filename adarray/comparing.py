@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import dis
 import inspect
-import itertools
 import types
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from adarray.scope import client_of
 _SHARING = ("shares_memory", "may_share_memory")
 _COMPARING = ("id", "is_", "is_not", *_SHARING)
 _CLASSES = frozenset(
-    name for m in (builtins, np) for name in dir(m) if isinstance(getattr(m, name, None), type)
+    name for m in (builtins, np) for name, x in vars(m).items() if isinstance(x, type)
 )
 _MORE_ARGUMENTS, _MORE_KEYWORDS = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
 _ABSENT = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "RESUME", "PRECALL"})
@@ -160,15 +159,21 @@ def _computed(code: types.CodeType, steps: list[tuple[str, str]]) -> frozenset[s
     given += bool(code.co_flags & _MORE_ARGUMENTS) + bool(code.co_flags & _MORE_KEYWORDS)
     made: set[str] = set()
     others = set(code.co_varnames[:given])
-    for before, (op, name) in itertools.pairwise(steps):
+    source = ("", "")
+    for op, name in steps:
         if op in ("STORE_FAST", "STORE_DEREF"):
-            no_array = before[0].startswith("LOAD_") and before[1] in _CLASSES  # x.dtype, float
-            (made if no_array or _returns(before[0]) else others).add(name)
+            no_array = source[0].startswith("LOAD_") and source[1] in _CLASSES  # x.dtype, float
+            no_array = no_array or "CONST" in source[0]
+            (made if no_array or _returns(source[0]) else others).add(name)
+        elif op != "COPY":  # as in ``a = b = f()``
+            source = (op, name)
     return frozenset(made - others)
 
 
 def _returns(op: str) -> bool:
-    return op.startswith(("CALL", "BINARY_OP", "COMPARE_OP", "UNARY_"))
+    return op.startswith(
+        ("CALL", "BINARY_OP", "BUILD_", "COMPARE_OP", "CONTAINS", "IS_OP", "UNARY_")
+    )
 
 
 def _side(
