@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from adarray.attributes import Attributes
-from adarray.aval import Symbolic, refuse_subclass
+from adarray.aval import PLAIN_ARRAYS, Symbolic, refuse_subclass
 from adarray.conversion import Conversions, new_leaf
 from adarray.device import is_device, of_dlpack
 from adarray.dispatch import apply, binary, join_hook, unary
@@ -21,6 +21,7 @@ from adarray.interchange import Interchange
 from adarray.levels import LEVEL
 from adarray.op import FUNCTIONS, POINTWISE
 from adarray.operators import Operators, weakened
+from adarray.plainarrays import shown_to
 from adarray.protocol import call_function, call_ufunc, traced
 from adarray.questions import is_array, of_some, seen_class, shown_class
 from adarray.runtime import MODE
@@ -76,6 +77,8 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if len(types) > 1 and not PLAIN_ARRAYS.isdisjoint(types):
+            return NotImplemented  # NumPy asks those next, and they ask us
         return call_function(func, args, kwargs)
 
     # -- containers -------------------------------------------------------------------
@@ -172,7 +175,8 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
         if not copy and to == self.dtype and kept:
             return self
         r = call_function(np.astype, (self, to), {})
-        return r if kept else call_function(np.copy, (r,), {"order": order})  # type: ignore[no-any-return]
+        r = r if kept else call_function(np.copy, (r,), {"order": order})
+        return r if SCOPE.get() is None else shown_to(r, _getframe(1))  # type: ignore[no-any-return]
 
     def backward(
         self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False
@@ -231,7 +235,7 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     >>> x.grad
     array([2., 4.])
     """
-    refuse_subclass(obj, "array")
+    obj = refuse_subclass(obj, "array")
     found = None if isinstance(obj, Handle) else of_dlpack(obj)
     if found is not None:  # made by another library, on a device
         out: Any = ADArray(found.copy() if dtype is None else found.astype(dtype))
@@ -301,7 +305,8 @@ def install_methods(functions: dict[str, Callable[..., Any]]) -> None:
 
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: ADArray, *args: Any, **kwargs: Any) -> Any:
-        return call_function(function, (self, *args), kwargs)
+        r = call_function(function, (self, *args), kwargs)
+        return r if SCOPE.get() is None else shown_to(r, _getframe(1))
 
     method.__name__ = name
     method.__qualname__ = f"ADArray.{name}"

@@ -89,6 +89,9 @@ PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float3
 # Those of devices are added.
 ARRAYS: set[type] = {np.ndarray}
 
+# Classes of arrays that compute as NumPy's own does, and are taken for it: see adarray.plainarrays.
+PLAIN_ARRAYS: set[type] = set()
+
 # What takes the place of an ndarray subclass whose arithmetic differs from an array's.
 _SUBCLASSES = {
     "MaskedArray": "a masked array: its mask would be lost; pass np.where(x.mask, fill, x.data), "
@@ -97,8 +100,8 @@ _SUBCLASSES = {
 }
 
 
-def refuse_subclass(x: Any, name: str) -> None:
-    """Raise if the operand `x` of the function `name` is an ndarray that computes otherwise.
+def refuse_subclass(x: Any, name: str) -> Any:
+    """Return an operand of the function `name`; raise if it is an ndarray that computes otherwise.
 
     Raises
     ------
@@ -107,7 +110,10 @@ def refuse_subclass(x: Any, name: str) -> None:
     """
     cls = type(x)
     if cls is np.ndarray or not isinstance(x, np.ndarray):
-        return
+        return x
+    if cls in PLAIN_ARRAYS:
+        return np.ndarray.view(x, np.ndarray)
     for base in cls.__mro__:
         if base.__name__ in _SUBCLASSES and base.__module__.startswith("numpy"):
             raise DTypeError(f"{name}: an operand is {_SUBCLASSES[base.__name__]}")
+    return x

@@ -108,7 +108,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         if type(x) not in PLAIN:
             if type(x) is list or type(x) is tuple:
                 return apply(op, (x, y))
-            refuse_subclass(x, op.name)
+            x = xv = refuse_subclass(x, op.name)
         elif KINDS and type(x) in KINDS:
             x = xv = adopt(x)
     if isinstance(y, Handle):
@@ -121,7 +121,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         if type(y) not in PLAIN:
             if type(y) is list or type(y) is tuple:
                 return apply(op, (x, y))
-            refuse_subclass(y, op.name)
+            y = yv = refuse_subclass(y, op.name)
         elif KINDS and type(y) in KINDS:
             y = yv = adopt(y)
     mode = MODE.get()
@@ -276,7 +276,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
             if type(x) not in PLAIN:
                 if type(x) is list or type(x) is tuple:
                     return apply(op, tuple(map(join_hook[0], operands)), params)
-                refuse_subclass(x, op.name)
+                x = refuse_subclass(x, op.name)
             values.append(adopt(x) if KINDS and type(x) in KINDS else x)
         parents.append(node)
     if cls is None:  # plain operands, and an ADArray elsewhere, as in ``out=``

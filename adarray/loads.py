@@ -16,6 +16,9 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from adarray.aval import PLAIN_ARRAYS
 from adarray.caught import CAUGHT
 from adarray.levels import LEVEL
 from adarray.redirecting import all_names, handles, original_of, redirect
@@ -46,7 +49,7 @@ def class_of(x: Any) -> type:
         return plain_class(x)
     if issubclass(cls, StandIn):
         return type(original(x))
-    return STANDS_FOR.get(cls, cls)
+    return np.ndarray if cls in PLAIN_ARRAYS else STANDS_FOR.get(cls, cls)
 
 
 def _type(*args: Any, **kwargs: Any) -> Any:

@@ -13,8 +13,10 @@ from adarray.aval import Symbolic
 from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.inplace import augmented, sync_if_view
 from adarray.op import FUNCTIONS
+from adarray.plainarrays import shown_to
 from adarray.protocol import call_ufunc, defers, is_foreign, traced
 from adarray.refusals import leaves_graph
+from adarray.scope import SCOPE
 from adarray.trace import Extras, Handle, is_weak, plain_class
 
 if TYPE_CHECKING:
@@ -148,8 +150,10 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
             other = weakened(number) if isinstance(other, Handle) else float(other)
         op = FUNCTIONS.get(ufunc)
         if op is not None and not is_foreign(other):
-            return _whole(apply(op, (self, _joined(other))), self, other)
-        return _whole(call_ufunc(ufunc, "__call__", (self, other), {}), self, other)
+            r = _whole(apply(op, (self, _joined(other))), self, other)
+        else:
+            r = _whole(call_ufunc(ufunc, "__call__", (self, other), {}), self, other)
+        return r if SCOPE.get() is None else shown_to(r, sys._getframe(1))
 
     return forward
 
@@ -167,7 +171,8 @@ def _whole(r: Any, x: Any, y: Any) -> Any:
 
 def _general_reflected(ufunc: Any) -> Callable[[Any, Any], Any]:
     def reflected(self: Any, other: Any) -> Any:
-        return _whole(call_ufunc(ufunc, "__call__", (_joined(other), self), {}), self, other)
+        r = _whole(call_ufunc(ufunc, "__call__", (_joined(other), self), {}), self, other)
+        return r if SCOPE.get() is None else shown_to(r, sys._getframe(1))
 
     return reflected
 

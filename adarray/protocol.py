@@ -36,8 +36,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
     if any(is_foreign(x) for x in inputs):
         return NotImplemented
     name = ufunc.__name__
-    for x in inputs:
-        refuse_subclass(x, name)
+    inputs = tuple(refuse_subclass(x, name) for x in inputs)
     if method == "at":
         return UFUNC_METHODS["at"](ufunc, *inputs)
     if method == "outer" and ufunc.nin == 2 and not ufunc.signature:

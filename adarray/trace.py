@@ -246,7 +246,7 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
             tangents, weak = source._x.tangents, source._x.weak
         aval = aval_of(value)
     else:
-        refuse_subclass(value, name)
+        value = refuse_subclass(value, name)
         if KINDS and type(value) in KINDS:
             value = adopt(value)
         aval = aval_of(value)

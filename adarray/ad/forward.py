@@ -24,13 +24,13 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
     ShapeError
         If the tangent's shape is not that of `x`.
     """
-    refuse_subclass(tangent, name)
+    tangent = refuse_subclass(tangent, name)
     if KINDS and type(tangent) in KINDS:
         tangent = adopt(tangent).copy()
     if isinstance(x, Handle):
         made = snapshot(sync_if_view(x))
     else:
-        refuse_subclass(x, name)
+        x = refuse_subclass(x, name)
         if KINDS and type(x) in KINDS:
             value = adopt(x).copy()
         else:

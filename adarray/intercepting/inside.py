@@ -18,6 +18,7 @@ import numpy as np
 from adarray.lending import lent
 from adarray.ops import buffers, creation
 from adarray.ops.borrow import borrowed
+from adarray.plainarrays import constant_data, opened, plain_data
 from adarray.protocol import concrete, finish, followed, on_plain, plain, traced
 from adarray.refusals import leaves_graph
 from adarray.runtime import MODE
@@ -42,13 +43,15 @@ def adopt(r: Any, given: tuple[Any, ...] = (), foreign: bool = False) -> Any:
     if kind is np.ndarray:
         if r.dtype.kind not in "biufc" or not r.dtype.isnative:
             return r
-        if foreign:
+        if foreign or (r.dtype.kind in "biu" and not _records()):
             return enter(r)
         if r.base is not None or any(r is g for g in given):
             return enter(r) if _shares(r, given) else Handle.array_class(r)
         return Handle.array_class(r)
     if kind is tuple or kind is list:
         return kind(adopt(x, given, foreign) for x in r)
+    if kind is Handle.array_class:
+        return constant_data(r)
     if isinstance(r, tuple) and hasattr(r, "_fields"):
         parts = [adopt(x, given, foreign) for x in r]
         if all(a is b for a, b in zip(parts, r, strict=True)):
@@ -70,10 +73,15 @@ def _shares(r: np.ndarray, given: tuple[Any, ...]) -> bool:
 
 
 def enter(x: Any) -> Any:
-    """Return a plain array of numbers as the ADArray that stands for its memory."""
+    """Return a plain array of numbers as what stands for its memory in intercepted code."""
     if type(x) is not np.ndarray or x.dtype.kind not in "biufc" or not x.dtype.isnative:
         return x
-    return Handle.array_class(x, None, Extras(borrowed=True))
+    return Handle.array_class(x, None, Extras(borrowed=True)) if _records() else plain_data(x)
+
+
+def _records() -> bool:
+    mode = MODE.get()
+    return mode is not None and mode.symbolic
 
 
 class Entered:
@@ -178,15 +186,15 @@ class Inside:
             engine: Any = mode.engine
             args = engine.enter(args)
             kwargs = {k: engine.enter((v,))[0] for k, v in kwargs.items()}
-        given = tuple(x for x in args if isinstance(x, np.ndarray))
+        given = tuple(opened(x) for x in args if isinstance(x, np.ndarray))
         for x in args:
             if type(x) is list or type(x) is tuple:
                 if self.joins is not None and creation.holds(x):
                     args = tuple(map(self.joins, args))
                     break
-                given += tuple(i for i in x if isinstance(i, np.ndarray))
+                given += tuple(opened(i) for i in x if isinstance(i, np.ndarray))
         if kwargs:
-            given += tuple(x for x in kwargs.values() if isinstance(x, np.ndarray))
+            given += tuple(opened(x) for x in kwargs.values() if isinstance(x, np.ndarray))
             if self.joins is not None:
                 kwargs = {k: v if k in _METADATA else self.joins(v) for k, v in kwargs.items()}
             out = kwargs.get("out")
@@ -194,8 +202,10 @@ class Inside:
                 r = self.function(*args, **kwargs)
                 # The caller's own array, or the ADArray that it gave.
                 return r if r is out or (type(out) is tuple and len(out) == 1) else adopt(r, given)
-        r = self.function(*args, **kwargs)
-        return r if type(r) is Handle.array_class else adopt(r, given, self._is_foreign(args))
+        r = self.function(*opened(args), **opened(kwargs))
+        if type(r) is Handle.array_class:
+            return constant_data(r)
+        return adopt(r, given, self._is_foreign(args))
 
     def _is_foreign(self, args: tuple[Any, ...]) -> bool:
         """Whether an argument may own the memory of the result, and is no array."""

@@ -15,6 +15,7 @@ from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
 from adarray.ops.common import zero_beside
+from adarray.plainarrays import opened
 from adarray.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.transforms.shared import Place, check_held, tie
 from adarray.transforms.tree import Leaf, Unflatten, flatten, is_array
@@ -225,7 +226,7 @@ def plain_result(y: Any, level: int, to: Any) -> Any:
     `to` is what `mirrored` returned.
     """
     if not isinstance(y, Handle):
-        return y
+        return opened(y)
     sync_if_view(y)
     if alive(y, level):
         # Nodes of the closed trace stay below it; they are harmless, since only
