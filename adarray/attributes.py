@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.aval import aval_of
+from adarray.aval import Symbolic, aval_of
 from adarray.errors import TraceError
+from adarray.graph import LEAF
+from adarray.guard import guarded
 from adarray.inplace import setitem, sync_if_view
+from adarray.memory import ArgumentMemory
 from adarray.operators import counted, weakened
 from adarray.protocol import call_function, traced
 from adarray.questions import MissingError, is_array
 from adarray.refusals import leaves_graph
+from adarray.runtime import MODE
 from adarray.trace import Handle, root_of
 
 if TYPE_CHECKING:
@@ -29,6 +33,75 @@ def _part(function: Any, x: Any) -> ADArray:
     r: ADArray = call_function(function, (counted(x),), {})
     weak = x._x is not None and x._x.weak
     return weakened(r) if weak and not (r._x is not None and r._x.weak) else r
+
+
+def _base_of(x: Any) -> Any:
+    return x.base
+
+
+_base_of.__name__ = "base"  # for errors
+
+
+# Views that NumPy does not let be written through.
+_READ_ONLY = frozenset({"broadcast_to", "diagonal", "sliding_window_view"})
+
+
+class Flags:
+    """Flags of an array that only a guard has made read-only: a write copies it first."""
+
+    __slots__ = ("_flags",)
+
+    _ALSO = frozenset({"writeable", "behaved", "carray", "farray"})
+
+    def __init__(self, flags: Any) -> None:
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name] if name in self._ALSO else getattr(self._flags, name)
+
+    def __getitem__(self, name: str) -> Any:
+        flags = self._flags
+        if name in ("W", "WRITEABLE", "writeable"):
+            return True
+        if name in ("B", "BEHAVED", "behaved"):
+            return flags.aligned
+        if name in ("CA", "CARRAY", "carray"):
+            return flags.aligned and flags.c_contiguous
+        if name in ("FA", "FARRAY", "farray"):
+            return flags.aligned and flags.f_contiguous and not flags.c_contiguous
+        return flags[name]
+
+    def __repr__(self) -> str:
+        return repr(self._flags).replace("WRITEABLE : False", "WRITEABLE : True")
+
+
+class Base:
+    """The array whose memory an argument looks at: there is one, and more is not known.
+
+    What is read there would have no gradient.
+    """
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: np.ndarray) -> None:
+        self._view = view
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and not name.startswith("__array"):
+            raise AttributeError(name)
+        raise TraceError(
+            "base: an argument is a view of an array that no derivative is taken of, and what is "
+            "read there would have no gradient; pass that array as an argument, and take the view "
+            "inside of the function"
+        )
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.__getattr__("item")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__getattr__("item")
+
+    __setitem__ = __array__
 
 
 class Attributes(_State):
@@ -82,7 +155,13 @@ class Attributes(_State):
     def flags(self) -> Any:
         """Memory layout of the values, as `numpy.ndarray.flags`."""
         v = sync_if_view(self)._v
-        return v.flags if isinstance(v, (np.ndarray, np.generic)) else np.asarray(v).flags
+        if not isinstance(v, (np.ndarray, np.generic)):
+            return np.asarray(v).flags
+        flags = v.flags
+        if flags.writeable or type(v) is not np.ndarray or not guarded(root_of(self)._v):
+            return flags
+        steps = self._x.steps if self._x is not None else ()
+        return flags if any(step[0].name in _READ_ONLY for step in steps) else Flags(flags)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -91,10 +170,20 @@ class Attributes(_State):
         return v.strides if isinstance(v, (np.ndarray, np.generic)) else ()
 
     @property
-    def base(self) -> ADArray | None:
-        """The array that this one is a view of."""
+    def base(self) -> Any:
+        """The array that this one is a view of; of an argument, see `Base`."""
         root: Any = root_of(self)
-        return None if root is self else root
+        if root is not self:
+            return root
+        mode = MODE.get()
+        if mode is not None and mode.symbolic and isinstance(self._v, Symbolic):
+            engine: Any = mode.engine  # the next argument may be no view
+            engine.asked_for_memory(_base_of)
+        v, node = self._v, self._node
+        if type(v) is not np.ndarray or v.base is None:
+            return None
+        given = type(v.base) is ArgumentMemory or (node is not None and node.op is LEAF)
+        return Base(v) if given else None
 
     @property
     def T(self) -> ADArray:  # noqa: N802  (NumPy's name)

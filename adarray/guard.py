@@ -23,7 +23,7 @@ from adarray import seals
 from adarray.aval import Symbolic
 from adarray.device import is_device
 from adarray.errors import TraceError
-from adarray.memory import duplicate
+from adarray.memory import duplicate, stand_in
 
 COPY_LIMIT = 1 << 18  # bytes; up to here a copy costs little beside the operation that reads it
 # Bytes between the elements of a view, of those that it spans, up to which it is sealed with
@@ -69,7 +69,7 @@ def keep_plain(value: Any, layout: bool = False) -> tuple[Any, Guard | None]:
     if type(value) is not np.ndarray:
         value = np.asarray(value)  # memory maps and the like: the rules want plain semantics
     if value.nbytes <= COPY_LIMIT:
-        return duplicate(value) if layout else value.copy("K"), None
+        return stand_in(value) if layout else value.copy("K"), None
     guard = Guard(value)
     return (value if guard is None else guard.value), guard
 

@@ -64,6 +64,23 @@ def _strides_like(x: np.ndarray) -> tuple[int, ...] | None:
     return tuple(made)
 
 
+class ArgumentMemory(np.ndarray):
+    """The base of what stands for an argument that has one, too."""
+
+    __slots__ = ()
+
+
+def stand_in(x: np.ndarray) -> np.ndarray:
+    """Return a copy that stands for an argument: as `duplicate`; of a view, a view."""
+    made: np.ndarray = duplicate(x)
+    if x.base is not None:
+        # NumPy leaves out bases on the way that are of the class of the view.
+        made = made.view(ArgumentMemory)[...].view(np.ndarray)
+    if not x.flags.writeable:
+        made.flags.writeable = False
+    return made
+
+
 class Layout(NamedTuple):
     """What makes an array with strides of the same kind of memory in one piece.
 

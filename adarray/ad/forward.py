@@ -11,7 +11,7 @@ from adarray.aval import refuse_subclass
 from adarray.device import KINDS, adopt, is_device
 from adarray.errors import ShapeError
 from adarray.inplace import sync_if_view
-from adarray.memory import duplicate
+from adarray.memory import stand_in
 from adarray.tangents import attach, tangent_of
 from adarray.trace import Extras, Handle, placed, snapshot
 
@@ -36,7 +36,7 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
         else:
             value = x
             if not isinstance(x, (float, complex, np.generic)):
-                value = duplicate(x) if type(x) is np.ndarray else np.array(x)
+                value = stand_in(x) if type(x) is np.ndarray else np.array(x)
         if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.isnative:
             value = value.astype(value.dtype.newbyteorder("="))
         weak = isinstance(x, (float, complex)) and not isinstance(x, np.generic)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.errors import TraceError
+from adarray.jitting import JitWarning
 from adarray.memory import duplicate
 
 MEMORY = np.arange(240.0).reshape(4, 6, 10)
@@ -84,3 +86,59 @@ def test_arrays_that_others_rely_on_keep_their_strides_under_jit() -> None:
         held = adarray.ADArray(np.asfortranarray(np.arange(12.0).reshape(3, 4)))
         held._frozen = True
         np.testing.assert_array_equal(compiled(held), f(np.arange(12.0).reshape(3, 4)))
+
+
+_WHOLE = np.arange(1.0, 13.0).reshape(3, 4) + 0.0
+_BIG = np.linspace(0.0, 1.0, 90_000)
+_FIXED = np.ones(3)
+_FIXED.flags.writeable = False
+ARGUMENTS = {
+    "owner": _WHOLE, "reversed": _WHOLE[::-1], "transposed": _WHOLE.T, "columns": _WHOLE[:, 1:3],
+    "row": _WHOLE[1], "big": _BIG, "view of a big one": _BIG[:], "read-only": _FIXED,
+    "view of a read-only one": _FIXED[1:],
+}  # fmt: skip
+
+
+def _layout(x: Any) -> list[Any]:
+    flags = x.flags
+    asked = ("owndata", "c_contiguous", "f_contiguous", "writeable", "behaved", "carray", "farray")
+    found: list[Any] = [getattr(flags, name) for name in asked]
+    found += [flags[name] for name in ("C", "F", "O", "W", "OWNDATA", "WRITEABLE", "B", "CA")]
+    return [*found, str(flags), x.base is None]
+
+
+@pytest.mark.parametrize("mode", ["grad", "intercept", "jvp"])
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_lie_in_memory_as_plain_ones(name: str, mode: str) -> None:
+    x = ARGUMENTS[name]
+    expected = [_layout(x), _layout(x[1:]), _layout(x.T), _layout(x * 2.0)]
+    met = []
+
+    def f(x: Any) -> Any:
+        met.append([_layout(x), _layout(x[1:]), _layout(x.T), _layout(x * 2.0)])
+        return np.sum(x)
+
+    if mode == "jvp":
+        adarray.jvp(f, (x,), (np.ones(x.shape),))
+    else:
+        adarray.grad(f, intercept=mode == "intercept")(x)
+    assert met == [expected]
+
+
+def test_what_an_argument_is_a_view_of_is_not_read() -> None:
+    x = _WHOLE[1:]
+    for read in (
+        lambda b: b[0, 0],
+        lambda b: np.sum(b),
+        lambda b: b.sum(),
+        lambda b: np.asarray(b).sum(),
+    ):
+        with pytest.raises(TraceError, match="pass that array as an argument"):
+            adarray.grad(lambda x, read=read: np.sum(x) * read(x.base))(x)
+
+
+def test_compiled_code_is_not_asked_for_bases() -> None:
+    f = adarray.jit(lambda x: np.sum(x) * (2.0 if x.base is None else 3.0))
+    with pytest.warns(JitWarning, match="base asks about memory"):
+        assert f(np.ones(3)) == 6.0
+    assert f(np.ones(4)[1:]) == 9.0
