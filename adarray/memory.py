@@ -70,12 +70,17 @@ class ArgumentMemory(np.ndarray):
     __slots__ = ()
 
 
-def stand_in(x: np.ndarray) -> np.ndarray:
-    """Return a copy that stands for an argument: as `duplicate`; of a view, a view."""
+def stand_in(x: np.ndarray, marked: bool = False) -> np.ndarray:
+    """Return a copy that stands for an argument: as `duplicate`; of a view, a view.
+
+    With `marked`, the base of that is an `ArgumentMemory`.
+    """
     made: np.ndarray = duplicate(x)
-    if x.base is not None:
+    if x.base is not None and marked:
         # NumPy leaves out bases on the way that are of the class of the view.
         made = made.view(ArgumentMemory)[...].view(np.ndarray)
+    elif x.base is not None:
+        made = made[...]
     if not x.flags.writeable:
         made.flags.writeable = False
     return made

@@ -36,7 +36,7 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
         else:
             value = x
             if not isinstance(x, (float, complex, np.generic)):
-                value = stand_in(x) if type(x) is np.ndarray else np.array(x)
+                value = stand_in(x, marked=True) if type(x) is np.ndarray else np.array(x)
         if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.isnative:
             value = value.astype(value.dtype.newbyteorder("="))
         weak = isinstance(x, (float, complex)) and not isinstance(x, np.generic)
