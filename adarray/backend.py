@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from adarray.errors import BackendError
 from adarray.runtime import MODE, WRAP, Backend, Engine, Mode, current_mode
+from adarray.scope import is_clients, outside
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -161,7 +162,22 @@ def made_engine(name: str, options: dict[str, Any]) -> Engine | None:
                 f"{method}(); it does not satisfy adarray.runtime.Engine; mend or uninstall the "
                 "distribution"
             )
+    if made is not None and is_clients(type(made).call):
+        return cast("Engine", _Outside(made))
     return made
+
+
+class _Outside:
+    """An engine of somebody's package, whose code is not intercepted while it computes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.pointwise = outside(engine.pointwise)
+        self.derivative = outside(engine.derivative)
+        self.call = outside(engine.call)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 def _called(name: str, method: str, call: Callable[[], Any]) -> Any:

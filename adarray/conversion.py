@@ -46,7 +46,7 @@ else:
 
 _UNEDITED = (
     "in random draws, write loc + scale * rng.normal(size=...); for code that cannot be edited, "
-    "use intercept=True"
+    "use adarray.intercept()"
 )
 
 
@@ -55,7 +55,7 @@ def _fix_for(frame: Any) -> str:
     if str(frame.f_globals.get("__name__")).startswith("scipy.sparse"):
         return "make the sparse array with adarray.scipy.sparse in place of scipy.sparse"
     if str(frame.f_globals.get("__name__")).startswith("scipy."):
-        return "call the function of that name in adarray.scipy, or use intercept=True"
+        return "call the function of that name in adarray.scipy, or use adarray.intercept()"
     return f"keep it an ADArray (np.stack joins several); {_UNEDITED}"
 
 

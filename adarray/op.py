@@ -15,6 +15,7 @@ import numpy as np
 
 from adarray import scalar
 from adarray.errors import NotDifferentiableError
+from adarray.scope import is_clients, outside
 
 Rule = Callable[..., Any]
 
@@ -188,7 +189,8 @@ class Op:
         self.operands = operands
         self.params = params
         self.signature = signature
-        self.evaluate = evaluate or numpy
+        computes = evaluate or numpy
+        self.evaluate = outside(computes) if is_clients(computes) else computes
         self.aliases = aliases
         self.methods = methods
         self.needs = needs

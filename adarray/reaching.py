@@ -24,6 +24,7 @@ from adarray.comparing import Comparing, bound_to, compared
 from adarray.device import KINDS, DeviceArray
 from adarray.errors import TraceError
 from adarray.loads import Names, generation, names_for, redirect_uses
+from adarray.needs import dispatches, needs_interception
 from adarray.redirecting import Noted, all_names, original_of
 from adarray.scope import client_of, package_of
 from adarray.trace import Handle
@@ -52,128 +53,172 @@ _DATA = frozenset({
 _VALUES = (Handle, DeviceArray, Symbolic)
 
 
-def reach(f: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
+class Reached:
+    """What one look at everything that a function may call has shown.
+
+    Parameters
+    ----------
+    needs : bool
+        Whether it must be intercepted: whether anything there does what NumPy's protocols
+        do not show.
+    found : list
+        What that depends on: a weak reference to a function or module, None for the function
+        itself; pairs of a name in its namespace and what returns that to which it is bound.
+    sites : list
+        The same of functions that compare objects, or call one that does by its name.
+
+    Attributes
+    ----------
+    rebound : object
+        For which modules interception has seen to it (see `adarray.intercepting.rebinding`).
+    """
+
+    __slots__ = ("__weakref__", "_generation", "found", "needs", "rebound", "sites")
+
+    def __init__(
+        self, needs: bool, found: list[tuple[Any, list[tuple[str, Any]]]], sites: list[Site]
+    ) -> None:
+        self.needs = needs
+        self.found = found
+        self.sites = sites
+        self.rebound: object = None
+        self._generation = generation()
+
+    def holds(self, root: Any) -> bool:
+        """Whether names are bound to what they were bound to; `root` is the function."""
+        if self._generation is not generation():
+            return False
+        for owner, names in self.found:
+            x = root if owner is None else owner()
+            if x is None:
+                return False
+            space = x.__globals__ if type(x) is types.FunctionType else x.__dict__
+            for name, value in names:
+                if space.get(name) is not value():
+                    return False
+        return True
+
+
+def reach(f: Any) -> Reached:
     """Make what `f` may call ready to be transformed; cheap, if nothing has changed since.
 
     Parameters
     ----------
     f : callable
-    args : iterable, optional
-        Arguments with which it is called.
-    kwargs : dict, optional
-        The same by keywords.
+
+    Returns
+    -------
+    Reached
     """
-    given = [x for x in (*args, *(kwargs or {}).values()) if type(x) not in _DATA]
-    if given:
-        _reach_arguments(given)
     if type(f) is types.MethodType:  # another one each time it is asked for
         reach(f.__func__)
         f = f.__self__
     kind = type(f)
-    known = _reached.get(f) if kind.__weakrefoffset__ else None
-    if known is not None and known[0] is generation() and (not known[1] or _holds(known[1], f)):
-        return
+    known: Reached | None = _reached.get(f) if kind.__weakrefoffset__ else None
+    if known is not None and known.holds(f):
+        return known
     simple = kind is types.FunctionType and not (f.__closure__ or f.__defaults__ or f.__dict__)
-    if simple and _like_another(f):
-        return
+    if simple and (known := _like_another(f)) is not None:
+        return known
     code = f.__code__ if simple else None
-    walk = _Walk()
-    walk.run(f)
+    made = _Walk().run(f)
     if kind.__weakrefoffset__:
-        _reached.note(f, (generation(), walk.found, walk.sites))
+        _reached.note(f, made)
     if simple:
-        place = id(f.__globals__)
-        _twins.note(code, (weakref.ref(f.__code__), place, generation(), walk.found, walk.sites))
+        _twins.note(code, (weakref.ref(f.__code__), id(f.__globals__), made))
+    return made
 
 
 def sites(f: Any) -> list[Site]:
     """Return which functions that were reached from `f` compare objects."""
     if type(f) is types.MethodType:
         return [*sites(f.__func__), *sites(f.__self__)]
-    known = _reached.get(f) if type(f).__weakrefoffset__ else None
+    known: Reached | None = _reached.get(f) if type(f).__weakrefoffset__ else None
     if known is not None:
-        found: list[Site] = known[2]
-        return found
+        return known.sites
     if type(f) is not types.FunctionType:
         return []
     twin = _twins.get(f.__code__) or _twins.get(original_of(f.__code__))
-    return [] if twin is None else twin[4]
+    return [] if twin is None else twin[2].sites
 
 
-def _reach_arguments(waiting: list[Any]) -> None:
-    """Make what arguments may call ready: functions, objects, also in lists and tables."""
+def reach_arguments(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
+    """Make ready what arguments of a function may call; return whether there is anything."""
+    given = [x for x in (*args, *kwargs.values()) if type(x) not in _DATA]
+    return bool(given) and _reach_given(given)
+
+
+def _reach_given(waiting: list[Any]) -> bool:
+    """Make functions and objects ready, also in lists and tables; return whether there are any."""
     seen: dict[int, Any] = {}  # they may hold each other
+    found = False
     while waiting and len(seen) < _LIMIT:
         x = waiting.pop()
         kind = type(x)
         if kind in _DATA or issubclass(kind, Handle) or id(x) in seen:
             continue
         seen[id(x)] = x
+        if issubclass(kind, _TABLES):
+            waiting += _items(x)
+            continue
+        found = True
         if kind in _CALLED:
             reach(x)
-        elif issubclass(kind, _TABLES):
-            waiting += _items(x)
         elif issubclass(kind, type) or _is_clients(kind):
             reach(x if issubclass(kind, type) else kind)
             waiting += _parts(x)
         elif kind in _RUNNING:
             _refuse_running(x)
+    return found
 
 
-def _like_another(f: types.FunctionType) -> bool:
+def _like_another(f: types.FunctionType) -> Reached | None:
     """Make a function what one of the same code and globals was made, as in a loop."""
     twin = _twins.get(f.__code__)
-    if twin is None or twin[1] != id(f.__globals__) or twin[2] is not generation():
-        return False
+    if twin is None or twin[1] != id(f.__globals__) or not twin[2].holds(f):
+        return None
     code = twin[0]()
-    if code is None or not _holds(twin[3], f):
-        return False
+    if code is None:
+        return None
     if f.__code__ is not code:
         f.__code__ = code
-    return True
-
-
-def _holds(found: list[tuple[Any, list[tuple[str, Any]]]], root: Any) -> bool:
-    """Whether names are bound to what they were bound to; see `_Walk.found`."""
-    for owner, names in found:
-        x = root if owner is None else owner()
-        if x is None:
-            return False
-        space = x.__globals__ if type(x) is types.FunctionType else x.__dict__
-        for name, value in names:
-            if space.get(name) is not value():
-                return False
-    return True
+    reached: Reached = twin[2]
+    return reached
 
 
 def _nothing() -> None:
     return None
 
 
-class _Walk:
-    """One look at everything that a function reaches.
+class _Kept:
+    """Answers as a weak reference does, for functions of NumPy, which have none."""
 
-    Attributes
-    ----------
-    found : list
-        A weak reference to a function or module, None for the first one; pairs of a name in
-        its namespace and a weak reference to what that is bound to.
-    sites : list
-        The same of functions that compare objects, or call one that does by its name.
-    """
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def __call__(self) -> Any:
+        return self._of
+
+
+class _Walk:
+    """One look at everything that a function reaches; see `Reached`."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[Any, list[tuple[str, Any]]]] = []
-        self.sites: list[Site] = []
+        self._found: list[tuple[Any, list[tuple[str, Any]]]] = []
+        self._sites: list[Site] = []
+        self._needs = False
         self._seen: dict[int, Any] = {}
         self._names: dict[int, Names] = {}  # id of globals -> names that are ours
         self._waiting: list[Any] = []
         self._modules: dict[frozenset[str], set[int]] = {}  # names -> modules asked for them
 
-    def run(self, f: Any) -> None:
+    def run(self, f: Any) -> Reached:
         """Look at `f`, then at what that leads to."""
         watch_libraries()
         self._root = f
+        self._needs = not (type(f) is types.FunctionType or dispatches(f))
         self._waiting.append(f)
         while self._waiting and len(self._seen) < _LIMIT:
             x = self._waiting.pop()
@@ -181,12 +226,14 @@ class _Walk:
                 continue
             self._seen[id(x)] = x
             known = _reached.get(x) if type(x) is types.FunctionType else None
-            if known is not None and known[0] is generation() and _holds(known[1], x):
+            if known is not None and known.holds(x):
                 me = weakref.ref(x)
-                self.found += [(owner or me, names) for owner, names in known[1]]
-                self.sites += [(owner or me, what) for owner, what in known[2]]
+                self._found += [(owner or me, names) for owner, names in known.found]
+                self._sites += [(owner or me, what) for owner, what in known.sites]
+                self._needs |= known.needs
             else:
                 self._waiting.extend(self._next(x))
+        return Reached(self._needs, self._found, self._sites)
 
     def _next(self, x: Any) -> Iterator[Any]:
         kind = type(x)
@@ -244,9 +291,10 @@ class _Walk:
         if own is None:
             own = self._names[id(space)] = names_for(space)
         redirect_uses(f, own)
+        self._needs = self._needs or needs_interception(f, original_of(f.__code__))
         what = compared(f, (*(bound_to(space, n) for n in names), *_captured(f)))
         if what.by:
-            self.sites.append((None if f is self._root else weakref.ref(f), what))
+            self._sites.append((None if f is self._root else weakref.ref(f), what))
         found: list[tuple[str, Any]] = []
         for name in names:
             value = space.get(name)
@@ -255,13 +303,16 @@ class _Walk:
                 if name in space or name in own.calls:
                     found.append((name, _nothing))
             elif issubclass(kind, types.ModuleType):
+                found.append((name, weakref.ref(value)))
                 yield from self._of_module(value, names)
             elif callable(value) or kind in _MAY_HOLD or _is_clients(kind):
                 if kind.__weakrefoffset__:
                     found.append((name, weakref.ref(value)))
+                elif dispatches(value):
+                    found.append((name, _Kept(value)))
                 yield value
         if found:
-            self.found.append((None if f is self._root else weakref.ref(f), found))
+            self._found.append((None if f is self._root else weakref.ref(f), found))
 
     def _of_module(self, module: Any, names: frozenset[str]) -> Iterator[Any]:
         inner = object.__getattribute__(module, "__dict__")
@@ -279,7 +330,7 @@ class _Walk:
                 found.append((name, weakref.ref(value)))
                 yield value
         if found and type(module) is types.ModuleType:
-            self.found.append((weakref.ref(module), found))
+            self._found.append((weakref.ref(module), found))
 
 
 def arrays_of(f: Any) -> Iterator[tuple[str, Any]]:

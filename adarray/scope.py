@@ -8,9 +8,11 @@ to see what it would see without adarray, or a library, which must know what it 
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from contextvars import ContextVar
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 # Packages that keep the real NumPy: NumPy itself and what is made for it, adarray,
@@ -57,7 +59,9 @@ class Scope:
         """Return the scope that covers what either covers."""
         if other is None:
             return self
-        if self.packages is None or other.packages is None:
+        if other.packages is None:
+            return other
+        if self.packages is None:
             return Scope(None)
         return Scope(self.packages | other.packages)
 
@@ -78,6 +82,25 @@ def client_of(space: dict[str, Any]) -> str:
     # A doctest runs in a copy of its module's globals.
     module = sys.modules.get(space["__name__"])
     return "" if module is None or vars(module) is space else "__main__"
+
+
+def outside(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` such that it is never intercepted: what it is given and makes is plain."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        token = SCOPE.set(None)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            SCOPE.reset(token)
+
+    return call
+
+
+def is_clients(function: Any) -> bool:
+    """Whether a function is of code that may be intercepted."""
+    return isinstance(function, FunctionType) and bool(client_of(function.__globals__))
 
 
 # Python code through which a question about a type passes: who asks is the code that called it.

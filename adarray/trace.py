@@ -344,7 +344,7 @@ class tracing:  # noqa: N801  (reads as a statement)
             raise TraceError(
                 f"{self._name}: the function caught an error that NumPy would not have raised, and "
                 f"what it did instead may have lost a gradient: {type(refusal).__name__}: "
-                f"{refusal}; do not catch it, try intercept=True, or take adarray.value_of(x) to "
+                f"{refusal}; do not catch it, or take adarray.value_of(x) to "
                 "leave the graph on purpose",
                 (),
             ) from refusal

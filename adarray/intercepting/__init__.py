@@ -4,6 +4,6 @@
 says what is covered.
 """
 
-from adarray.intercepting.context import intercept, intercepted, wrap
+from adarray.intercepting.context import intercept, intercepted, run_inside, wrap
 
-__all__ = ["intercept", "intercepted", "wrap"]
+__all__ = ["intercept", "intercepted", "run_inside", "wrap"]

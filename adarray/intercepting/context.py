@@ -9,9 +9,11 @@ from collections.abc import Callable
 from contextvars import Token
 from typing import Any
 
+import numpy as np
+
 from adarray.intercepting import imports
 from adarray.intercepting.inside import Entered
-from adarray.intercepting.rebinding import globals_of, rebind, rebind_function
+from adarray.intercepting.rebinding import globals_of, rebind, rebind_reached
 from adarray.scope import SCOPE, Scope, client_of, package_of
 from adarray.trace import Handle
 
@@ -86,28 +88,41 @@ def intercepted(f: Callable[..., Any], *packages: str) -> Callable[..., Any]:
     callable
         Takes and returns what `f` does.
     """
-    space = globals_of(f)
-    scope = Scope(frozenset(packages) if packages else None)
+    limits = frozenset(packages) if packages else None
 
     @_wraps(f)
     def inside(*args: Any, **kwargs: Any) -> Any:
-        rebind(scope.packages, space)
-        rebind_function(f)
-        imports.begin()
-        token = SCOPE.set(scope.joined(SCOPE.get()))
-        try:
-            entered = Entered()
-            try:
-                return f(
-                    *map(entered.tree, args), **{k: entered.tree(v) for k, v in kwargs.items()}
-                )
-            finally:
-                entered.give_back()
-        finally:
-            SCOPE.reset(token)
-            imports.end()
+        return run_inside(f, args, kwargs, limits)
 
     return inside
+
+
+def run_inside(
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    packages: frozenset[str] | None = None,
+) -> Any:
+    """Call `f` inside of `intercept`; see `intercepted`."""
+    rebind_reached(f, packages)
+    imports.begin()
+    token = SCOPE.set(Scope(packages).joined(SCOPE.get()))
+    try:
+        if not kwargs and all(type(x) in _PASSED for x in args):
+            return f(*args)
+        entered = Entered()
+        try:
+            return f(*map(entered.tree, args), **{k: entered.tree(v) for k, v in kwargs.items()})
+        finally:
+            entered.give_back()
+    finally:
+        SCOPE.reset(token)
+        imports.end()
+
+
+# What enters as it is.
+_PASSED = frozenset({Handle.array_class, float, int, complex, bool, str, types.NoneType,
+                     np.float64, np.float32})  # fmt: skip
 
 
 def _wraps(f: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -181,6 +181,15 @@ class Inside:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
+        if not kwargs and self.joins is not None:  # nearly all calls, without what follows
+            for x in args:
+                if type(x) not in _DISPATCHED:
+                    break
+            else:
+                r = self.function(*args)
+                if type(r) is Handle.array_class:
+                    return r
+                return adopt(r)
         mode = MODE.get()
         if mode is not None and mode.symbolic:  # what is computed of plain arrays counts too
             engine: Any = mode.engine
@@ -222,6 +231,8 @@ class Inside:
         return value
 
 
+# What NumPy's protocols see, or needs no look: numbers.
+_DISPATCHED = frozenset({Handle.array_class, float, int, np.float64, bool})
 # Keyword arguments that hold no arrays of values.
 _METADATA = frozenset({"axis", "axes", "shape", "dtype", "out", "sizes", "newshape"})
 
@@ -229,7 +240,10 @@ _METADATA = frozenset({"axis", "axes", "shape", "dtype", "out", "sizes", "newsha
 def joined(x: Any) -> Any:
     """Return a list with ADArrays in it as one array, which is what NumPy would make of it."""
     if (type(x) is list or type(x) is tuple) and creation.holds(x):
-        return creation.join(x)
+        try:
+            return creation.join(x)
+        except ValueError:  # ragged: several arguments in one, such as the bins of each axis
+            return x
     return x
 
 

@@ -147,15 +147,27 @@ def _rebind_watched(packages: frozenset[str] | None) -> None:
                 entry[2] = id(space.get(name))
 
 
-def rebind_function(f: Any) -> None:
-    """Rebind what a function captured that no global of its module may show."""
-    space = globals_of(f)
-    package = client_of(space)
-    if not package:
+def rebind_reached(f: Any, packages: frozenset[str] | None) -> None:
+    """Rebind the names of client modules, and all that `f` uses; cheap, if nothing has changed.
+
+    Parameters
+    ----------
+    f : callable
+    packages : frozenset of str, optional
+        As for `rebind`.
+    """
+    now = (packages, len(sys.modules), next(reversed(sys.modules), None))
+    if reach(f).rebound == now:
+        _rebind_watched(packages)
         return
-    for function in functions_of(f, space.get("__name__")):
-        _rebind_captured(function, binder_of(package))
-    reach(f)
+    space = globals_of(f)
+    rebind(packages, space)
+    # No global may show what a function captured.
+    package = client_of(space)
+    if package:
+        for function in functions_of(f, space.get("__name__")):
+            _rebind_captured(function, binder_of(package))
+    reach(f).rebound = (packages, len(sys.modules), next(reversed(sys.modules), None))
 
 
 def rebind_class(cls: type) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from adarray.errors import TraceError
 from adarray.inplace import sync_if_view
 from adarray.intercepting.memory import is_cached
-from adarray.intercepting.rebinding import globals_of, rebind, rebind_class, rebind_function
+from adarray.intercepting.rebinding import rebind_class, rebind_reached
 from adarray.jitting import rules as _rules  # noqa: F401  (registers them)
 from adarray.jitting.captures import Edge, TooMuchError, Walk
 from adarray.jitting.checks import Maker, same_scalar
@@ -61,9 +61,7 @@ class State:
         floats: set[str],
         constants: Constants = Constants(),  # noqa: B008  (it has no parts that change)
     ) -> None:
-        space = globals_of(f)
-        rebind(None, space)
-        rebind_function(f)
+        rebind_reached(f, None)
         self.reason = ""
         # Of generators whose draws are not seen: name, itself, state now and before, what sets it.
         self._before: list[tuple[str, Any, Callable[[], Any], Any, Callable[[Any], None]]] = []

@@ -26,7 +26,7 @@ from adarray.jitting.signature import (
 )
 from adarray.jitting.state import State
 from adarray.levels import remembered, restore
-from adarray.reaching import reach
+from adarray.reaching import reach, reach_arguments
 from adarray.spans import span
 from adarray.telling import detail
 
@@ -75,7 +75,9 @@ class Tracing:
         captured: list[Any] | None,
     ) -> tuple[Any, Variant | None]:
         args, kwargs = given
-        reach(self._f, args, kwargs)  # which may give functions other code: before it is compared
+        # Functions may get other code: before it is compared.
+        reach_arguments(args, kwargs)
+        reach(self._f)
         state = self._state(entry, variant, bound, alone)
         if state is None:
             return self._f(*args, **kwargs), None

@@ -21,7 +21,7 @@ from adarray.transforms.modes import (
     options_of,
     reverse,
     vjp,
-    with_intercept,
+    prepared,
 )
 from adarray.transforms.tree import Leaf, flatten, is_array
 
@@ -51,7 +51,7 @@ def jacobian(
     mode: str = "auto",
     *,
     holomorphic: bool = False,
-    intercept: bool = False,
+    intercept: bool = True,
 ) -> Callable[_P, Any]:
     """Return a function that computes the Jacobian of `f`.
 
@@ -102,7 +102,7 @@ def jacobian(
         "argnums": argnums, "mode": mode, "holomorphic": holomorphic, "intercept": intercept,
     }  # fmt: skip
     transform = Transform(jacobian, f, options)
-    f = with_intercept(f, intercept)
+    run = prepared(f, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         picked = pick("jacobian", args, argnums)
@@ -111,7 +111,7 @@ def jacobian(
             full = list(args)
             for k, x in zip(picked, xs, strict=True):
                 full[k] = x
-            return f(*full, **kwargs)
+            return run(*full, **kwargs)
 
         xs = tuple(args[k] for k in picked)
         in_leaves, in_rebuild = flatten(xs)
@@ -122,7 +122,7 @@ def jacobian(
         single = isinstance(argnums, int)
         in_size = sum(int(np.size(_plain(x))) for x in in_leaves)
         if mode != "forward":
-            y, pullback = vjp(of_picked, *xs)
+            y, pullback = vjp(of_picked, *xs, intercept=False)
             out_leaves, out_rebuild = flatten(y)
             refuse_whole("jacobian", out_leaves)
             out_size = sum(int(np.size(_plain(v))) for v in out_leaves)
@@ -204,7 +204,7 @@ def _forward_columns(f: Any, in_leaves: list[Any], in_rebuild: Any) -> Any:
     primals = in_rebuild(in_leaves)
     out_leaves, out_rebuild = None, None
     for k, _, hot in _basis(shapes, dtypes):
-        y, dy = jvp(f, primals, in_rebuild(hot))
+        y, dy = jvp(f, primals, in_rebuild(hot), intercept=False)
         out_leaves, out_rebuild = flatten(y)
         columns[k].append(flatten(dy)[0])
     if out_leaves is None:
@@ -251,7 +251,7 @@ def _assemble(
 
 
 def hessian(
-    f: Callable[_P, Any], argnums: Argnums = 0, *, intercept: bool = False
+    f: Callable[_P, Any], argnums: Argnums = 0, *, intercept: bool = True
 ) -> Callable[_P, Any]:
     """Return a function that computes the Hessian of a scalar function.
 
@@ -284,11 +284,10 @@ def hessian(
     """
     check_function("hessian", f)
     transform = Transform(hessian, f, {"argnums": argnums, "intercept": intercept})
-    f = with_intercept(f, intercept)
-    options = options_of(argnums, False, False, False)
+    options = options_of(argnums, False, False, intercept)
     gradient = reverse(Transform(grad, f, options), lambda _, g: g, "hessian")
-    forward = jacobian(gradient, argnums, mode="forward")
-    backward = jacobian(gradient, argnums, mode="reverse")
+    forward = jacobian(gradient, argnums, mode="forward", intercept=False)
+    backward = jacobian(gradient, argnums, mode="reverse", intercept=False)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         _check_arguments("hessian", args, pick("hessian", args, argnums))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -16,7 +18,7 @@ from adarray.graph import Node
 from adarray.inplace import sync_if_view
 from adarray.levels import LEVEL
 from adarray.protocol import followed
-from adarray.reaching import reach
+from adarray.reaching import reach, reach_arguments
 from adarray.runtime import MODE, Mode, current_mode
 from adarray.trace import Handle, root_of, tracing
 from adarray.transformed import Transform, Transformed
@@ -44,7 +46,7 @@ def value_and_grad(
     has_aux: Literal[False] = False,
     *,
     holomorphic: bool = False,
-    intercept: bool = False,
+    intercept: bool = True,
 ) -> Callable[_P, tuple[_R, Any]]: ...
 
 
@@ -55,7 +57,7 @@ def value_and_grad(
     has_aux: bool = False,
     *,
     holomorphic: bool = False,
-    intercept: bool = False,
+    intercept: bool = True,
 ) -> Callable[_P, tuple[Any, Any]]: ...
 
 
@@ -65,7 +67,7 @@ def value_and_grad(
     has_aux: bool = False,
     *,
     holomorphic: bool = False,
-    intercept: bool = False,
+    intercept: bool = True,
 ) -> Callable[..., Any]:
     """Return a function that computes the value of `f` and its gradient.
 
@@ -145,7 +147,7 @@ def grad(
     has_aux: bool = False,
     *,
     holomorphic: bool = False,
-    intercept: bool = False,
+    intercept: bool = True,
 ) -> Callable[_P, Any]:
     """Return a function that computes the gradient of `f`.
 
@@ -178,14 +180,23 @@ def grad(
     return reverse(transform, lambda _, g: g)
 
 
-def with_intercept(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
-    """Return `f`, to run under `adarray.intercept` if that is asked for."""
-    if not intercept or not callable(f):
-        return f
-    from adarray.intercepting import intercepted  # takes as long to import as all operations
+def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
+    """Return what runs `f` in a transform, inside of `adarray.intercept` if `f` needs that."""
+    intercept = intercept and type(f) is not Transformed  # that sees to its own function
 
-    made: Callable[..., Any] = intercepted(f)
-    return made
+    def run(*args: Any, **kwargs: Any) -> Any:
+        needs = reach_arguments(args, kwargs) | reach(f).needs
+        if intercept and needs:
+            return _interception()(f, args, kwargs)
+        return f(*args, **kwargs)
+
+    return run
+
+
+@functools.cache
+def _interception() -> Any:
+    # As long to import as all operations.
+    return importlib.import_module("adarray.intercepting").run_inside
 
 
 def check_function(name: str, f: Any) -> None:
@@ -209,14 +220,12 @@ def reverse(
     name, f = name or transform.function.__name__, transform.f
     argnums, has_aux, holomorphic, intercept = transform.options.values()
     check_function(name, f)
-
-    f = with_intercept(f, intercept)
+    run = prepared(f, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        reach(f, args, kwargs)
         with tracing(name) as level:
             inputs = Inputs(name, args, argnums, level, f, kwargs)
-            y = f(*inputs.args, **kwargs)
+            y = run(*inputs.args, **kwargs)
             if inputs.plain:
                 refuse_unseen(f, f"{name}: argument", inputs.plain)
             aux = None
@@ -249,15 +258,15 @@ def _pair(name: str, y: Any) -> tuple[Any, Any]:
 
 @overload
 def vjp(
-    f: Callable[..., _R], *xs: Any, has_aux: Literal[False] = False, intercept: bool = False
+    f: Callable[..., _R], *xs: Any, has_aux: Literal[False] = False, intercept: bool = True
 ) -> tuple[_R, Callable[[Any], tuple[Any, ...]]]: ...
 
 
 @overload
-def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool, intercept: bool = False) -> Any: ...
+def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool, intercept: bool = True) -> Any: ...
 
 
-def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool = False) -> Any:
+def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool = True) -> Any:
     """Return the value of `f` and the function that pulls cotangents back.
 
     Parameters
@@ -301,11 +310,9 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     (array([  1., -10.]),)
     """
     check_function("vjp", f)
-    f = with_intercept(f, intercept)
-    reach(f)
     with tracing("vjp") as level:
         inputs = Inputs("vjp", xs, tuple(range(len(xs))), level, f)
-        y = f(*inputs.args)
+        y = prepared(f, intercept)(*inputs.args)
         if inputs.plain:
             refuse_unseen(f, "vjp: argument", inputs.plain)
         aux = None
@@ -383,7 +390,7 @@ def jvp(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
-    intercept: bool = False,
+    intercept: bool = True,
 ) -> tuple[_R, _R]:
     """Return the value of `f` and its derivative along `tangents`: forward mode.
 
@@ -424,8 +431,6 @@ def jvp(
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError("jvp: primals and tangents are a tuple or list of arguments each")
     check_function("jvp", f)
-    f = with_intercept(f, intercept)
-    reach(f)
     xs, rebuild = flatten(tuple(primals))
     ts, _ = flatten(tuple(tangents))
     if len(xs) != len(ts):
@@ -462,7 +467,7 @@ def jvp(
             for i, (x, d) in enumerate(zip(xs, duals, strict=True))
             if has_memory(x) and has_memory(d)
         ]
-        y = f(*rebuild(duals))
+        y = prepared(f, intercept)(*rebuild(duals))
         if plain:
             refuse_unseen(f, "jvp: input", plain)
         leaves, rebuild_y = flatten(y)

@@ -203,4 +203,4 @@ def test_plain_calls_reach_traced_points_but_no_traced_coefficients():
     chebval = np.polynomial.chebyshev.chebval
     check_grads(lambda x: chebval(x, P), (X,))
     with pytest.raises(TraceError, match=r"np\.asarray: a traced value would leave the graph"):
-        adarray.grad(lambda c: np.sum(chebval(X, c)))(P)
+        adarray.grad(lambda c: np.sum(chebval(X, c)), intercept=False)(P)

@@ -123,7 +123,7 @@ def test_sliding_windows_follow_their_base_and_are_read_only():
 def test_as_strided_is_refused():
     strided = np.lib.stride_tricks.as_strided
     with pytest.raises(TraceError, match=r"np\.asarray: a traced value would leave the graph"):
-        adarray.vjp(lambda x: strided(x, (2, 2), (8, 8)), V)
+        adarray.vjp(lambda x: strided(x, (2, 2), (8, 8)), V, intercept=False)
     with pytest.raises(NotDifferentiableError) as error:
         adarray.vjp(lambda x: borrowed(strided)(x, (2, 2), (8, 8)), V)
     assert str(error.value).startswith(

@@ -113,7 +113,7 @@ def test_scipy_that_coerces_names_the_drop_in() -> None:
     stats = pytest.importorskip("scipy.stats")
     with pytest.raises(
         adarray.TraceError,
-        match=r"in adarray.scipy, or use intercept=True.* file .*test_regressions",
+        match=r"in adarray.scipy, or use adarray.intercept.* file .*test_regressions",
     ):
-        adarray.grad(lambda mu: stats.norm.logpdf(1.0, mu))(0.5)
-    assert adarray.grad(lambda mu: stats.norm.logpdf(1.0, mu), intercept=True)(0.5) == 0.5
+        adarray.grad(lambda mu: stats.norm.logpdf(1.0, mu), intercept=False)(0.5)
+    assert adarray.grad(lambda mu: stats.norm.logpdf(1.0, mu))(0.5) == 0.5
