@@ -170,7 +170,7 @@ def _is_harmless(value: Any) -> bool:
         return bool(client_of(value.__globals__))
     return (
         kind is np.ufunc
-        or (hasattr(value, "_implementation") and value.__name__ not in _WRITERS)
+        or (hasattr(kind, "_implementation") and value.__name__ not in _WRITERS)
         or any(value is getattr(builtins, n) for n in _BUILTINS)
         or issubclass(kind, _DATA)
         or (kind in (list, tuple, dict) and _is_data(value))

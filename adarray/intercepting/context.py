@@ -14,6 +14,7 @@ import numpy as np
 from adarray.intercepting import imports
 from adarray.intercepting.inside import Entered
 from adarray.intercepting.rebinding import globals_of, rebind, rebind_reached
+from adarray.reaching import Reached
 from adarray.scope import SCOPE, Scope, client_of, package_of
 from adarray.trace import Handle
 
@@ -102,14 +103,21 @@ def run_inside(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     packages: frozenset[str] | None = None,
+    reached: Reached | None = None,
 ) -> Any:
-    """Call `f` inside of `intercept`; see `intercepted`."""
-    rebind_reached(f, packages)
+    """Call `f`, of which `reached` may be known, inside of `intercept`; see `intercepted`."""
+    rebind_reached(f, packages, reached)
     imports.begin()
-    token = SCOPE.set(Scope(packages).joined(SCOPE.get()))
+    outer = SCOPE.get()
+    scope = Scope(packages)
+    token = SCOPE.set(scope if outer is None else scope.joined(outer))
     try:
-        if not kwargs and all(type(x) in _PASSED for x in args):
-            return f(*args)
+        if not kwargs:
+            for x in args:
+                if type(x) not in _PASSED:
+                    break
+            else:
+                return f(*args)
         entered = Entered()
         try:
             return f(*map(entered.tree, args), **{k: entered.tree(v) for k, v in kwargs.items()})

@@ -61,7 +61,7 @@ class FunctionStandIn(StandIn):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call what the stand-in stands for, or what it is inside."""
         scope = SCOPE.get()
-        if scope is None or not scope.covers(self._adarray_package):
+        if scope is None or (scope.packages is not None and not scope.covers(self._adarray_package)):
             return self._adarray_of(*args, **kwargs)
         return self._adarray_inside(*args, **kwargs)
 
@@ -247,18 +247,19 @@ def module_stand_in(module: types.ModuleType, package: str, resolve: Resolver) -
             return module
 
         def __getattribute__(self, name: str) -> Any:
-            scope = SCOPE.get()
             if name in _PASSED:
                 return own(self, name)
             value = getattr(module, name)
-            if scope is None or not scope.covers(package):
+            scope = SCOPE.get()
+            if scope is None or (scope.packages is not None and not scope.covers(package)):
                 return value
             found = known.get(name)
             if found is None or found[0] is not value:  # an attribute may have been set anew
                 found = known[name] = value, resolve(value, name)
-            if isinstance(found[1], Called):
-                return found[1].as_used(sys._getframe(1), value)
-            return found[1]
+            inside = found[1]
+            if type(inside) is Called:
+                return inside.as_used(sys._getframe(1), value)
+            return inside
 
         def __setattr__(self, name: str, value: Any) -> None:
             setattr(module, name, value)

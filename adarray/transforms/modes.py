@@ -86,8 +86,9 @@ def value_and_grad(
         Whether `f` is an analytic function of complex arguments with a complex
         value; the gradient is then its complex derivative.
     intercept : bool
-        Run `f` under `adarray.intercept`, which also differentiates code that
-        converts its arguments by ``np.asarray`` or fills arrays it has made.
+        Run `f` under `adarray.intercept`, where it needs that: it converts its arguments by
+        ``np.asarray``, calls `math` or SciPy, or fills arrays that it has made. If False,
+        such code raises `TraceError`.
 
     Returns
     -------
@@ -185,9 +186,10 @@ def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
     intercept = intercept and type(f) is not Transformed  # that sees to its own function
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        needs = reach_arguments(args, kwargs) | reach(f).needs
-        if intercept and needs:
-            return _interception()(f, args, kwargs)
+        calls = reach_arguments(args, kwargs)
+        reached = reach(f)
+        if intercept and (reached.needs or calls):
+            return _interception()(f, args, kwargs, None, reached)
         return f(*args, **kwargs)
 
     return run

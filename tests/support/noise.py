@@ -17,6 +17,7 @@ import numpy as np
 from adarray.ad.reverse import general_rule
 from adarray.op import Contraction, Gather, Layout, Op, Reduction, Scan
 from adarray.runtime import MODE, Mode, current_mode
+from adarray.scope import outside
 from adarray.trace import Handle
 
 # Elementwise functions of different libraries may be this far apart, in units of the last
@@ -48,12 +49,14 @@ class NoisyEngine:
         self._rng = rng
         self._ulps = ulps
 
+    @outside
     def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
         """Compute a pointwise operation."""
         out = NotImplemented if self.inner is None else self.inner.pointwise(op, values)
         out = op.evaluate(*values) if out is NotImplemented else out
         return out if op.name in CHOICES else self._moved(out)
 
+    @outside
     def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
         """Compute a rule."""
         out = NotImplemented
@@ -64,6 +67,7 @@ class NoisyEngine:
         out = rule(g, *saved) if out is NotImplemented else out
         return out if op.name in CHOICES else self._moved(out)
 
+    @outside
     def call(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Compute any other operation."""
         out = NotImplemented if self.inner is None else self.inner.call(op, values, params)
@@ -76,6 +80,7 @@ class NoisyEngine:
             size = _evaluate(op, tuple(map(_magnitude, values)), params)
         return self._moved(out, size)
 
+    @outside
     def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
         """Compute a rule of an operation that is not pointwise."""
         out = general_rule(node, operand, g, saved)

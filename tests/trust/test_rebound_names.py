@@ -26,8 +26,8 @@ from adarray.errors import ADArrayError
 
 VALUES = (1.5, np.float64(2.5), 3, np.float32(0.5), np.array(4.0)[()])
 TRANSFORMS = {
-    "plain": lambda f: adarray.grad(f),
-    "intercept": lambda f: adarray.grad(f, intercept=True),
+    "plain": lambda f: adarray.grad(f, intercept=False),
+    "intercept": lambda f: adarray.grad(f),
     "wrap": lambda f: adarray.grad(adarray.wrap(f)),
     "jit": lambda f: adarray.grad(adarray.jit(f)),
     "jit(grad)": lambda f: adarray.jit(adarray.grad(f)),

@@ -209,13 +209,13 @@ def test_a_caught_refusal_ends_the_transform(transform: Any) -> None:
         return np.sum(x * s)
 
     with pytest.raises(adarray.TraceError, match=": the function caught an error") as info:
-        transform(f)(X)
+        transform(f, intercept=False)(X)
     assert isinstance(info.value.__cause__, adarray.TraceError)
     assert "float: a traced value would leave the graph" in str(info.value.__cause__)
-    np.testing.assert_allclose(adarray.grad(f, intercept=True)(X), X[0] + [np.sum(X), 0, 0])
+    np.testing.assert_allclose(adarray.grad(f)(X), X[0] + [np.sum(X), 0, 0])
     np.testing.assert_allclose(adarray.jit(adarray.grad(f))(X), X[0] + [np.sum(X), 0, 0])
     with pytest.raises(adarray.TraceError, match=r"jvp: the function caught an error"):
-        adarray.jvp(f, (X,), (X,))
+        adarray.jvp(f, (X,), (X,), intercept=False)
 
 
 def _tried(x: Any, read: Any) -> Any:
@@ -388,15 +388,15 @@ def test_traces_of_other_threads_and_inner_ones_are_apart() -> None:
 
     def outer(x: Any) -> Any:
         # The inner trace is refused with plain arguments, too.
-        return np.sum(x) * attempt(lambda: adarray.grad(inner)(2.0))
+        return np.sum(x) * attempt(lambda: adarray.grad(inner, intercept=False)(2.0))
 
     found = []
     thread = threading.Thread(target=lambda: found.append(adarray.grad(waits)(X)))
     thread.start()
     assert started.wait(10)
     with pytest.raises(adarray.TraceError):
-        adarray.grad(inner)(1.0)
-    np.testing.assert_allclose(adarray.grad(outer)(X), 0.5)
+        adarray.grad(inner, intercept=False)(1.0)
+    np.testing.assert_allclose(adarray.grad(outer, intercept=False)(X), 0.5)
     done.set()
     thread.join()
     np.testing.assert_allclose(found[0], 2 * X)
@@ -406,9 +406,9 @@ def test_nothing_is_kept_of_a_trace() -> None:
     from adarray import levels
 
     with pytest.raises(adarray.TraceError):
-        adarray.grad(lambda x: attempt(lambda: float(x)) * x)(1.0)
+        adarray.grad(lambda x: attempt(lambda: float(x)) * x, intercept=False)(1.0)
     with pytest.raises(ZeroDivisionError):
-        adarray.grad(lambda x: attempt(lambda: float(x)) * x / (1 // 0))(1.0)
+        adarray.grad(lambda x: attempt(lambda: float(x)) * x / (1 // 0), intercept=False)(1.0)
     assert not levels.OPEN
     assert not levels._refused
 
@@ -461,7 +461,7 @@ def test_rounded_text_may_be_kept_inside() -> None:
         names.append(name)
         return np.sum(x**2)
 
-    adarray.grad(f, intercept=True)(X)
+    adarray.grad(f)(X)
     assert names == ["0.800, 3 and more"]
     with pytest.raises(adarray.TraceError, match="text: a traced value would leave the graph"):
-        adarray.grad(f)(X)
+        adarray.grad(f, intercept=False)(X)

@@ -36,7 +36,8 @@ def test_what_is_written_is_seen(
         return y * b.reshape(-1)
 
     counts = check(f, (X,), backends=("numpy",), refusals=REFUSALS)
-    assert counts["right"] >= len(MODES) - (writer.__name__ in LOUD)
+    # Python's buffer protocol does not know ADArrays, which all but two modes make of arrays.
+    assert counts["right"] >= (2 if writer.__name__ in LOUD else len(MODES))
 
 
 def test_traced_values_wait_until_the_memory_is_given_back() -> None:
