@@ -152,9 +152,7 @@ def _rebind_watched(packages: frozenset[str] | None) -> None:
                 entry[2] = id(space.get(name))
 
 
-def rebind_reached(
-    f: Any, packages: frozenset[str] | None, reached: Reached | None = None
-) -> None:
+def rebind_reached(f: Any, packages: frozenset[str] | None, reached: Reached | None = None) -> None:
     """Rebind the names of client modules, and all that `f` uses; cheap, if nothing has changed.
 
     Parameters

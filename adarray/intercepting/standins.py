@@ -61,7 +61,9 @@ class FunctionStandIn(StandIn):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call what the stand-in stands for, or what it is inside."""
         scope = SCOPE.get()
-        if scope is None or (scope.packages is not None and not scope.covers(self._adarray_package)):
+        if scope is None or (
+            scope.packages is not None and not scope.covers(self._adarray_package)
+        ):
             return self._adarray_of(*args, **kwargs)
         return self._adarray_inside(*args, **kwargs)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from adarray.aval import Symbolic
 from adarray.dispatch import apply
-from adarray.errors import NotDifferentiableError, UnsupportedFunctionError
+from adarray.errors import ADArrayError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.lending import lent
 from adarray.op import Op, Opaque, register, same_argument
 from adarray.ops.creation import asarray
@@ -268,20 +268,34 @@ def operation(
 
 
 def guarded(function: Callable[..., Any], where: str, why: str = "") -> Callable[..., Any]:
-    """Return a SciPy function such that it refuses traced arguments by name."""
+    """Return a SciPy function such that it refuses traced arguments by name.
+
+    It may be written in functions that NumPy dispatches; then it is differentiated by them,
+    unless there is a reason `why` it is not.
+    """
     name = f"{where}.{getattr(function, '__name__', function)}"
 
     @functools.wraps(function)
     def either(*args: Any, **kwargs: Any) -> Any:
         if not (holds(args) or holds(kwargs)):
             return function(*args, **kwargs)
-        if traced(args) or traced(kwargs):
-            raise UnsupportedFunctionError(
-                f"{name}: {why or 'adarray has no derivative rule for this function'}; write it "
-                "with functions that have one, or pass adarray.value_of(x) if no gradient "
-                "should flow through it"
-            )
-        return untraced(function, args, kwargs, name)
+        if not (traced(args) or traced(kwargs)):
+            # A function among the arguments may give traced values where it is given ADArrays.
+            given = (*args, *kwargs.values())
+            if any(map(callable, given)) and not followed(given):
+                return function(*args, **kwargs)
+            return untraced(function, args, kwargs, name)
+        cause: Exception | None = None
+        if not why:
+            try:
+                return function(*args, **kwargs)
+            except (ADArrayError, TypeError) as error:
+                cause = error
+        raise UnsupportedFunctionError(
+            f"{name}: {why or 'adarray has no derivative rule for this function'}; write it "
+            "with functions that have one, or pass adarray.value_of(x) if no gradient "
+            "should flow through it"
+        ) from cause
 
     return either
 

@@ -19,9 +19,9 @@ from adarray.transforms.modes import (
     grad,
     jvp,
     options_of,
+    prepared,
     reverse,
     vjp,
-    prepared,
 )
 from adarray.transforms.tree import Leaf, flatten, is_array
 

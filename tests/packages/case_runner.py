@@ -47,7 +47,9 @@ def _outcome(case: Case) -> str:
         check_grads(_as_adarrays(case.function), case.arguments, order=1)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        loud = case.error and text.startswith((case.error, "TraceError: "))
+        loud = case.error and text.startswith(
+            (case.error, "TraceError: ", "UnsupportedFunctionError: ")
+        )
         return "" if loud else text
     return ""
 
