@@ -61,11 +61,9 @@ class FunctionStandIn(StandIn):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call what the stand-in stands for, or what it is inside."""
         scope = SCOPE.get()
-        if scope is None or (
-            scope.packages is not None and not scope.covers(self._adarray_package)
-        ):
-            return self._adarray_of(*args, **kwargs)
-        return self._adarray_inside(*args, **kwargs)
+        if scope is not None and (scope.packages is None or scope.covers(self._adarray_package)):
+            return self._adarray_inside(*args, **kwargs)
+        return self._adarray_of(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._adarray_of, name)

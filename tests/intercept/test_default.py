@@ -21,8 +21,8 @@ def power(x):
     return np.sum(np.sin(x) ** 2)
 
 
-def logistic(w, X, y):
-    z = X @ w
+def logistic(w, rows, y):
+    z = rows @ w
     return np.mean(np.log1p(np.exp(-z)) + (1 - y) * z)
 
 
@@ -63,7 +63,7 @@ NEEDING = {
     "float": lambda x: float(x[0]) ** 2,
     "map": lambda x: sum(map(float, x)),
     "a function that is made": lambda x: (lambda y: np.sum(y))(x),
-    "a comprehension": lambda x: sum([v for v in x]),
+    "a comprehension": lambda x: sum([v * v for v in x]),
     "a generator": lambda x: sum(v * v for v in x),
     "an attribute": lambda x: SETTINGS.get("rate") * x[0],
     "a module that is passed": lambda x: getattr(np, "sum")(x),  # noqa: B009
