@@ -17,6 +17,7 @@ from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
 from adarray.levels import LEVEL
+from adarray.needs import dispatches
 from adarray.protocol import followed
 from adarray.reaching import reach, reach_arguments
 from adarray.runtime import MODE, Mode, current_mode
@@ -183,7 +184,7 @@ def grad(
 
 def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
     """Return what runs `f` in a transform, inside of `adarray.intercept` if `f` needs that."""
-    intercept = intercept and type(f) is not Transformed  # that sees to its own function
+    intercept = intercept and not dispatches(f)  # other transforms see to their own function
 
     def run(*args: Any, **kwargs: Any) -> Any:
         calls = reach_arguments(args, kwargs)
