@@ -42,6 +42,7 @@ _STENCILS = (
     ((2e-3, -2e-3, 4e-3, -4e-3), (1000 / 3, -1000 / 3, -125 / 3, 125 / 3)),
 )
 _DOUBT = 0.5  # of the tolerance: what plain differences have to find for a closer look
+_LEFT = 0.1  # of what a step misses by, at most, after the place of a kink that is believed
 _POINT = 1e-2  # of a step: what is left of it at a kink
 _CLEAR = 1e-6  # of the slopes: what is called a jump
 
@@ -142,16 +143,19 @@ class Refinement:
     ) -> tuple[float, Any, Any]:
         """Cut a step wherever it misses; return its end."""
         end = self._tried(at, state, slope, stop)
+        trusted = True  # what is said of where a kink is
         for _ in range(_MOST):
             if end.excess <= 1 or self._is_smooth(at, state, slope, stop, end):
                 break
             if self._tries > _TRIES[0] + _TRIES[1] * count:
                 self._warn(at, stop)
                 break
-            at, (state, slope, _) = self._over_kink(at, state, slope, stop, end, found)
+            before = end.excess
+            at, (state, slope, _) = self._over_kink(at, state, slope, stop, end, found, trusted)
             if at == stop:
                 return at, state, slope
             end = self._tried(at, state, slope, stop)
+            trusted = not trusted or end.excess <= _LEFT * before
         else:
             if end.excess > 1:
                 self._warn(at, stop)
@@ -238,11 +242,12 @@ class Refinement:
         return state, end, self._excess(off, slope, end, state)
 
     def _over_kink(
-        self, at: float, state: Any, slope: Any, stop: float, whole: _End, found: list[float]
-    ) -> tuple[float, _End]:
+        self, at: float, state: Any, slope: Any, stop: float, whole: _End, found: list[float],
+        trusted: bool = True,
+    ) -> tuple[float, _End]:  # fmt: skip
         """Go as far as a step is right, and over the kink; note both times."""
         start = _End(state, slope, 0.0)
-        if whole.excess > _MANY:
+        if trusted and whole.excess > _MANY:
             low, high = self._located(at, state, slope, stop, whole)
             here = self._tried(at, state, slope, low) if low != at else start
             over = self._tried(low, here.state, here.slope, high)

@@ -254,3 +254,30 @@ def test_more_kinks_than_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.warns(RuntimeWarning, match="solve_ivp: the right-hand side has more") as said:
         adarray.grad(end)(0.83)
     assert [w.filename for w in said] == [__file__]
+
+
+@pytest.mark.parametrize("case", ["RK45", "DOP853"])
+def test_a_kink_that_is_first_looked_for_elsewhere(case: str) -> None:
+    """A swing within a step looked like the kink: cuts went there again and again."""
+    a, b, w, start, p = {
+        "RK45": (0.426, 0.0702, 1.498, [-0.605, 0.657], [1.358, 1.327]),
+        "DOP853": (0.3875, -0.541, 0.742, [0.6465, -0.7223], [1.211, 0.7623]),
+    }[case]
+
+    def field(t: Any, y: Any, p: Any) -> Any:
+        u = np.where(y[0] > a * p[0], y[0] - a * p[0], 0.3 * (y[0] - a * p[0]))
+        v = np.tanh(y[1] - b) if case == "RK45" else np.sqrt((y[1] - b) ** 2)
+        first = y[1] * p[1] - 0.6 * u + 0.2 * np.sin(w * t)
+        return np.stack([first, -p[0] * y[0] + 0.5 * v - 0.1 * y[1]])
+
+    def exact(p: Any) -> Any:
+        tight = {"rtol": 1e-13, "atol": 1e-13, "max_step": 0.02}
+        return integrate.solve_ivp(field, (0.0, 4.0), start, "DOP853", args=(p,), **tight).y[:, -1]
+
+    def solved(p: Any) -> Any:
+        loose = {"rtol": 1e-5, "atol": 1e-5}
+        return np.sum(ours.solve_ivp(field, (0.0, 4.0), start, case, args=(p,), **loose).y[:, -1])
+
+    at, h = np.array(p), 1e-4
+    expected = [np.sum(exact(at + h * e) - exact(at - h * e)) / (2 * h) for e in np.eye(2)]
+    np.testing.assert_allclose(adarray.grad(solved)(at), expected, atol=3e-4)
