@@ -99,9 +99,11 @@ class _Kernel:
         self, low: int, high: int, categories: int, inverted: int, flags: int = 0
     ) -> bytearray:
         """Return what asks for pages of any of the categories; of those inverted, outside of it."""
+        # The kernel has a short way for what was written to, if that is asked for alone.
+        every, some = (categories, 0) if categories == _WRITTEN else (0, categories)
         return bytearray(
             struct.pack(
-                "12Q", 96, flags, low, high, 0, self._at, 1, 1, inverted, 0, categories, categories
+                "12Q", 96, flags, low, high, 0, self._at, 1, 1, inverted, every, some, categories
             )
         )
 
