@@ -286,7 +286,7 @@ def _parser() -> argparse.ArgumentParser:
         help="train a plain NumPy network on every backend, compare them, draw a picture",
         description=(
             "Train a three-layer network, written in plain NumPy, to read handwritten digits, on "
-            "every backend in turn. The environment variable ADARRAY_DATA names a folder with "
+            "every backend in turn, then with compiled gradients. The environment variable ADARRAY_DATA names a folder with "
             "mnist/mnist.npz, if MNIST is to be learned instead of the small set shipped here."
         ),
     )
@@ -301,7 +301,7 @@ def _parser() -> argparse.ArgumentParser:
         "--epochs", type=_positive, metavar="N", help="passes over the data (default: 40, MNIST 5)"
     )
     show.add_argument(
-        "--hidden", type=_positive, default=256, metavar="N", help="units a layer (default: 256)"
+        "--hidden", type=_positive, default=64, metavar="N", help="units a layer (default: 64)"
     )
     show.add_argument(
         "--output",

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import adarray
 from adarray.demo import data, report
-from adarray.demo.train import Run, train
+from adarray.demo.train import Run, forward_seconds, gradient_seconds, train
 from adarray.errors import BackendError
+from adarray.jitting import JitWarning
 
 # The reference backends come first; others follow by name.
 ORDER = ("numpy", "serial", "openmp")
+# What times are shown for: sizes at which a product is too small for threads of NumPy's BLAS, whose
+# times depend on what else the machine does.
+HIDDEN = (8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Options:
 
     backends: tuple[str, ...] = ()
     epochs: int | None = None
-    hidden: int = 256
+    hidden: int = 64
     output: Path = Path()
     seed: int = 0
 
@@ -74,8 +78,13 @@ def demo(options: Options) -> int:
             file=sys.stderr,
         )
         return 1
-    print(f"\n{report.table(runs)}\n")
-    for path in report.picture(runs, title, options.output):
+    print(f"\n{report.table(runs, forward_seconds(digits, options.hidden))}\n")
+    forward = {n: forward_seconds(digits, n) for n in HIDDEN}
+    for run in runs:
+        run.sizes = {n: gradient_seconds(run, digits, n) for n in HIDDEN}
+    print("Networks of other sizes, in units of NumPy's forward\n")
+    print(f"{report.sizes_table(runs, forward)}\n")
+    for path in report.picture(runs, forward, title, options.output):
         print(f"wrote {path}")
     return 1 if failed else 0
 
@@ -90,18 +99,25 @@ def _train_all(
     runs: list[Run] = []
     skipped: dict[str, str] = {}
     failed: dict[str, str] = {}
-    for name in names:
+    # NumPy's backend has no compiler of its own.
+    chosen = [(n, False) for n in names] + [(n, True) for n in names if n != "numpy"]
+    for name, compiled in chosen:
+        title = f"{name}, jit" if compiled else name
+        if name in skipped or name in failed:
+            continue
         try:
-            run = train(name, digits, options.hidden, epochs, options.seed, report.progress)
-        except BackendError as error:
-            skipped[name] = str(error)
+            run = train(
+                name, digits, options.hidden, epochs, options.seed, report.progress, compiled
+            )
+        except (BackendError, JitWarning) as error:
+            skipped[title] = str(error)
             continue
         except Exception as error:  # a wrong gradient too: the other backends are still shown
-            failed[name] = f"{type(error).__name__}: {error}"
+            failed[title] = f"{type(error).__name__}: {error}"
             continue
         runs.append(run)
         print(
-            f"{name:>8}: gradient agrees with central differences to {run.gradient_error:.0e}, "
+            f"{title:>11}: gradient agrees with central differences to {run.gradient_error:.0e}, "
             f"loss {run.losses[0]:.3f} -> {run.losses[-1]:.4f}"
         )
     return runs, skipped, failed

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,21 @@ import adarray
 import adarray.__main__ as command
 from adarray import backend
 from adarray.demo import data, network, report
+from adarray.demo import run as running
+from adarray.demo import train as training
 from adarray.demo.train import CHECK_LIMIT, Run, gradient_error, train
 from adarray.errors import BackendError
+from adarray.jitting import JitWarning
 
 QUICK = ["demo", "--epochs", "4", "--hidden", "16"]
 
 
 @pytest.fixture
 def _small_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data in the package, and other sizes that take no time."""
     monkeypatch.delenv(data.DATA_VARIABLE, raising=False)
+    monkeypatch.setattr(running, "HIDDEN", (4, 8))
+    monkeypatch.setattr(training, "SAMPLE_S", 0.0)
 
 
 class FakeBackend:
@@ -233,7 +240,7 @@ def test_network_learns() -> None:
     digits = data.load_small()
     run = train("numpy", digits, hidden=64, epochs=20, seed=3, progress=lambda steps, *_: steps)
     assert run.accuracy > 0.95
-    assert len(run.losses) == len(run.forward) == len(run.backward) == 20 * (1438 // 64)
+    assert len(run.losses) == len(run.seconds) == 20 * (1438 // 64)
     assert run.losses[-1] < 0.1 * run.losses[0]
 
 
@@ -246,9 +253,12 @@ def test_demo_on_every_backend(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert command.main([*QUICK, "--output", str(folder)]) == 0
     told = capsys.readouterr().out
     for name in adarray.backends():
-        row = re.search(rf"^{name} +([\d.]+)% +[\d.]+ +[\d.]+ +[\d.]+$", told, re.MULTILINE)
+        row = re.search(rf"^{name} +[\d.]+ ms +[\d.]+ +([\d.]+)%$", told, re.MULTILINE)
         skipped = f"skipped {name}: backend '{name}'" in told
         assert skipped or (row is not None and float(row[1]) > 80), name
+        if not skipped and name != "numpy":
+            assert re.search(rf"^{name}, jit +[\d.]+ ms ", told, re.MULTILINE)
+            assert re.search(rf"^{name}, jit +[\d.]+ +[\d.]+$", told, re.MULTILINE)
     if report._optional("matplotlib") is None:
         assert "matplotlib is not installed: no picture (pip install 'adarray[demo]')" in told
     else:
@@ -264,7 +274,7 @@ def test_demo_goes_on_without_a_backend(
     assert command.main([*QUICK, *names, "--output", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert "\nskipped fake: backend 'fake': no such device; buy one\n" in told
-    assert "speed-up over numpy" in told
+    assert "NumPy, forward alone" in told
 
 
 @pytest.mark.usefixtures("_small_set")
@@ -303,24 +313,50 @@ def test_demo_fails_at_a_wrong_gradient(
     assert re.search(r"^numpy +\d", told, re.MULTILINE)
 
 
-def _run(name: str, forward: float, backward: float) -> Run:
-    return Run(name, 1e-9, [2.0, 1.0], [forward] * 3, [backward] * 3, 0.985)
+def _run(name: str, seconds: float, compiled: bool = False) -> Run:
+    sizes = {4: seconds, 8: 2 * seconds}
+    return Run(name, compiled, 1e-9, [2.0, 1.0], [seconds, 2 * seconds], 0.985, sizes)
+
+
+RUNS = [_run("numpy", 0.005), _run("serial", 0.0004, compiled=True)]
 
 
 def test_table() -> None:
-    runs = [_run("numpy", 0.002, 0.003), _run("serial", 0.001, 0.0015)]
-    assert report.table(runs) == (
-        "backend  test accuracy  forward ms  backward ms  speed-up over serial\n"
-        "-------  -------------  ----------  -----------  --------------------\n"
-        "numpy           98.50%       2.000        3.000                  0.50\n"
-        "serial          98.50%       1.000        1.500                  1.00"
+    assert report.table(RUNS, 0.0005) == (
+        "                      loss and gradient  NumPy's forward = 1  test accuracy\n"
+        "--------------------  -----------------  -------------------  -------------\n"
+        "NumPy, forward alone           0.500 ms                  1.0\n"
+        "numpy                          5.000 ms                 10.0         98.50%\n"
+        "serial, jit                    0.400 ms                 0.80         98.50%"
     )
 
 
-def test_speedup_over_the_first_without_serial() -> None:
-    base, faster = report.speedups([_run("numpy", 0.002, 0.002), _run("openmp", 0.001, 0.001)])
-    assert base == "numpy"
-    assert faster == {"numpy": 1.0, "openmp": 2.0}
+def test_table_of_sizes() -> None:
+    assert report.sizes_table(RUNS, {4: 0.0005, 8: 0.0005}) == (
+        "hidden units                  4      8\n"
+        "------------------------  -----  -----\n"
+        "NumPy, forward alone, ms  0.500  0.500\n"
+        "numpy                      10.0   20.0\n"
+        "serial, jit                0.80    1.6"
+    )
+
+
+@pytest.mark.usefixtures("_small_set")
+def test_a_gradient_that_jit_cannot_compile_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def refuse(f: Any) -> Any:
+        def call(*args: Any) -> Any:
+            warnings.warn("jit: no compiler", JitWarning, stacklevel=2)
+            return f(*args)
+
+        return call
+
+    monkeypatch.setattr(adarray, "jit", refuse)
+    assert command.main([*QUICK, "--backend", "serial", "--output", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "\nskipped serial, jit: jit: no compiler\n" in told
+    assert "\nserial, jit  " not in told
 
 
 def test_without_optional_modules(
@@ -333,7 +369,7 @@ def test_without_optional_modules(
     ]
     assert list(report.progress(range(8), 8, "numpy")) == list(range(8))
     assert capsys.readouterr().err.splitlines() == [
-        f"   numpy: {k} of 8 steps" for k in (2, 4, 6, 8)
+        f"      numpy: {k} of 8 steps" for k in (2, 4, 6, 8)
     ]
-    assert report.picture([_run("numpy", 1.0, 1.0)], "title", tmp_path) == []
+    assert report.picture(RUNS, {4: 1.0, 8: 1.0}, "title", tmp_path) == []
     assert list(tmp_path.iterdir()) == []
