@@ -218,7 +218,7 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description=(
             "Measure fifteen operations on square matrices, forward and backward, and steps of a "
             "three-layer network, on the backends serial, openmp and cuda, as far as they work "
-            "here. On a GPU, the threads of a block are varied, too. Tables are written as it goes "
+            "here, beside NumPy by itself. On a GPU, the threads of a block are varied, too. Tables are written as it goes "
             "on, so that nothing is lost where it is interrupted."
         ),
     )

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import adarray
 from adarray.bench.studies import (
+    NUMPY,
     OPERATORS,
     RATE,
     drawn,
     network,
     network_loss,
+    operands,
     parameters,
 )
 from adarray.runtime import current_mode
@@ -39,7 +41,8 @@ class Row(NamedTuple):
     n : int
         Rows and columns of a matrix, or the number of parameters.
     forward, backward : float
-        Seconds; of the network's step, which is compiled as one, ``forward`` is all of it.
+        Seconds; of the network's step, which is compiled as one, ``forward`` is all of it. NumPy
+        by itself has no backward pass: its rows have the function's time, and 0.
     """
 
     study: str
@@ -62,7 +65,7 @@ class Data:
     """
 
     def __init__(self, dtype: str) -> None:
-        self._dtype = dtype
+        self.dtype = dtype
         self._of: tuple[str, int] | None = None
         self._sent: dict[tuple[str, int], Any] = {}
 
@@ -81,7 +84,7 @@ class Data:
             self._of = backend, n
         found = self._sent.get((how, place))
         if found is None:
-            found = self._sent[how, place] = adarray.array(drawn(how, place, n, self._dtype))
+            found = self._sent[how, place] = adarray.array(drawn(how, place, n, self.dtype))
         return found
 
 
@@ -168,10 +171,18 @@ def size_row(
     study: str, name: str, backend: str, n: int, threads: int | None, data: Data, allowed: float
 ) -> Row:
     """Measure an operation in the current `use` block."""
+    if backend == NUMPY:
+        xs = operands(OPERATORS[name], n, data.dtype)
+        forward = seconds(lambda: OPERATORS[name].function(*xs), allowed)
+        return Row(study, name, backend, threads, n, forward, 0.0)
     return Row(study, name, backend, threads, n, *operator(name, backend, n, data, allowed))
 
 
 def network_row(backend: str, width: int, dtype: str, allowed: float) -> Row:
-    """Measure a step of the network in the current `use` block."""
+    """Measure a step of the network in the current `use` block; of NumPy, its loss alone."""
+    if backend == NUMPY:
+        weights, data = network(width, dtype)
+        time = seconds(lambda: network_loss(*weights, *data), allowed)
+        return Row("network", "network", backend, None, parameters(width), time, 0.0)
     time = step(width, dtype, allowed)
     return Row("network", "network", backend, None, parameters(width), time, 0.0)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from adarray.bench.measure import Row
-from adarray.bench.report import BASE, WAYS, faster, ordered
-from adarray.bench.studies import OPERATORS
+from adarray.bench.report import BASE, WAYS, faster, ordered, ways
+from adarray.bench.studies import NUMPY, OPERATORS
 
 HOW_TO_GET = "pip install 'adarray[demo]'"
 # Colours that stay apart for the colour-blind (Okabe and Ito).
-COLOURS = {"serial": "#999999", "openmp": "#D55E00", "cuda": "#0072B2"}
+COLOURS = {"numpy": "#009E73", "serial": "#999999", "openmp": "#D55E00", "cuda": "#0072B2"}
 COLUMNS = 5
 STUDIES = ("threads", "sizes", "network")
 LABELS = {"threads": "threads of a block", "sizes": "rows and columns of a matrix"}
@@ -60,15 +60,16 @@ def _panels(rows: list[Row], study: str, label: str) -> Any:
     if not found:
         return None
     names = [n for n in OPERATORS if any(r.name == n for r in found)]
-    lines = -(-len(names) // COLUMNS)
-    figure = Figure(figsize=(2.3 * COLUMNS, 2.0 * lines + 0.7), layout="constrained")
+    columns = min(COLUMNS, len(names))
+    lines = -(-len(names) // columns)
+    figure = Figure(figsize=(max(2.3 * columns, 6.0), 2.0 * lines + 0.9), layout="constrained")
     swept = study == "threads"
-    axes = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True, sharey=not swept)
+    axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=not swept)
     for place, name in zip(axes.flat, names, strict=False):
         for backend in dict.fromkeys(r.backend for r in found):
             here = [r for r in found if r.name == name and r.backend == backend]
             xs = [r.threads if swept else r.n for r in here]
-            for way, style in zip((0, 1), ("-o", "--s"), strict=True):
+            for way, style in zip(range(len(ways(backend))), ("-o", "--s"), strict=False):
                 place.plot(
                     xs, [faster(rows, r)[way] for r in here], style, markersize=3, linewidth=1.2,
                     color=COLOURS.get(backend), label=f"{backend}, {WAYS[way]}",
@@ -84,8 +85,14 @@ def _panels(rows: list[Row], study: str, label: str) -> Any:
         place.set_visible(False)
     figure.supxlabel(label, fontsize=9)
     figure.supylabel(f"time of {BASE} / time", fontsize=9)
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+    shown = {
+        name: line
+        for place in axes.flat
+        for line, name in zip(*place.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        shown.values(), shown.keys(), loc="outside upper center", ncols=4, frameon=False, fontsize=8
+    )
     return figure
 
 
@@ -106,21 +113,21 @@ def _network(rows: list[Row]) -> Any:
     found = [r for r in rows if r.study == "network"]
     if not found:
         return None
-    figure = Figure(figsize=(8.5, 3.2), layout="constrained")
-    times, ratios = figure.subplots(1, 2)
+    ratios = _compared(rows, "network")
+    figure = Figure(figsize=(8.5 if ratios else 4.5, 3.2), layout="constrained")
+    places = figure.subplots(1, 2 if ratios else 1, squeeze=False)[0]
     for backend in dict.fromkeys(r.backend for r in found):
         here = [r for r in found if r.backend == backend]
-        colour = COLOURS.get(backend)
-        xs = [r.n for r in here]
-        times.plot(xs, [1e3 * r.forward for r in here], "-o", color=colour, label=backend)
-        pairs = [(r.n, faster(rows, r)[0]) for r in here]
-        known = [(n, x) for n, x in pairs if x is not None]
-        if backend != BASE and known:
-            ratios.plot(*zip(*known, strict=True), "-o", color=colour, label=backend)
-    for place, label in ((times, "ms a step"), (ratios, f"time of {BASE} / time")):
+        label = f"{backend}, loss alone" if backend == NUMPY else backend
+        xs, ys = [r.n for r in here], [1e3 * r.forward for r in here]
+        places[0].plot(xs, ys, "-o", color=COLOURS.get(backend), label=label)
+        pairs = [(r.n, faster(rows, r)[0]) for r in ratios if r.backend == backend]
+        if pairs:
+            places[1].plot(*zip(*pairs, strict=True), "-o", color=COLOURS.get(backend))
+    for place, label in zip(places, ("ms a step", f"time of {BASE} / time"), strict=False):
         place.set(xscale="log", yscale="log", xlabel="parameters", ylabel=label)
         place.grid(color="#DDDDDD", linewidth=0.5)
         for side in ("top", "right"):
             place.spines[side].set_visible(False)
-    times.legend(frameon=False)
+    places[0].legend(frameon=False)
     return figure

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adarray.bench.measure import Row
-from adarray.bench.studies import OF_LIBRARIES, OPERATORS, ORDER
+from adarray.bench.studies import NUMPY, OF_LIBRARIES, OPERATORS, ORDER
 
 BASE = "serial"
 WAYS = ("forward", "backward")
@@ -45,6 +45,11 @@ def ordered(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=place)
 
 
+def ways(backend: str) -> tuple[str, ...]:
+    """Return the passes that are measured on a backend: NumPy by itself has no backward one."""
+    return WAYS[:1] if backend == NUMPY else WAYS
+
+
 def _us(seconds: float | None) -> str:
     return "-" if seconds is None else f"{1e6 * seconds:.4g}"
 
@@ -58,9 +63,9 @@ def sizes(rows: list[Row], largest: bool = False) -> Table:
     found = [r for r in rows if r.study == "sizes"]
     backends = list(dict.fromkeys(r.backend for r in found))
     head = ["operation", "n"]
-    head += [f"{b} {way}, us" for b in backends for way in WAYS]
+    head += [f"{b} {way}, us" for b in backends for way in ways(b)]
     others = [b for b in backends if b != BASE] if BASE in backends else []
-    head += [f"{BASE} / {b}, {way}" for b in others for way in WAYS]
+    head += [f"{BASE} / {b}, {way}" for b in others for way in ways(b)]
     by = {(r.name, r.n, r.backend): r for r in found}
     last = max((r.n for r in found), default=0)
     cells = []
@@ -71,11 +76,11 @@ def sizes(rows: list[Row], largest: bool = False) -> Table:
         line = [name, str(n)]
         for b in backends:
             row = here[b]
-            line += [_us(row.forward if row else None), _us(row.backward if row else None)]
+            line += [_us(getattr(row, way) if row else None) for way in ways(b)]
         for b in others:
             row = here[b]
             pair = faster(rows, row) if row else (None, None)
-            line += [_times(x) for x in pair]
+            line += [_times(x) for x in pair[: len(ways(b))]]
         cells.append(line)
     if largest:
         return Table("largest", f"Matrices of {last} x {last}", head, cells)
@@ -121,7 +126,10 @@ def network(rows: list[Row]) -> Table:
             row = here[b]
             line.append(_times(faster(rows, row)[0] if row else None))
         cells.append(line)
-    return Table("network", "A step of the three-layer network, compiled", head, cells)
+    title = "A step of the three-layer network, compiled"
+    if NUMPY in backends:
+        title += f"; of {NUMPY} its loss alone, without a gradient"
+    return Table("network", title, head, cells)
 
 
 def tables(rows: list[Row]) -> list[Table]:
@@ -149,6 +157,8 @@ def text(rows: list[Row], facts: dict[str, Any]) -> str:
     about = ", ".join(f"{k} {v}" for k, v in facts.items())
     parts = [f"Measured on: {about}.", *(markdown(t) for t in tables(rows))]
     groups = ", ".join(f"{o.name} ({o.group})" for o in OPERATORS.values())
+    if any(r.backend == NUMPY for r in rows):
+        parts.append(f"{NUMPY}: NumPy by itself, without adarray.")
     return "\n\n".join([*parts, f"Operations: {groups}."]) + "\n"
 
 

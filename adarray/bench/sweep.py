@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import adarray
 from adarray.bench import report
 from adarray.bench.measure import ONCE_S, Data, Row, network_row, size_row
-from adarray.bench.studies import OF_LIBRARIES, ORDER, parameters
+from adarray.bench.studies import NUMPY, OF_LIBRARIES, ORDER, parameters
 
 SIZES = (16, 64, 256, 1024, 4096)
 WIDTHS = (32, 128, 512, 1024, 2048)
@@ -32,7 +33,8 @@ class Options:
     Attributes
     ----------
     backends : tuple of str
-        Backends to measure; empty: serial, openmp and cuda, as far as they work here.
+        Backends to measure; empty: NumPy by itself, and serial, openmp and cuda, as far as they
+        work here.
     studies : tuple of {"sizes", "threads", "network"}
         Empty: all.
     operators : tuple of str
@@ -192,7 +194,8 @@ class Sweep:
             self.left_out.append(task)
             return
         options = {"threads_per_block": task.threads} if task.threads else {}
-        with adarray.use(task.backend, **options):
+        # NumPy by itself, as users call it: no backend is in between, nor its threads.
+        with nullcontext() if task.backend == NUMPY else adarray.use(task.backend, **options):
             if task.study == "network":
                 row = network_row(task.backend, task.size, self.options.dtype, allowed)
                 self._walls[task.backend] = perf_counter() - start

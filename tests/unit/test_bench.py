@@ -97,6 +97,35 @@ def test_pictures_are_drawn_of_every_study(tmp_path: Path) -> None:
     assert not list(picture.draw(ROWS[:1], tmp_path))  # nothing to compare
 
 
+def test_numpy_by_itself_has_a_column_of_forward_times() -> None:
+    alone = [
+        Row("sizes", "add", "numpy", None, 64, 4e-6, 0.0),
+        Row("network", "network", "numpy", None, 26506, 6e-4, 0.0),
+    ]
+    found = {t.name: t for t in report.tables([*ROWS, *alone])}
+    largest = dict(zip(found["largest"].head, found["largest"].cells[0], strict=True))
+    assert largest["numpy forward, us"] == "4"
+    assert largest["serial / numpy, forward"] == "2"
+    assert not any("numpy" in h and "backward" in h for h in found["sizes"].head)
+    assert found["network"].cells == [["26506", "600", "300", "100", "0.5", "3"]]
+    assert "its loss alone" in found["network"].title
+    row = measure.size_row("sizes", "add", "numpy", 4, None, measure.Data("float32"), 0.0)
+    assert row.forward > 0
+    assert row.backward == 0
+    assert measure.network_row("numpy", 3, "float32", 0.0).forward > 0
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["one backend", "two"])
+def test_pictures_have_no_empty_panels(count: int) -> None:
+    pytest.importorskip("matplotlib")
+    rows = [r for r in ROWS if r.backend in ("serial", "cuda")[:count]]
+    figures = [picture._network(rows), picture._panels(rows, "sizes", "n")]
+    assert [f is None for f in figures] == [False, count == 1]
+    for figure in figures:
+        for panel in figure.axes if figure else ():
+            assert panel.lines, count
+
+
 @pytest.mark.skipif(not works("serial"), reason="no compiled backend")
 def test_a_short_run_writes_everything(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(measure, "SAMPLE_S", 1e-5)
