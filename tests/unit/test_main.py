@@ -29,7 +29,7 @@ QUICK = ["demo", "--epochs", "4", "--hidden", "16"]
 
 @pytest.fixture
 def _small_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The data in the package, and other sizes that take no time."""
+    """Take the data of the package, and other sizes that take no time."""
     monkeypatch.delenv(data.DATA_VARIABLE, raising=False)
     monkeypatch.setattr(running, "HIDDEN", (4, 8))
     monkeypatch.setattr(training, "SAMPLE_S", 0.0)
