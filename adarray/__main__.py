@@ -218,8 +218,8 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description=(
             "Measure fifteen operations on square matrices, forward and backward, and steps of a "
             "three-layer network, on the backends serial, openmp and cuda, as far as they work "
-            "here, beside NumPy by itself. On a GPU, the threads of a block are varied, too. Tables "
-            "are written as it goes on, so that nothing is lost where it is interrupted."
+            "here, beside NumPy by itself. On a GPU, the threads of a block are varied, too. "
+            "Tables are written as it goes on, so that nothing is lost where it is interrupted."
         ),
     )
     found.add_argument(
@@ -287,8 +287,8 @@ def _parser() -> argparse.ArgumentParser:
         description=(
             "Train a three-layer network, written in plain NumPy, to read handwritten digits, on "
             "every backend in turn, then with compiled gradients. The environment variable "
-            "ADARRAY_DATA names a folder with mnist/mnist.npz, if MNIST is to be learned instead of "
-            "the small set shipped here."
+            "ADARRAY_DATA names a folder with mnist/mnist.npz, if MNIST is to be learned instead "
+            "of the small set shipped here."
         ),
     )
     show.add_argument(
