@@ -54,8 +54,10 @@ def _quarters(steps: Iterable[Any], total: int, title: str) -> Iterator[Any]:
 
 def table(runs: list[Run], forward: float) -> str:
     """Return the table of all runs as text; NumPy's own `forward` seconds are its unit."""
-    rows = [("", "loss and gradient", "NumPy's forward = 1", "test accuracy")]
-    rows.append((FORWARD, f"{forward * 1e3:.3f} ms", "1.0", ""))
+    rows: list[tuple[str, ...]] = [
+        ("", "loss and gradient", "NumPy's forward = 1", "test accuracy"),
+        (FORWARD, f"{forward * 1e3:.3f} ms", "1.0", ""),
+    ]
     rows += [
         (
             run.name,
@@ -71,7 +73,7 @@ def table(runs: list[Run], forward: float) -> str:
 def sizes_table(runs: list[Run], forward: dict[int, float]) -> str:
     """Return the table of networks of other sizes as text, in units of NumPy's own forward."""
     units = list(forward)
-    rows = [("hidden units", *(str(n) for n in units))]
+    rows: list[tuple[str, ...]] = [("hidden units", *(str(n) for n in units))]
     rows.append((f"{FORWARD}, ms", *(f"{forward[n] * 1e3:.3f}" for n in units)))
     rows += [(run.name, *(_factor(run.sizes[n] / forward[n]) for n in units)) for run in runs]
     return _lines(rows)
