@@ -206,6 +206,8 @@ def _write(x: Handle, index: Any, value: Any) -> None:
     index = plain_index(index)
     root = root_of(x)
     steps = x._x.steps if x._x is not None else ()
+    if isinstance(value, Handle) and aval_of(root._v).dtype.kind == "b":
+        value = np.not_equal(value, 0)  # a truth value, which carries no derivative
     mode = MODE.get()
     recording = mode is None or mode.record
     v = value._v if isinstance(value, Handle) else value

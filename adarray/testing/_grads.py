@@ -11,6 +11,7 @@ from adarray.runtime import MODE
 from adarray.testing._compare import worst
 from adarray.trace import Handle
 from adarray.transforms import jvp, vjp
+from adarray.transforms.modes import prepared
 from adarray.transforms.tree import flatten, is_array
 
 Function = Callable[..., tuple[Any, ...]]
@@ -47,6 +48,8 @@ def check_grads(
     rtol: float | None = None,
     eps: float | None = None,
     seed: int = 0,
+    *,
+    intercept: bool = True,
 ) -> None:
     """Check the derivatives of `f` at `args`, up to a given order.
 
@@ -72,6 +75,8 @@ def check_grads(
         Length h of the step; the cube root of the precision if not given.
     seed : int
         Seed of the random directions and cotangents.
+    intercept : bool
+        As for `adarray.grad`.
 
     Raises
     ------
@@ -112,7 +117,7 @@ def check_grads(
     tolerance = Tolerance(1e-6 if atol is None else atol, 1e-6 if rtol is None else rtol, eps)
     if isinstance(argnums, int):
         argnums = (argnums,)
-    fun, xs, names = flat_function(f, tuple(args), argnums)
+    fun, xs, names = flat_function(f, tuple(args), argnums, intercept)
     rng = np.random.default_rng(seed)
     step = Step("check_grads", names)
     wide = [widened(x) for x in xs]
@@ -134,7 +139,10 @@ def _floating(x: Any) -> bool:
 
 
 def flat_function(
-    f: Callable[..., Any], args: tuple[Any, ...], argnums: Sequence[int] | None
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    argnums: Sequence[int] | None,
+    intercept: bool = True,
 ) -> tuple[Function, list[Any], tuple[str, ...]]:
     """Return `f` as a function of its differentiated leaves, the leaves, and their names.
 
@@ -163,12 +171,15 @@ def flat_function(
     chosen = {k for k, _, _ in trees}
     others = [None if k in chosen else x for k, x in enumerate(args)]
 
+    run = prepared(f, intercept)
+
     def fun(*leaves: Any) -> tuple[Any, ...]:
         new, at = list(others), 0
         for k, count, rebuild in trees:
             new[k] = rebuild(list(leaves[at : at + count]))
             at += count
-        results, _ = flatten(f(*new))
+        call = run if any(isinstance(x, Handle) for x in leaves) else f
+        results, _ = flatten(call(*new))
         kept = tuple(y for y in results if _floating(y))
         if not kept:
             raise TypeError("check_grads: the function returned nothing of floating point")
@@ -240,7 +251,7 @@ def forward(fun: Function, ts: Sequence[np.ndarray]) -> Function:
 
     def tangents(*xs: Any) -> tuple[Any, ...]:
         cast = tuple(np.asarray(t, dtype_of(x)) for t, x in zip(ts, xs, strict=True))
-        return tuple(jvp(fun, xs, cast)[1])
+        return tuple(jvp(fun, xs, cast, intercept=False)[1])
 
     return tangents
 
@@ -249,7 +260,7 @@ def reverse(fun: Function, gs: Sequence[np.ndarray]) -> Function:
     """Return the function that pulls the cotangents `gs` of the results of `fun` back."""
 
     def cotangents(*xs: Any) -> tuple[Any, ...]:
-        _, pullback = vjp(fun, *xs)
+        _, pullback = vjp(fun, *xs, intercept=False)
         return tuple(pullback(tuple(gs)))
 
     return cotangents

@@ -342,7 +342,7 @@ def test_at_into_a_plain_array_is_refused():
         np.multiply.at(np.ones(3), [0], x[0])
 
     with pytest.raises(TraceError, match=r"multiply\.at into a plain ndarray"):
-        adarray.vjp(f, VECTOR)
+        adarray.vjp(f, VECTOR, intercept=False)
 
 
 def test_out_of_every_method():
