@@ -9,7 +9,7 @@ writes into an array of n elements cost O(n), forward and backward.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from adarray.graph import LEAF, Node, merge_spans
 from adarray.guard import guarded
 from adarray.memory import duplicate
 from adarray.op import Op, Scatter
-from adarray.refusals import leaves_graph
+from adarray.refusals import leaves_graph, refuse_whole_numbers
 from adarray.runtime import MODE
 from adarray.tangents import attach, tangent_of
 from adarray.trace import Extras, Handle, Tangent, is_borrowed, root_of, snapshot
@@ -206,8 +206,12 @@ def _write(x: Handle, index: Any, value: Any) -> None:
     index = plain_index(index)
     root = root_of(x)
     steps = x._x.steps if x._x is not None else ()
-    if isinstance(value, Handle) and aval_of(root._v).dtype.kind == "b":
-        value = np.not_equal(value, 0)  # a truth value, which carries no derivative
+    if (
+        isinstance(value, Handle)
+        and (value._node is not None or _has_tangents(value))
+        and aval_of(root._v).dtype.kind == "b"
+    ):
+        value = np.not_equal(cast("Any", value), 0)  # a truth value carries no derivative
     mode = MODE.get()
     recording = mode is None or mode.record
     v = value._v if isinstance(value, Handle) else value
@@ -267,12 +271,8 @@ def _check_target(root: Handle, traced: Any, recording: bool) -> None:
             f"in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
             "write into a copy (np.copy(x)) or into an array made inside of intercept",
         )
-    kind = aval_of(root._v).dtype.kind
-    if traced is not None and kind not in "fc":
-        raise leaves_graph(
-            f"in-place update of an array of dtype {aval_of(root._v).dtype} with floating point",
-            "make the array floating point",
-        )
+    if traced is not None:
+        refuse_whole_numbers(aval_of(root._v).dtype)
 
 
 def _is_kept(root: Handle) -> bool:
@@ -342,11 +342,7 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
             f"doesn't match the broadcast shape {np.shape(v)}"
         )
     to = aval_of(x._v).dtype
-    if not np.can_cast(aval_of(v).dtype, to, casting):  # type: ignore[arg-type]
-        raise TypeError(
-            f"Cannot cast in-place output from {aval_of(v).dtype} to {to} "
-            f"with casting rule '{casting}'"
-        )
+    check_cast(aval_of(v).dtype, to, casting)
     tied = x._x is not None and (x._x.base is not None or x._x.peers is not None or is_borrowed(x))
     if tied or not isinstance(result, Handle) or aval_of(v).dtype != to:
         setitem(x, Ellipsis, result)
@@ -361,6 +357,19 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
         raise ValueError("output array is read-only")
     move(x, result)
     return x
+
+
+def check_cast(source: np.dtype[Any], to: np.dtype[Any], casting: str) -> None:
+    """Raise the error of NumPy's if a result may not be cast to the dtype of ``out=``.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not np.can_cast(source, to, casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"Cannot cast in-place output from {source} to {to} with casting rule '{casting}'"
+        )
 
 
 def move(x: Handle, result: Handle) -> None:

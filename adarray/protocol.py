@@ -18,7 +18,7 @@ from adarray.aval import PLAIN, Symbolic, refuse_subclass
 from adarray.device import KINDS, adopt, is_device
 from adarray.dispatch import apply
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
-from adarray.inplace import assign, setitem, sync_if_view
+from adarray.inplace import assign, check_cast, setitem, sync_if_view
 from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late
 from adarray.rebind import INTO_PLAIN, rebind_plain
 from adarray.refusals import leaves_graph
@@ -356,6 +356,7 @@ def finish(r: Any, out: Any, name: str, casting: str = "same_kind") -> Any:
     if isinstance(out, Handle):
         return assign(out, r, casting)
     if traced(r):
+        check_cast(r.dtype, out.dtype, casting)
         return rebind_plain(out, r, name)
     np.copyto(out, plain(r), casting=casting)  # type: ignore[arg-type]
     return out

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.refusals import leaves_graph
+from adarray.refusals import leaves_graph, refuse_whole_numbers
 from adarray.trace import Handle, leaf
 
 INTO_PLAIN = (
@@ -56,6 +56,7 @@ def rebind_plain(out: np.ndarray, result: Handle, name: str) -> Any:
             _calibrate(type(result))
         if count <= _holders[kind]:
             return result
+    refuse_whole_numbers(out.dtype)
     raise leaves_graph(f"{name} into a plain ndarray of shape {out.shape}", INTO_PLAIN)
 
 

@@ -55,3 +55,17 @@ def leaves_graph(what: str, fix: str, x: Any = None) -> TraceError:
         "or take adarray.value_of(x) to leave the graph on purpose",
         None if x is None else levels_of(x),
     )
+
+
+def refuse_whole_numbers(dtype: np.dtype[Any]) -> None:
+    """Raise if an array of `dtype` cannot hold a traced value.
+
+    Raises
+    ------
+    TraceError
+    """
+    if dtype.kind not in "fc":
+        raise leaves_graph(
+            f"in-place update of an array of dtype {dtype} with floating point",
+            "make the array floating point",
+        )

@@ -188,7 +188,7 @@ class Inside:
             else:
                 r = self.function(*args)
                 if type(r) is Handle.array_class:
-                    return r
+                    return r if r._node is not None else constant_data(r)
                 return adopt(r)
         mode = MODE.get()
         if mode is not None and mode.symbolic:  # what is computed of plain arrays counts too
