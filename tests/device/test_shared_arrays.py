@@ -50,3 +50,28 @@ def test_arrays_of_the_host_that_share_memory_are_seen_by_each_call(device_backe
 def test_random_programs(device_backend: str) -> None:
     for seed in seeds(80):
         compare(seed, device_backend, views=False)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_changes_nothing_is_a_view(device_backend: str, compiled: bool) -> None:
+    """A library may return its argument itself, as NumPy does, where nothing is to be squeezed."""
+
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        v = y.squeeze()
+        v[0] = 9.0
+        w = np.reshape(np.squeeze(v), (3, 2))
+        w[1] *= 2.0
+        return np.sum(np.sin(y * x)), y * 1.0
+
+    x = np.arange(1.0, 7.0)
+    value, y = f(x)
+    gradient = adarray.grad(f, has_aux=True)(x)[0]
+    transformed = adarray.value_and_grad(f, has_aux=True)
+    transformed = adarray.jit(transformed) if compiled else transformed
+    with adarray.use(device_backend):
+        for _ in range(3):
+            found, g = transformed(x)
+            np.testing.assert_allclose(found[0], value)
+            np.testing.assert_allclose(found[1], y)
+            np.testing.assert_allclose(g, gradient)
