@@ -17,18 +17,31 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "numpydoc",
+    "sphinx_gallery.gen_gallery",
     "coveragetable",
     "optable",
     "packagetable",
 ]
 # The last ones are included in other pages.
-exclude_patterns = ["_build", "_ext", "_templates", "jit/speed.rst", "cuda/speed.rst"]
+exclude_patterns = ["_build", "_ext", "_templates", "examples", "jit/speed.rst", "cuda/speed.rst"]
 templates_path = ["_templates"]
 # Docstrings put names in single backticks, as numpydoc asks.
 default_role = "py:obj"
 autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
+
+# Each example is a program of its own; what it prints and draws becomes its page.
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "gallery",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "image_scrapers": ("matplotlib",),
+    "plot_gallery": "True",
+}
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"adarray {version}"
@@ -37,4 +50,5 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
+    "header_links_before_dropdown": 6,
 }

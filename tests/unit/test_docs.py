@@ -59,6 +59,18 @@ def test_page_examples(page: Path) -> None:
     assert result.failed == 0
 
 
+def test_titles_of_the_errors_page_are_messages_that_it_raises() -> None:
+    text = (ROOT / "docs" / "errors.rst").read_text()
+    titles = re.findall(r"^(.+)\n~{5,}$", text, re.MULTILINE)
+    raised = "\n".join(e.exc_msg or "" for e in doctest.DocTestParser().get_examples(text))
+    sources = "\n".join(p.read_text() for p in sorted((ROOT / "adarray").rglob("*.py")))
+    assert len(titles) > 15
+    for title in titles:
+        for part in re.split(r"; | \.\.\. ", title):
+            found = part in raised or part.removeprefix("stays eager: ") in sources
+            assert found, f"{title!r}: no message says {part!r}"
+
+
 def _blocks(path: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.DOTALL)
 

@@ -1,0 +1,47 @@
+"""
+Matrix factorisation: filling in missing entries
+================================================
+
+A matrix of low rank is known at a third of its places. A dict of two factors is fitted to
+these, and predicts the rest.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from adarray import jit, value_and_grad
+
+rng = np.random.default_rng(0)
+m, n, rank = 60, 90, 3
+truth = rng.normal(size=(m, rank)) @ rng.normal(size=(rank, n))
+known = rng.random((m, n)) < 0.35
+data = np.where(known, truth + 0.05 * rng.normal(size=(m, n)), np.nan)
+
+
+def loss(p):
+    difference = p["left"] @ p["right"] - data
+    fit = np.nansum(difference**2) / known.sum()  # what is missing is nan
+    return fit + 1e-4 * sum(np.sum(f**2) for f in p.values())
+
+
+step = jit(value_and_grad(loss))
+p = {"left": rng.normal(size=(m, rank)), "right": rng.normal(size=(rank, n))}
+velocity = {k: np.zeros_like(f) for k, f in p.items()}
+history = []
+for _ in range(600):
+    value, g = step(p)
+    history.append(value)
+    for k in p:
+        velocity[k] = 0.9 * velocity[k] - 2.0 * g[k]
+        p[k] = p[k] + velocity[k]
+
+found = p["left"] @ p["right"]
+error = np.sqrt(np.mean((found - truth)[~known] ** 2))
+print(f"error where nothing was known: {error:.3f}, the entries' size: {truth.std():.2f}")
+
+fig, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
+for ax, a, title in zip(axes, (data, found, truth), ("known", "found", "truth"), strict=True):
+    ax.imshow(a, cmap="coolwarm", vmin=-4, vmax=4)
+    ax.set_title(title)
+    ax.axis("off")
+plt.show()
