@@ -146,14 +146,17 @@ class _Structure:
         total: Any = np.not_equal(self.probe, 0)
         for k, alive in reached:
             t = np.where(alive, self.ordinary[k], 0)
+            operands = list(self.ordinary[1:])
             if op.jvp == "linear":
-                operands = list(self.ordinary[1:])
                 operands[k - 1] = t
                 r = self._value(operands)
+            elif op.jvp is None:  # a rule of the user's: what changes with them
+                operands[k - 1] = operands[k - 1] + t / 4
+                r = np.subtract(self._value(operands), self.ordinary[0])
             elif op.variadic:
-                r = op.jvp[-1](t, k - 1, *self.ordinary, **params)  # type: ignore[index,operator,misc]
+                r = op.jvp[-1](t, k - 1, *self.ordinary, **params)  # type: ignore[operator,misc]
             else:
-                r = op.jvp[k - 1](t, *self.ordinary, **params)  # type: ignore[index,operator,misc]
+                r = op.jvp[k - 1](t, *self.ordinary, **params)  # type: ignore[operator,misc]
             total = total | np.not_equal(r, 0)
         return total
 

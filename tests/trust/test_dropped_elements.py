@@ -155,7 +155,7 @@ BOXES: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
     "row": (lambda y: y[-1], np.arange(N)[:, None] == np.full((1, N), N - 1)),
     "rows": (lambda y: next(iter(y)) * 2.0, np.arange(N)[:, None] == np.zeros((1, N))),
     "split": (lambda y: np.split(y, 2)[1], np.arange(N)[:, None] >= np.full((1, N), 2)),
-    "chain": (lambda y: np.sqrt(y[1:] + 2.0), np.arange(N)[:, None] >= np.ones((1, N))),
+    "chain": (lambda y: np.sqrt(y[1:] + 4.0), np.arange(N)[:, None] >= np.ones((1, N))),
 }
 
 

@@ -141,3 +141,20 @@ def test_error_texts(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         call()
     assert str(caught.value) == message
+
+
+def test_rows_without_effect() -> None:
+    """A rule that saves everything is run again without the nan of rows that were dropped."""
+
+    def product(a: Any, b: Any) -> Any:
+        return np.matmul(np.asarray(a), np.asarray(b))
+
+    multiply = adarray.register_rule(
+        product,
+        lambda g, out, a, b: np.matmul(g, b.T),
+        lambda g, out, a, b: np.matmul(a.T, g),
+        name="test_custom.product",
+    )
+    a = np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 0.0]])
+    gradient = adarray.grad(lambda w: np.sum(multiply(a, w)[np.isfinite(a).all(axis=1)]))
+    np.testing.assert_array_equal(gradient(np.ones((2, 2))), [[4.0, 4.0], [2.0, 2.0]])
