@@ -159,7 +159,9 @@ class profile:  # noqa: N801  (reads as a statement)
     Measured are operations on ADArrays, derivative rules, reverse walks and, of functions
     under `jit`, tracing, passes, compiling, and every step of their plans. NumPy calls on
     plain arrays outside of them are not seen. Measuring costs two or three microseconds for
-    each operation, and nothing when no profile is open.
+    each operation, five with ``lines=True``. A call of a compiled function takes about 20
+    microseconds more, and a microsecond more for each kernel. It costs nothing when no profile
+    is open.
 
     Profiles nest; the outer one gets everything too. The block measures the current thread or
     task, and workers that run in a copy of its context (`copy_context`). Its name in the
@@ -254,8 +256,9 @@ class profile:  # noqa: N801  (reads as a statement)
 
         Parameters
         ----------
-        by : str, optional
-            As for `rows`.
+        by : {"name", "shapes", "line"}
+            What makes one line: the name; also the operands' shapes; also the line of the
+            user's code (see `lines`).
         limit : int or None, optional
             Number of lines at most.
         """

@@ -46,6 +46,8 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"adarray {version}"
 html_show_sourcelink = False
+# Pages without pages below them: the room is for their wide tables.
+html_sidebars = {"index": [], "coming-from": []}
 html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": False,

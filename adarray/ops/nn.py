@@ -123,8 +123,14 @@ def conv2d_input(
     w : array_like, shape (o, c // groups, i, j), numbers
     size : pair of int
         Height and width of the result.
-    stride, padding, dilation, groups
-        As in `conv2d`; ``padding="same"`` and ``"valid"`` too.
+    stride : int or pair of int, optional
+        Steps of the windows along height and width.
+    padding : int, pair of int, pair of pairs, {"valid", "same"}, optional
+        Zeros around the images: along height and width, or before and after each.
+    dilation : int or pair of int, optional
+        Distances between the elements of a window.
+    groups : int, optional
+        Into how many groups channels are divided.
 
     Returns
     -------
@@ -162,8 +168,14 @@ def conv2d_weight(
         What `conv2d` of `x` and such weights has the shape of.
     window : pair of int
         Height and width of the weights.
-    stride, padding, dilation, groups
-        As in `conv2d`.
+    stride : int or pair of int, optional
+        Steps of the windows along height and width.
+    padding : int, pair of int, pair of pairs, {"valid", "same"}, optional
+        Zeros around the images: along height and width, or before and after each.
+    dilation : int or pair of int, optional
+        Distances between the elements of a window.
+    groups : int, optional
+        Into how many groups channels are divided.
 
     Returns
     -------

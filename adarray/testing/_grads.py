@@ -76,7 +76,9 @@ def check_grads(
     seed : int
         Seed of the random directions and cotangents.
     intercept : bool
-        As for `adarray.grad`.
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
 
     Raises
     ------

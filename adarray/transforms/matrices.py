@@ -68,7 +68,9 @@ def jacobian(
         Whether `f` is an analytic function of complex arguments; the Jacobian is
         then that of complex derivatives.
     intercept : bool
-        As for `value_and_grad`.
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
 
     Returns
     -------
@@ -262,7 +264,9 @@ def hessian(
     argnums : int or sequence of int
         Positions of the arguments to differentiate; real arrays.
     intercept : bool
-        As for `value_and_grad`.
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
 
     Returns
     -------

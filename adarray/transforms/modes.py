@@ -87,9 +87,9 @@ def value_and_grad(
         Whether `f` is an analytic function of complex arguments with a complex
         value; the gradient is then its complex derivative.
     intercept : bool
-        Run `f` under `adarray.intercept`, where it needs that: it converts its arguments by
-        ``np.asarray``, calls `math` or SciPy, or fills arrays that it has made. If False,
-        such code raises `TraceError`.
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
 
     Returns
     -------
@@ -155,18 +155,35 @@ def grad(
 
     Parameters
     ----------
-    f, argnums, has_aux, holomorphic, intercept
-        As for `value_and_grad`.
+    f : callable
+        Plain NumPy code; returns a real scalar (with `has_aux`, a pair of it and
+        anything else).
+    argnums : int or sequence of int
+        Positions of the arguments to differentiate. Each may be an array, a
+        number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
+        them, of floating or complex dtype.
+    has_aux : bool
+        Whether `f` returns a pair ``(value, aux)``.
+    holomorphic : bool
+        Whether `f` is an analytic function of complex arguments with a complex
+        value; the gradient is then its complex derivative.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
 
     Returns
     -------
     callable
-        Takes what `f` takes; returns the gradient, or ``(gradient, aux)``.
+        Takes what `f` takes; returns the gradient, or ``(gradient, aux)``. The gradient has
+        the structure, shapes and dtypes of the differentiated argument; a tuple of such for
+        a sequence of `argnums`. ADArrays give ADArrays, plain arrays fresh plain arrays.
 
     Raises
     ------
     ShapeError, DTypeError, TraceError, NotDifferentiableError
-        As `value_and_grad`.
+        If the value is not a real scalar, an argument is neither floating nor complex, a
+        value would leave the graph, or `f` uses a function without a rule.
 
     Examples
     --------
@@ -281,7 +298,9 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     has_aux : bool
         Whether `f` returns a pair ``(y, aux)``.
     intercept : bool
-        As for `value_and_grad`.
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
 
     Returns
     -------
@@ -406,7 +425,9 @@ def jvp(
     tangents : sequence
         Directions, of the structure and shapes of `primals`.
     intercept : bool
-        As for `value_and_grad`.
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
 
     Returns
     -------
