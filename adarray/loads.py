@@ -14,14 +14,14 @@ import functools
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from adarray.aval import PLAIN_ARRAYS
 from adarray.caught import CAUGHT
 from adarray.levels import LEVEL
-from adarray.redirecting import all_names, handles, original_of, redirect
+from adarray.redirecting import Methods, all_names, handles, original_of, redirect
 from adarray.scope import SCOPE, client_of
 from adarray.trace import Handle, plain_class
 
@@ -175,6 +175,50 @@ class Load:
         return f"<{self.how} of {self.name}>"
 
 
+# Methods that NumPy computes in C, or that make an array into which traced values may be written.
+_METHODS = frozenset({
+    "astype", "choose", "copy", "dot", "fill", "flatten", "put", "repeat", "searchsorted", "take",
+})  # fmt: skip
+
+
+class MethodLoad:
+    """Pushes the method of an object in ``x.dot(y)``, for plain arrays that client code captured.
+
+    Parameters
+    ----------
+    name : str
+    package : str
+        The package of the code.
+    """
+
+    __slots__ = ("__weakref__", "name", "package")
+    # Makes a plain array what intercepted code gets: adarray.plainarrays sets it.
+    enter: ClassVar[Callable[[np.ndarray], Any]]
+
+    def __init__(self, name: str, package: str) -> None:
+        self.name = name
+        self.package = package
+
+    def __matmul__(self, x: Any) -> Any:
+        if type(x) is np.ndarray:
+            scope = SCOPE.get()
+            if scope is not None and scope.covers(self.package):
+                x = MethodLoad.enter(x)
+        return getattr(x, self.name)
+
+    def __reduce__(self) -> Any:
+        return method_load_of, (self.name, self.package)
+
+    def __repr__(self) -> str:
+        return f"<method {self.name}>"
+
+
+@functools.cache
+def method_load_of(name: str, package: str) -> MethodLoad:
+    """Return the one `MethodLoad` of its kind."""
+    return MethodLoad(name, package)
+
+
 def standing_for(value: Any, how: str) -> Any:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
     if value is map or id(value) in Load.asked:
@@ -220,10 +264,13 @@ class Names(NamedTuple):
         Of classes that are something else where they are called.
     looks : frozenset of str
         Bound to a stand-in.
+    modules : frozenset of str
+        Bound to a module.
     """
 
     calls: frozenset[str]
     looks: frozenset[str]
+    modules: frozenset[str]
 
 
 def names_for(space: dict[str, Any]) -> Names:
@@ -232,7 +279,7 @@ def names_for(space: dict[str, Any]) -> Names:
     if type(space) is not dict:  # a clone's, which looks up in the original's: see adarray.jitting
         space = {**getattr(space, "real", {}), **space}
     calls = {cls.__name__ for cls in builtin if cls.__name__ not in space}
-    looks = set()
+    looks, modules = set(), set()
     for name, value in tuple(space.items()):
         kind = type(value)
         if any(value is b for b in builtin):
@@ -242,7 +289,9 @@ def names_for(space: dict[str, Any]) -> Names:
                 calls.add(name)
         elif issubclass(kind, StandIn):
             looks.add(name)
-    return Names(frozenset(calls), frozenset(looks))
+        if issubclass(kind, types.ModuleType):
+            modules.add(name)
+    return Names(frozenset(calls), frozenset(looks), frozenset(modules))
 
 
 def redirect_uses(function: types.FunctionType, names: Names) -> None:
@@ -259,7 +308,10 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
     code = original_of(function.__code__)
     used = all_names(code)
     calls, looks = names.calls & used, names.looks & used
-    if not package or not (calls or looks or handles(code)):
+    methods = Methods(frozenset(), frozenset())
+    if _inside[0] is not _none and not _METHODS.isdisjoint(used):
+        methods = Methods(_METHODS & used, names.modules & used)
+    if not package or not (calls or looks or methods.names or handles(code)):
         return
     own: frozenset[str] = frozenset()
     if "ADArray" in used:  # it knows what it is given
@@ -267,10 +319,12 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
         own = frozenset(n for n, v in bound.items() if any(v is q for q in _QUESTIONS))
 
     def make(name: str, how: str) -> Any:
+        if how == "method":
+            return method_load_of(name, package)
         if name not in calls and name not in looks:
             return None
         if (how == "look") is not (name in looks) or (name in own and how != "call"):
             return None
         return load_of(name, "own" if name in own else how, package)
 
-    redirect(function, calls | looks, make, (package, calls, looks), CAUGHT)
+    redirect(function, calls | looks, make, (package, calls, looks), CAUGHT, methods)

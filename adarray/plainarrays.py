@@ -18,6 +18,7 @@ import numpy as np
 
 from adarray.aval import PLAIN_ARRAYS, Symbolic
 from adarray.inplace import plain_index
+from adarray.loads import MethodLoad
 from adarray.protocol import call_function, call_ufunc
 from adarray.runtime import MODE
 from adarray.scope import KEPT, SCOPE, package_of
@@ -83,6 +84,20 @@ class PlainArray(np.ndarray):
 
 
 PLAIN_ARRAYS.add(PlainArray)
+
+
+def _enter(x: np.ndarray) -> Any:
+    """Return a captured array as what its methods are taken of."""
+    if x.dtype.kind not in _KINDS or not x.dtype.isnative:
+        return x
+    mode = MODE.get()
+    if mode is not None and mode.symbolic:  # what is computed of plain arrays counts, too
+        engine: Any = mode.engine
+        return engine.enter((x,))[0]
+    return plain_data(x)
+
+
+MethodLoad.enter = staticmethod(_enter)
 
 
 def base(x: np.ndarray) -> np.ndarray:

@@ -7,9 +7,9 @@ code which looks at it (``type(v) is float``, ``dtype=float``, ``class X(float)`
 threads, and everything outside of a transform meet the class alone.
 
 The load takes the place of LOAD_GLOBAL and its cache entries: offsets, lines, jumps and
-exception tables stay. What reads the names of a function off its code (cloudpickle,
-`inspect.getclosurevars`, our own walk over captured state) finds them in instructions at
-the end that are never reached.
+exception tables stay. In the same way ``load @ x`` replaces the load of a method, ``x.dot``.
+What reads the names of a function off its code (cloudpickle, `inspect.getclosurevars`, our own
+walk over captured state) finds them in instructions at the end that are never reached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from adarray.handlers import has_handlers, telling, without_lines
 
@@ -27,10 +27,14 @@ _LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
 _LOAD_CONST = dis.opmap["LOAD_CONST"]
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
 _INVERT = dis.opmap["UNARY_INVERT"]
+_MAKE_FUNCTION = dis.opmap["MAKE_FUNCTION"]
 _PUSH_NULL = dis.opmap["PUSH_NULL"]
 _POP_TOP = dis.opmap["POP_TOP"]
 _NOP = dis.opmap["NOP"]
+_SWAP = dis.opmap["SWAP"]
 _CACHE = dis.opmap["CACHE"]
+_METHOD = dis.opmap["LOAD_METHOD" if sys.version_info < (3, 12) else "LOAD_ATTR"]
+_METHOD_BIT = dis.opmap["LOAD_ATTR"] == _METHOD  # the lowest bit of its argument marks methods
 _ATTRIBUTE = {dis.opmap["LOAD_ATTR"], dis.opmap.get("LOAD_METHOD", -1)}
 _NULL_FIRST = sys.version_info < (3, 13)  # the NULL of a call lies below the function
 
@@ -47,7 +51,7 @@ _ONE = {
 }  # fmt: skip
 
 # ``make(name, how)`` returns what answers for a load; None leaves it. `how` is "call",
-# "attribute" (an attribute is taken of it next) or "look".
+# "attribute" (an attribute is taken of it next), "look", or "method", of any object.
 Maker = Callable[[str, str], Any]
 
 
@@ -99,8 +103,43 @@ def handles(code: types.CodeType) -> bool:
     return found
 
 
+def _matmul() -> bytes:
+    """Return the instructions of ``a @ b`` on what is on the stack."""
+    code = compile("a @ b", "", "eval").co_code
+    at = end = next(i for i in range(0, len(code), 2) if code[i] == dis.opmap["BINARY_OP"])
+    end += 2
+    while code[end] == _CACHE:
+        end += 2
+    return code[at:end]
+
+
+_APPLY = tuple(zip(_matmul()[::2], _matmul()[1::2], strict=True))
+
+
+class Methods(NamedTuple):
+    """Methods whose loads are redirected.
+
+    Parameters
+    ----------
+    names : frozenset of str
+    apart : frozenset of str
+        Globals whose attributes stay: modules.
+    """
+
+    names: frozenset[str]
+    apart: frozenset[str]
+
+
+_NO_METHODS = Methods(frozenset(), frozenset())
+
+
 def redirect(
-    function: types.FunctionType, names: Iterable[str], make: Maker, key: Any, told: Any = None
+    function: types.FunctionType,
+    names: Iterable[str],
+    make: Maker,
+    key: Any,
+    told: Any = None,
+    methods: Methods = _NO_METHODS,
 ) -> None:
     """Redirect the loads of `names` in a function and the functions nested in it.
 
@@ -116,31 +155,42 @@ def redirect(
         Equal for equal makers.
     told : object, optional
         ``~told`` is evaluated at the start of each handler of errors.
+    methods : Methods
+        Of which loads are redirected, too.
     """
-    code = _copy(original_of(function.__code__), frozenset(names), make, key, told)
+    code = _copy(original_of(function.__code__), frozenset(names), make, key, told, methods)
     if code is not function.__code__:
         function.__code__ = code
 
 
 def _copy(
-    code: types.CodeType, names: frozenset[str], make: Maker, key: Any, told: Any
+    code: types.CodeType,
+    names: frozenset[str],
+    make: Maker,
+    key: Any,
+    told: Any,
+    methods: Methods,
 ) -> types.CodeType:
     wanted = all_names(code) & names
+    methods = methods._replace(names=all_names(code) & methods.names)
     tells = told is not None and handles(code)
-    if not wanted and not tells:
+    if not wanted and not tells and not methods.names:
         return code
     copies = _copies.get(code)
     if copies is None:
         copies = _copies.note(code, weakref.WeakValueDictionary())
-    known: types.CodeType | None = copies.get((wanted, key, tells))
+    known: types.CodeType | None = copies.get((wanted, key, tells, methods))
     if known is not None:
         return known
     changes: dict[str, Any] = {}
     if not wanted.isdisjoint(code.co_names):
         changes = _redirected(code, wanted, make)
+    if not methods.names.isdisjoint(code.co_names):
+        changes |= _with_methods(code.replace(**changes), methods, make)
     constants = changes.get("co_consts", code.co_consts)
     nested = tuple(
-        _copy(c, wanted, make, key, told) if isinstance(c, types.CodeType) else c for c in constants
+        _copy(c, wanted, make, key, told, methods) if isinstance(c, types.CodeType) else c
+        for c in constants
     )
     if any(a is not b for a, b in zip(nested, constants, strict=True)):
         changes["co_consts"] = nested
@@ -149,7 +199,7 @@ def _copy(
         copy = telling(copy, told)
     if copy is code:
         return code
-    copies[wanted, key, tells] = copy
+    copies[wanted, key, tells, methods] = copy
     _originals.note(copy, code)
     return copy
 
@@ -181,6 +231,8 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> dic
                 how = "attribute"
             elif called and _NULL_FIRST and not is_callee(code.co_code, 2 * end):
                 how = "look"
+            elif not called and decorates(code.co_code, 2 * end):
+                how = "call"
             place = places.get((name, how))
             if place is None:
                 load = make(name, how)
@@ -202,7 +254,61 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> dic
     }
 
 
-def is_callee(text: bytes, at: int) -> bool:
+def _with_methods(code: types.CodeType, methods: Methods, make: Maker) -> dict[str, Any]:
+    """Return what changes of a code object where its loads of methods are redirected."""
+    text = bytearray(code.co_code)
+    ops = bytes(text[::2])
+    constants = list(code.co_consts)
+    places: dict[str, int] = {}
+    at = ops.find(_METHOD)
+    while at >= 0:
+        first, argument = at, text[2 * at + 1]
+        while first and ops[first - 1] == _EXTENDED_ARG:
+            first -= 1
+            argument |= text[2 * first + 1] << 8 * (at - first)
+        end = at + 1
+        while end < len(ops) and ops[end] == _CACHE:
+            end += 1
+        name = code.co_names[argument >> 1 if _METHOD_BIT else argument]
+        if (
+            name in methods.names
+            and (not _METHOD_BIT or argument & 1)
+            and _global_before(code, text, ops, first) not in methods.apart
+        ):
+            if name not in places:
+                places[name] = len(constants)
+                constants.append(make(name, "method"))
+            _put_method(text, first, end, places[name])
+        at = ops.find(_METHOD, end)
+    if not places or len(constants) > 0xFFFF:
+        return {}
+    return {
+        "co_code": bytes(text),
+        "co_consts": tuple(constants),
+        "co_stacksize": code.co_stacksize + 1,
+    }
+
+
+def _global_before(code: types.CodeType, text: bytearray, ops: bytes, at: int) -> str:
+    """Return the name of the global that is loaded right before a place; "" if none is."""
+    at -= 1
+    while at >= 0 and ops[at] == _CACHE:
+        at -= 1
+    if at < 0 or ops[at] != _LOAD_GLOBAL:
+        return ""
+    argument, first = text[2 * at + 1], at
+    while first and ops[first - 1] == _EXTENDED_ARG:
+        first -= 1
+        argument |= text[2 * first + 1] << 8 * (at - first)
+    return code.co_names[argument >> 1]
+
+
+def decorates(text: bytes, at: int) -> bool:
+    """Whether what was just pushed decorates the function that is made next: it is called of it."""
+    return _MAKE_FUNCTION in text[at : at + 64 : 2] and is_callee(text, at, 2)
+
+
+def is_callee(text: bytes, at: int, above: int = 1) -> bool:
     """Whether what was just pushed, a NULL below it, is what is called.
 
     Up to Python 3.12, the NULL comes before the expression of what is called, of which that
@@ -214,6 +320,9 @@ def is_callee(text: bytes, at: int) -> bool:
         Instructions of the code.
     at : int
         Offset of what follows.
+    above : int
+        How many values of the call, this one among them, lie below its positional arguments: two
+        without a NULL, where the other is its first argument.
     """
     depth, argument = 1, 0  # values on the stack, from this one on
     while at < len(text):
@@ -224,7 +333,7 @@ def is_callee(text: bytes, at: int) -> bool:
             continue
         if op in _CALLS or op == _CALL_EX:
             count = 1 + (argument & 1) if op == _CALL_EX else argument
-            if depth - count == 1:
+            if depth - count == above:
                 return True
         if op in _ENDS:  # a loop: of an argument, since what is called is called once
             return op not in (dis.opmap["RETURN_VALUE"], dis.opmap["RAISE_VARARGS"])
@@ -249,6 +358,19 @@ def _put(text: bytearray, first: int, end: int, place: int, called: bool) -> Non
         units.insert(0, (_EXTENDED_ARG, place >> 8))
     if called:
         units.insert(0 if _NULL_FIRST else len(units), (_PUSH_NULL, 0))
+    units += [(_NOP, 0)] * (end - first - len(units))
+    text[2 * first : 2 * end] = bytes(byte for unit in units for byte in unit)
+
+
+def _put_method(text: bytearray, first: int, end: int, place: int) -> None:
+    """Write ``constant @ x``, with `x` on the stack, over the load of a method of it."""
+    units = [(_LOAD_CONST, place & 255), (_SWAP, 2), *_APPLY]
+    if place > 255:
+        units.insert(0, (_EXTENDED_ARG, place >> 8))
+    if _NULL_FIRST:
+        units = [(_PUSH_NULL, 0), (_SWAP, 2), *units]
+    else:
+        units.append((_PUSH_NULL, 0))
     units += [(_NOP, 0)] * (end - first - len(units))
     text[2 * first : 2 * end] = bytes(byte for unit in units for byte in unit)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from adarray.caught import Shown
+from adarray.redirecting import original_of
 from adarray.refusals import leaves_graph
 from adarray.scope import package_of
 
@@ -133,10 +134,11 @@ def as_text(text: str, x: Any, formatted: bool = False) -> str:
     frame = _user()
     if frame is None:
         return text
-    fate, joined = _fate(frame.f_code, frame.f_lasti)
+    code = original_of(frame.f_code)
+    fate, joined = _fate(code, frame.f_lasti)
     if fate in ("shown", "compared"):
         return text
-    op = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    op = dis.opname[code.co_code[frame.f_lasti]]
     if fate == "used" and (
         joined or op == "BINARY_OP" or (formatted and not op.startswith("FORMAT"))
     ):
@@ -174,7 +176,7 @@ def is_compared() -> bool:
 
 def _fate_now() -> str:
     frame = _user()
-    return "shown" if frame is None else _fate(frame.f_code, frame.f_lasti)[0]
+    return "shown" if frame is None else _fate(original_of(frame.f_code), frame.f_lasti)[0]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -247,7 +249,7 @@ def rounds(spec: str) -> bool:
 
 def is_rounded(frame: types.FrameType) -> bool:
     """Whether the numbers in the text ``format % x``, which a frame makes now, are rounded."""
-    read = list(_before(frame.f_code, frame.f_lasti))
+    read = list(_before(original_of(frame.f_code), frame.f_lasti))
     named = [frame.f_locals.get(t, frame.f_globals.get(t)) for t in read]
     texts = [t for t in (*read, *named) if isinstance(t, str) and "%" in t]
     fields = [f for t in texts for f in _FIELD.findall(t) if f[1] != "%"]

@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from types import FrameType
 
-from adarray.redirecting import is_callee
+from adarray.redirecting import decorates, is_callee
 
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
 _CACHE = dis.opmap["CACHE"]
@@ -31,7 +31,7 @@ def is_called(frame: FrameType) -> bool:
     """Whether `frame` loads an attribute in order to call it.
 
     CPython marks it: by LOAD_METHOD or the lowest bit of LOAD_ATTR for a method
-    call, and by a NULL below or above the function for others.
+    call, and by a NULL below or above the function for others, but for decorators.
     """
     code, at = frame.f_code.co_code, frame.f_lasti
     if at < 0:
@@ -43,6 +43,8 @@ def is_called(frame: FrameType) -> bool:
     if code[at] != _LOAD_ATTR:
         return False
     if sys.version_info >= (3, 12) and code[at + 1] & 1:
+        return True
+    if decorates(code, at + 2):
         return True
     if sys.version_info >= (3, 13):
         after = at + 2

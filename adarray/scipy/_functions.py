@@ -40,6 +40,11 @@ class Plainly:
     seen : bool
         Whether the function has returned an ADArray, so that a derivative may flow
         through something that it uses.
+
+    Notes
+    -----
+    Its calls are recorded until one has shown that: values of which nothing is recorded may
+    become Python's numbers on the way, by ``math.exp``, ``float`` or ``item``.
     """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...] = ()) -> None:
@@ -48,7 +53,10 @@ class Plainly:
         self.seen = holds(args)
 
     def __call__(self, *xs: Any) -> Any:
-        with unrecorded():
+        if self.seen:
+            with unrecorded():
+                r = self.function(*xs, *self.args)
+        else:
             r = self.function(*xs, *self.args)
         if not holds(r):
             return r

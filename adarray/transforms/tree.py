@@ -15,6 +15,7 @@ from adarray.trace import Handle
 NAMESPACE = "adarray"
 Unflatten = Callable[[list[Any]], Any]
 _LEAVES = (Handle, np.ndarray, np.generic, float, complex, int)
+_KEPT = (str, bytes, bool, np.bool)  # of dataclasses, where they tell how to compute
 _registered: set[type] = set()
 
 
@@ -48,16 +49,24 @@ def _only(leaves: list[Any]) -> Any:
 
 
 def _register_dataclass(cls: type) -> None:
-    """Make optree look into a dataclass; fields that `__init__` does not take stay as they are."""
+    """Make optree look into a dataclass.
+
+    Text and truth values in it, and fields that `__init__` does not take, stay as they are.
+    """
     import optree
 
     names = tuple(f.name for f in dataclasses.fields(cls) if f.init)
 
-    def unflatten(_: Any, children: Any) -> Any:
-        return cls(**dict(zip(names, children, strict=True)))
+    def unflatten(kept: Any, children: Any) -> Any:
+        held = dict(kept)
+        rest = (n for n in names if n not in held)
+        return cls(**held, **dict(zip(rest, children, strict=True)))
 
     def flatten_one(obj: Any) -> Any:
-        return [getattr(obj, n) for n in names], None, names
+        values = {n: getattr(obj, n) for n in names}
+        kept = tuple((n, v) for n, v in values.items() if isinstance(v, _KEPT))
+        parts = {n: v for n, v in values.items() if not isinstance(v, _KEPT)}
+        return list(parts.values()), kept, tuple(parts)
 
     _registered.add(cls)
     optree.register_pytree_node(cls, flatten_one, unflatten, namespace=NAMESPACE)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 import pickle
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy import vectorize
 
 import adarray
 
@@ -284,3 +286,22 @@ def f(x):
         thread.start()
         thread.join()
     assert threads == [expected]
+
+
+def test_classes_that_decorate() -> None:
+    def f(x: Any) -> Any:
+        scale = 2.0
+
+        @np.vectorize
+        def sine(v: Any) -> Any:
+            return scale * math.sin(v)
+
+        @vectorize
+        def square(v: Any) -> Any:
+            return v * v if v > 0.2 else math.sqrt(v)
+
+        return sine(x).sum() + square(x).sum()
+
+    x = np.array([0.1, 0.4, 0.3])
+    expected = 2 * np.cos(x) + np.where(x > 0.2, 2 * x, 0.5 / np.sqrt(x))
+    np.testing.assert_allclose(adarray.grad(f)(x), expected)

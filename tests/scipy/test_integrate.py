@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("scipy")
 import scipy.integrate as theirs
+import scipy.optimize
 
 import adarray
 import adarray.scipy.integrate as ours
@@ -348,3 +349,19 @@ def test_odeint_in_times_and_tfirst() -> None:
 def test_namespace_is_scipys() -> None:
     for name in theirs.__all__:
         assert getattr(ours, name) is not None
+
+
+def test_integrands_of_python_numbers() -> None:
+    def integral(a: Any, f: Any) -> Any:
+        return theirs.quad(f(a), 0.0, 2.0)[0]
+
+    def late(a: Any) -> Any:
+        return lambda x: 1.0 if x < 0.3 else math.exp(-a * x)
+
+    for f in (lambda a: lambda x: math.exp(-a * x), lambda a: lambda x: float(a) * x,
+              lambda a: lambda x: (np.asarray(a) * x).item(), late):  # fmt: skip
+        h = 1e-4
+        expected = (integral(0.7 + h, f) - integral(0.7 - h, f)) / (2 * h)
+        np.testing.assert_allclose(adarray.grad(integral)(0.7, f), expected, rtol=1e-6)
+    root = adarray.grad(lambda a: scipy.optimize.brentq(lambda x: math.exp(a * x) - 2, 0.0, 4.0))
+    np.testing.assert_allclose(root(0.7), -math.log(2) / 0.49)

@@ -351,3 +351,21 @@ def test_integers_beside_floating_point_are_results() -> None:
     y, pullback = adarray.vjp(lambda x: (x * 2.0, x > 0), np.array([1.0, -1.0]))
     np.testing.assert_array_equal(y[1], [True, False])
     np.testing.assert_array_equal(pullback((np.ones(2), np.zeros(2)))[0], [2.0, 2.0])
+
+
+def test_text_in_a_dataclass_stays() -> None:
+    @dataclasses.dataclass
+    class Fit:
+        slope: float
+        name: str
+        bias: np.ndarray
+        centred: bool = True
+
+    def f(p):
+        return p.slope * np.sum(p.bias**2) * len(p.name) * (2.0 if p.centred else 1.0)
+
+    g = adarray.grad(f)(Fit(0.5, "abc", np.array([1.0, 2.0])))
+    assert (g.slope, g.name, g.centred) == (30.0, "abc", True)
+    np.testing.assert_array_equal(g.bias, [6.0, 12.0])
+    with pytest.raises(adarray.DTypeError, match=r"argument 0\['name'\]: is a str"):
+        adarray.grad(lambda p: p["slope"])({"slope": 1.0, "name": "abc"})

@@ -1,0 +1,1 @@
+"""Programs of people who never heard of adarray, written as they would be for NumPy alone."""
