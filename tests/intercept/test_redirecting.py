@@ -9,6 +9,7 @@ import sys
 import weakref
 from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 
 import adarray
@@ -249,3 +250,74 @@ def test_interrupts_in_what_is_told_leave_handlers_in_order() -> None:
     with pytest.raises(KeyboardInterrupt):
         h("x")
     assert sys.exception() is None
+
+
+DATA = np.arange(6.0).reshape(2, 3)
+
+
+class Model:
+    def __init__(self):
+        self.data = DATA
+
+    def loss(self, w):
+        return np.sum((self.data.dot(w) - 1.0) ** 2)
+
+
+def of_a_global(w):
+    return np.sum(DATA.dot(w) ** 2) + np.dot(w, w) + DATA.T.dot([1.0, 2.0]).dot(w)
+
+
+def of_a_closure():
+    limits = np.full(3, 5.0)
+    return lambda w: np.sum(limits.clip(w, 2.0 + w) * w)
+
+
+def chosen(w):
+    return np.array([0, 1, 0]).choose([w, 2.0 * w]).sum() * DATA[0].searchsorted(w[0])
+
+
+def many_constants():
+    """More than 255 of them: a load takes two instructions."""
+    lines = "\n".join(f"    t = t + {k}.5" for k in range(300))
+    space = {"DATA": DATA, "np": np, "__name__": "client_of_many_constants"}
+    exec(f"def f(w):\n    t = 0\n{lines}\n    return np.sum(DATA.dot(w)) * t", space)
+    return space["f"]
+
+
+METHODS = {
+    "attribute": Model().loss,
+    "global": of_a_global,
+    "closure": of_a_closure(),
+    "choose and searchsorted": chosen,
+    "many constants": many_constants(),
+}
+
+
+@pytest.mark.parametrize("what", METHODS)
+def test_methods_of_captured_arrays_take_traced_arguments(what):
+    """``X.dot(w)`` was refused, since an ndarray converts what its methods are given."""
+    f, w = METHODS[what], np.array([0.3, 0.2, 0.7])
+    step = 1e-6
+    expected = [(f(w + step * e) - f(w - step * e)) / (2 * step) for e in np.eye(3)]
+    for _ in range(2):
+        np.testing.assert_allclose(adarray.grad(f)(w), expected, rtol=1e-6)
+    np.testing.assert_allclose(adarray.jit(adarray.grad(f))(w), expected, rtol=1e-6)
+    assert type(f(w)) is np.float64
+
+
+def test_methods_of_other_objects_are_called_as_they_are():
+    class Other:
+        def dot(self, *args, **kwargs):
+            return args, kwargs
+
+        clip = staticmethod(lambda *args: args)
+
+    def f(w):
+        other = Other()
+        assert other.dot(1, 2, a=3) == ((1, 2), {"a": 3})
+        assert other.clip(1, 2) == (1, 2)
+        with pytest.raises(AttributeError, match="'int' object has no attribute 'dot'"):
+            (3).dot(4)
+        return np.sum(w.dot(w)) + np.clip(w, 0.0, 0.5).sum()
+
+    np.testing.assert_allclose(adarray.grad(f)(np.array([0.3, 0.7])), [1.6, 1.4])
