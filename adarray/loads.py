@@ -204,7 +204,12 @@ class MethodLoad:
             scope = SCOPE.get()
             if scope is not None and scope.covers(self.package):
                 x = MethodLoad.enter(x)
-        return getattr(x, self.name)
+        if issubclass(type(x), Handle):
+            return getattr(x, self.name)
+        try:
+            return getattr(x, self.name)
+        except AttributeError as error:  # of the user's function, which may catch it
+            raise error.with_traceback(None)  # noqa: B904
 
     def __reduce__(self) -> Any:
         return method_load_of, (self.name, self.package)
