@@ -260,11 +260,15 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             op = op.general
             assert op is not None
             operands, params, out = op.bind(args, kwargs)
-        check_params(op, params)
-        if not any(isinstance(x, Handle) for x in operands):
+        if params:
+            check_params(op, params)
+        for x in operands:
+            if isinstance(x, Handle):
+                r = apply(op, tuple(operands), params)
+                break
+        else:
             r = func(*plain(args), **plain({k: v for k, v in kwargs.items() if k != "out"}))
-            return finish(r, out, op.name)
-        return finish(apply(op, tuple(operands), params), out, op.name)
+        return r if out is None and isinstance(r, Handle) else finish(r, out, op.name)
     for x in (*args, *kwargs.values()):
         if type(x) not in PLAIN:
             refuse_subclass(x, func.__name__)

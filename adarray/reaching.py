@@ -13,7 +13,7 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -142,10 +142,13 @@ def sites(f: Any) -> list[Site]:
     return [] if twin is None else twin[2].sites
 
 
-def reach_arguments(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
+def reach_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Make ready what arguments of a function may call; return whether there is anything."""
-    given = [x for x in (*args, *kwargs.values()) if type(x) not in _DATA]
-    return bool(given) and _reach_given(given)
+    for x in (*args, *kwargs.values()) if kwargs else args:
+        kind = type(x)
+        if kind not in _DATA and not issubclass(kind, Handle):
+            return _reach_given([*args, *kwargs.values()])
+    return False
 
 
 def _reach_given(waiting: list[Any]) -> bool:
