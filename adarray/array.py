@@ -55,7 +55,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
             x = self._x
             if (
                 self._node is None
-                and (x is None or (x.base is None and not x.tangents))
+                and (x is None or not (x.base is not None or x.tangents or x.escaped))
                 and type(self._v) is np.ndarray
             ):
                 return ADArray

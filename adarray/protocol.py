@@ -24,7 +24,7 @@ from adarray.rebind import INTO_PLAIN, rebind_plain
 from adarray.refusals import leaves_graph
 from adarray.runtime import MODE
 from adarray.texts import as_text
-from adarray.trace import Handle, is_weak, levels_of
+from adarray.trace import Handle, is_over, is_weak, levels_of
 
 # Bodies of the methods of ufuncs for traced operands, ``body(ufunc, *inputs, **kwargs)``,
 # by the method's name; they are written over other functions, in `adarray.ops.ufunc`.
@@ -386,7 +386,9 @@ def traced(x: Any) -> bool:
     """Whether a derivative may flow through `x` or, for containers, anything in it."""
     if isinstance(x, Handle):
         sync_if_view(x)
-        return x._node is not None or (x._x is not None and bool(x._x.tangents))
+        if x._node is None and (x._x is None or not x._x.tangents):
+            return False
+        return not is_over(x)
     if isinstance(x, (list, tuple)):
         return any(map(traced, x))
     if isinstance(x, dict):

@@ -47,7 +47,13 @@ def seen_class(x: Handle, frame: FrameType) -> type:
     by = asking(frame)
     if by is None:
         return shown_class(x)
-    if LEVEL.get() == 0 and SCOPE.get() is None and not traced(x) and not _symbolic(x):
+    if (
+        LEVEL.get() == 0
+        and SCOPE.get() is None
+        and not traced(x)
+        and not _symbolic(x)
+        and not (x._x is not None and x._x.escaped)
+    ):
         return shown_class(x)  # outside of all transforms, the user holds it as what it is
     if by is not frame:
         show_as_plain(x)

@@ -60,7 +60,9 @@ class Extras:
     dispatch.
     """
 
-    __slots__ = ("base", "borrowed", "loan", "peers", "seen", "slot", "steps", "tangents", "weak")
+    __slots__ = (
+        "base", "borrowed", "escaped", "loan", "peers", "seen", "slot", "steps", "tangents", "weak",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Extras:
     ) -> None:
         self.base = base
         self.borrowed = borrowed  # see adarray.intercepting: never traced, written through
+        self.escaped = False  # see `is_over`
         self.loan: weakref.ref[Loan] | None = None  # see adarray.lending
         # Handles of one array, each of which takes what is written into another; or why none can.
         self.peers: list[Any] | str | None = None
@@ -205,6 +208,25 @@ def alive(handle: Handle, level: int, closed: bool = False) -> bool:
     if node is not None and (node.span[0] < level or (closed and node.span[1] > level)):
         return True
     return x is not None and any(t.level < level or closed for t in x.tangents)
+
+
+def is_over(handle: Handle) -> bool:
+    """Whether all traces that saw a (synchronised) traced handle have ended.
+
+    An attribute or a list of the user has kept it. It is a plain value from now on.
+    """
+    node, x = handle._node, handle._x
+    if node is not None:
+        low, high = node.span
+        if high in OPEN or low == 0 or within(low, high):  # 0: of a leaf, which has no end
+            return False
+    if x is not None and any(t.level in OPEN for t in x.tangents):
+        return False
+    handle._node = None
+    x = extras(handle)
+    x.tangents = ()
+    x.escaped = True
+    return True
 
 
 def snapshot(handle: Handle) -> Handle:

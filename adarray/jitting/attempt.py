@@ -165,10 +165,11 @@ class Run:
         before = self._state.check(self._bound.statics)
         self.reason = next((c.opaque for c in self.calls if c.opaque), self.reason)
         cached = any(c.written() for c in self.calls)
+        changed = self._clones.changed() or "a global, a closure or an attribute"
         if self._clones.hand_back() or before is None or cached:
             self.reason = (
-                "it changes what it captured (a global, a closure or an attribute), which a "
-                "compiled call would not; return the new value, or pass an array to write into"
+                f"it changes what it captured ({changed}), which a compiled call would not; "
+                "return the new value, or pass an array to write into"
             )
         self.disturbed = self._state.disturbed(self.draws)
         drawn = self._state.drawn(self.draws)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +29,7 @@ from adarray.protocol import concrete, followed
 from adarray.trace import Handle
 
 _CELL = types.CellType
+_NOTHING = object()
 _KEPT_GLOBALS = ("__name__", "__package__", "__spec__", "__loader__", "__file__", "__builtins__",
                  "__doc__")  # fmt: skip
 
@@ -277,6 +279,23 @@ class Clones:
         cells = any(contents(own) is not value for own, _, value in self._cells)
         return cells or any(True for _ in self._written())
 
+    def changed(self) -> str:
+        """Return the name of what the run wrote into, as the user would write it; "" if unknown."""
+        for _, original, before, now in self._written():
+            keys = [*(k for k in now if k not in before or before[k] is not now[k]), *before]
+            for found in self._walk.order:
+                if found.value is original:
+                    return _shown(found.name)
+                space = getattr(found.value, "__dict__", None)
+                if space is original or (
+                    isinstance(original, Slots) and original.of is found.value
+                ):
+                    where = "" if found.kind == "module" else f"{_shown(found.name)}."
+                    return f"{where}{keys[0]}"
+            if isinstance(original, dict) and "__name__" in original:
+                return str(keys[0])
+        return ""
+
     def undo(self) -> None:
         """Take back what the run wrote into the user's own objects; clones are dropped anyway."""
         for clone, original, before, now in list(self._written()):
@@ -354,6 +373,12 @@ class Clones:
         """Return the user's object in place of its clone; an input's value stays as it is."""
         known = self._originals.get(id(x))
         return x if known is None or isinstance(x, Handle) else known[1]
+
+
+def _shown(name: str) -> str:
+    """Return the name of something found as the function's own code has it."""
+    name = re.sub(r" \(a closure of [^)]*\)", "", name)
+    return re.sub(r"^the object of [^.]+", "self", name)
 
 
 def _leading_to(targets: set[int], walk: Walk) -> set[int]:

@@ -83,7 +83,7 @@ class State:
         for found in self._walk.order:
             if found.kind == "adarray":
                 x = sync_if_view(found.value)
-                if traced(x) or x._x is not None:
+                if traced(x) or not _is_constant(x):
                     self.reason = (
                         f"the captured ADArray {found.name} is traced, a view or a leaf with "
                         "requires_grad=True; pass it as an argument"
@@ -201,3 +201,8 @@ class State:
 def _is_cached(edge: Edge) -> bool:
     """Whether a class has a method with a cache that code calls as it is."""
     return edge.how == "class" and is_cached(edge.child.value)
+
+
+def _is_constant(x: Any) -> bool:
+    """Whether a captured ADArray that is not traced is an array like others."""
+    return x._x is None or (x._x.escaped and x._x.base is None and not x._x.weak)

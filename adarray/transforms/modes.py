@@ -34,7 +34,7 @@ from adarray.transforms.inputs import (
     plain_result,
 )
 from adarray.transforms.shared import Place, refuse_unseen, tie
-from adarray.transforms.tree import flatten
+from adarray.transforms.tree import Leaf, flatten
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -465,20 +465,20 @@ def jvp(
     with tracing("jvp") as level:
         duals = []
         for i, (x, t) in enumerate(zip(xs, ts, strict=True)):
+            where: Any = Leaf("jvp", "primals", tuple(primals), i)
             dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
             if dtype.kind not in "fc":
                 raise DTypeError(
-                    f"jvp: primal {i} has dtype {dtype}; pass floating point, for instance "
-                    "x.astype(float)"
+                    f"{where}: has dtype {dtype}; pass floating point, for instance x.astype(float)"
                 )
             if dtype.kind == "f" and (
                 t.dtype.kind == "c" if type(t) in KINDS else np.iscomplexobj(t)
             ):
                 raise DTypeError(
-                    f"jvp: primal {i} has dtype {dtype} and its tangent is complex; pass a real "
-                    "tangent, or the primal as a complex number"
+                    f"{where}: has dtype {dtype} and its tangent is complex; pass "
+                    "a real tangent, or the primal as a complex number"
                 )
-            duals.append(dual(x, t, level, f"jvp: input {i}"))
+            duals.append(dual(x, t, level, where))
         places = [
             Place(f"jvp: input {i}", x, d)
             for i, (x, d) in enumerate(zip(xs, duals, strict=True))

@@ -84,8 +84,8 @@ class Leaf:
     ----------
     name : str
         The transform.
-    k : int
-        Number of the argument.
+    k : int or str
+        Number of the argument, or what it is called.
     tree : any
         The argument.
     i : int
@@ -94,14 +94,14 @@ class Leaf:
 
     __slots__ = ("i", "k", "name", "tree")
 
-    def __init__(self, name: str, k: int, tree: Any, i: int) -> None:
+    def __init__(self, name: str, k: int | str, tree: Any, i: int) -> None:
         self.name = name
         self.k = k
         self.tree = tree
         self.i = i
 
     def __str__(self) -> str:
-        where = f"argument {self.k}"
+        where = self.k if isinstance(self.k, str) else f"argument {self.k}"
         if not (isinstance(self.tree, _LEAVES) or type(self.tree) in KINDS):
             import optree
 

@@ -268,3 +268,46 @@ def test_captured_adarrays_are_inputs() -> None:
         w[1] = float(i)
         np.testing.assert_array_equal(np.asarray(jf(X)), X * w.numpy())
     assert jf.cache_info().traces == 2
+
+
+class _Kept:
+    def __init__(self) -> None:
+        self.weights: Any = None
+        self.history: list[Any] = []
+
+    def loss(self, w: Any) -> Any:
+        self.history.append(np.sum(w**2))
+        return self.history[-1]
+
+    def store(self, w: Any) -> Any:
+        self.weights = w * 2
+        return np.sum(self.weights)
+
+
+_HISTORY: list[Any] = []
+
+
+def _appended(w: Any) -> Any:
+    _HISTORY.append(np.sum(w))
+    return np.sum(w**2)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: _Kept().loss, "self.history"),
+        (lambda: _Kept().store, "self.weights"),
+        (lambda: _appended, "_HISTORY"),
+    ],
+)
+def test_the_warning_names_what_is_changed(make: Any, name: str) -> None:
+    f = make()
+    jitted = adarray.jit(adarray.grad(f))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            jitted(np.array([1.0, 2.0]))
+    assert [f"changes what it captured ({name})" in str(w.message) for w in told] == [True]
+    kept = getattr(f, "__self__", None)
+    for x in [*_HISTORY, *(kept.history if kept is not None else ())]:
+        assert float(x) in (3.0, 5.0)

@@ -249,8 +249,8 @@ def test_the_conjugate_of_real_numbers_is_the_array_itself() -> None:
         ),
         (
             lambda: adarray.jvp(np.sin, (X,), (Z,)),
-            "jvp: primal 0 has dtype float64 and its tangent is complex; pass a real tangent, or "
-            "the primal as a complex number",
+            "jvp: primals[0]: has dtype float64 and its tangent is complex; pass a real tangent, "
+            "or the primal as a complex number",
         ),
         (
             lambda: adarray.array(1j, requires_grad=True).backward(),

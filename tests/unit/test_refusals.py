@@ -274,7 +274,7 @@ def test_error_texts(f, error, message):
         (
             lambda: adarray.jvp(np.sin, (np.ones(3),), (np.ones(2),)),
             ShapeError,
-            "jvp: input 0: the tangent has shape (2,) and its primal (3,); they must be equal",
+            "jvp: primals[0]: the tangent has shape (2,) and its primal (3,); they must be equal",
         ),
         (
             lambda: adarray.jvp(np.sin, (1.0,), ()),

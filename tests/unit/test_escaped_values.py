@@ -1,0 +1,134 @@
+"""What code keeps of a function that a transform has run is plain afterwards."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+from adarray import TraceError
+
+X = np.array([1.0, 2.0, 3.0])
+
+
+class Model:
+    def __init__(self) -> None:
+        self.history: list[Any] = []
+        self.state: dict[str, Any] = {}
+        self.weights: Any = None
+
+    def loss(self, w: Any) -> Any:
+        self.weights = w
+        self.state["twice"] = 2 * w
+        value = np.sum(w**2)
+        self.history.append(value)
+        return value
+
+
+def _kept(transform: str) -> Model:
+    model = Model()
+    if transform == "grad":
+        adarray.grad(model.loss)(X)
+    elif transform == "vjp":
+        adarray.vjp(model.loss, X)
+    elif transform == "jvp":
+        adarray.jvp(model.loss, (X,), (X,))
+    elif transform == "hessian":
+        adarray.hessian(model.loss)(X)
+    else:
+        adarray.jacobian(model.loss)(X)
+    return model
+
+
+@pytest.mark.parametrize("transform", ["grad", "vjp", "jvp", "hessian", "jacobian"])
+def test_what_was_kept_is_plain(transform: str) -> None:
+    model = _kept(transform)
+    loss = model.history[-1]
+    assert isinstance(loss, np.floating)
+    assert float(loss) == 14.0
+    assert np.mean(model.history) == 14.0
+    assert json.loads(json.dumps({"loss": loss.item(), "w": model.weights.tolist()})) == {
+        "loss": 14.0,
+        "w": [1.0, 2.0, 3.0],
+    }
+    assert (str(loss), f"{loss:.1f}", ", ".join(map(str, model.history[:1]))) == (
+        "14.0", "14.0", "14.0",
+    )  # fmt: skip
+    np.testing.assert_array_equal(np.asarray(model.state["twice"]), 2 * X)
+    np.testing.assert_array_equal(np.ones((2, 3)).dot(model.weights), [6.0, 6.0])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model.weights)), X)
+    np.testing.assert_array_equal(copy.deepcopy(model.state)["twice"], 2 * X)
+    table = np.zeros(3)
+    table[0] = loss
+    assert table[0] == 14.0
+    assert np.argmin(model.history) == 0
+
+
+def test_a_view_that_was_kept() -> None:
+    kept = []
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        kept.extend([y[:2], y])
+        y[0] = x[1]
+        return y.sum()
+
+    adarray.grad(f)(X)
+    np.testing.assert_array_equal(np.asarray(kept[0]), [2.0, 4.0])
+    np.testing.assert_array_equal(np.asarray(kept[1]), [2.0, 4.0, 6.0])
+    kept[1][1] = 7.0
+    np.testing.assert_array_equal(np.asarray(kept[0]), [2.0, 7.0])
+
+
+def test_in_another_transform_it_is_a_constant() -> None:
+    model = _kept("grad")
+    g = adarray.grad(lambda x: np.sum(model.weights * x) * float(model.history[0]))(X)
+    np.testing.assert_array_equal(g, 14.0 * X)
+
+
+def test_what_an_outer_transform_sees_stays_traced() -> None:
+    def outer(x: Any) -> Any:
+        kept = []
+
+        def inner(y: Any) -> Any:
+            kept.append(x * y)
+            return y * y
+
+        adarray.grad(inner)(2.0)
+        return kept[0] if lost is None else lost(kept[0])
+
+    lost: Any = None
+    assert adarray.grad(outer)(3.0) == 2.0
+    assert adarray.jvp(outer, (3.0,), (1.0,))[1] == 2.0
+    lost = float
+    with pytest.raises(TraceError, match="float: a traced value would leave the graph"):
+        adarray.grad(outer, intercept=False)(3.0)
+    with pytest.raises(TraceError, match="float: a traced value would leave the graph"):
+        adarray.jvp(outer, (3.0,), (1.0,), intercept=False)
+
+
+def test_leaves_have_no_end() -> None:
+    leaf = adarray.array([1.0, 2.0], requires_grad=True)
+    kept: list[Any] = []
+
+    def f(x: Any) -> Any:
+        kept.append(x * leaf)
+        return np.sum(x * x)
+
+    adarray.grad(f)(np.array([3.0, 4.0]))
+    with pytest.raises(TraceError):
+        np.asarray(kept[0])
+    with pytest.raises(TraceError):
+        float(np.sum(leaf))
+
+
+def test_a_pullback_of_what_was_kept() -> None:
+    model = Model()
+    value, pullback = adarray.vjp(model.loss, X)
+    assert float(model.history[0]) == value  # asked before the walk
+    np.testing.assert_array_equal(pullback(1.0)[0], 2 * X)
