@@ -39,6 +39,9 @@ found = p["left"] @ p["right"]
 error = np.sqrt(np.mean((found - truth)[~known] ** 2))
 print(f"error where nothing was known: {error:.3f}, the entries' size: {truth.std():.2f}")
 
+# %%
+# Two thirds of the entries were unknown; they are predicted nearly as well as the known ones.
+
 fig, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
 for ax, a, title in zip(axes, (data, found, truth), ("known", "found", "truth"), strict=True):
     ax.imshow(a, cmap="coolwarm", vmin=-4, vmax=4)

@@ -38,6 +38,9 @@ class Mixture:
         return self
 
 
+# %%
+# Three groups of numbers, and the density that the class finds.
+
 rng = np.random.default_rng(4)
 x = np.concatenate([rng.normal(-2, 0.5, 300), rng.normal(1, 0.8, 500), rng.normal(4, 0.4, 200)])
 model = Mixture(3, rng).fit(x, steps=1500, rate=0.3)

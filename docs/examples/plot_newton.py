@@ -33,11 +33,14 @@ error = np.sqrt(np.diag(np.linalg.inv(hessian(loss)(w))))
 for name, value, e in zip(("intercept", "x1", "x2", "x3"), w, error, strict=True):
     print(f"{name:>9}: {value:6.3f} +- {e:.3f}")
 
+# %%
+# The gradient vanishes quadratically, and all but one of the intervals cover the truth.
+
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
 axes[0].semilogy(sizes, "o-")
 axes[0].set(xlabel="Newton step", ylabel="norm of the gradient")
 axes[1].errorbar(w, range(4), xerr=1.96 * error, fmt="o", capsize=4, label="estimate, 95 %")
 axes[1].plot(truth, range(4), "kx", label="truth")
 axes[1].set_yticks(range(4), ["intercept", "x1", "x2", "x3"])
-axes[1].legend()
+axes[1].legend(loc="upper left", fontsize=8)
 plt.show()
