@@ -129,8 +129,8 @@ def run_inside(
 
 
 # What enters as it is.
-_PASSED = frozenset({Handle.array_class, float, int, complex, bool, str, types.NoneType,
-                     np.float64, np.float32})  # fmt: skip
+_PASSED = frozenset({Handle.array_class, Handle.number_class, float, int, complex, bool, str,
+                     types.NoneType, np.float64, np.float32})  # fmt: skip
 
 
 def _wraps(f: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -265,7 +265,8 @@ def check_scalar(name: str, y: Any, holomorphic: bool = False) -> None:
     ------
     ShapeError, DTypeError, TypeError
     """
-    if isinstance(y, Handle) and isinstance(y._v, np.floating) and not holomorphic:
+    v = y._v if issubclass(type(y), Handle) else None
+    if isinstance(v, (np.floating, float)) and not holomorphic:
         return  # what nearly every loss is
     if type(y) is bool:  # a comparison of Python numbers
         refuse_whole(name, [y])
