@@ -73,7 +73,9 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
                 if len(inputs) == 1:
                     return unary(op, inputs[0])
                 if len(inputs) == 2:
-                    return binary(op, *inputs)
+                    r = binary(op, *inputs)
+                    if r is not NotImplemented:
+                        return r
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -25,7 +25,7 @@ from adarray.operators import weakened
 from adarray.protocol import call_function, finish, on_plain, traced
 from adarray.questions import is_array, of_some
 from adarray.refusals import leaves_graph
-from adarray.scope import SCOPE
+from adarray.scope import SCOPE, package_of
 from adarray.texts import (
     TracedText,
     as_text,
@@ -57,6 +57,26 @@ def _fix_for(frame: Any) -> str:
     if str(frame.f_globals.get("__name__")).startswith("scipy."):
         return "call the function of that name in adarray.scipy, or use adarray.intercept()"
     return f"keep it an ADArray (np.stack joins several); {_UNEDITED}"
+
+
+# Packages whose objects hold arrays, and what their users can do.
+_FIXES = {
+    "pandas": "pandas cannot hold it: compute with .to_numpy() of the Series or DataFrame",
+    "xarray": "take .data in place of .values or .to_numpy(), and compute with that",
+}
+
+
+def _asked_by(frame: FrameType | None, package: str) -> str:
+    """Return the method of a package that wants to convert a value, as its user called it."""
+    what = package
+    while frame is not None:
+        asking = package_of(frame.f_globals.get("__name__"))
+        if asking == package:
+            what = f"{package} {frame.f_code.co_qualname}"
+        elif asking not in ("numpy", "scipy"):
+            break
+        frame = frame.f_back
+    return what
 
 
 def _remainder(text: str) -> tuple[int, int]:
@@ -98,6 +118,10 @@ class Conversions(_State):
 
     def _must_be_constant(self, what: str, fix: str) -> None:
         if traced(self):
+            frame = sys._getframe(2)
+            package = package_of(frame.f_globals.get("__name__"))
+            if package in _FIXES:
+                what, fix = _asked_by(frame, package), _FIXES[package]
             raise leaves_graph(what, fix, self)
         sync_if_view(self)
 

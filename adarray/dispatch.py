@@ -15,6 +15,7 @@ import numpy as np
 from adarray.aval import PLAIN, Aval, Symbolic, aval_of, refuse_subclass
 from adarray.device import KINDS, adopt, is_device
 from adarray.errors import ForwardModeError
+from adarray.frames import is_frame, is_labelled, unframed
 from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import Guard, keep_plain
 from adarray.op import Layout, Op
@@ -97,7 +98,10 @@ def unary(op: Op, x: Handle) -> Any:
 
 
 def binary(op: Op, x: Any, y: Any) -> Any:
-    """Apply the pointwise operation `op` to two operands, one of them an ADArray."""
+    """Apply the pointwise operation `op` to two operands, one of them an ADArray.
+
+    Beside an object of pandas, NotImplemented: `adarray.protocol.call_ufunc` knows what to do.
+    """
     if isinstance(x, Handle):
         if x._x is not None:
             return apply(op, (x, y))
@@ -108,6 +112,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         if type(x) not in PLAIN:
             if type(x) is list or type(x) is tuple:
                 return apply(op, (x, y))
+            if is_frame(x):
+                return NotImplemented
             x = xv = refuse_subclass(x, op.name)
         elif KINDS and type(x) in KINDS:
             x = xv = adopt(x)
@@ -121,6 +127,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         if type(y) not in PLAIN:
             if type(y) is list or type(y) is tuple:
                 return apply(op, (x, y))
+            if is_frame(y):
+                return NotImplemented
             y = yv = refuse_subclass(y, op.name)
         elif KINDS and type(y) in KINDS:
             y = yv = adopt(y)
@@ -276,6 +284,9 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
             if type(x) not in PLAIN:
                 if type(x) is list or type(x) is tuple:
                     return apply(op, tuple(map(join_hook[0], operands)), params)
+                if is_frame(x) or is_labelled(x):
+                    made = unframed(x, op.name)
+                    return apply(op, tuple(made if y is x else y for y in operands), params)
                 x = refuse_subclass(x, op.name)
             values.append(adopt(x) if KINDS and type(x) in KINDS else x)
         parents.append(node)

@@ -33,6 +33,10 @@ from adarray.levels import refused
 _OURS = (os.path.dirname(__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
 
 
+# Their code is no user's either.
+_LIBRARIES = frozenset({"scipy", "pandas", "xarray"})
+
+
 class ADArrayError(Exception):
     """Base class of all errors that adarray raises on purpose."""
 
@@ -68,7 +72,7 @@ class TraceError(RefusalError, TypeError):
     Attributes
     ----------
     filename : str or None
-        File of the innermost line that belongs neither to adarray, NumPy nor SciPy.
+        File of the innermost line that belongs neither to adarray, NumPy, SciPy, pandas nor xarray.
     lineno : int or None
         Its number.
     """
@@ -94,7 +98,7 @@ def user_line() -> tuple[str | None, int | None, str]:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        library = str(frame.f_globals.get("__name__")).startswith("scipy.")
+        library = str(frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES
         if not library and not name.startswith(_OURS):
             where = f" (in {frame.f_code.co_name}, file {name}, line {frame.f_lineno})"
             return name, frame.f_lineno, where

@@ -17,6 +17,7 @@ from adarray.aval import ARRAYS, Symbolic, aval_of
 from adarray.device import KINDS, adopt, host, is_device
 from adarray.dispatch import replay, sync
 from adarray.errors import TraceError
+from adarray.frames import is_frame, unframed
 from adarray.graph import LEAF, Node, merge_spans
 from adarray.guard import guarded
 from adarray.memory import duplicate
@@ -162,7 +163,7 @@ def plain_index(index: Any) -> Any:
         return index.copy()  # the rule reads it later
     if KINDS and type(index) in KINDS:
         return adopt(index).copy()
-    return index
+    return unframed(index, "index") if is_frame(index) else index
 
 
 def sync_if_view(x: Any) -> Any:

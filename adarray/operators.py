@@ -11,6 +11,7 @@ import numpy as np
 
 from adarray.aval import Symbolic
 from adarray.dispatch import apply, binary, join_hook, unary
+from adarray.frames import PRIORITY, is_frame
 from adarray.inplace import augmented, sync_if_view
 from adarray.op import FUNCTIONS
 from adarray.plainarrays import shown_to
@@ -81,6 +82,10 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
         if kind is not type(self) and kind not in _KNOWN:
             if defers(other):
                 return NotImplemented
+            if is_frame(other):
+                return call_ufunc(ufunc, "__call__", (self, other), {})
+            if is_foreign(other):
+                return ufunc(self, other)
             other = _joined(other)
         if self._x is not None and self._x.weak and _is_number(other):
             self, other = counted(self), counted(other)
@@ -109,6 +114,8 @@ def _power(self: Any, other: Any) -> Any:
 def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     def reflected(self: Any, other: Any) -> Any:
         if type(other) not in _KNOWN:
+            if is_frame(other):
+                return call_ufunc(ufunc, "__call__", (other, self), {})
             other = _joined(other)
         if self._x is not None and self._x.weak and _is_number(other):
             self = counted(self)
@@ -149,7 +156,7 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
             number: Any = other
             other = weakened(number) if isinstance(other, Handle) else float(other)
         op = FUNCTIONS.get(ufunc)
-        if op is not None and not is_foreign(other):
+        if op is not None and not is_foreign(other) and not is_frame(other):
             r = _whole(apply(op, (self, _joined(other))), self, other)
         else:
             r = _whole(call_ufunc(ufunc, "__call__", (self, other), {}), self, other)
@@ -196,6 +203,8 @@ class Operators:
     __slots__ = ()
     # Arrays of devices leave their operators to the other operand if this is above their own.
     __array_priority__ = 1000.0
+    # As does pandas.
+    __pandas_priority__ = PRIORITY
 
     __add__ = _binary(np.add)
     __radd__ = _reflected(np.add)

@@ -18,6 +18,7 @@ from adarray.aval import PLAIN, Symbolic, refuse_subclass
 from adarray.device import KINDS, adopt, is_device
 from adarray.dispatch import apply
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
+from adarray.frames import is_frame, is_labelled, unframed
 from adarray.inplace import assign, check_cast, setitem, sync_if_view
 from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late
 from adarray.rebind import INTO_PLAIN, rebind_plain
@@ -36,6 +37,10 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
     if any(is_foreign(x) for x in inputs):
         return NotImplemented
     name = ufunc.__name__
+    if any(map(is_frame, inputs)):
+        if not followed(inputs) and method == "__call__":
+            return ufunc(*plain(inputs), **plain(kwargs))  # by pandas
+        inputs = tuple(unframed(x, name) if is_frame(x) else x for x in inputs)
     inputs = tuple(refuse_subclass(x, name) for x in inputs)
     if method == "at":
         return UFUNC_METHODS["at"](ufunc, *inputs)
@@ -269,9 +274,9 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         else:
             r = func(*plain(args), **plain({k: v for k, v in kwargs.items() if k != "out"}))
         return r if out is None and isinstance(r, Handle) else finish(r, out, op.name)
-    for x in (*args, *kwargs.values()):
-        if type(x) not in PLAIN:
-            refuse_subclass(x, func.__name__)
+    name = func.__name__
+    args = tuple(x if type(x) in PLAIN else _operand(x, name) for x in args)
+    kwargs = {k: x if type(x) in PLAIN else _operand(x, name) for k, x in kwargs.items()}
     composite = COMPOSITES.get(func)
     if composite is not None:
         return composite(*args, **kwargs)
@@ -285,6 +290,12 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             return as_text(r, args)
         return finish(r, out, func.__name__)
     raise _unsupported(func, args, kwargs)
+
+
+def _operand(x: Any, name: str) -> Any:
+    if isinstance(x, Handle):
+        return x
+    return unframed(x, name) if is_frame(x) or is_labelled(x) else refuse_subclass(x, name)
 
 
 @functools.cache
@@ -453,7 +464,7 @@ def is_foreign(x: Any) -> bool:
     """Whether `x` is another duck array, which may know how to work with ours."""
     if isinstance(x, (Handle, np.ndarray, np.generic, int, float, complex, list, tuple)):
         return False
-    if KINDS and type(x) in KINDS:
+    if (KINDS and type(x) in KINDS) or is_frame(x):
         return False
     return hasattr(type(x), "__array_ufunc__") and type(x).__array_ufunc__ is not None
 

@@ -1,8 +1,9 @@
 """How the drop-in modules are made: functions of ours in the place of SciPy's.
 
 Plain arguments go to SciPy itself, untraced ADArrays too (and ADArrays come back);
-traced ones go to a body of ours, which is built of operations with rules. A SciPy
-function without a body refuses traced arguments, since it would coerce them.
+traced ones go to a body of ours, which is built of operations with rules. Without a body,
+or for arguments that it does not cover, they go through SciPy's own code, which NumPy's
+protocols may show us; where it would coerce them, they are refused.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ import numpy as np
 
 from adarray.aval import Symbolic
 from adarray.dispatch import apply
-from adarray.errors import ADArrayError, NotDifferentiableError, UnsupportedFunctionError
+from adarray.errors import (
+    DTypeError,
+    NotDifferentiableError,
+    TraceError,
+    UnsupportedFunctionError,
+)
 from adarray.lending import lent
+from adarray.levels import remembered, restore
 from adarray.op import Op, Opaque, register, same_argument
 from adarray.ops.creation import asarray
-from adarray.protocol import check_params, finish, followed, on_plain, plain, traced
+from adarray.protocol import check_params, concrete, finish, followed, on_plain, plain, traced
 from adarray.refusals import leaves_graph
 from adarray.runtime import MODE
 from adarray.scipy import RECORDS
@@ -179,10 +186,11 @@ def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], A
             if not (traced(args) or traced(kwargs)):
                 return untraced(function, args, kwargs, name)
             bound = signature.bind(*args, **kwargs).arguments
-            rest = select(name, signature, honoured, bound)
-            if star is not None:
-                return wrapped(body(*rest.pop(star, ()), **rest), name)
-            return wrapped(body(**rest), name)
+            try:
+                rest = select(name, signature, honoured, bound)
+            except UncoveredError as error:
+                return by_original(function, args, kwargs, error.refusal)
+            return wrapped(body(*rest.pop(star, ()), **rest), name)
 
         REPLACEMENTS[function] = either
         return either
@@ -218,12 +226,28 @@ def select(name: str, signature: Any, honoured: Any, bound: dict[str, Any]) -> d
         if key in honoured:
             rest[key] = given
         elif key not in _HINTS and not same_argument(given, signature.parameters[key].default):
-            shown = "a traced array" if traced(given) else repr(given)
-            raise NotDifferentiableError(
-                f"{name}: the argument {key}={shown} is not differentiated; leave it at its "
-                f"default {signature.parameters[key].default!r}, or pass adarray.value_of(x)"
+            default = signature.parameters[key].default
+            if traced(given):
+                raise _not_differentiated(name, f"{key}=a traced array", default)
+            raise UncoveredError(
+                functools.partial(_not_differentiated, name, f"{key}={given!r}", default)
             )
     return rest
+
+
+class UncoveredError(Exception):
+    """A body does not take an argument, which is not traced: SciPy's own code may."""
+
+    def __init__(self, refusal: Callable[[], Exception]) -> None:
+        super().__init__()
+        self.refusal = refusal
+
+
+def _not_differentiated(name: str, shown: str, default: Any) -> NotDifferentiableError:
+    return NotDifferentiableError(
+        f"{name}: the argument {shown} is not differentiated; leave it at its "
+        f"default {default!r}, or pass adarray.value_of(x)"
+    )
 
 
 def operation(
@@ -267,11 +291,67 @@ def operation(
     return dispatching
 
 
-def guarded(function: Callable[..., Any], where: str, why: str = "") -> Callable[..., Any]:
-    """Return a SciPy function such that it refuses traced arguments by name.
+def by_original(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    refusal: Callable[[], Exception],
+) -> Any:
+    """Return what SciPy's own code gives for traced arguments, where NumPy's protocols carry it.
 
-    It may be written in functions that NumPy dispatches; then it is differentiated by them,
-    unless there is a reason `why` it is not.
+    Parameters
+    ----------
+    function : callable
+        SciPy's.
+    args, kwargs : tuple, dict
+    refusal : callable
+        Makes the error for where they do not.
+
+    Raises
+    ------
+    UnsupportedFunctionError, NotDifferentiableError
+        What `refusal` returns; SciPy's own error where plain arguments raise it, too.
+    """
+    before = remembered()
+    try:
+        return function(*args, **kwargs)
+    except (TraceError, NotDifferentiableError, DTypeError) as error:
+        restore(before)
+        raise refusal() from error
+    except _SCIPYS as error:
+        restore(before)
+        if _fails(function, args, kwargs):
+            raise
+        raise refusal() from error
+
+
+# Errors that code which knows nothing of ADArrays may raise for them, or for its arguments.
+_SCIPYS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, NotImplementedError)
+
+
+def _fails(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a function raises for plain arguments."""
+    try:
+        function(*concrete(args), **concrete(kwargs))
+    except Exception:
+        return True
+    return False
+
+
+def no_rule(name: str, why: str = "") -> UnsupportedFunctionError:
+    """Return the error for a function without a derivative rule."""
+    return UnsupportedFunctionError(
+        f"{name}: {why or 'adarray has no derivative rule for this function'}; write it "
+        "with functions that have one, or pass adarray.value_of(x) if no gradient "
+        "should flow through it"
+    )
+
+
+def guarded(function: Callable[..., Any], where: str, why: str = "") -> Callable[..., Any]:
+    """Return a SciPy function that has no rule here, such that no derivative is lost in it.
+
+    Traced arguments go through SciPy's own code where NumPy's protocols carry the derivative, and
+    are refused by name elsewhere; everywhere, if `why` says what is wrong with it.
     """
     name = f"{where}.{getattr(function, '__name__', function)}"
 
@@ -285,17 +365,9 @@ def guarded(function: Callable[..., Any], where: str, why: str = "") -> Callable
             if any(map(callable, given)) and not followed(given):
                 return function(*args, **kwargs)
             return untraced(function, args, kwargs, name)
-        cause: Exception | None = None
-        if not why:
-            try:
-                return function(*args, **kwargs)
-            except (ADArrayError, TypeError) as error:
-                cause = error
-        raise UnsupportedFunctionError(
-            f"{name}: {why or 'adarray has no derivative rule for this function'}; write it "
-            "with functions that have one, or pass adarray.value_of(x) if no gradient "
-            "should flow through it"
-        ) from cause
+        if why:
+            raise no_rule(name, why)
+        return by_original(function, args, kwargs, lambda: no_rule(name))
 
     return either
 

@@ -70,6 +70,8 @@ def leslie(f: Any, s: Any) -> Any:
 @instead_of(scipy.linalg.fiedler)
 @over_batch(("a", 1))
 def fiedler(a: Any) -> Any:
+    if a.ndim == 0:
+        return np.array([0.0])
     return np.abs(a[:, None] - a[None, :])
 
 

@@ -231,8 +231,6 @@ def _hankel(name: str) -> Callable[..., Any]:
 
 
 fht, ifht = _hankel("fht"), _hankel("ifht")
-fhtoffset, next_fast_len, prev_fast_len = map(
-    constant, (scipy.fft.fhtoffset, scipy.fft.next_fast_len, scipy.fft.prev_fast_len)
-)
+next_fast_len, prev_fast_len = map(constant, (scipy.fft.next_fast_len, scipy.fft.prev_fast_len))
 
 __getattr__, __dir__, __all__ = fill_in(globals(), scipy.fft)

@@ -29,7 +29,7 @@ def _spacings(x: Any, dx: Any, y: Any, axis: int) -> Any:
     """Return the distances of samples along the last axis, to be broadcast with `y`'s gaps."""
     if x is None:
         return dx
-    x = array(x)
+    x = np.atleast_1d(array(x))
     return np.diff(x) if x.ndim == 1 else np.diff(np.moveaxis(x, axis, -1))
 
 

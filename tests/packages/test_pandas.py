@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frame_calls import sampled
 from pandas_calls import CALLS
 
 import adarray
@@ -37,7 +38,7 @@ def weighted(call: str) -> Callable[..., Any]:
     return space["f"]
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", sampled(CALLS))
 def test_plain_data_stays_plain(call: str) -> None:
     f = weighted(call)
     with warnings.catch_warnings():

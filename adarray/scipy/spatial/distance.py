@@ -34,13 +34,9 @@ for _name in (
     globals()[_name] = instead_of(getattr(scipy.spatial.distance, _name))(
         _of_vectors(getattr(_metrics, _name))
     )
-# Of truth values, or of how many elements are equal: steps.
-for _name in (
-    "hamming", "dice", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule",
-    "is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y",
-):  # fmt: skip
-    if hasattr(scipy.spatial.distance, _name):
-        globals()[_name] = constant(getattr(scipy.spatial.distance, _name))
+# Of how many elements are equal: steps.
+for _name in ("hamming", "jaccard", "is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y"):
+    globals()[_name] = constant(getattr(scipy.spatial.distance, _name))
 
 
 @instead_of(scipy.spatial.distance.jensenshannon)

@@ -10,9 +10,10 @@ import numpy as np
 
 from adarray.aval import Symbolic
 from adarray.errors import UnsupportedFunctionError
+from adarray.levels import remembered, restore
 from adarray.protocol import finish, followed, on_plain, plain, plain_array, traced
 from adarray.runtime import MODE
-from adarray.scipy._drop_in import array, guarded, holds
+from adarray.scipy._drop_in import array, by_original, guarded, holds
 from adarray.scipy.stats._law import Body, Law, completed
 
 _DENSITIES = ("pdf", "logpdf")
@@ -107,7 +108,13 @@ class Base:
                     return r[()] if r.ndim == 0 else r  # SciPy gives a scalar
             r = on_plain(getattr(self.scipy, method), args, kwargs)
             return finish(r, None, method)
-        return self.computed(method, args, kwargs)
+        before = remembered()
+        try:
+            return self.computed(method, args, kwargs)
+        except UnsupportedFunctionError as error:
+            restore(before)
+            known = error
+        return by_original(getattr(self.scipy, method), args, kwargs, lambda: known)
 
     def computed(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a method by `compute`."""

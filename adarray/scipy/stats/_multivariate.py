@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from adarray.errors import NotDifferentiableError, ShapeError, UnsupportedFunctionError
+from adarray.errors import NotDifferentiableError, ShapeError
 from adarray.protocol import finish, plain, traced
-from adarray.scipy._drop_in import guarded, holds
+from adarray.scipy._drop_in import by_original, guarded, holds, no_rule
 from adarray.scipy._elementwise import sp
 from adarray.scipy.stats._distribution import wide
 
@@ -86,10 +86,10 @@ class FrozenVector:
             if not any(map(traced, parts)):
                 return refusing(*args, **kwargs)
             if body is None:
-                raise UnsupportedFunctionError(
-                    f"scipy.stats.{self.dist.name}.{name}: adarray has no derivative rule for "
-                    "this method; pass adarray.value_of(x) if no gradient should flow through it"
-                )
+                given = (*args, *self.args), {**self.kwds, **kwargs}
+                where = f"scipy.stats.{self.dist.name}.{name}"
+                original = getattr(self.dist.scipy, name)
+                return by_original(original, *given, lambda: no_rule(where))
             return finish(body(*args, *self.args, **self.kwds, **kwargs), None, name)
 
         return either

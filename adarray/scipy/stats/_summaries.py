@@ -13,7 +13,15 @@ import scipy.stats
 from adarray.errors import NotDifferentiableError
 from adarray.ops.common import normalized_axes
 from adarray.protocol import finish, plain, traced
-from adarray.scipy._drop_in import REPLACEMENTS, constant, holds, select
+from adarray.scipy._drop_in import (
+    REPLACEMENTS,
+    UncoveredError,
+    array,
+    by_original,
+    constant,
+    holds,
+    select,
+)
 from adarray.scipy._elementwise import sp
 from adarray.scipy.stats._distribution import wide
 
@@ -28,6 +36,7 @@ def summary(body: Callable[..., Any]) -> Callable[..., Any]:
     name = body.__name__
     function = getattr(scipy.stats, name)
     signature, honoured = inspect.signature(function), inspect.signature(body).parameters
+    sample = next(iter(honoured))
 
     @functools.wraps(function)
     def either(*args: Any, **kwargs: Any) -> Any:
@@ -37,7 +46,13 @@ def summary(body: Callable[..., Any]) -> Callable[..., Any]:
             r = function(*plain(args), **plain(kwargs))
             return finish(r, None, name) if isinstance(r, (np.ndarray, np.generic)) else r
         bound = signature.bind(*args, **kwargs).arguments
-        return body(**select(name, signature, honoured, bound))
+        if "axis" in honoured and not np.ndim(bound[sample]):
+            bound[sample] = np.reshape(array(bound[sample]), (1,))
+        try:
+            rest = select(name, signature, honoured, bound)
+        except UncoveredError as error:
+            return by_original(function, args, kwargs, error.refusal)
+        return body(**rest)
 
     REPLACEMENTS[function] = SUMMARIES[name] = either
     return either
@@ -229,13 +244,12 @@ def entropy(
 ) -> Any:
     """As `scipy.stats.entropy`."""
     pk = wide(pk)
+    if qk is not None:
+        qk = wide(qk)
+        shape = np.broadcast_shapes(pk.shape, qk.shape)
+        pk, qk = np.broadcast_to(pk, shape), np.broadcast_to(qk, shape)
     p = pk / np.sum(pk, axis=axis, keepdims=True)
-    if qk is None:
-        parts = sp.entr(p)
-    else:
-        qk = wide(qk) + np.zeros_like(plain(p))
-        p = p + np.zeros(qk.shape)
-        parts = sp.rel_entr(p, qk / np.sum(qk, axis=axis, keepdims=True))
+    parts = sp.entr(p) if qk is None else sp.rel_entr(p, qk / np.sum(qk, axis=axis, keepdims=True))
     r = np.sum(parts, axis=axis, keepdims=keepdims)
     return r if base is None else r / np.log(base)
 

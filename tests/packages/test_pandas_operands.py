@@ -1,0 +1,91 @@
+"""Objects of pandas beside traced arrays: operands in any order, and in NumPy's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from frame_calls import PANDAS, sampled
+
+import adarray
+
+pd = pytest.importorskip("pandas", minversion="2.1")
+# np.sum(frame) in the plain run.
+pytestmark = pytest.mark.filterwarnings("ignore:The behavior of DataFrame.sum:FutureWarning")
+X = np.array([0.31, 0.52, 0.47, 0.83, 0.66, 0.29])
+RNG = np.random.default_rng(0)
+df = pd.DataFrame({"a": RNG.random(6) + 0.5, "b": RNG.random(6) + 0.2, "g": list("xyxyxz")})
+num, s = df[["a", "b"]], df["a"]
+i, m, idx = pd.Series([1, 2, 3, 4, 5, 6]), s > 0.9, pd.Index([1.0, 2, 3, 4, 5, 6])
+
+
+def function(call: str) -> Callable[[Any], Any]:
+    space = dict(globals())
+    exec(f"def f(x):\n    return {call}", space)
+    return space["f"]
+
+
+def differences(f: Callable[[Any], Any]) -> np.ndarray:
+    def number(x: np.ndarray) -> float:
+        return float(np.sum(np.asarray(f(x), dtype=float)))
+
+    steps = 1e-6 * np.eye(6)
+    return np.array([(number(X + h) - number(X - h)) / 2e-6 for h in steps])
+
+
+@pytest.mark.parametrize("call", sampled(PANDAS))
+def test_gradient(call: str) -> None:
+    f = function(call)
+    expected = differences(f)
+    for intercept in (False, True):
+        found = adarray.grad(f, intercept=intercept)(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("call", ["((s - x) ** 2).mean()", "np.sum(num * x[:2])"])
+def test_compiled(call: str) -> None:
+    f = function(call)
+    compiled = adarray.jit(adarray.grad(f))
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(X), differences(f), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "method"),
+    [
+        ("s @ x", "Series.__matmul__"), ("num @ x[:2]", "DataFrame.__matmul__"),
+        ("pd.Series(x)", "Series.__init__"), ("df.assign(p=x)", "DataFrame.assign"),
+        ("num.mul(x, axis=0)", "DataFrame.mul"), ("pd.Series([x[0], x[1]]).mean()", "Series.mean"),
+    ],
+)  # fmt: skip
+def test_what_pandas_cannot_hold_is_refused_in_one_sentence(call: str, method: str) -> None:
+    with pytest.raises(adarray.TraceError) as caught:
+        adarray.grad(function(f"np.sum({call})"))(X)
+    text = str(caught.value)
+    assert text.startswith(f"pandas {method}: a traced value would leave the graph")
+    assert "compute with .to_numpy() of the Series or DataFrame" in text
+    assert text.endswith("line 2)")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("df * x[:3]", "multiply: an operand is a DataFrame of dtype float64, object; adarray "),
+        ("x + df['g']", "add: an operand is a Series of dtype object; adarray computes on arrays"),
+    ],
+)
+def test_other_things_than_numbers_are_refused(call: str, message: str) -> None:
+    with pytest.raises(adarray.DTypeError) as caught:
+        adarray.grad(function(f"np.sum({call})"))(X)
+    assert str(caught.value).startswith(message)
+    assert "pass .to_numpy(dtype=float) (in f, file" in str(caught.value)
+
+
+def test_beside_plain_adarrays_pandas_computes() -> None:
+    made = adarray.array([1.0, 2.0])
+    for r in (num * made, made * num, np.multiply(num, made), np.multiply(made, num)):
+        pd.testing.assert_frame_equal(r, num * np.array([1.0, 2.0]))
+    mask = s > adarray.array(X)
+    assert isinstance(mask, pd.Series)

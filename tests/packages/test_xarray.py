@@ -1,0 +1,68 @@
+"""xarray over traced arrays: DataArrays hold them, and compute by NumPy's protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from frame_calls import XARRAY, sampled
+
+import adarray
+
+xr = pytest.importorskip("xarray")
+X = np.array([0.31, 0.52, 0.47, 0.83, 0.66, 0.29])
+RNG = np.random.default_rng(0)
+t = np.arange(6.0)
+da = xr.DataArray(RNG.random(6) + 0.5, dims="t", coords={"t": t})
+d2 = xr.DataArray(
+    RNG.random((2, 3)) + 0.5, dims=("y", "t"), coords={"y": [10, 20], "t": [0.0, 1.0, 2.0]}
+)
+lab = xr.DataArray(list("aabbca"), dims="t")
+ds = xr.Dataset({"u": da, "w": da * 2})
+
+
+def D(x: Any) -> Any:  # noqa: N802
+    return xr.DataArray(x, dims="t", coords={"t": t})
+
+
+def D2(x: Any) -> Any:  # noqa: N802
+    return xr.DataArray(
+        x.reshape(2, 3), dims=("y", "t"), coords={"y": [10, 20], "t": [0.0, 1.0, 2.0]}
+    )
+
+
+def function(call: str) -> Callable[[Any], Any]:
+    space = dict(globals())
+    exec(
+        f"def f(x):\n    r = {call}\n    return r.data if isinstance(r, xr.DataArray) else r", space
+    )
+    return space["f"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("call", sampled(XARRAY))
+def test_gradient(call: str) -> None:
+    f = function(call)
+
+    def number(x: np.ndarray) -> float:
+        return float(np.sum(np.asarray(f(x), dtype=float)))
+
+    expected = [(number(X + h) - number(X - h)) / 2e-6 for h in 1e-6 * np.eye(6)]
+    for intercept in (False, True):
+        found = adarray.grad(f, intercept=intercept)(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "method"),
+    [("D(x).values.sum()", "DataArray.values"), ("D(x).interp(t=2.5)", "DataArray.interp")],
+)
+def test_what_becomes_plain_is_refused_in_one_sentence(call: str, method: str) -> None:
+    with pytest.raises(adarray.TraceError) as caught:
+        adarray.grad(function(call))(X)
+    text = str(caught.value)
+    assert text.startswith(f"xarray {method}: a traced value would leave the graph")
+    assert "take .data in place of .values or .to_numpy(), and compute with that" in text
+    assert "(in f, file" in text
