@@ -190,7 +190,8 @@ def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], A
                 rest = select(name, signature, honoured, bound)
             except UncoveredError as error:
                 return by_original(function, args, kwargs, error.refusal)
-            return wrapped(body(*rest.pop(star, ()), **rest), name)
+            more = () if star is None else rest.pop(star, ())
+            return wrapped(body(*more, **rest), name)
 
         REPLACEMENTS[function] = either
         return either
