@@ -28,8 +28,8 @@ ARGUMENTS: list[tuple[Any, ...]] = [
     (0.4,), (0.4, 1.3), (0.4, 1.3, 2.2),
 ]  # fmt: skip
 # Slow, or random, or refused for a reason: ranks, and an array where an option belongs.
-SKIPPED = {"test", "rvs", "_rvs", "fit", "expect", "kendalltau", "weightedtau", "spearmanr", "linregress",
-           "sqrtm"}  # fmt: skip
+SKIPPED = {"test", "rvs", "_rvs", "fit", "expect", "kendalltau", "weightedtau", "spearmanr",
+           "linregress", "sqrtm"}  # fmt: skip
 Call = tuple[str, types.ModuleType, list[tuple[Any, ...]]]
 
 
