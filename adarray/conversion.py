@@ -8,11 +8,12 @@ leave the graph on purpose. Text shows the values and lets go of nothing.
 from __future__ import annotations
 
 import dis
+import linecache
 import math
 import operator
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from adarray.lending import lend
 from adarray.operators import weakened
 from adarray.protocol import call_function, finish, on_plain, traced
 from adarray.questions import is_array, of_some
+from adarray.redirecting import original_of
 from adarray.refusals import leaves_graph
-from adarray.scope import SCOPE, package_of
+from adarray.scope import SCOPE, client_of, package_of
 from adarray.texts import (
     TracedText,
     as_text,
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 else:
     _State = object  # the first subclass of Handle is the class that users see
 
+_STORE = dis.opmap["STORE_SUBSCR"]
+_CALL = dis.opmap["CALL"]
+_LONG = 60  # characters of the user's code that are shown
 _UNEDITED = (
     "in random draws, write loc + scale * rng.normal(size=...); for code that cannot be edited, "
     "use adarray.intercept()"
@@ -77,6 +82,39 @@ def _asked_by(frame: FrameType | None, package: str) -> str:
             break
         frame = frame.f_back
     return what
+
+
+def _refused_at(frame: FrameType, default: str, fix: str) -> tuple[str, str]:
+    """Return what to call a refused operation, and advice.
+
+    Where NumPy's C code has asked by itself, it is called as the user wrote it: ``hist[i] = ...``.
+    """
+    code, at = original_of(frame.f_code), frame.f_lasti
+    if not client_of(frame.f_globals):
+        return default, fix
+    kind = code.co_code[at]
+    if kind not in (_STORE, _CALL):
+        return default, fix
+    text = _source(code, at)
+    if kind == _STORE and text:
+        make = "np.zeros_like(x)" if SCOPE.get() is None else "np.zeros or np.array"
+        return f"{text} = ...", (
+            f"the array is a plain ndarray, which cannot hold it: make it in the function by {make}"
+        )
+    base, dot, _ = text.partition("(")[0].rpartition(".")
+    names = {**frame.f_globals, **frame.f_locals}
+    if dot and type(names.get(base.strip())) is np.ndarray:
+        return text, f"write np.{text[len(base) + 1 :].partition('(')[0]}({base}, ...)"
+    return default, fix
+
+
+def _source(code: CodeType, at: int) -> str:
+    """Return the text of the expression that an instruction belongs to; "" if it is not known."""
+    line, last, start, end = list(code.co_positions())[at // 2]
+    if line is None or line != last or start is None or end is None:
+        return ""
+    text = linecache.getline(code.co_filename, line).encode()[start:end].decode(errors="replace")
+    return text if len(text) <= _LONG else ""
 
 
 def _remainder(text: str) -> tuple[int, int]:
@@ -122,6 +160,8 @@ class Conversions(_State):
             package = package_of(frame.f_globals.get("__name__"))
             if package in _FIXES:
                 what, fix = _asked_by(frame, package), _FIXES[package]
+            elif what in ("np.asarray", "float"):
+                what, fix = _refused_at(frame, what, fix)
             raise leaves_graph(what, fix, self)
         sync_if_view(self)
 

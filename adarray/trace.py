@@ -362,6 +362,8 @@ class tracing:  # noqa: N801  (reads as a statement)
             if _gc_users == 0:
                 gc.set_threshold(*_gc_before)
         refusal = end(self._level)
+        if isinstance(error, ValueError) and isinstance(error.__cause__, TraceError):
+            raise error.__cause__  # which NumPy has wrapped: "setting an array element ..."
         if kind is None and refusal is not None:
             raise TraceError(
                 f"{self._name}: the function caught an error that NumPy would not have raised, and "

@@ -72,9 +72,8 @@ def test_a_traced_initial_value(function: Any) -> None:
     agree(lambda v, i: function(v, axis=0, initial=i), X, np.float64(0.4))
     agree(lambda v, i: function(v, axis=1, keepdims=True, initial=i, where=MASK), X, 0.4)
     # NumPy does not ask `initial` whether it knows better.
-    with pytest.raises(ValueError, match="setting an array element") as caught:
+    with pytest.raises(adarray.TraceError, match="a traced value would leave the graph"):
         grad(lambda i: function(X, initial=i))(0.4)
-    assert isinstance(caught.value.__cause__, adarray.TraceError)
 
 
 @pytest.mark.parametrize("function", SPREADS)
