@@ -344,11 +344,13 @@ def classify(name: str, module: Any = np) -> Row:
 
 def _run(name: str, call: Callable[..., Any], function: Any, x: Any) -> Row:
     seen: list[Any] = []
+    moves: list[bool] = []
 
     def run(value: Any) -> Any:
         # A copy: methods may write into it.
         value = value.copy() if hasattr(value, "copy") else value
         seen[:] = leaves_of(call(function, value))
+        moves[:] = map(traced, seen)  # afterwards, they are plain
         return _numbers(seen)
 
     try:
@@ -362,7 +364,7 @@ def _run(name: str, call: Callable[..., Any], function: Any, x: Any) -> Row:
             return Row(name, "refused", "", "", reason(str(error)))
         raise
     assert not any(_kind(r) == "O" for r in _numbers(seen)), f"{name} gave an array of objects"
-    if not any(traced(r) for r in seen):
+    if not any(moves):
         inexact = [r for r in _numbers(seen) if _kind(r) in "fc"]
         note = "zero derivative" if inexact else ""
         if inexact:
