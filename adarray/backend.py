@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from adarray.errors import BackendError
 from adarray.runtime import MODE, WRAP, Backend, Engine, Mode, current_mode
-from adarray.scope import client_of, outside
+from adarray.scope import KEPT, outside, package_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -162,7 +162,7 @@ def made_engine(name: str, options: dict[str, Any]) -> Engine | None:
                 f"{method}(); it does not satisfy adarray.runtime.Engine; mend or uninstall the "
                 "distribution"
             )
-    if made is not None and client_of({"__name__": type(made).__module__}):
+    if made is not None and package_of(type(made).__module__) not in KEPT:
         for method in ("pointwise", "derivative", "call"):
             # Somebody's code: what it is given and makes is plain, inside of `intercept`, too.
             setattr(made, method, outside(getattr(made, method)))

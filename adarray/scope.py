@@ -79,9 +79,12 @@ def client_of(space: dict[str, Any]) -> str:
     package = package_of(space.get("__name__"))
     if package not in KEPT:
         return package or "__main__"
-    # A doctest runs in a copy of its module's globals.
+    # A doctest runs in a copy of its module's globals; a module that was imported anew has others.
     module = sys.modules.get(space["__name__"])
-    return "" if module is None or vars(module) is space else "__main__"
+    if module is None or vars(module) is space:
+        return ""
+    spec = vars(module).get("__spec__")
+    return "__main__" if space.get("__spec__", spec) is spec else ""
 
 
 def outside(function: Callable[..., Any]) -> Callable[..., Any]:

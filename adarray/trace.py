@@ -363,7 +363,10 @@ class tracing:  # noqa: N801  (reads as a statement)
                 gc.set_threshold(*_gc_before)
         refusal = end(self._level)
         if isinstance(error, ValueError) and isinstance(error.__cause__, TraceError):
-            raise error.__cause__  # which NumPy has wrapped: "setting an array element ..."
+            # NumPy has wrapped it: "setting an array element ...". No circle of causes.
+            cause = error.__cause__
+            error.__cause__ = None
+            raise cause from cause.__cause__
         if kind is None and refusal is not None:
             raise TraceError(
                 f"{self._name}: the function caught an error that NumPy would not have raised, and "
