@@ -81,7 +81,7 @@ def client_of(space: dict[str, Any]) -> str:
         return package or "__main__"
     # A doctest runs in a copy of its module's globals; a module that was imported anew has others.
     module = sys.modules.get(space["__name__"])
-    if module is None or vars(module) is space:
+    if module is None or vars(module) is space or type(space) is not dict:  # `jit` makes others
         return ""
     spec = vars(module).get("__spec__")
     return "__main__" if space.get("__spec__", spec) is spec else ""

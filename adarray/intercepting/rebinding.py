@@ -284,7 +284,9 @@ def functions_of(value: Any, module: Any, depth: int = 0) -> Iterator[types.Func
 
 
 def _rebind_captured(function: types.FunctionType, binder: Binder) -> bool:
-    """Rebind the default arguments and closed-over names of a function."""
+    """Rebind the default arguments and closed-over names of a function of client code."""
+    if not client_of(function.__globals__):
+        return False
     found = False
     if function.__defaults__:
         given = [binder.of(v) for v in function.__defaults__]
