@@ -47,6 +47,7 @@ def test_an_error_of_the_caller_is_the_one_that_scipy_raises() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("ADARRAY_LONG" not in os.environ, reason="takes minutes: in long runs only")
 @pytest.mark.parametrize("array_api", ["", "1"])
 @pytest.mark.parametrize(
     "modules",
