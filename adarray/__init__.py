@@ -14,6 +14,7 @@ from adarray import (
     ops as _ops,  # noqa: F401  (registers the operations)
 )
 from adarray._version import __version__
+from adarray.ad import backward as _backward  # noqa: F401  (is `ADArray.backward`)
 from adarray.array import ADArray, array, stop_gradient, value_of
 from adarray.backend import backends, current_backend, use
 from adarray.context import copy_context

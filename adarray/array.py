@@ -205,7 +205,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
         backward_hook[0](self, gradient, retain_graph, create_graph)
 
 
-# Set by adarray.ad.reverse, which stands above this module in the layers.
+# Set by adarray.ad.backward, which stands above this module in the layers.
 backward_hook: list[Callable[..., None]] = []
 
 

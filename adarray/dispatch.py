@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import PLAIN, Aval, Symbolic, aval_of, refuse_subclass
-from adarray.device import KINDS, adopt, is_device
+from adarray.device import KINDS, adopt
 from adarray.errors import ForwardModeError
 from adarray.frames import is_frame, is_labelled, unframed
 from adarray.graph import PICK, Node, merge_spans, next_order
-from adarray.guard import Guard, keep_plain
-from adarray.op import Layout, Op
-from adarray.probe import needs
+from adarray.guard import keep_plain
+from adarray.op import Op
 from adarray.refusals import no_derivative, reraise
 from adarray.runtime import MODE, Mode
+from adarray.saving import as_array, saved_for
 from adarray.tangents import (
     attach,
     inexact,
@@ -31,15 +31,8 @@ from adarray.tangents import (
     tangent_of,
     without_dropped,
 )
-from adarray.trace import (
-    Extras,
-    Handle,
-    is_borrowed,
-    root_of,
-    save,
-    snapshot,
-    state_of,
-)
+from adarray.trace import Handle, root_of, snapshot, state_of
+from adarray.views import view_of, wrapped
 
 _new = object.__new__
 
@@ -172,12 +165,12 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         if xv is not x:
             x._frozen = True
         else:
-            xv, guard = keep_plain(_plain(x))
+            xv, guard = keep_plain(as_array(x))
     if save_y:
         if yv is not y:
             y._frozen = True
         else:
-            yv, guard = keep_plain(_plain(y))
+            yv, guard = keep_plain(as_array(y))
     saved = (r if save_out else None, xv if save_x else None, yv if save_y else None)
     made = _new(Node)  # as in `unary`
     made.order = next_order()
@@ -194,13 +187,6 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     out._x = None
     out._frozen = save_out
     return out
-
-
-def _plain(x: Any) -> Any:
-    """Return a plain operand as rules may read it: lists become arrays."""
-    if x is None or isinstance(x, (np.ndarray, np.generic, int, float, complex, slice, tuple)):
-        return x
-    return np.asarray(x)
 
 
 def compute_pointwise(op: Op, values: tuple[Any, ...], mode: Mode | None) -> Any:
@@ -304,7 +290,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
     if op.outputs > 1:
         return _several(op, operands, params, values, r, parents, mask, span, cls)
     if span is None or not recording:
-        return _wrap(op, operands, params, values, r, cls)
+        return wrapped(op, operands, params, values, r, cls)
     if not isinstance(r, (np.ndarray, np.generic, Symbolic)):
         if isinstance(r, float) and not all(isinstance(x, _KNOWN) for x in operands):
             numbers = (x if isinstance(x, _KNOWN) else float(x) for x in operands)
@@ -313,9 +299,9 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
         r = r if r.dtype.kind == "O" else r[()]
     if r.dtype.kind not in "fc":
         return cls(no_derivative(op, r))
-    out = _wrap(op, operands, params, values, r, cls)
+    out = wrapped(op, operands, params, values, r, cls)
     aval = Aval(r.shape, r.dtype)
-    saved, guards = _saved(op, mask, operands, values, out, aval)
+    saved, guards = saved_for(op, mask, operands, values, out, aval)
     out._node = Node(op, tuple(parents), saved, params or None, aval, span, guards)
     return out
 
@@ -332,14 +318,14 @@ def _several(
     cls: type[Handle],
 ) -> Any:
     """Wrap the results of an operation with several; each picks its part from one node."""
-    out = tuple(_wrap(op, operands, params, values, r, cls) for r in results)
+    out = tuple(wrapped(op, operands, params, values, r, cls) for r in results)
     if hasattr(results, "_fields"):
         out = type(results)(*out)
     mode = MODE.get()
     if span is None or (mode is not None and not mode.record):
         return out
     avals = tuple(aval_of(x._v) for x in out)
-    saved, guards = _saved(op, mask, operands, values, out, avals)
+    saved, guards = saved_for(op, mask, operands, values, out, avals)
     node = Node(op, tuple(parents), saved, params or None, avals[0], span, guards)
     for k, x in enumerate(out):
         if avals[k].dtype.kind in "fc":
@@ -352,90 +338,6 @@ def _several(
 def pick(node: Node, index: int, aval: Aval) -> Node:
     """Return the node of one result of an operation with several."""
     return Node(PICK, (node,), (None, None), {"index": index}, aval, node.span)
-
-
-def _saved(
-    op: Op, mask: int, operands: tuple[Any, ...], values: list[Any], out: Any, aval: Any
-) -> tuple[tuple[Any, ...], list[Guard] | None]:
-    """Return ``(out, *operands)`` as the rules read them, and the guards of plain arrays.
-
-    `out` and `aval` are tuples for an operation with several results.
-    """
-    guards: list[Guard] | None = None
-    wanted = op._plans.get(mask) if not op.variadic else None
-    if wanted is None:
-        wanted = op.plan(mask) if op.pointwise else needs(op, mask, len(operands))
-    if not wanted[0]:
-        saved: list[Any] = [None if op.pointwise else aval]
-    else:
-        saved = [tuple(map(save, out)) if op.outputs > 1 else save(out)]
-    for x, v, want in zip(operands, values, wanted[1:], strict=True):
-        if want:
-            if isinstance(x, Handle) and v is x._v and not is_borrowed(x):
-                kept = save(x)
-                if not op.pointwise and not isinstance(kept, (np.ndarray, np.generic, Symbolic)):
-                    kept = np.asarray(kept)[()]  # a traced Python number: rules ask for its shape
-                saved.append(kept)
-                continue
-            v, guard = keep_plain(_plain(v))
-            saved.append(v)
-            if guard is not None:
-                guards = [guard] if guards is None else [*guards, guard]
-        elif op.pointwise or v is None:
-            saved.append(None)
-        else:
-            node = x._node if isinstance(x, Handle) else None
-            saved.append(node.aval if node is not None else aval_of(v))
-    return tuple(saved), guards
-
-
-def _wrap(
-    op: Op,
-    operands: tuple[Any, ...],
-    params: dict[str, Any],
-    values: list[Any],
-    r: Any,
-    cls: type[Handle],
-) -> Handle:
-    """Return the result as an ADArray: a view of operand 0 where memory is shared."""
-    if r.__class__ is not np.ndarray or (r.base is None and not any(r is v for v in values)):
-        return cls(r)
-    source = operands[0]
-    if isinstance(op.lower, Layout) and isinstance(source, Handle):
-        memory = root_of(source)._v
-        if isinstance(r, Symbolic) and type(memory) is np.ndarray:
-            # Made of a constant while recording, as by np.zeros: of the copy that stands for it.
-            memory = MODE.get().engine.capture(memory)  # type: ignore[union-attr]
-        if _overlap(r, memory):
-            return view_of(source, op, operands[1:], params, r)
-    if isinstance(r, Symbolic):
-        return cls(r)
-    for x in operands:
-        v = root_of(x)._v if isinstance(x, Handle) else x
-        if isinstance(v, np.ndarray) and np.may_share_memory(r, v):
-            return cls(r.copy())
-    return cls(r)
-
-
-def _overlap(r: Any, memory: Any) -> bool:
-    """Whether a result may lie in the memory of an operand."""
-    if is_device(r):  # without a way through NumPy's protocols
-        return (
-            is_device(memory)
-            and r.library is memory.library
-            and r.library.shares(r.raw, memory.raw)
-        )
-    return bool(np.may_share_memory(r, memory))
-
-
-def view_of(
-    source: Handle, op: Op, rest: tuple[Any, ...], params: dict[str, Any], value: Any
-) -> Handle:
-    """Return a handle on `value`, which is ``op(source, *rest, **params)`` without a copy."""
-    root = root_of(source)
-    steps = source._x.steps if source._x is not None and source is not root else ()
-    x = Extras(root, (*steps, (op, rest, params)))
-    return type(source)(value, None, x)
 
 
 def replay(value: Any, steps: tuple[Any, ...]) -> Any:

@@ -8,7 +8,8 @@ transfer is counted, and `adarray.profile` shows it.
 """
 
 from adarray.device.array import DeviceArray, Form, form_of, host, is_device
-from adarray.device.library import DEVICES, KINDS, DeviceEngine, Library, adopt, of_dlpack
+from adarray.device.kinds import KINDS, adopt, of_dlpack
+from adarray.device.library import DEVICES, DeviceEngine, Library
 
 __all__ = [
     "DEVICES", "KINDS", "DeviceArray", "DeviceEngine", "Form", "Library", "adopt",

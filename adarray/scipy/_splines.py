@@ -1,4 +1,4 @@
-"""Piecewise polynomials and B-splines: in values, in the points asked for, mostly in knots."""
+"""Piecewise polynomials: in values, in the points asked for, mostly in knots."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import numpy as np
 import scipy.interpolate
 
 from adarray.errors import NotDifferentiableError
-from adarray.scipy._drop_in import array, holds, instead_of, is_complex, refuse_traced, value
+from adarray.scipy._drop_in import array, holds, instead_of, is_complex, value
 from adarray.scipy._structured import banded
 from adarray.trace import Handle
 
 
-def _wide(u: Any, like: Any, lead: int) -> Any:
+def wide(u: Any, like: Any, lead: int) -> Any:
     """Return `u` with axes behind, to be multiplied with rows of `like`."""
     return np.reshape(u, (*u.shape, *(1,) * (like.ndim - lead)))
 
 
-def _slots(breaks: Any, x: Any, first: int, last: int) -> Any:
+def slots(breaks: Any, x: Any, first: int, last: int) -> Any:
     """Return the numbers of the intervals in which points are."""
     return np.clip(np.searchsorted(value(breaks), value(x), side="right") - 1, first, last)
 
 
-def _wrapped(x: Any, low: Any, high: Any) -> Any:
+def wrapped(x: Any, low: Any, high: Any) -> Any:
     """Return points moved into one period."""
     turns = np.floor((value(x) - value(low)) / (value(high) - value(low)))
     return x - turns * (high - low)
@@ -63,7 +63,7 @@ def overlaid(name: str) -> property:
     return made
 
 
-def _refusing(name: str) -> Any:
+def refusing(name: str) -> Any:
     """Return a method that SciPy computes from the values, and that refuses traced ones."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +78,7 @@ def _refusing(name: str) -> Any:
     return method
 
 
-class _Moved:
+class Moved:
     """Evaluation that is shared: shapes, axes, and where SciPy itself computes."""
 
     axis: int
@@ -98,7 +98,7 @@ class _Moved:
         return not (own or any(isinstance(v, Handle) for v in given))
 
 
-class Piecewise(_Moved):
+class Piecewise(Moved):
     """What our piecewise polynomials add to SciPy's."""
 
     x: Any = overlaid("x")
@@ -116,11 +116,11 @@ class Piecewise(_Moved):
         x = array(x)
         mode = self.extrapolate if extrapolate is None else extrapolate
         low, high = self.x[0], self.x[-1]
-        inside = _wrapped(x, low, high) if mode == "periodic" else x
+        inside = wrapped(x, low, high) if mode == "periodic" else x
         c = self.c
         order = c.shape[0] - 1
-        i = _slots(self.x, inside, 0, c.shape[1] - 1)
-        d = _wide(inside - self.x[i], c, 2)
+        i = slots(self.x, inside, 0, c.shape[1] - 1)
+        d = wide(inside - self.x[i], c, 2)
         total: Any = None
         for k in range(order + 1 - nu):
             power = order - k
@@ -131,7 +131,7 @@ class Piecewise(_Moved):
             total = c[0][i] * 0.0
         if mode is False:
             out = (value(x) < value(low)) | (value(x) > value(high))
-            total = np.where(_wide(out, c, 2), np.nan, total)
+            total = np.where(wide(out, c, 2), np.nan, total)
         return self._shaped(total, x)
 
     def derivative(self, nu: int = 1) -> Any:
@@ -143,7 +143,7 @@ class Piecewise(_Moved):
         c = self.c
         for _ in range(nu):
             powers = np.arange(c.shape[0] - 1, 0, -1)
-            c = c[:-1] * _wide(powers, c, 1) if c.shape[0] > 1 else c * 0.0
+            c = c[:-1] * wide(powers, c, 1) if c.shape[0] > 1 else c * 0.0
         return PPoly(c, self.x, self.extrapolate, self.axis)
 
     def antiderivative(self, nu: int = 1) -> Any:
@@ -156,10 +156,10 @@ class Piecewise(_Moved):
         h = np.diff(self.x)
         for _ in range(nu):
             powers = np.arange(c.shape[0], 0, -1)
-            c = c / _wide(powers, c, 1)
+            c = c / wide(powers, c, 1)
             grown = c[0] * 0.0
             for k in range(c.shape[0]):
-                grown = (grown + c[k]) * _wide(h, grown, 1)
+                grown = (grown + c[k]) * wide(h, grown, 1)
             start = np.concatenate([grown[:1] * 0.0, np.cumsum(grown, 0)[:-1]])
             c = np.concatenate([c, start[None]])
         return PPoly(c, self.x, self.extrapolate, self.axis)
@@ -178,9 +178,9 @@ class Piecewise(_Moved):
         whole.axis = 0
         return whole(array(b), 0, mode) - whole(array(a), 0, mode)
 
-    roots = _refusing("roots")
-    solve = _refusing("solve")
-    extend = _refusing("extend")
+    roots = refusing("roots")
+    solve = refusing("solve")
+    extend = refusing("extend")
 
 
 class PPoly(Piecewise, scipy.interpolate.PPoly):  # type: ignore[misc]
@@ -199,7 +199,7 @@ class PPoly(Piecewise, scipy.interpolate.PPoly):  # type: ignore[misc]
 
 def _hermite(x: Any, y: Any, d: Any) -> Any:
     """Return the coefficients of the cubics with values `y` and slopes `d` at `x`."""
-    h = _wide(np.diff(x), y, 1)
+    h = wide(np.diff(x), y, 1)
     slope = np.diff(y, axis=0) / h
     t = (d[:-1] + d[1:] - 2 * slope) / h
     return np.stack([t / h, (slope - d[:-1]) / h - t, d[:-1], y[:-1]])
@@ -217,7 +217,7 @@ def _end_condition(kind: Any, rest: tuple[int, ...], dtype: Any) -> tuple[Any, A
 def _spline_slopes(x: Any, y: Any, bc: Any) -> Any:
     """Return the slopes of the cubic spline with two continuous derivatives."""
     n, rest = y.shape[0], y.shape[1:]
-    h, slope = np.diff(x), np.diff(y, axis=0) / _wide(np.diff(x), y, 1)
+    h, slope = np.diff(x), np.diff(y, axis=0) / wide(np.diff(x), y, 1)
     if isinstance(bc, str):
         bc = (bc, bc)
     if bc[0] == "periodic":
@@ -226,7 +226,7 @@ def _spline_slopes(x: Any, y: Any, bc: Any) -> Any:
     if n == 2:
         left, u = (1, slope[0]) if left == "not-a-knot" else (left, u)
         right, v = (1, slope[0]) if right == "not-a-knot" else (right, v)
-    hw = _wide(h, y, 1)
+    hw = wide(h, y, 1)
     inner = 3 * (hw[1:] * slope[:-1] + hw[:-1] * slope[1:])
     one, zero = h[:1] * 0 + 1, h[:1] * 0
     both = left == right == "not-a-knot" and n == 3  # one parabola
@@ -267,7 +267,7 @@ def _periodic_slopes(h: Any, slope: Any, y: Any) -> Any:
         2 * (h + h[before])[:, None] * unit + h[:, None] * unit[before]
         + h[before][:, None] * unit[ahead]
     )  # fmt: skip
-    hw = _wide(h, y, 1)
+    hw = wide(h, y, 1)
     b = 3 * (hw * slope[before] + hw[before] * slope)
     s = np.reshape(np.linalg.solve(matrix, np.reshape(b, (m, -1))), (m, *y.shape[1:]))
     return np.concatenate([s, s[:1]])
@@ -281,7 +281,7 @@ def _pchip_end(h0: Any, h1: Any, m0: Any, m1: Any) -> Any:
 
 
 def _pchip_slopes(x: Any, y: Any) -> Any:
-    h = _wide(np.diff(x), y, 1)
+    h = wide(np.diff(x), y, 1)
     m = np.diff(y, axis=0) / h
     if y.shape[0] == 2:
         return np.concatenate([m, m])
@@ -296,8 +296,8 @@ def _pchip_slopes(x: Any, y: Any) -> Any:
 
 def _akima_slopes(x: Any, y: Any, method: str) -> Any:
     if y.shape[0] == 2:
-        return np.concatenate([np.diff(y, axis=0) / _wide(np.diff(x), y, 1)] * 2)
-    m = np.diff(y, axis=0) / _wide(np.diff(x), y, 1)
+        return np.concatenate([np.diff(y, axis=0) / wide(np.diff(x), y, 1)] * 2)
+    m = np.diff(y, axis=0) / wide(np.diff(x), y, 1)
     one = 2 * m[:1] - m[1:2]
     last = 2 * m[-1:] - m[-2:-1]
     m = np.concatenate([2 * one - m[:1], one, m, last, 2 * last - m[-1:]])
@@ -365,136 +365,6 @@ class CubicHermiteSpline(_OfSlopes, scipy.interpolate.CubicHermiteSpline):  # ty
         super().__init__(value(x), value(y), value(dydx), axis, extrapolate)
         given = np.moveaxis(array(dydx), axis, 0)
         self._differentiate(x, y, axis, (lambda x, y: given, (), isinstance(dydx, Handle)))
-
-
-# -- B-splines -------------------------------------------------------------------------------------
-
-
-class BSpline(_Moved, scipy.interpolate.BSpline):  # type: ignore[misc]
-    """`scipy.interpolate.BSpline`; coefficients, knots and points may be traced."""
-
-    t: Any = overlaid("t")
-    k: int
-
-    def __init__(self, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0) -> None:
-        t, c = (array(v) if holds(v) else v for v in (t, c))
-        super().__init__(value(t), value(c), k, extrapolate, axis)
-        if isinstance(c, Handle):
-            self.c = np.moveaxis(array(c), axis, 0) if self.axis else c
-        if isinstance(t, Handle):
-            self.t = t
-
-    def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
-        """Evaluate the spline or a derivative, as SciPy does."""
-        if self._is_plain(x):
-            return super().__call__(x, nu, extrapolate)
-        x, mode = array(x), self.extrapolate if extrapolate is None else extrapolate
-        t, c, k = self.t, self.c, self.k
-        n = t.shape[0] - k - 1
-        low, high = t[k], t[n]
-        inside = _wrapped(x, low, high) if mode == "periodic" else x
-        i = _slots(t, inside, k, n - 1)
-        for _ in range(nu):
-            if k == 0:
-                c = c * 0.0
-                break
-            gaps = t[k + 1 : k + n] - t[1:n]
-            flat = value(gaps) == 0
-            steps = k * (c[1:n] - c[: n - 1]) / _wide(np.where(flat, 1.0, gaps), c, 1)
-            c = np.where(_wide(flat, c, 1), 0.0, steps)
-            t, i, k, n = t[1:-1], i - 1, k - 1, n - 1
-        points = [c[i - k + j] for j in range(k + 1)]
-        for r in range(1, k + 1):
-            for j in range(k, r - 1, -1):
-                left = t[i - k + j]
-                a = _wide((inside - left) / (t[i + j + 1 - r] - left), c, 1)
-                points[j] = (1 - a) * points[j - 1] + a * points[j]
-        total = points[k]
-        if mode is False:
-            out = (value(x) < value(low)) | (value(x) > value(high))
-            total = np.where(_wide(out, c, 1), np.nan, total)
-        return self._shaped(total, x)
-
-    derivative = _refusing("derivative")
-    antiderivative = _refusing("antiderivative")
-    integrate = _refusing("integrate")
-    insert_knot = _refusing("insert_knot")
-
-
-def _interpolation_matrix(x: Any, k: int, t: Any, bc_type: Any) -> Any:
-    """Return knots, and the matrix from values to coefficients."""
-    units = np.eye(len(x))
-    if bc_type == "periodic":  # the last value is the first one
-        units[-1, 0], units[-1, -1] = 1.0, 0.0
-    made = scipy.interpolate.make_interp_spline(x, units, k, t, bc_type)
-    return made.t, made.c
-
-
-def make_interp_spline(
-    x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0,
-    check_finite: bool = True,
-) -> Any:  # fmt: skip
-    """As `scipy.interpolate.make_interp_spline`, linear in the values `y`."""
-    refuse_traced("make_interp_spline", x=x, t=t)
-    if not holds(y):
-        made = scipy.interpolate.make_interp_spline(
-            value(x), y, k, value(t), value(bc_type), axis, check_finite
-        )
-        c = np.moveaxis(made.c, 0, axis) if axis else made.c
-        return BSpline(made.t, c, k, made.extrapolate, axis)
-    if (
-        bc_type is not None
-        and not isinstance(bc_type, str)
-        and not all(b is None or isinstance(b, str) for b in bc_type)
-    ):
-        raise NotDifferentiableError(
-            "make_interp_spline: boundary derivatives given as values are not differentiated; use "
-            "CubicSpline, or bc_type='natural' and the like"
-        )
-    y = np.moveaxis(array(y), axis, 0)
-    if check_finite:
-        np.asarray_chkfinite(value(y))
-    knots, matrix = _interpolation_matrix(value(x), k, value(t), bc_type)
-    c = np.tensordot(matrix, y, axes=(1, 0))
-    extrapolate = "periodic" if bc_type == "periodic" else True
-    return BSpline(knots, np.moveaxis(c, 0, axis), k, extrapolate, axis)
-
-
-@instead_of(scipy.interpolate.splrep)
-def splrep(x: Any, y: Any, w: Any = None, xb: Any = None, xe: Any = None, k: int = 3, s: Any = None,
-           ) -> Any:  # fmt: skip
-    refuse_traced("splrep", x=x, w=w, s=s)
-    if (s is None and w is not None) or (s is not None and value(s) != 0):
-        raise NotDifferentiableError(
-            "splrep: smoothing chooses knots by the data and is not differentiated; pass s=0, or "
-            "use make_lsq_spline's equations with np.linalg.lstsq"
-        )
-    t, _, _ = scipy.interpolate.splrep(value(x), value(y), None, xb, xe, k, s=0)
-    _, matrix = _interpolation_matrix(np.asarray(value(x)), k, t, None)
-    y = array(y)
-    c = np.matmul(matrix, y)
-    return t, np.concatenate([c, np.zeros(k + 1, c.dtype)]), k
-
-
-@instead_of(scipy.interpolate.splev)
-def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
-    if isinstance(tck, scipy.interpolate.BSpline):
-        tck = (tck.t, tck.c, tck.k)
-    t, c, k = tck
-    if isinstance(c, (list, tuple)):
-        return [splev(x, (t, part, k), der, ext) for part in c]
-    if not 0 <= der <= k:
-        raise ValueError(f"0<=der={der}<=k={k} must hold")
-    if ext not in (0, 1, 2, 3):
-        raise ValueError(f"ext = {ext} not in (0, 1, 2, 3) ")
-    x, t, c, k = array(x), array(t), array(c), int(value(k))
-    low, high = t[k], t[t.shape[0] - k - 1]
-    out = (value(x) < value(low)) | (value(x) > value(high))
-    if ext == 2 and np.any(out):
-        raise ValueError("Found x value not in the domain")
-    at = np.clip(x, low, high) if ext == 3 and der == 0 else x
-    r = BSpline(t, c[: t.shape[0] - k - 1], k)(at, der)
-    return np.where(out, 0.0, r) if ext == 1 else r
 
 
 @instead_of(scipy.interpolate.pchip_interpolate)

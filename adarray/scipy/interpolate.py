@@ -17,19 +17,21 @@ from adarray.errors import NotDifferentiableError
 from adarray.scipy._drop_in import array, fill_in, holds, instead_of, refuse_traced, value
 
 # isort: off
+from adarray.scipy._bsplines import (
+    BSpline as BSpline,
+    make_interp_spline as make_interp_spline,
+    splev as splev,
+    splrep as splrep,
+)
 from adarray.scipy._splines import (
     Akima1DInterpolator as Akima1DInterpolator,
-    BSpline as BSpline,
     CubicHermiteSpline as CubicHermiteSpline,
     CubicSpline as CubicSpline,
     PchipInterpolator as PchipInterpolator,
     PPoly as PPoly,
     barycentric_interpolate as barycentric_interpolate,
-    make_interp_spline as make_interp_spline,
     overlaid as overlaid,
     pchip_interpolate as pchip_interpolate,
-    splev as splev,
-    splrep as splrep,
 )
 
 # isort: on

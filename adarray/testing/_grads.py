@@ -11,7 +11,7 @@ from adarray.runtime import MODE
 from adarray.testing._compare import worst
 from adarray.trace import Handle
 from adarray.transforms import jvp, vjp
-from adarray.transforms.modes import prepared
+from adarray.transforms.running import prepared
 from adarray.transforms.tree import flatten, is_array
 
 Function = Callable[..., tuple[Any, ...]]

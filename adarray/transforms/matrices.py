@@ -13,16 +13,10 @@ from adarray.levels import forget
 from adarray.protocol import traced
 from adarray.trace import Handle, is_weak
 from adarray.transformed import Transform, Transformed
+from adarray.transforms.gradients import grad, options_of, reverse
 from adarray.transforms.inputs import Argnums, check_holomorphic, pick, refuse_whole
-from adarray.transforms.modes import (
-    check_function,
-    grad,
-    jvp,
-    options_of,
-    prepared,
-    reverse,
-    vjp,
-)
+from adarray.transforms.modes import jvp, vjp
+from adarray.transforms.running import check_function, prepared
 from adarray.transforms.tree import Leaf, flatten, is_array
 
 _P = ParamSpec("_P")

@@ -1,279 +1,35 @@
-"""grad, value_and_grad, vjp, jvp and no_grad."""
+"""vjp, jvp and no_grad."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from adarray.ad.forward import dual, split
-from adarray.aval import Symbolic
 from adarray.device import KINDS, adopt, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
 from adarray.levels import LEVEL
-from adarray.needs import dispatches
 from adarray.protocol import followed
-from adarray.reaching import reach, reach_arguments
 from adarray.runtime import MODE, Mode, current_mode
 from adarray.trace import Handle, root_of, tracing
-from adarray.transformed import Transform, Transformed
 from adarray.transforms.inputs import (
-    Argnums,
     Inputs,
-    check_holomorphic,
-    check_scalar,
     closed_tree,
     has_memory,
     mirrored,
     plain_result,
 )
+from adarray.transforms.running import check_function, prepared, with_aux
 from adarray.transforms.shared import Place, refuse_unseen, tie
 from adarray.transforms.tree import Leaf, flatten
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-
-@overload
-def value_and_grad(
-    f: Callable[_P, _R],
-    argnums: Argnums = 0,
-    has_aux: Literal[False] = False,
-    *,
-    holomorphic: bool = False,
-    intercept: bool = True,
-) -> Callable[_P, tuple[_R, Any]]: ...
-
-
-@overload
-def value_and_grad(
-    f: Callable[_P, _R],
-    argnums: Argnums = 0,
-    has_aux: bool = False,
-    *,
-    holomorphic: bool = False,
-    intercept: bool = True,
-) -> Callable[_P, tuple[Any, Any]]: ...
-
-
-def value_and_grad(
-    f: Callable[..., Any],
-    argnums: Argnums = 0,
-    has_aux: bool = False,
-    *,
-    holomorphic: bool = False,
-    intercept: bool = True,
-) -> Callable[..., Any]:
-    """Return a function that computes the value of `f` and its gradient.
-
-    Parameters
-    ----------
-    f : callable
-        Plain NumPy code; returns a real scalar (with `has_aux`, a pair of it and
-        anything else).
-    argnums : int or sequence of int
-        Positions of the arguments to differentiate. Each may be an array, a
-        number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
-        them, of floating or complex dtype.
-    has_aux : bool
-        Whether `f` returns a pair ``(value, aux)``.
-    holomorphic : bool
-        Whether `f` is an analytic function of complex arguments with a complex
-        value; the gradient is then its complex derivative.
-    intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
-
-    Returns
-    -------
-    callable
-        Takes what `f` takes; returns ``(value, gradient)``, or
-        ``((value, aux), gradient)``. The gradient has the structure, shapes and
-        dtypes of the differentiated argument; a tuple of such for a sequence of
-        `argnums`. ADArrays give ADArrays, plain arrays fresh plain arrays.
-
-    Raises
-    ------
-    ShapeError
-        If the value is not a scalar.
-    DTypeError
-        If an argument is neither floating nor complex, or the value is not real floating
-        point (not complex, with `holomorphic`).
-    TraceError
-        If a value would leave the graph.
-    NotDifferentiableError
-        If `f` uses a function without a rule.
-
-    Notes
-    -----
-    Reverse mode: time and memory grow with the number of operations of one call
-    of `f`, not with the number of inputs.
-
-    For a real value and a complex argument ``x + i y`` the gradient is
-    ``df/dx - i df/dy``: a step of gradient descent goes along its conjugate.
-
-    References
-    ----------
-    .. [1] A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM,
-       2008, chapter 3.
-
-    Examples
-    --------
-    >>> import numpy as np, adarray
-    >>> adarray.value_and_grad(lambda x: np.sum(np.sin(x) ** 2))(np.array([0.0, 1.0]))
-    (np.float64(0.7080734182735712), array([0.        , 0.90929743]))
-    """
-    options = options_of(argnums, has_aux, holomorphic, intercept)
-    return reverse(Transform(value_and_grad, f, options), lambda value, g: (value, g))
-
-
-def options_of(
-    argnums: Argnums, has_aux: bool, holomorphic: bool, intercept: bool
-) -> dict[str, Any]:
-    """Return the arguments of `grad` and `value_and_grad` by their names."""
-    return {
-        "argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic, "intercept": intercept,
-    }  # fmt: skip
-
-
-def grad(
-    f: Callable[_P, Any],
-    argnums: Argnums = 0,
-    has_aux: bool = False,
-    *,
-    holomorphic: bool = False,
-    intercept: bool = True,
-) -> Callable[_P, Any]:
-    """Return a function that computes the gradient of `f`.
-
-    Parameters
-    ----------
-    f : callable
-        Plain NumPy code; returns a real scalar (with `has_aux`, a pair of it and
-        anything else).
-    argnums : int or sequence of int
-        Positions of the arguments to differentiate. Each may be an array, a
-        number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
-        them, of floating or complex dtype.
-    has_aux : bool
-        Whether `f` returns a pair ``(value, aux)``.
-    holomorphic : bool
-        Whether `f` is an analytic function of complex arguments with a complex
-        value; the gradient is then its complex derivative.
-    intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
-
-    Returns
-    -------
-    callable
-        Takes what `f` takes; returns the gradient, or ``(gradient, aux)``. The gradient has
-        the structure, shapes and dtypes of the differentiated argument; a tuple of such for
-        a sequence of `argnums`. ADArrays give ADArrays, plain arrays fresh plain arrays.
-
-    Raises
-    ------
-    ShapeError, DTypeError, TraceError, NotDifferentiableError
-        If the value is not a real scalar, an argument is neither floating nor complex, a
-        value would leave the graph, or `f` uses a function without a rule.
-
-    Examples
-    --------
-    >>> import numpy as np, adarray
-    >>> adarray.grad(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
-    array([ 3., 12.])
-    >>> adarray.grad(adarray.grad(np.tanh))(1.0)
-    -0.6397000084492246
-    """
-    transform = Transform(grad, f, options_of(argnums, has_aux, holomorphic, intercept))
-    if has_aux:
-        return reverse(transform, lambda value, g: (g, value[1]))
-    return reverse(transform, lambda _, g: g)
-
-
-def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
-    """Return what runs `f` in a transform, inside of `adarray.intercept` if `f` needs that."""
-    intercept = intercept and not dispatches(f)  # other transforms see to their own function
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        calls = reach_arguments(args, kwargs)
-        reached = reach(f)
-        if intercept and (reached.needs or calls):
-            return _interception()(f, args, kwargs, None, reached)
-        return f(*args, **kwargs)
-
-    return run
-
-
-@functools.cache
-def _interception() -> Any:
-    # As long to import as all operations.
-    return importlib.import_module("adarray.intercepting").run_inside
-
-
-def check_function(name: str, f: Any) -> None:
-    """Raise if what a transform was given is no function.
-
-    Raises
-    ------
-    TypeError
-    """
-    if not callable(f):
-        raise TypeError(f"{name}: expected a function, got {type(f).__name__}")
-
-
-def reverse(
-    transform: Transform, combine: Callable[..., Any], name: str | None = None
-) -> Transformed:
-    """Return the function that walks back: `combine` of value and gradient.
-
-    `name` is the transform that the user called, if that is not this one.
-    """
-    name, f = name or transform.function.__name__, transform.f
-    argnums, has_aux, holomorphic, intercept = transform.options.values()
-    check_function(name, f)
-    run = prepared(f, intercept)
-
-    def transformed(*args: Any, **kwargs: Any) -> Any:
-        with tracing(name) as level:
-            inputs = Inputs(name, args, argnums, level, f, kwargs)
-            y = run(*inputs.args, **kwargs)
-            if inputs.plain:
-                refuse_unseen(f, f"{name}: argument", inputs.plain)
-            aux = None
-            if has_aux:
-                y, aux = _pair(name, y)
-            y = sync_if_view(y)
-            check_scalar(name, y, holomorphic)
-            if holomorphic:
-                check_holomorphic(name, inputs.given)
-            node = y._node if isinstance(y, Handle) else None
-            seeds = [] if node is None else [(node, one_like(y))]
-            g = inputs.pull(seeds, release=True)
-            given = mirrored(inputs.given)
-            value = plain_result(y, level, given)
-            if has_aux:
-                value = (value, closed_tree(aux, level, given))
-            return combine(value, g)
-
-    return Transformed(transform, transformed)
-
-
-def _pair(name: str, y: Any) -> tuple[Any, Any]:
-    if not isinstance(y, tuple) or len(y) != 2:
-        raise TypeError(
-            f"{name}: has_aux=True, but the function returned {type(y).__name__}; "
-            "return a pair (value, aux)"
-        )
-    return y
 
 
 @overload
@@ -339,7 +95,7 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
             refuse_unseen(f, "vjp: argument", inputs.plain)
         aux = None
         if has_aux:
-            y, aux = _pair("vjp", y)
+            y, aux = with_aux("vjp", y)
         leaves, rebuild = flatten(y)
         # Later in-place updates of a result must not move the pullback's start.
         nodes = [sync_if_view(x)._node if isinstance(x, Handle) else None for x in leaves]
@@ -381,13 +137,6 @@ def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape of an array, of a device or not, or a number."""
     shape: tuple[int, ...] = x.shape if hasattr(x, "shape") else np.shape(x)
     return shape
-
-
-def one_like(y: Any) -> Any:
-    """Return the cotangent 1 of a traced scalar, where its value is."""
-    dtype = y._node.aval.dtype
-    v = y._v.value if isinstance(y._v, Symbolic) else y._v
-    return np.ones_like(v, dtype)[()] if is_device(v) else dtype.type(1)
 
 
 def _as_cotangent(c: Any, node: Node, place: Any = None) -> Any:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from adarray.device.library import register_kind
+from adarray.device.kinds import register_kind
 from adarray.environment import switch
 from adarray.errors import BackendError
 

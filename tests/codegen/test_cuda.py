@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import warnings
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from device_plans import SMALL, Compiled, DevicePlanRunner
 from plan_runner import FailedError
-from random_programs import seeded
+from random_recordings import random_recordings
 from recorded import close, recorded
 
 import adarray
@@ -63,23 +62,6 @@ def kinds(compiled):
     return {form.kind for form, _ in compiled.texts.values()}
 
 
-def of_seeds(seeds):
-    """Return recorded random programs and their gradients."""
-    found = []
-    for seed in seeds:
-        program = seeded(seed)
-        args = program.args(0)
-        f, loss = program.function("f"), program.function("loss")
-        for g in (f, adarray.value_and_grad(loss, argnums=tuple(range(len(args))))):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                try:
-                    found.append(recorded(g, *args))
-                except AssertionError:  # a call whose result has a shape that depends on values
-                    continue
-    return found
-
-
 def cross_entropy(z, labels):
     z = z - np.max(z, axis=1, keepdims=True)
     return np.mean(np.log(np.sum(np.exp(z), axis=1)) - z[np.arange(len(labels)), labels])
@@ -119,7 +101,7 @@ class TestEmulated:
 
     @pytest.mark.slow
     def test_random_programs(self, lowering, tmp_path):
-        seen = compare(of_seeds(range(24)), tmp_path)
+        seen = compare(list(random_recordings(range(24))), tmp_path)
         assert "flat" in kinds(seen)
         assert "alone" in kinds(seen) if lowering == "small" else "rows" in kinds(seen)
 
@@ -436,7 +418,7 @@ class TestForms:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 def test_nvcc_compiles_what_is_printed(lowering, tmp_path):
-    cases = [*of_seeds(range(8)), *row_cases(np.float32, 130), *row_cases(np.float64, 600)]
+    cases = [*random_recordings(range(8)), *row_cases(np.float32, 130), *row_cases(np.float64, 600)]
     texts = {}
     for r in cases:
         for s in plan(r.program).steps:

@@ -9,7 +9,7 @@ import pytest
 from jitted import plain
 
 import adarray
-from adarray.device import library
+from adarray.device import kinds
 from adarray.errors import BackendError, DTypeError, TraceError
 
 
@@ -41,7 +41,7 @@ class OnGpu:
 
 
 def test_arrays_of_a_gpu_that_no_backend_has_used(monkeypatch: Any) -> None:
-    monkeypatch.setattr(library, "_IMPORTERS", {})
+    monkeypatch.setattr(kinds, "_IMPORTERS", {})
     with pytest.raises(BackendError) as caught:
         adarray.array(OnGpu())
     assert str(caught.value) == (

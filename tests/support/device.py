@@ -20,7 +20,7 @@ from plan_runner import FailedError, PlanRunner
 from adarray import backend, scope
 from adarray.codegen.machine import GPU
 from adarray.device import DeviceEngine, Library
-from adarray.device.library import register_kind
+from adarray.device.kinds import register_kind
 from adarray.errors import BackendError
 from adarray.scope import SCOPE
 

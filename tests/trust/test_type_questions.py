@@ -37,29 +37,53 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
 COMPILES = [q for q in QUESTIONS if "written(" not in q]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", TRANSFORMS)
-def test_every_question_about_every_value(mode: str) -> None:
-    # A list of the answers; under `jit`, which runs a function once, of some of the values.
-    compiled = "jit" in mode
-    questions = COMPILES if compiled else QUESTIONS
-    lines = [
+def _asking(questions: list[str]) -> str:
+    """Return statements that put the answers to questions about ``q`` into ``out``."""
+    lines = (
         f"    try: out.append(bool({q}))\n    except Exception as e: out.append(type(e))"
         for q in questions
-    ]
-    for subject in SUBJECTS[:: 1 if LONG or not compiled else 12]:
-        head = f"    nest = {{'a': x, 'b': [t, x[0]]}}\n    q = {subject}\n    out = []"
-        text = "\n".join(["def f(x, A, t, z):", head, *lines, "    seen.append(out)"])
-        f = module(f"seen = []\n{text}\n    return t * x[0]\n")
-        f.f(*arguments(1))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", adarray.JitWarning)
-            TRANSFORMS[mode](f.f)(*arguments(1))
-        plain, *traced = f.seen
-        assert traced, subject
-        for answers in traced:
-            wrong = [q for q, a, b in zip(questions, plain, answers, strict=True) if a is not b]
+    )
+    return "\n".join(["    out = []", *lines])
+
+
+def _answered_alike(mode: str, text: str, questions: list[str], subjects: list[str]) -> None:
+    """Check that `f` of a text, which keeps ``[(subject, answers), ...]``, finds what it should."""
+    made = module(f"seen = []\n{text}")
+    made.f(*arguments(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", adarray.JitWarning)
+        TRANSFORMS[mode](made.f)(*arguments(1))
+    plain, *traced = made.seen
+    assert traced
+    assert len(plain) == len(subjects)
+    for run in traced:
+        for subject, expected, answers in zip(subjects, plain, run, strict=True):
+            pairs = zip(questions, expected, answers, strict=True)
+            wrong = [q for q, a, b in pairs if a is not b]
             assert not wrong, f"{subject}: {wrong}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", TRANSFORMS)
+def test_every_question_where_the_value_is_made(mode: str) -> None:
+    questions = COMPILES if "jit" in mode else QUESTIONS
+    for subject in SUBJECTS[:: 1 if LONG else 12]:
+        head = f"def f(x, A, t, z):\n    nest = {{'a': x, 'b': [t, x[0]]}}\n    q = {subject}"
+        tail = "    seen.append([out])\n    return t * x[0]\n"
+        _answered_alike(mode, "\n".join([head, _asking(questions), tail]), questions, [subject])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [m for m in TRANSFORMS if "jit" not in m])
+def test_every_question_about_every_value(mode: str) -> None:
+    """Asked by one function: `jit` would compile the answers to all of them into one."""
+    lines = [f"    found.append(answers({subject}))" for subject in SUBJECTS]
+    text = "\n".join([
+        "def answers(q):", _asking(QUESTIONS), "    return out",
+        "def f(x, A, t, z):", "    nest = {'a': x, 'b': [t, x[0]]}", "    found = []", *lines,
+        "    seen.append(found)", "    return t * x[0]\n",
+    ])  # fmt: skip
+    _answered_alike(mode, text, QUESTIONS, SUBJECTS)
 
 
 def _programs(short: int, modes: Any, backends: Any, calls: int) -> Counter[str]:

@@ -24,25 +24,15 @@ def test_check_is_off_or_on(monkeypatch, text, on):
     assert checking() is on
 
 
+@pytest.mark.parametrize("name", ["ADARRAY_CHECK", "ADARRAY_VERBOSE"])
 @pytest.mark.parametrize("text", ["maybe", "yes", "2"])
-def test_check_names_itself(monkeypatch, text):
-    monkeypatch.setenv("ADARRAY_CHECK", text)
+def test_switches_of_compiled_functions_name_themselves(monkeypatch, name, text):
+    monkeypatch.setenv(name, text)
     jitted = ad.jit(lambda x: np.sum(np.sin(x) * x))
     for _ in range(3):
-        with pytest.raises(ValueError, match=f"ADARRAY_CHECK is '{text}'; allowed are 0 .* 1"):
+        with pytest.raises(ValueError, match=f"{name} is '{text}'; allowed are 0 .* 1"):
             jitted(np.arange(3.0))
-    monkeypatch.setenv("ADARRAY_CHECK", "0")
-    np.testing.assert_allclose(jitted(np.arange(3.0)), 2.6600658384592597)
-
-
-@pytest.mark.parametrize("text", ["maybe", "yes", "2"])
-def test_verbose_names_itself(monkeypatch, text):
-    monkeypatch.setenv("ADARRAY_VERBOSE", text)
-    jitted = ad.jit(lambda x: np.sum(np.sin(x) * x))
-    for _ in range(3):
-        with pytest.raises(ValueError, match=f"ADARRAY_VERBOSE is '{text}'; allowed are 0 .* 1"):
-            jitted(np.arange(3.0))
-    monkeypatch.setenv("ADARRAY_VERBOSE", "")
+    monkeypatch.setenv(name, "0")
     np.testing.assert_allclose(jitted(np.arange(3.0)), 2.6600658384592597)
 
 

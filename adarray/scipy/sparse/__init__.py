@@ -27,14 +27,16 @@ from adarray.scipy._drop_in import REPLACEMENTS, array, fill_in, holds
 
 # isort: off
 from adarray.scipy.sparse._arrays import (
-    CLASSES,
-    active,
     coo_array as coo_array,
     coo_matrix as coo_matrix,
     csc_array as csc_array,
     csc_matrix as csc_matrix,
     csr_array as csr_array,
     csr_matrix as csr_matrix,
+)
+from adarray.scipy.sparse._nonzeros import (
+    CLASSES,
+    active,
     is_sparse,
     numbered,
     ours,

@@ -17,7 +17,8 @@ import scipy.sparse.linalg
 from adarray.errors import NotDifferentiableError
 from adarray.protocol import plain, traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, fill_in
-from adarray.scipy.sparse._arrays import active, csr_array, is_sparse, ours, pattern_of
+from adarray.scipy.sparse._arrays import csr_array
+from adarray.scipy.sparse._nonzeros import active, is_sparse, ours, pattern_of
 from adarray.scipy.sparse._pattern import Called, Direct, product, solution
 
 
