@@ -17,6 +17,11 @@ from adarray.backend import load
 N = 1 << 16  # elements of float64: well above the smallest block that is kept
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _apart() -> None:
+    gc.collect()  # suspended generators of other tests may be in a block
+
+
 @pytest.fixture(params=["serial", "openmp"])
 def library(request: Any) -> Any:
     try:
@@ -27,7 +32,6 @@ def library(request: Any) -> Any:
         np.empty(N)
         if found.adarray_pool_cached() == 0:
             pytest.skip("no pool on this system")
-    gc.collect()  # suspended generators of other tests may be in a block
     return request.param, found
 
 
