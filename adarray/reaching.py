@@ -453,7 +453,8 @@ def _items(x: Any) -> Iterator[Any]:
         x = x.maps
     if isinstance(x, dict) and "__builtins__" in x:
         return iter(())  # the globals of a module, which names lead to
-    items = tuple(x)
+    # Without asking lists: one that jit passes notes when its items are read.
+    items = tuple(list.__iter__(x) if isinstance(x, list) else x)
     if isinstance(x, dict):
         items += tuple(dict.values(x))
     elif isinstance(x, types.MappingProxyType):

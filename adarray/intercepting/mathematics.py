@@ -161,7 +161,9 @@ def _float(*args: Any) -> Any:
     if len(args) == 1 and isinstance(args[0], ADArray) and followed(args[0]):
         if args[0].dtype.kind == "c":
             raise leaves_graph("float of a complex number", "take its real part, x.real")
-        return as_number(args[0])
+        x = args[0]
+        whole = x._x is not None and x._x.weak and x.dtype.kind not in "fc"  # a Python int
+        return weakened(x.astype(float)) if whole else as_number(x)
     return float(*plain(args))
 
 

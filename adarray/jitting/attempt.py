@@ -12,6 +12,7 @@ from adarray.array import ADArray
 from adarray.jitting import record
 from adarray.jitting.cached import CachedCall
 from adarray.jitting.devices import OnDevice, write
+from adarray.jitting.effects import Kept, apply
 from adarray.jitting.generators import Draws
 from adarray.jitting.links import Link, joined
 from adarray.jitting.run import _wrapped
@@ -20,6 +21,7 @@ from adarray.jitting.state import State
 from adarray.jitting.symbolic import UntraceableError
 from adarray.memory import duplicate
 from adarray.recording import Symbol
+from adarray.trace import Handle
 from adarray.transforms.tree import flatten
 
 
@@ -41,6 +43,9 @@ class Run:
         recording does not show.
     hidden : bool
         Whether it wrote into an input whose memory plain code reads as well, by another way.
+    split : str
+        The name of an object that it changed, and that code also reaches by a way on which it is
+        not cloned.
     values : list
         The inputs as they were recorded: where the call computes.
     reason : str
@@ -53,6 +58,8 @@ class Run:
         What it drew from random generators.
     disturbed : bool
         Whether the recording is no good, since somebody else drew from NumPy's global stream.
+    kept : Kept
+        What it changed besides arrays.
     """
 
     def __init__(self, state: State, bound: Bound, device: OnDevice | None = None) -> None:
@@ -62,6 +69,7 @@ class Run:
         self.values: list[Any] = []
         self.recorded: record.Recorded | None = None
         self.aliased = False
+        self.split = ""
         self.hidden = False
         self.reason = ""
         self.disturbed = False
@@ -69,6 +77,7 @@ class Run:
         self.plain_operands: list[np.ndarray] = []
         self.draws = Draws()
         self.calls: list[CachedCall] = []
+        self.kept = Kept()
         self._clones: Any = None
         self._about = ""
 
@@ -95,6 +104,10 @@ class Run:
             passed[:] = [own, args, kwargs]
             return (f, args, kwargs), {}
 
+        def kept(result: Any) -> list[Any]:
+            self.kept = state.kept(self._clones, result, tuple(passed[1:]))
+            return self.kept.values
+
         owners = [i.found.value for i in state.inputs]
         same = firsts([*bound.targets, *owners], arrays())
         recorded = record.record(
@@ -107,7 +120,11 @@ class Run:
             self.calls,
             same,
             about,
+            kept,
         )
+        effects = self.kept.effects
+        if effects:
+            recorded = recorded._replace(effects=effects, find=state.finder(effects))
         own, args, kwargs = passed
         if bound.rebuild is not positional:
             now, _ = flatten((args, kwargs))
@@ -122,6 +139,7 @@ class Run:
         touched = recorded.recording.touched
         self.aliased = shares_memory(inputs, None if touched else written)
         self.plain_operands = [array for _, array, _ in recorded.recording.captures]
+        self.split = self._clones.split()
         targets = [inputs[i] for i in written]
         self.hidden = state.overlap(targets) or any(
             touches(x, targets) for x in self.plain_operands
@@ -153,8 +171,14 @@ class Run:
             or self._state.drawn(self.draws)
         )
 
-    def commit(self) -> Any:
-        """Write what the run wrote; return its result."""
+    def commit(self, given: tuple[Any, ...]) -> Any:
+        """Write and change what the run did; return its result.
+
+        Parameters
+        ----------
+        given : tuple
+            ``(args, kwargs)`` of the call.
+        """
         recorded = self.recorded
         assert recorded is not None
         targets = [*self._bound.targets, *(i.found.value for i in self._state.inputs)]
@@ -162,15 +186,7 @@ class Run:
             write(targets[i], value)
             if i >= len(self._bound.targets) and isinstance(targets[i], ADArray):
                 self.reason = "it writes into a captured ADArray; pass it as an argument"
-        before = self._state.check(self._bound.statics)
-        self.reason = next((c.opaque for c in self.calls if c.opaque), self.reason)
-        cached = any(c.written() for c in self.calls)
-        changed = self._clones.changed() or "a global, a closure or an attribute"
-        if self._clones.hand_back() or before is None or cached:
-            self.reason = (
-                f"it changes what it captured ({changed}), which a compiled call would not; "
-                "return the new value, or pass an array to write into"
-            )
+        self._look_for_changes([*recorded.arrays, *((h, targets[i]) for i, h in recorded.handles)])
         self.disturbed = self._state.disturbed(self.draws)
         drawn = self._state.drawn(self.draws)
         if drawn:
@@ -185,7 +201,38 @@ class Run:
             wrap = self._device.result
         elif self._bound.to_adarray:
             wrap = _wrapped
-        return recorded.rebuild(joined(leaves, recorded.held, targets, wrap))
+        result = recorded.rebuild(joined(leaves, recorded.held, targets, wrap))
+        if recorded.effects:
+            result, values = result
+            assert recorded.find is not None
+            apply(recorded.effects, recorded.find(self._bound.statics), values, given)
+        # Handles lead back to the run: it would keep its arrays until the collector comes by.
+        self.recorded = recorded._replace(arrays=[], handles=[])
+        self.kept = self.kept._replace(values=[])
+        return result
+
+    def _look_for_changes(self, values: list[tuple[Handle, Any]]) -> None:
+        """Take back what compiled calls change too, which is put in place afterwards.
+
+        Anything else that the run has changed stays, and is the reason to compile nothing; `values`
+        are the user's arrays that the run had handles of.
+        """
+        changed = self._clones.changed() or "a global, a closure or an attribute"
+        self.reason = next((c.opaque for c in self.calls if c.opaque), self.reason)
+        looked = self._clones.looked()
+        if self.kept.effects:
+            self._clones.undo()
+        before = self._state.check(self._bound.statics)
+        wrote = not self.kept.effects and self._clones.hand_back(values)
+        if self.kept.learned:
+            return
+        if wrote or before is None or any(c.written() for c in self.calls):
+            self.reason = (
+                f"it changes what it captured ({changed}), which a compiled call would not; "
+                "return the new value, or pass an array to write into"
+            )
+        if looked:
+            self.reason = f"it reads a list that it appends to ({looked}); return the new items"
 
 
 def _called(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

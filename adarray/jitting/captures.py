@@ -14,12 +14,13 @@ import enum
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from adarray.intercepting.memory import is_cached
 from adarray.jitting.fingerprints import Held, OpaqueError, slots_in
 from adarray.jitting.kinds import (
+    ASSIGNING,
     CALLED,
     GETTERS,
     INDIRECT,
@@ -33,6 +34,7 @@ from adarray.jitting.kinds import (
     is_library,
     kind_of,
     names_in,
+    stored_in,
     unwrapped,
 )
 from adarray.jitting.options import Constants
@@ -107,6 +109,10 @@ class Found:
         self.hidden = False
         self.held: Held | None = None
 
+    def grows(self, names: Collection[str]) -> bool:
+        """Whether this is a list that runs only append to, given the names of those."""
+        return self.name in names and type(self.value) is list
+
     def __repr__(self) -> str:
         return f"<captured {self.kind} {self.name}>"
 
@@ -125,6 +131,8 @@ class Walk:
         Arguments that are no inputs: callbacks, objects with methods.
     constants : Constants
         What is not looked at.
+    growing : set of str
+        Names of lists that runs only append to: nothing in them is looked at.
 
     Attributes
     ----------
@@ -145,8 +153,15 @@ class Walk:
         What cannot be compared, in a sentence; "" if everything can.
     """
 
-    def __init__(self, f: Any, statics: list[Any], constants: Constants = Constants()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        f: Any,
+        statics: list[Any],
+        constants: Constants = Constants(),  # noqa: B008
+        growing: Collection[str] = (),
+    ) -> None:
         self.names: set[str] = set()
+        self.growing = growing
         self._constants = constants
         while True:  # functions that are found add names by which more is found
             count = len(self.names)
@@ -200,7 +215,7 @@ class Walk:
             if read:
                 self._refuse(f"it reads {read}, which may be another time by time")
         expand = getattr(self, f"_expand_{found.kind}", None)
-        if expand is not None:
+        if expand is not None and not found.grows(self.growing):
             found.edges = [
                 Edge(how, key, self._find(child, name, how == "module" and not clones), clones)
                 for how, key, child, name, clones in expand(found.value, found.name)
@@ -246,7 +261,7 @@ class Walk:
     def _globals(self, f: Any) -> Iterator[Any]:
         """Yield the globals, builtins and modules that a function uses."""
         space, code = f.__globals__, f.__code__
-        wanted = globals_in(code)
+        wanted = globals_in(code) | stored_in(code)  # what is assigned is there before, or is not
         missing = {key for key in wanted if key not in space}
         if missing:
             self.absent.setdefault(id(space), (space, set()))[1].update(missing)
@@ -401,7 +416,7 @@ class Walk:
         clones = can_clone(obj)
         space = getattr(obj, "__dict__", {})
         everything = not has_plain_bases(cls) or bool(self.names & INDIRECT)
-        everything = everything or isinstance(obj, WRAPPERS)
+        everything = everything or isinstance(obj, WRAPPERS) or bool(self.names & ASSIGNING)
         for key, value in tuple(space.items()):
             if isinstance(obj, enum.Enum) and key.startswith("_") and key != "_value_":
                 continue

@@ -14,7 +14,7 @@ import operator
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,16 +110,19 @@ class Maker:
         self._classes: set[type] = set()
         self.inputs: list[Input] = []
         self.scalars: dict[str, Any] = {}
+        self._order, self._growing = walk.order, walk.growing
+        # How each object is found from another one: variable, its parent's variable, expression.
+        self._ways: dict[str, tuple[str, str]] = {}
         for i, root in enumerate(walk.roots):
             if i:
-                self._child(f"roots[{i - 1}]", root)
+                self._child(f"roots[{i - 1}]", root, "")
             else:
                 self._variables[id(root)] = name = self._constant(root.value)
                 if root.kind == "function":
                     self._test_code(name, root.value)
         for found in walk.order:
             for edge in found.edges:
-                self._child(self._expression(found, edge), edge.child)
+                self._child(self._expression(found, edge), edge.child, self._variables[id(found)])
         for space, names in walk.absent.values():
             self._test_absent(self._constant(space), names)
         for space in walk.whole.values():
@@ -198,8 +201,23 @@ class Maker:
             return raw
         return f"{parent}.{key}"  # a slot, or a part of a method or partial
 
-    def _child(self, expression: str, found: Found) -> None:
-        """Write the test of one object that was found."""
+    def finder(self, numbers: Sequence[int]) -> Callable[[Any], list[Any]]:
+        """Return what finds the objects with these numbers among those that the walk has found.
+
+        It takes what `function` takes, in calls of which that returns the inputs.
+        """
+        wanted = [self._variables[id(self._order[n])] for n in numbers]
+        needed = dict.fromkeys(wanted)
+        for name in needed_by(needed, self._ways):
+            needed[name] = None
+        lines = [f"{name} = {text}" for name, (text, _) in self._ways.items() if name in needed]
+        body = "\n    ".join([*lines, f"return [{', '.join(wanted)}]"])
+        exec(compile(f"def find(roots):\n    {body}", "<adarray.jit effects>", "exec"), self._space)
+        made: Callable[[Any], list[Any]] = self._space.pop("find")
+        return made
+
+    def _child(self, expression: str, found: Found, parent: str) -> None:
+        """Write the test of one object that was found, by a way from its parent's variable."""
         lines = self._lines
         if found.kind == "assumed":
             return
@@ -210,6 +228,7 @@ class Maker:
         name = f"t{len(self._space)}"
         self._space[name] = None  # takes the name; the function has its own
         self._variables[id(found)] = name
+        self._ways[name] = expression, parent
         lines.append(f"{name} = {expression}")
         getattr(self, f"_test_{found.kind}", self._test_identity)(name, found)
 
@@ -369,6 +388,9 @@ class Maker:
             self._test_same(name, value)
 
     def _test_sequence(self, name: str, found: Found) -> None:
+        if found.grows(self._growing):
+            self._lines.append(f"if type({name}) is not {self._constant(list)}: return N")
+            return
         self._lines.append(
             f"if type({name}) is not {self._constant(type(found.value))} or "
             f"len({name}) != {len(found.value)}: return N"
@@ -447,6 +469,16 @@ class Maker:
 
     def _test_method(self, name: str, _found: Found) -> None:
         self._lines.append(f"if type({name}) is not {self._constant(types.MethodType)}: return N")
+
+
+def needed_by(names: Iterable[str], ways: Mapping[str, tuple[str, str]]) -> list[str]:
+    """Return the variables by way of which others are found."""
+    found = []
+    for name in names:
+        while name in ways:
+            name = ways[name][1]
+            found.append(name)
+    return found
 
 
 def _owner(obj: Any, key: str) -> type:

@@ -12,7 +12,7 @@ import copy
 import functools
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ from adarray.intercepting.memory import is_cached
 from adarray.intercepting.standins import remembered
 from adarray.jitting.captures import Found, Walk
 from adarray.jitting.checks import Input
+from adarray.jitting.effects import GrowingList, Noted, held
 from adarray.jitting.fingerprints import is_python, slots_in
-from adarray.jitting.kinds import is_library, is_ours, names_in
+from adarray.jitting.kinds import is_library, is_ours, names_in, stored_in
 from adarray.jitting.parts import Cells, ClassAttributes, Elements, Slots
 from adarray.protocol import concrete, followed
 from adarray.trace import Handle
@@ -89,10 +90,13 @@ class Clones:
             # Their caches must not hold what a run computes: see adarray.jitting.cached.
             if found.kind == "cached" and is_cached(found.value):
                 self._keep(found, remembered(found.value))
-        self._dirty = _leading_to(set(self._clones), walk)
+        growing = [found for found in walk.order if found.grows(walk.growing)]
+        self._dirty, self._shared = _with_globals({*self._clones, *map(id, growing)}, walk)
         self._spaces: dict[int, Space] = {}  # by the identity of the globals
+        self._own_cells: dict[int, Any] = {}  # by the identity of the cell that each stands for
         self._cells: list[tuple[Any, Any, Any]] = []  # (clone, original, contents)
         self._restoring: dict[int, Any] = {}  # objects that the run made
+        self._values: dict[int, tuple[Handle, Any]] = {}  # by the identity of the handle
         self.roots = [self._of(r) for r in walk.roots]
         self._begin()
 
@@ -117,10 +121,11 @@ class Clones:
     def _clone_function(self, found: Found) -> Any:
         f = found.value
         space: Any = f.__globals__
-        if any(e.how == "global" and id(e.child) in self._dirty for e in found.edges):
+        if id(space) in self._shared:
             space = self._spaces.get(id(space)) or self._spaces.setdefault(id(space), Space(space))
+        changing = {id(e.key) for e in found.edges if id(e.child) in self._dirty}
         cells = tuple(
-            _CELL() if any(e.key is c and id(e.child) in self._dirty for e in found.edges) else c
+            self._own_cells.setdefault(id(c), _CELL()) if id(c) in changing else c
             for c in f.__closure__ or ()
         )
         made = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, cells)
@@ -176,6 +181,8 @@ class Clones:
         if isinstance(x, tuple):
             items = [self._of(e.child) for e in found.edges if e.how == "item"]
             return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+        if found.grows(self._walk.growing):
+            return GrowingList(x)
         made = copy.copy(x)
         self._keep(found, made)
         for e in found.edges:
@@ -221,67 +228,111 @@ class Clones:
 
     def _begin(self) -> None:
         """Note what the clones, and what was not cloned, hold before the run."""
-        self._before: list[tuple[Any, Any, dict[Any, Any]]] = []
+        self._before: list[Noted] = []
         self._classes: set[type] = set()
         for space in self._spaces.values():
-            self._before.append((space, space.real, dict(space)))
+            self._before.append(Noted(space, space.real, dict(space), "global", None))
         globals_: dict[int, Globals] = {}
+        shared: set[int] = set()  # cells that clones and originals have in common
         for found in self._walk.order:
             original = found.value
             clone = self._clones.get(id(found), original)
             if found.kind == "function" and not is_ours(original.__module__):
                 real = original.__globals__
                 globals_.setdefault(id(real), Globals(real)).names |= names_in(original.__code__)
-                if clone is original:
-                    for cell in original.__closure__ or ():
+                for own, cell in zip(
+                    clone.__closure__ or (), original.__closure__ or (), strict=True
+                ):
+                    if own is cell and id(cell) not in shared:
+                        shared.add(id(cell))
                         self._cells.append((cell, cell, contents(cell)))
             self._note(found, clone)
+            if found.hidden and clone is not original and found.kind != "array":
+                self._note(found, original)
         for part in globals_.values():
-            self._before.append((part, part.real, {n: part[n] for n in part.keys()}))  # noqa: SIM118
+            before = {n: part[n] for n in part.keys()}  # noqa: SIM118
+            self._before.append(Noted(part, part.real, before, "global", None))
 
     def _note(self, found: Found, clone: Any) -> None:
         """Note what an object, and its clone, hold before the run."""
-        original, kind, before = found.value, found.kind, self._before
-        if kind == "sequence" and not isinstance(original, tuple):
-            before.append((clone, original, dict(enumerate(clone))))
-        elif kind == "mapping":
-            before.append((clone, original, dict(clone)))
+        original, kind = found.value, found.kind
+        # Clone, original, and how a compiled call can change it as the run does.
+        parts: list[tuple[Any, Any, str]] = []
+        if kind == "mapping" or (kind == "sequence" and not isinstance(original, tuple)):
+            parts.append((clone, original, "item"))
         elif kind in ("instance", "module"):
             if hasattr(original, "__dict__"):
-                before.append((clone.__dict__, original.__dict__, dict(clone.__dict__)))
-            if isinstance(original, list):
-                before.append((clone, original, dict(enumerate(clone))))
-            elif isinstance(original, dict):
-                before.append((clone, original, dict(clone)))
-        pairs: list[tuple[Any, Any]] = []
+                parts.append((clone.__dict__, original.__dict__, "attribute"))
+            if isinstance(original, (list, dict)):
+                parts.append((clone, original, ""))
         if kind == "instance" and any(True for _ in slots_in(type(original))):
             own = Slots(clone)
-            pairs.append((own, own if clone is original else Slots(original)))
+            parts.append((own, own if clone is original else Slots(original), "slot"))
         if type(original) is set or (kind == "instance" and isinstance(original, set)):
-            pairs.append((Elements(original),) * 2)
+            parts.append((Elements(original),) * 2 + ("",))
         elif kind == "objects":
-            pairs.append((Cells(original),) * 2)
+            parts.append((Cells(original),) * 2 + ("",))
         for cls in (original if kind == "class" else type(original)).__mro__:
             if cls not in self._classes and not is_library(cls.__module__):
                 self._classes.add(cls)
-                pairs.append((ClassAttributes(cls),) * 2)
-        before += [(a, b, {k: a[k] for k in a.keys()}) for a, b in pairs]  # noqa: SIM118
+                parts.append((ClassAttributes(cls),) * 2 + ("",))
+        self._before += [Noted(a, b, held(a), how, found) for a, b, how in parts]
 
-    def _written(self) -> Iterator[tuple[Any, Any, dict[Any, Any], dict[Any, Any]]]:
-        """Yield clone, original, what the clone held before and what it holds, where it differs."""
-        for clone, original, before in self._before:
-            now = dict(clone) if hasattr(clone, "keys") else dict(enumerate(clone))
+    def written(self) -> Iterator[tuple[Noted, dict[Any, Any]]]:
+        """Yield what was noted of each object that differs now, and what its clone holds."""
+        for noted in self._before:
+            now = held(noted.clone)
+            before = noted.before
             if now.keys() != before.keys() or any(now[k] is not before[k] for k in now):
-                yield clone, original, before, now
+                yield noted, now
+
+    def cells_written(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield the cells that hold something else now: the user's, and what they held and hold."""
+        for own, cell, value in self._cells:
+            now = contents(own)
+            if now is not value:
+                yield cell, value, now
+
+    def split(self) -> str:
+        """Return the name of what was changed, and is reached by ways with and without clones.
+
+        What one half of the code has written, the other half has not seen.
+        """
+        loose = [f for f in self._walk.order if f.kind == "function" and f.hidden]
+        for (_, original, before, how, found), now in self.written():
+            if found is not None:
+                if found.hidden and self._clones.get(id(found), found.value) is not found.value:
+                    return _shown(found.name)
+            elif how == "global" and id(original) in self._spaces:
+                changed = {k for k in now if k not in before or before[k] is not now[k]}
+                for f in loose:
+                    if f.value.__globals__ is original and changed & names_in(f.value.__code__):
+                        return str(min(changed))
+        for cell, _, _ in self.cells_written():
+            if id(cell) in self._own_cells:
+                for f in loose:
+                    if any(c is cell for c in f.value.__closure__ or ()):
+                        return f"a variable of {_shown(f.name)}"
+        return ""
+
+    def knows(self, x: Any) -> bool:
+        """Whether an object was there before the run, or is the clone of one."""
+        return id(x) in self._originals or any(x is found.value for found in self._walk.order)
+
+    def looked(self) -> str:
+        """Return the name of a list that grows and was read; "" if there is none."""
+        for noted in self._before:
+            if isinstance(noted.clone, GrowingList) and noted.clone.looked:
+                return _shown(noted.found.name)
+        return ""
 
     def wrote(self) -> bool:
         """Whether the run wrote into an object, a global or a closure."""
-        cells = any(contents(own) is not value for own, _, value in self._cells)
-        return cells or any(True for _ in self._written())
+        return any(True for _ in self.cells_written()) or any(True for _ in self.written())
 
     def changed(self) -> str:
         """Return the name of what the run wrote into, as the user would write it; "" if unknown."""
-        for _, original, before, now in self._written():
+        for (_, original, before, *_), now in self.written():
             keys = [*(k for k in now if k not in before or before[k] is not now[k]), *before]
             for found in self._walk.order:
                 if found.value is original:
@@ -298,7 +349,7 @@ class Clones:
 
     def undo(self) -> None:
         """Take back what the run wrote into the user's own objects; clones are dropped anyway."""
-        for clone, original, before, now in list(self._written()):
+        for (clone, original, before, *_), now in list(self.written()):
             own = clone is original or getattr(clone, "real", None) is original
             if not own or isinstance(clone, Space):
                 continue
@@ -313,10 +364,14 @@ class Clones:
             if own is cell and contents(own) is not value and value is not cell:
                 cell.cell_contents = value
 
-    def hand_back(self) -> bool:
-        """Give the user's objects what the run wrote into them; return whether it wrote."""
+    def hand_back(self, values: Iterable[tuple[Handle, Any]] = ()) -> bool:
+        """Give the user's objects what the run wrote into them; return whether it wrote.
+
+        `values` are the user's arrays in the places of what stood for them in the run.
+        """
+        self._values = {id(handle): (handle, x) for handle, x in values}
         wrote = False
-        for clone, original, before, now in list(self._written()):
+        for (clone, original, before, *_), now in list(self.written()):
             wrote = True
             if hasattr(clone, "keys"):
                 for key in before.keys() - now.keys():
@@ -325,13 +380,14 @@ class Clones:
                     if key not in before or before[key] is not value:
                         original[key] = self._restored(value)
             else:
-                items = [self._restored(x) for x in clone]
+                items = [self._restored(x) for x in now.values()]
                 original.clear()
                 original.extend(items)
         for own, cell, value in self._cells:
             if contents(own) is not value:
                 wrote = True
                 cell.cell_contents = self._restored(contents(own))
+        self._values.clear()  # handles lead back to whoever holds this
         return wrote
 
     def _restored(self, x: Any) -> Any:
@@ -342,8 +398,10 @@ class Clones:
         if isinstance(x, Handle):
             if not followed(x):
                 return x
-            value = concrete(sync_if_view(x))
-            return value.copy() if isinstance(value, np.ndarray) else value
+            if id(x) not in self._values:
+                value = concrete(sync_if_view(x))
+                self._values[id(x)] = x, value.copy() if isinstance(value, np.ndarray) else value
+            return self._values[id(x)][1]
         if type(x) is list:
             x[:] = [self._restored(i) for i in x]
         elif type(x) is tuple:
@@ -379,6 +437,35 @@ def _shown(name: str) -> str:
     """Return the name of something found as the function's own code has it."""
     name = re.sub(r" \(a closure of [^)]*\)", "", name)
     return re.sub(r"^the object of [^.]+", "self", name)
+
+
+def _with_globals(targets: set[int], walk: Walk) -> tuple[set[int], set[int]]:
+    """Return what leads to one of `targets`, and the globals that its functions get copies of.
+
+    By identity. Where one function assigns a global, all that use it must see the same globals.
+    """
+    functions = [found for found in walk.order if found.kind == "function"]
+    stored: dict[int, frozenset[str]] = {}
+    for found in functions:
+        space = id(found.value.__globals__)
+        stored[space] = stored.get(space, frozenset()) | stored_in(found.value.__code__)
+    while True:
+        dirty = _leading_to(targets, walk)
+        shared = {
+            id(found.value.__globals__)
+            for found in functions
+            if any(e.how == "global" and id(e.child) in dirty for e in found.edges)
+        }
+        more = {
+            id(found)
+            for found in functions
+            if id(found) not in dirty
+            and id(found.value.__globals__) in shared
+            and not stored[id(found.value.__globals__)].isdisjoint(names_in(found.value.__code__))
+        }
+        if not more:
+            return dirty, shared
+        targets = targets | more
 
 
 def _leading_to(targets: set[int], walk: Walk) -> set[int]:

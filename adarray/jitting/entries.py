@@ -69,6 +69,7 @@ class Variant:
         self.waits = False  # whether there is none because something is still being compiled
         self.written: list[int] = []  # inputs that some path writes into
         self.touched = False  # whether one writes into copies of inputs: `Recording.touched`
+        self.effects = False  # whether some path changes objects
         self.draws = False  # whether some path draws from a random generator
         # Whether the same of its inputs are one array as in its recordings; None: none can be.
         self.same: Callable[[list[Any]], bool] | None = None

@@ -21,6 +21,7 @@ from adarray.jitting.attempt import aligned, note_links
 from adarray.jitting.build import Builder, say
 from adarray.jitting.check import compare, copies
 from adarray.jitting.devices import borrowed, careful, with_adarrays, write
+from adarray.jitting.effects import apply
 from adarray.jitting.entries import CacheInfo, Entry, Recent, Variant
 from adarray.jitting.matching import Matcher, fast_key
 from adarray.jitting.nodes import are_of, attach, can_be_node, op_of
@@ -104,7 +105,7 @@ class JitFunction(Tracing):
             bound = Bound(args, kwargs, self._ints)
             if bound.follows:
                 return self._followed(bound, (args, kwargs), mode)
-            return self._f(*args, **kwargs)  # it may have captured what is traced
+            return self.plainly(args, kwargs)  # it may have captured what is traced
         if not kwargs:
             # While a profile is open, this is an engine that is in no table.
             place = (mode.engine if mode is not None else None) or not chosen()
@@ -160,19 +161,19 @@ class JitFunction(Tracing):
         """Call it where a derivative is taken: as one operation, if that is possible."""
         args, kwargs = given
         if not can_be_node(bound) or (mode is not None and not mode.record):
-            return self._f(*args, **kwargs)
+            return self.plainly(args, kwargs)
         entry = self._entry(args, kwargs, bound, mode, False)
         if entry.weak or entry.draws:
-            return self._f(*args, **kwargs)
+            return self.plainly(args, kwargs)
         captured: list[Any] = []
         result, variant = self._outcome(bound, given, mode, alone=False, captured=captured)
         if variant is None:
             return result
         if any(isinstance(x, (float, complex)) for x in flatten(result)[0]):
             entry.weak = True
-            return self._f(*args, **kwargs)
+            return self.plainly(args, kwargs)
         if bound.loose:  # views of an array that a node would not know of
-            return self._f(*args, **kwargs)
+            return self.plainly(args, kwargs)
         followed = tuple(isinstance(x, ADArray) and x._node is not None for x in bound.targets)
         op = variant.ops.get((followed, bound.linked))
         if op is None:
@@ -182,7 +183,7 @@ class JitFunction(Tracing):
         if state.owners is not state.check:
             held = state.owners(bound.statics)
             if held is None or not are_of(held, captured):
-                return self._f(*args, **kwargs)  # another thread has written meanwhile
+                return self.plainly(args, kwargs)  # another thread has written meanwhile
             captured = held
         return attach(op, self, bound, captured, result)
 
@@ -203,7 +204,7 @@ class JitFunction(Tracing):
         args, kwargs = given
         entry = self._entry(args, kwargs, bound, mode, alone)
         if entry.eager or (entry.aliased and shares_memory(bound.values)):
-            return self._f(*args, **kwargs), None
+            return self.plainly(args, kwargs), None
         variant, found = entry.find(bound)
         if captured is not None:
             captured[:] = found
@@ -211,16 +212,16 @@ class JitFunction(Tracing):
             return self._record(entry, variant, bound, given, alone, captured)
         if variant.tree.eager:
             entry.give_up(variant.tree.eager)
-            return self._f(*args, **kwargs), None
+            return self.plainly(args, kwargs), None
         inputs = [*bound.values, *found]
         if entry.donates:
             self._permit(args, found)
-        effects = variant.written or variant.draws
+        effects = variant.written or variant.draws or variant.effects
         written = None if variant.touched else variant.written
         if shares_memory(inputs, written) or (effects and not alone):
-            return self._f(*args, **kwargs), None
+            return self.plainly(args, kwargs), None
         if variant.written and variant.writes_hidden(bound.statics, inputs):
-            return self._f(*args, **kwargs), None
+            return self.plainly(args, kwargs), None
         walk = Walk(variant.tree, self._entered(variant, bound, inputs), variant.builder.build)
         before = copies(bound.leaves) if checking() else []
         try:
@@ -234,6 +235,7 @@ class JitFunction(Tracing):
         targets = [*bound.targets, *found]
         note_links(bound, leaf.links)
         result = leaf.finish(walk.values, targets, device, bound.to_adarray and device is None)
+        objects = leaf.find(bound.statics) if leaf.find is not None else []
         for i, n, value in leaf.writes:
             target = targets[i]
             final = walk.values[n] if n is not None else value
@@ -241,8 +243,12 @@ class JitFunction(Tracing):
                 write(target, device.seen(final, False))
             elif final is not target:  # else it was computed there
                 target[...] = final
+        if leaf.effects:
+            result, values = result
+            apply(leaf.effects, objects, values, given)
         if (
             checking()
+            and not leaf.effects
             and walk.repeatable(bound.values)
             and all(i < len(bound.values) for i, _, _ in leaf.writes)
         ):
@@ -365,6 +371,7 @@ class JitFunction(Tracing):
             self._table.clear()
             self._recent = None
             self._numbers.clear()
+            self._growing.clear()
             self._ints = Ints()
 
 

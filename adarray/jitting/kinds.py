@@ -38,6 +38,8 @@ INDIRECT = frozenset({
     "getattr", "hasattr", "vars", "__dict__", "asdict", "astuple", "attrgetter", "globals",
     "getattr_static", "getmembers", "__getattribute__", "format", "format_map", "vformat", "dir",
 })  # fmt: skip
+# Names by which code assigns attributes that are not written in it.
+ASSIGNING = frozenset({"setattr", "__setattr__"})
 # Names by which code reads all items of an object as text.
 TEXTS = frozenset({"repr", "str", "ascii"})
 # Functions whose code is made as they run: what it reads is not known.
@@ -240,6 +242,19 @@ def globals_in(code: types.CodeType) -> frozenset[str]:
             names |= globals_in(constant)
         elif "globals" in code.co_names and type(constant) is str and constant.isidentifier():
             names.add(constant)
+    return frozenset(names)
+
+
+@functools.lru_cache(maxsize=4096)
+def stored_in(code: types.CodeType) -> frozenset[str]:
+    """Return the names of the globals that a code object, and those nested in it, assign."""
+    names = {
+        i.argval for i in dis.get_instructions(code)
+        if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+    }  # fmt: skip
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= stored_in(constant)
     return frozenset(names)
 
 

@@ -12,6 +12,7 @@ from adarray.device import is_device
 from adarray.inplace import sync_if_view
 from adarray.intercepting import intercepted
 from adarray.jitting.cached import CachedCall
+from adarray.jitting.effects import Effect
 from adarray.jitting.generators import GENERATORS, Draws, output, recorded
 from adarray.jitting.leaks import refuse_leaks
 from adarray.jitting.links import Link, held_of, links_of
@@ -46,6 +47,15 @@ class Recorded(NamedTuple):
         The same with concrete values.
     plain : list of ndarray
         Results that were no values of the run: others may own them, or have made them.
+    arrays : list of (Handle, ndarray)
+        What stands for results in the run, and the concrete leaves.
+    handles : list of (int, Handle)
+        The arrays among the inputs: their numbers, and what stands for them.
+    effects : tuple of Effect
+        What else the run changed. If there are any, the result is a pair: what the function
+        returned, and the values of the effects.
+    find : callable or None
+        Returns the objects that effects change; see `adarray.jitting.state.State.finder`.
     """
 
     recording: Recording
@@ -55,6 +65,10 @@ class Recorded(NamedTuple):
     links: dict[int, Link] = {}  # noqa: RUF012  (never changed)
     held: dict[int, Link] = {}  # noqa: RUF012
     plain: list[np.ndarray] = []  # noqa: RUF012
+    arrays: list[tuple[Handle, np.ndarray]] = []  # noqa: RUF012
+    handles: list[tuple[int, Handle]] = []  # noqa: RUF012
+    effects: tuple[Effect, ...] = ()
+    find: Callable[[Any], list[Any]] | None = None
 
 
 def record(
@@ -67,6 +81,7 @@ def record(
     calls: list[CachedCall] | None = None,
     same: Sequence[int] = (),
     about: str = "a function",
+    kept: Callable[[Any], list[Any]] | None = None,
 ) -> Recorded:
     """Run `f` once, with the current backend, and record what it computes.
 
@@ -90,6 +105,8 @@ def record(
         For each input the first one that is the same array, which stands for both.
     about : str, optional
         What is recorded, in words.
+    kept : callable, optional
+        Given the result, returns values that leave the run besides it.
 
     Raises
     ------
@@ -130,6 +147,9 @@ def record(
     RECORDINGS.append(refused)
     try:
         result = _run(intercepted(f), args, kwargs)
+        values = kept(result) if kept is not None else []
+        if values:
+            result = (result, values)
         found, rebuild_result = flatten(_named(result))
         inputs = {id(h): i for i, h in handles}
         whole = recorder._library is not None or any(is_device(x) for x in leaves)
@@ -159,7 +179,14 @@ def record(
             f"jit: the function caught an error that NumPy would not have raised: {refused[0]}"
         ) from refused[0]
     plain = [x for x in found if type(x) is np.ndarray]
-    return Recorded(recording, concretes, rebuild_result, written, links, held, plain)
+    arrays = [
+        (h, x)
+        for h, x in zip(found, concretes, strict=True)
+        if isinstance(h, Handle) and isinstance(x, np.ndarray)
+    ]
+    return Recorded(
+        recording, concretes, rebuild_result, written, links, held, plain, arrays, handles
+    )
 
 
 def _named(x: Any) -> Any:

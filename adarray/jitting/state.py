@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from adarray.jitting import rules as _rules  # noqa: F401  (registers them)
 from adarray.jitting.captures import Edge, TooMuchError, Walk
 from adarray.jitting.checks import Maker, same_scalar
 from adarray.jitting.clones import Clones
+from adarray.jitting.effects import NUMBERS, Effect, Kept, Reader, can_grow
 from adarray.jitting.generators import STREAM, Draws, set_state, source_of, state_of
 from adarray.jitting.options import Constants
 from adarray.protocol import traced
@@ -34,6 +35,8 @@ class State:
         Names of captured numbers that change, and are inputs.
     constants : Constants
         What the user says is constant.
+    growing : set of str
+        Names of captured lists that runs only append to.
 
     Attributes
     ----------
@@ -60,18 +63,24 @@ class State:
         statics: list[Any],
         floats: set[str],
         constants: Constants = Constants(),  # noqa: B008  (it has no parts that change)
+        growing: Collection[str] = (),
     ) -> None:
         rebind_reached(f, None)
         self.reason = ""
         # Of generators whose draws are not seen: name, itself, state now and before, what sets it.
         self._before: list[tuple[str, Any, Callable[[], Any], Any, Callable[[Any], None]]] = []
         try:
-            self._walk = Walk(f, statics, constants)
+            self._walk = Walk(f, statics, constants, growing)
+            if any(
+                x.grows(growing) and not can_grow(x, self._walk.names) for x in self._walk.order
+            ):
+                growing = ()  # other ways lead to them now, by which they are read unseen
+                self._walk = Walk(f, statics, constants)
             cached = {e.key[0] for x in self._walk.order for e in x.edges if _is_cached(e)}
             if cached:
                 for cls in cached:
                     rebind_class(cls)
-                self._walk = Walk(f, statics, constants)
+                self._walk = Walk(f, statics, constants, growing)
             self.reason = self._walk.opaque
         except TooMuchError as error:
             self.reason = str(error)
@@ -101,7 +110,7 @@ class State:
         self._make()
 
     def _make(self) -> None:
-        maker = Maker(self._walk, self._floats)
+        self._maker = maker = Maker(self._walk, self._floats)
         self.check = maker.function()
         self.inputs = maker.inputs
         held = any(i.found.kind == "adarray" for i in self.inputs)
@@ -123,6 +132,15 @@ class State:
     def clone(self, values: list[Any]) -> Clones:
         """Return a clone of the function, and of the static arguments, over other inputs."""
         return Clones(self._walk, self.inputs, values)
+
+    def kept(self, clones: Clones, result: Any, args: Any) -> Kept:
+        """Return what a run over clones has changed, given its result and arguments."""
+        walk = self._walk
+        return Reader(clones, walk.order, walk.names, self._floats).read(result, args)
+
+    def finder(self, effects: Sequence[Effect]) -> Callable[[Any], list[Any]]:
+        """Return what finds the objects that effects change: ``find(statics)``."""
+        return self._maker.finder([e.place for e in effects if type(e.place) is int])
 
     def drawn(self, draws: Draws) -> str:
         """Return the name of what the run has drawn from without recording it."""
@@ -186,15 +204,14 @@ class State:
             return set()
         names = {n for n, x in self.scalars.items() if not same_scalar(x, other.scalars[n])}
         numbers = all(
-            type(self.scalars[n]) is type(other.scalars[n])
-            and type(self.scalars[n]) in (float, int, np.float64, np.float32)
+            type(self.scalars[n]) is type(other.scalars[n]) and type(self.scalars[n]) in NUMBERS
             for n in names
         )
         return names if numbers else set()
 
     def forget(self) -> None:
         """Let go of the objects that were found: later calls follow the paths to them."""
-        self._walk = None  # type: ignore[assignment]
+        self._walk = self._maker = None  # type: ignore[assignment]
         self.inputs, self.values, self._contents = [], [], []
 
 

@@ -25,10 +25,11 @@ from adarray.jitting.signature import (
     unaligned,
 )
 from adarray.jitting.state import State
-from adarray.levels import remembered, restore
+from adarray.levels import LEVEL, remembered, restore
 from adarray.reaching import reach, reach_arguments
 from adarray.spans import span
 from adarray.telling import detail
+from adarray.transforms.running import prepared
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -49,6 +50,12 @@ class Tracing:
         self._f = f
         self.options = options
         self._numbers: set[str] = set()  # captured numbers that are inputs, for they change
+        self._growing: set[str] = set()  # captured lists that runs only append to
+
+    def plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function itself: in a transform as that would run it."""
+        f = prepared(self._f, intercept=True) if LEVEL.get() else self._f
+        return f(*args, **kwargs)
 
     def _record(
         self,
@@ -80,14 +87,14 @@ class Tracing:
         reach(self._f)
         state = self._state(entry, variant, bound, alone)
         if state is None:
-            return self._f(*args, **kwargs), None
+            return self.plainly(args, kwargs), None
         if entry.donates:
             self._permit(args, state.values)
         try:
             device = device_of(bound.targets, [*bound.values, *state.values], state.inputs)
         except ElsewhereError as error:
             entry.give_up(f"its inputs are on two devices, {error}; move them with to_device")
-            return self._f(*args, **kwargs), None
+            return self.plainly(args, kwargs), None
         run = Run(state, bound, device)
         refused = remembered()
         try:
@@ -98,7 +105,7 @@ class Tracing:
         except Exception as error:
             run.restore()
             restore(refused)
-            result = self._f(*args, **kwargs)  # where f itself is wrong, this raises
+            result = self.plainly(args, kwargs)  # where f itself is wrong, this raises
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
             return result, None
         detail(run.told)
@@ -108,20 +115,29 @@ class Tracing:
                 "it writes into an array whose memory it also reads by another way (a class, a "
                 "view that is captured); write into one of them only, or return a new array"
             )
-            return self._f(*args, **kwargs), None
+            return self.plainly(args, kwargs), None
+        if run.split:
+            run.restore()
+            entry.give_up(
+                f"it changes {run.split}, which it reaches in two ways, one of them through a "
+                "class or an object that jit cannot copy; return the new value"
+            )
+            return self.plainly(args, kwargs), None
         touched = run.recorded is not None and run.recorded.recording.touched
         entry.aliased = entry.aliased or run.aliased or touched
         entry.draws = entry.draws or bool(run.draws)
         if run.aliased or (not alone and run.changes()):
             run.restore()
-            return self._f(*args, **kwargs), None
-        result = run.commit()
+            return self.plainly(args, kwargs), None
+        result = run.commit(given)
         entry.disturbed = entry.disturbed + 1 if run.disturbed else 0
         if entry.disturbed > DISTURBED:
             run.reason = "other code draws from NumPy's global stream meanwhile; pass a generator"
         if run.reason:
             entry.give_up(run.reason)
-        if run.reason or run.disturbed:
+        self._numbers |= run.kept.numbers
+        self._growing |= run.kept.lists
+        if run.reason or run.disturbed or run.kept.learned:
             return result, None
         if captured is not None:
             captured[:] = state.values
@@ -142,7 +158,7 @@ class Tracing:
     ) -> State | None:
         """Return what is captured now; None if nothing can be recorded over it."""
         try:
-            state = State(self.target(), bound.statics, self._numbers, self.options.constants)
+            state = self._captured(bound)
         except Exception as error:  # objects that cannot be looked at
             if alone:
                 entry.give_up(f"what it captured cannot be read: {type(error).__name__}: {error}")
@@ -152,7 +168,7 @@ class Tracing:
             ints = {n for n in changed if isinstance(state.scalars[n], int)}
             if changed and (not ints or len(entry.variants) >= INT_VALUES):
                 self._numbers |= changed
-                state = State(self.target(), bound.statics, self._numbers, self.options.constants)
+                state = self._captured(bound)
             elif len(entry.variants) >= MAX_VARIANTS:
                 state.reason = (
                     "what it captured keeps changing"
@@ -164,6 +180,10 @@ class Tracing:
                 entry.give_up(state.reason)
             return None
         return state
+
+    def _captured(self, bound: Bound) -> State:
+        constants = self.options.constants
+        return State(self.target(), bound.statics, self._numbers, constants, self._growing)
 
     def target(self) -> Any:
         """Return the function, of an object with ``__call__`` that method."""
@@ -215,6 +235,7 @@ class Tracing:
                 {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
             )
             variant.touched = variant.touched or run.recorded.recording.touched
+            variant.effects = any(n.leaf and n.leaf.effects for n in variant.tree.nodes())
             variant.draws = any(
                 n.guard is not None
                 and n.guard.call is not None
@@ -235,7 +256,7 @@ class Tracing:
         """Return what runs a variant of positional arguments, if there is a short way."""
         device, state = variant.device, variant.state
         variant.waits = False
-        usable = not (variant.touched or checking()) and (
+        usable = not (variant.touched or variant.effects or checking()) and (
             device is not None or not bound.to_adarray
         )
         if not usable or any(map(unaligned, (*bound.values, *captured))):

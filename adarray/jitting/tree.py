@@ -50,9 +50,13 @@ class Leaf:
         Leaves that are inputs, other leaves, or views of those; nothing is computed for them.
     rebuild : callable
         Puts the leaves into the structure of the result.
+    effects : tuple of Effect
+        What else is changed; the result is a pair then, see `Recorded`.
+    find : callable or None
+        Returns the objects that effects change, given the static arguments.
     """
 
-    __slots__ = ("_finish", "links", "outputs", "rebuild", "writes")
+    __slots__ = ("_finish", "effects", "find", "links", "outputs", "rebuild", "writes")
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class Leaf:
         constants: Mapping[Symbol, np.ndarray],
     ) -> None:
         self.rebuild = recorded.rebuild
+        self.effects, self.find = recorded.effects, recorded.find
         self._finish: dict[bool, Callable[[Any, Any], Any]] = {}
         self.outputs: list[tuple[Any, Any]] = []
         self.links = {k: numbered(x, numbers, constants) for k, x in recorded.links.items()}
@@ -113,7 +118,8 @@ class Leaf:
         """Return what two recordings of one path agree on."""
         parts = [value_key(x if n is None else (n, x), {}) for n, x in self.outputs]
         links = [(k, key_of(x)) for k, x in self.links.items()]
-        return (*parts, *links, value_key(self.writes, {}))
+        effects = [e._replace(key=value_key(e.key, {})) for e in self.effects]
+        return (*parts, *links, value_key(self.writes, {}), *effects)
 
     def numbers(self) -> list[int]:
         """Return the numbers of the values that leave the path here."""

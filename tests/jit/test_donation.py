@@ -418,12 +418,13 @@ def test_floating_point_warnings_and_errors() -> None:
 
 
 def test_a_function_that_stays_eager() -> None:
-    def collects(x: Any) -> Any:
+    def counts(x: Any) -> Any:
         seen.append(len(seen))
         return x + 1.0
 
     seen: list[int] = []
-    jf = adarray.jit(collects, donate=0)
+    jf = adarray.jit(counts, donate=0)
+    jf(np.ones(3))
     with pytest.warns(JitWarning, match="stays eager"):
         jf(np.ones(3))
     x = np.ones(3)

@@ -415,7 +415,7 @@ def test_what_cannot_be_compiled_says_why(data):
         shown = jf.explain(data[0])
     assert shown.kernels == []
     (note,) = shown.notes
-    assert note.startswith("stays eager for impure(float64[500]): it changes what it captured")
+    assert note.startswith("stays eager for impure(float64[500]): it reads a list that it appends")
     assert note in str(shown)
 
 
