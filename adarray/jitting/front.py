@@ -21,7 +21,6 @@ from adarray.jitting.attempt import aligned, note_links
 from adarray.jitting.build import Builder, say
 from adarray.jitting.check import compare, copies
 from adarray.jitting.devices import borrowed, careful, with_adarrays, write
-from adarray.jitting.effects import apply
 from adarray.jitting.entries import CacheInfo, Entry, Recent, Variant
 from adarray.jitting.matching import Matcher, fast_key
 from adarray.jitting.nodes import are_of, attach, can_be_node, op_of
@@ -235,7 +234,6 @@ class JitFunction(Tracing):
         targets = [*bound.targets, *found]
         note_links(bound, leaf.links)
         result = leaf.finish(walk.values, targets, device, bound.to_adarray and device is None)
-        objects = leaf.find(bound.statics) if leaf.find is not None else []
         for i, n, value in leaf.writes:
             target = targets[i]
             final = walk.values[n] if n is not None else value
@@ -244,8 +242,7 @@ class JitFunction(Tracing):
             elif final is not target:  # else it was computed there
                 target[...] = final
         if leaf.effects:
-            result, values = result
-            apply(leaf.effects, objects, values, given)
+            result = leaf.changed(result, bound.statics, given)
         if (
             checking()
             and not leaf.effects

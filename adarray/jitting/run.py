@@ -42,16 +42,28 @@ def runner(tree: Tree, build: Build, enter: Enter | None = None) -> Callable[[An
         return None
     writes = any(leaf.writes for leaf in ends)
     if root.leaf is not None and root.calls and (not writes or enter is not None):
-        return _single(root, build, enter)
+        single = _single(root, build, enter)
+        return single if single is None or not root.leaf.effects else _changing(root.leaf, single)
     if writes:
         return None
     device = tree.device
 
     def run(values: list[Any]) -> Any:
         walk = Walk(tree, values if enter is None else enter(values), build)
-        return walk.run().finish(walk.values, values, device)
+        leaf = walk.run()
+        result = leaf.finish(walk.values, values, device)
+        return leaf.changed(result, (), ()) if leaf.effects else result
 
     return run
+
+
+def _changing(leaf: Leaf, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what runs a path and changes what it changes."""
+
+    def call(values: list[Any]) -> Any:
+        return leaf.changed(run(values), (), ())
+
+    return call
 
 
 def _single(root: Node, build: Build, enter: Enter | None) -> Callable[[list[Any]], Any] | None:

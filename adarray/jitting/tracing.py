@@ -256,7 +256,7 @@ class Tracing:
         """Return what runs a variant of positional arguments, if there is a short way."""
         device, state = variant.device, variant.state
         variant.waits = False
-        usable = not (variant.touched or variant.effects or checking()) and (
+        usable = not (variant.touched or checking()) and (
             device is not None or not bound.to_adarray
         )
         if not usable or any(map(unaligned, (*bound.values, *captured))):

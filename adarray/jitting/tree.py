@@ -16,6 +16,7 @@ import numpy as np
 
 from adarray.jitting.constants import constant
 from adarray.jitting.devices import OnDevice
+from adarray.jitting.effects import apply
 from adarray.jitting.keys import (
     Same,
     call_key,
@@ -113,6 +114,22 @@ class Leaf:
             made = finisher(self, range(len(values)), len(given), device, handles)
             self._finish[handles] = made
         return made(values, given)
+
+    def changed(self, made: tuple[Any, list[Any]], statics: Any, given: tuple[Any, ...]) -> Any:
+        """Return the result in what `finish` made, and change what the path changes.
+
+        Parameters
+        ----------
+        made : tuple
+        statics : list
+            Arguments that are no inputs.
+        given : tuple
+            ``(args, kwargs)`` of the call.
+        """
+        assert self.find is not None
+        result, values = made
+        apply(self.effects, self.find(statics), values, given)
+        return result
 
     def key(self) -> Hashable:
         """Return what two recordings of one path agree on."""
