@@ -64,7 +64,8 @@ def _no_run(_arrays: list[Any]) -> list[Any]:
 class Draft:
     """A segment between its stages: programs, plan, executable, and what runs it."""
 
-    def __init__(self) -> None:
+    def __init__(self, operations: int) -> None:
+        self.operations = operations
         self.before: Any = None
         self.after: Any = None
         self.plan: Any = None
@@ -105,7 +106,9 @@ def _donations(node: Node, draft: Draft) -> tuple[tuple[int, int], ...]:
 def _size(drafts: dict[Any, Draft]) -> str:
     """Return how much there is to compile."""
     programs = [d.after or d.before for d in drafts.values()]
-    values = sum(len(p.values) for p in programs if p is not None)
+    if not all(programs):
+        return f"{sum(d.operations for d in drafts.values())} operations"
+    values = sum(len(p.values) for p in programs)
     steps = [s for d in drafts.values() if d.plan is not None for s in d.plan.steps]
     kernels = {id(s.kernel) for s in steps if isinstance(s, KernelStep)}
     return f"{values} values" + (f" in {len(kernels)} kernels" if steps else "")
@@ -136,13 +139,15 @@ class Builder:
         """Set ``node.compiled`` and what `explain` shows of it; compile all kernels at once."""
         drafts: dict[Any, Draft] = {}
         progress = Progress()
-        many = self.library is not None or sum(len(n.calls) for n in nodes) > MANY
-        watch = Watch(lambda: self._long(drafts, progress), timed=many)
+        many = sum(len(n.calls) for n in nodes) > MANY
+        timed = many or self.library is not None
+        watch = Watch(lambda: self._long(drafts, progress), timed=timed)
         with collector_waits(), contextlib.ExitStack() as stack, watch:
             for node in nodes:
                 key = _shared_key(node)
                 if key not in node.tree.shared and key not in drafts:
-                    drafts[key] = self._draft(node, stack)
+                    drafts[key] = Draft(len(node.calls))
+                    self._draft(node, drafts[key], stack, many)
             planned = [d for d in drafts.values() if d.plan is not None]
             if planned:
                 self._compile(planned, stack, watch, progress)
@@ -197,8 +202,8 @@ class Builder:
             self.engine.trim()
         self._built = False
 
-    def _draft(self, node: Node, stack: contextlib.ExitStack) -> Draft:
-        """Return the plan of a segment, or what runs it without one."""
+    def _draft(self, node: Node, draft: Draft, stack: contextlib.ExitStack, unrolled: bool) -> None:
+        """Make the plan of a segment, or what runs it without one."""
         symbols = node.path.symbols
         inputs = [symbols[n] for n in node.sources]
         outputs = [symbols[n] for n in node.targets]
@@ -206,7 +211,6 @@ class Builder:
             symbols[n]: s for n in node.sources if (s := node.tree.strides_of(n)) is not None
         }
         constants = node.path.constants
-        draft = Draft()
         start = perf_counter()
         try:
             from adarray.passes import optimise
@@ -224,12 +228,12 @@ class Builder:
             draft.eager = f"the passes failed: {type(error).__name__}: {error}"
             self._say(f"jit: {draft.eager}; its operations run one by one")
             draft.run = self._stepwise(Replayed(node.calls, inputs, outputs, constants))
-            return draft
+            return
         draft.seconds["passes"] = perf_counter() - start
         if self.engine is None or not hasattr(self.engine, "executable"):
             draft.eager = "the backend does not compile programs"
             draft.run = self._interpreted(draft)
-            return draft
+            return
         start = perf_counter()
         try:
             from adarray.passes.planning import plan
@@ -239,12 +243,12 @@ class Builder:
                 donated = _donations(node, draft)
                 draft.ahead = ahead = self._ahead(draft, stack)
                 draft.plan = plan(
-                    draft.after, self.options.memory_limit, donated, machine, ahead and ahead.take
-                )
+                    draft.after, self.options.memory_limit, donated, machine,
+                    ahead and ahead.take, unrolled,
+                )  # fmt: skip
         except Exception as error:
             self._failed(draft, f"planning failed: {type(error).__name__}: {error}", error)
         draft.seconds["plan"] = perf_counter() - start
-        return draft
 
     def _ahead(self, draft: Draft, stack: contextlib.ExitStack) -> Any:
         """Return what compiles kernels of a long program while it is planned, if anything does."""

@@ -8,7 +8,7 @@ handed over, which is between two steps, the pieces compute the same: they share
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from adarray.passes.groups import Group
 from adarray.passes.uses import Uses
@@ -17,9 +17,18 @@ from adarray.program import Value
 # Statements of a kernel, from which on it is cut: gcc takes about half a second for so
 # many; and of its pieces.
 MOST, PIECE = 640, 160
+# Values from which on a program may be an unrolled loop.
+UNROLLED = 640
+# Passes up to which a loop of such a program's small kernels has their number in its text. A
+# compiler then writes a sum of four products as four, which takes it a fifth of the time. Sums
+# of so many are added in the same order either way.
+SHORT = 8
 # Members of a group from which on its last ones are looked at first, and how many of them:
 # writing a large kernel to count its statements takes long.
 MANY, SAMPLE = 128, 64
+# Members on either side that make a place like another one, and how many times as many values
+# may cross there as at the best place.
+NEAR, LIKE = 8, 2
 
 
 class Division:
@@ -47,8 +56,11 @@ class Division:
         size = len(group.members)
         count = 0.0
         if size > MANY:
-            last = self._group(group, _pieces(group.members, SAMPLE, self._uses)[-1])
-            count = self._statements(last, group) / len(last.members) * size
+            for members in reversed(_pieces(group.members, SAMPLE, self._uses)):
+                found = self._statements(self._group(group, members), group)
+                if found:  # they are not there for nobody
+                    count = found / len(members) * size
+                    break
         if count <= 2 * MOST:
             count = self._statements(group, None)
         if count <= MOST or size < 2:
@@ -71,17 +83,36 @@ class Division:
 
 
 def _pieces(members: list[Value], most: int, uses: Uses) -> list[list[Value]]:
-    """Return members in pieces of so many at most, cut where the fewest values cross."""
+    """Return members in pieces of so many at most, cut where few values cross.
+
+    Where there is a choice, they are cut at places like those of earlier cuts: the pieces of
+    a loop's steps are the same for all of them then, whatever part of a step has room in one.
+    """
     crossing = _crossing(members, uses)
+    around = _surroundings(members)
+    cuts: set[int] = set()
     found = []
     start = 0
     while len(members) - start > most:
         ends = range(start + max(1, most // 2), start + most + 1)
-        end = min(ends, key=lambda k: (crossing[k], -k))
+        fewest = min(crossing[k] for k in ends)
+        known = [k for k in ends if around[k] in cuts and crossing[k] <= LIKE * fewest]
+        end = min(known or ends, key=lambda k: (crossing[k], -k))
+        cuts.add(around[end])
         found.append(members[start:end])
         start = end
     found.append(members[start:])
     return found
+
+
+def _surroundings(members: list[Value]) -> list[int]:
+    """Return for each place a number that tells what is computed before and behind it."""
+    keys: dict[Hashable, int] = {}
+    found = [
+        keys.setdefault((m.kind, m.params.get("name"), m.shape, len(m.args)), len(keys))
+        for m in members
+    ]
+    return [hash(tuple(found[max(0, k - NEAR) : k + NEAR])) for k in range(len(found))]
 
 
 def _crossing(members: list[Value], uses: Uses) -> list[int]:

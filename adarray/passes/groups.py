@@ -11,7 +11,7 @@ from adarray.passes.domains import Use, aligned
 from adarray.passes.uses import Uses, domain, folded
 from adarray.program import Value
 
-# Members and arrays of a group.
+# Members and arrays of a group; small ones have any number, and are cut (see `Division`).
 MEMBERS, STREAMS = 500, 24
 # Regions and pieces inside each other.
 DEPTH = 3
@@ -129,7 +129,7 @@ class Join:
         """Find classes for all axes; False, with a reason, if the value cannot join."""
         g = self.group
         small = g.outer < 0
-        if len(g.members) >= MEMBERS:
+        if not small and len(g.members) >= MEMBERS:
             return self.refuse("the kernel has as many operations as a kernel may have")
         for use in self.inside:
             if not self._follow(use, small):

@@ -24,6 +24,8 @@ class Folds:
     size: int
     low: Affine
     extents: list[int]
+    # Most passes of a loop whose number stands in the text.
+    literal: int = 0
     totals: list[Total]
     total_names: dict[int, str]
     pending: dict[int, tuple[str, tuple[int, ...]]]
@@ -31,7 +33,10 @@ class Folds:
 
     def extent(self, c: int) -> Expr:
         """Return the extent of a class as an expression."""
-        return self.scope.number(f"n{c}_", self.extents[c], literal=False)
+        n = self.extents[c]
+        if n <= self.literal:
+            return integer(n)
+        return self.scope.number(f"n{c}_", n, literal=False)
 
     def _product(self, classes: list[int]) -> Expr:
         expr = self.extent(classes[0])

@@ -26,10 +26,18 @@ PLAIN = frozenset({"map", "fold", "view", "const", "iota"})
 
 
 class SharedKernels:
-    """Kernels of a plan, found again by what they compute, whatever they compute it of."""
+    """Kernels of a plan, found again by what they compute, whatever they compute it of.
 
-    def __init__(self, machine: Machine = CPU) -> None:
+    Parameters
+    ----------
+    machine : Machine
+    literal : int, optional
+        Most passes of a loop, in kernels without an outer loop, whose number stands in the text.
+    """
+
+    def __init__(self, machine: Machine = CPU, literal: int = 0) -> None:
         self.machine = machine
+        self.literal = literal
         self.made: dict[Hashable, Made] = {}
 
     def lower(
@@ -50,6 +58,7 @@ class SharedKernels:
             order = with_copies(order, outer, extents)
         lowering = Lowering(order, stored, outer, extents, machine=self.machine)
         lowering.access = access
+        lowering.literal = self.literal if outer < 0 else 0
         return self._keep(key, s, lowering.run())
 
     def piece(self, ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool) -> Lowered:

@@ -18,7 +18,7 @@ from adarray.codegen.plan import Buffer, Note, Plan
 from adarray.passes import lower_steps, strips
 from adarray.passes.accumulate import accumulated, biased
 from adarray.passes.buffers import place_buffers
-from adarray.passes.divide import Division
+from adarray.passes.divide import SHORT, UNROLLED, Division
 from adarray.passes.donation import donate
 from adarray.passes.fuse import Fusion
 from adarray.passes.groups import Group
@@ -26,6 +26,7 @@ from adarray.passes.launches import Launches
 from adarray.passes.lower import Lowered
 from adarray.passes.lower_collapse import collapse
 from adarray.passes.lower_nodes import Memory, Nodes
+from adarray.passes.lower_shared import SharedKernels
 from adarray.passes.recompute import Recompute
 from adarray.passes.remat import within
 from adarray.passes.rings import Pipeline, find_chains
@@ -34,6 +35,7 @@ from adarray.passes.step_writer import StepWriter
 from adarray.passes.storage import Storage
 from adarray.passes.stretches import stretches
 from adarray.passes.strips import Strips
+from adarray.passes.tables import tabled
 from adarray.passes.uses import numeric
 from adarray.passes.work import work_of
 from adarray.program import Program, Slot, Value, c_strides
@@ -45,6 +47,7 @@ def plan(
     donated: tuple[tuple[int, int], ...] = (),
     machine: Machine = CPU,
     found: Callable[[Kernel], None] | None = None,
+    unrolled: bool = False,
 ) -> Plan:
     """Return the plan of a program.
 
@@ -62,15 +65,19 @@ def plan(
     found : callable, optional
         Called with kernels of the plan as soon as they are known, some of them more than once,
         and maybe with some that it will not have. Not with a `memory_limit`.
+    unrolled : bool
+        Whether the program is part of a long one, which may be an unrolled loop.
 
     Returns
     -------
     Plan
     """
-    program = biased(accumulated(_in_c_order(program), machine.adds), machine.adds)
+    program = tabled(_in_c_order(program), machine.small)
+    program = biased(accumulated(program, machine.adds), machine.adds)
     if memory_limit is None:
-        return Planner(program, donated=donated, machine=machine, found=found).run()
-    return within(program, memory_limit, partial(Planner, donated=donated, machine=machine))
+        return Planner(program, None, donated, machine, found, unrolled).run()
+    made = partial(Planner, donated=donated, machine=machine, unrolled=unrolled)
+    return within(program, memory_limit, made)
 
 
 def _in_c_order(program: Program) -> Program:
@@ -107,6 +114,7 @@ class Planner:
         As for `plan`.
     machine : Machine
     found : callable, optional
+    unrolled : bool
         As for `plan`.
     """
 
@@ -117,6 +125,7 @@ class Planner:
         donated: tuple[tuple[int, int], ...] = (),
         machine: Machine = CPU,
         found: Callable[[Kernel], None] | None = None,
+        unrolled: bool = False,
     ) -> None:
         self.program = program
         self.donated = donated
@@ -132,7 +141,9 @@ class Planner:
         self.families: dict[int, Family] = {}
         self.recompute = Recompute(self.fusion, self.requested)
         self.storage = Storage(self.fusion.uses)
-        self.writer = StepWriter(self.fusion, self.storage, machine, found)
+        literal = machine.small > 1 and (unrolled or len(program.values) >= UNROLLED)
+        kernels = SharedKernels(machine, SHORT if literal else 0)
+        self.writer = StepWriter(self.fusion, self.storage, kernels, found)
 
     def run(self) -> Plan:
         """Return the plan."""

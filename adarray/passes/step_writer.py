@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from adarray.codegen.loopir import Kernel
-from adarray.codegen.machine import Machine
 from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Step
 from adarray.passes import lower_steps
 from adarray.passes.dependence import overwrites, reads
@@ -34,7 +33,7 @@ class StepWriter:
     ----------
     fusion : Fusion
     storage : Storage
-    machine : Machine
+    kernels : SharedKernels
     found : callable, optional
         As for `adarray.passes.planning.plan`.
 
@@ -54,14 +53,14 @@ class StepWriter:
         self,
         fusion: Fusion,
         storage: Storage,
-        machine: Machine,
+        kernels: SharedKernels,
         found: Callable[[Kernel], None] | None = None,
     ) -> None:
         self.fusion = fusion
         self.storage = storage
-        self.machine = machine
+        self.machine = kernels.machine
         self.found = found
-        self.shared_kernels = SharedKernels(machine)
+        self.shared_kernels = kernels
         self.steps: list[Step] = []
         self.position: dict[int, int] = {}
         self.last_use: dict[int, int] = {}
