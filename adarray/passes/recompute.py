@@ -83,7 +83,8 @@ class Recompute:
         well, or if several come from it; so are those that come from inputs alone.
         """
         read = [m.value for m in nodes.memories.values()]
-        mine = [v for v in read if self._local(v, group) and not self._repeated(v, group)]
+        largest = max(math.prod(domain(m)) for m in group.members)
+        mine = [v for v in read if self._local(v, group) and not self._repeated(v, largest)]
         if not mine:
             return False
         looks = self._looks(nodes)
@@ -124,11 +125,9 @@ class Recompute:
         owner = self.fusion.owner.get(id(value))
         return owner is not None and owner is not group and owner.kind != "step"
 
-    def _repeated(self, value: Value, group: Group) -> bool:
+    def _repeated(self, value: Value, largest: int) -> bool:
         """Whether a value is dear and would be computed again and again for other rows."""
-        if self.fusion.uses.cost[id(value)] <= CHEAP:
-            return False
-        return any(MANY * value.size <= math.prod(domain(m)) for m in group.members)
+        return self.fusion.uses.cost[id(value)] > CHEAP and MANY * value.size <= largest
 
     def _ancestors(self, value: Value, limit: int) -> list[tuple[Value | None, list[Value]]]:
         """Return values of the same group from each of which alone `value` comes cheaply.

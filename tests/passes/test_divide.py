@@ -12,11 +12,13 @@ from plan_runner import PlanRunner
 from random_recordings import random_recordings
 from recorded import recorded
 
-from adarray import grad
+from adarray import grad, jit
+from adarray.codegen import cprinter
 from adarray.codegen.loopir import statements
 from adarray.codegen.plan import KernelStep, Plan
+from adarray.codegen.schedule import Target
 from adarray.codegen.verify import verify
-from adarray.passes import divide
+from adarray.passes import divide, planning
 from adarray.passes.interpret import interpret
 from adarray.passes.planning import plan
 
@@ -125,3 +127,113 @@ def test_random_programs_in_pieces(
         cut += sum(isinstance(s, KernelStep) for s in made.steps) > 1
         _right(r, limit=made.arena // 2 + 64)
     assert cut >= 1
+
+
+# -- steps of unrolled loops -----------------------------------------------------------------------
+
+
+def _runge_kutta(p: Any, steps: int) -> Any:
+    """Fit a driven oscillator to points; the times are plain numbers."""
+    points = np.random.default_rng(0).normal(size=(steps, 2))
+    h = 0.05
+
+    def rhs(t: float, y: Any) -> Any:
+        drive = p[2] * np.sin(p[3] * t)
+        return np.stack([y[1], p[0] * (1 - y[0] ** 2) * y[1] - p[1] * y[0] + drive])
+
+    y, found = np.array([1.0, 0.8]), []
+    for k in range(steps):
+        t = k * h
+        a = rhs(t, y)
+        b = rhs(t + h / 2, y + h / 2 * a)
+        c = rhs(t + h / 2, y + h / 2 * b)
+        y = y + h / 6 * (a + 2 * b + 2 * c + rhs(t + h, y + h * c))
+        found.append(y)
+    return np.mean((np.stack(found) - points) ** 2)
+
+
+def _kalman(theta: Any, steps: int) -> Any:
+    """Filter points with matrices of 2 by 2 and 4 by 4; inverses are calls."""
+    f, h = np.eye(4), np.eye(2, 4)
+    f[0, 2] = f[1, 3] = 0.1
+    x, p, loss = np.zeros(4), np.eye(4), 0.0
+    for z in np.random.default_rng(1).normal(size=(steps, 2)):
+        x, p = f @ x, f @ p @ f.T + np.exp(theta[0]) * np.eye(4)
+        r = z - h @ x
+        inverse = np.linalg.inv(h @ p @ h.T + np.exp(theta[1]) * np.eye(2))
+        gain = p @ h.T @ inverse
+        loss = loss + r @ inverse @ r
+        x, p = x + gain @ r, (np.eye(4) - gain @ h) @ p
+    return loss
+
+
+def _network(w: Any, steps: int) -> Any:
+    """Run a recurrent network over inputs of its own."""
+    h, loss = np.zeros(6), 0.0
+    for x in np.random.default_rng(2).normal(size=(steps, 3)):
+        h = np.tanh(w[:, :6] @ h + w[:, 6:9] @ x + w[:, 9])
+        loss = loss + np.sum(h)
+    return loss
+
+
+def _leapfrog(q: Any, steps: int) -> Any:
+    """Move bodies that attract each other."""
+
+    def acceleration(q: Any) -> Any:
+        d = q[None] - q[:, None]
+        return np.sum(d / (np.sum(d**2, -1) + 0.05)[..., None] ** 1.5, 1)
+
+    p = np.zeros((4, 2))
+    a = acceleration(q)
+    for _ in range(steps):
+        p = p + 0.005 * a
+        q = q + 0.01 * p
+        a = acceleration(q)
+        p = p + 0.005 * a
+    return np.sum(q**2)
+
+
+LOOPS = [
+    (_runge_kutta, np.array([1.1, 0.9, 0.4, 1.3]), 15),
+    (_kalman, np.array([-1.0, -0.5]), 40),
+    (_network, np.random.default_rng(3).normal(size=(6, 10)), 80),
+    (_leapfrog, np.random.default_rng(4).normal(size=(4, 2)), 60),
+]
+
+
+def _text(made: Plan) -> list[str]:
+    """Return the C of the kernels of a plan."""
+    kernels = {id(s.kernel): s.kernel for s in made.steps if isinstance(s, KernelStep)}
+    return sorted({cprinter.source(k, Target()) for k in kernels.values()})
+
+
+@pytest.mark.parametrize(("f", "x", "steps"), LOOPS)
+def test_twice_the_steps_are_hardly_more_c(f: Callable[..., Any], x: Any, steps: int) -> None:
+    """Groups of 500 values each began in another part of a step: no two kernels were equal."""
+    once, twice = (
+        _text(plan(recorded(grad(lambda x, n=n: f(x, n)), x).program)) for n in (steps, 2 * steps)
+    )
+    assert len(twice) <= len(once) + 6
+    assert sum(map(len, twice)) <= 1.25 * sum(map(len, once)) <= 550_000
+    assert max(map(len, twice)) <= 50_000
+
+
+@pytest.mark.parametrize(("f", "x", "steps"), LOOPS)
+def test_steps_of_loops_compute_what_they_did(f: Callable[..., Any], x: Any, steps: int) -> None:
+    _compared(grad(lambda x: f(x, steps // 4)), x)
+
+
+@pytest.mark.parametrize(("f", "x", "steps"), LOOPS[1:3])
+def test_short_loops_with_their_number_in_the_text_add_in_the_same_order(
+    f: Callable[..., Any], x: Any, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> Any:
+        compiled = jit(grad(lambda x: f(x, steps // 20)))
+        for _ in range(3):
+            found = compiled(x)
+        return found
+
+    monkeypatch.setattr(planning, "UNROLLED", 1)
+    found = made()
+    monkeypatch.setattr(planning, "SHORT", 0)
+    assert np.array_equal(found, made())

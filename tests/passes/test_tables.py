@@ -1,0 +1,104 @@
+"""Numbers of unrolled loops that kernels read from tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from plan_runner import PlanRunner
+from recorded import recorded
+
+from adarray import grad
+from adarray.codegen.plan import KernelStep, Plan
+from adarray.passes import planning, tables
+from adarray.passes.interpret import interpret
+from adarray.passes.planning import plan
+from adarray.passes.tables import tabled
+from adarray.passes.verify import verify_program
+from adarray.program import Program
+
+X = np.linspace(0.1, 0.9, 6)
+
+
+def _driven(x: Any, steps: int = 80) -> Any:
+    """Take steps with a number each, and with two that all of them have."""
+    for k in range(steps):
+        x = x + 0.01 * np.sin(x * (0.1 + 0.03 * k)) - 0.002 * x * x * x
+    return x
+
+
+def _program(f: Callable[..., Any], *args: Any) -> Program:
+    program = recorded(f, *args).program
+    assert len(program.values) >= tables.UNROLLED
+    return program
+
+
+def _constants(program: Program) -> set[float]:
+    return {float(v.params["value"]) for v in program.values if v.kind == "const"}
+
+
+def _kernels(made: Plan) -> int:
+    return len({id(s.kernel) for s in made.steps if isinstance(s, KernelStep)})
+
+
+def test_numbers_that_vary_are_read_and_others_stay_in_the_text() -> None:
+    program = _program(_driven, X)
+    found = tabled(program, 2048)
+    verify_program(found)
+    read = {id(a) for v in found.values if v.kind == "map" for a in v.args}
+    left = {float(v.params["value"]) for v in found.values if v.kind == "const" and id(v) in read}
+    assert left == {0.01, 0.002, 0.1}  # that of the first step, which reads the argument
+    (table,) = [v.params["value"] for v in found.values if v.kind == "array"]
+    assert set(table) == _constants(program) - left
+    assert interpret(found, [X])[0].tobytes() == interpret(program, [X])[0].tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_steps_with_other_numbers_share_kernels(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = X.astype(dtype)
+    program = _program(grad(lambda x: np.sum(_driven(x))), x)
+    made = plan(program)
+    assert _kernels(made) <= 8
+    monkeypatch.setattr(planning, "tabled", lambda program, small: program)
+    before = plan(program)
+    assert _kernels(before) > 2 * _kernels(made)
+    assert PlanRunner(made)([x])[0].tobytes() == PlanRunner(before)([x])[0].tobytes()
+
+
+def test_short_programs_and_large_arrays_keep_their_numbers() -> None:
+    short = recorded(lambda x: _driven(x, 20), X).program
+    assert tabled(short, 2048) is short
+    large = _program(_driven, np.linspace(0, 1, 3000))
+    assert tabled(large, 2048) is large
+
+
+def test_numbers_that_other_functions_read_stay() -> None:
+    """Powers are multiplied out, integers index: what they are decides what is computed."""
+
+    def f(x: Any) -> Any:
+        for k in range(200):
+            x = np.abs(x) ** (0.5 + 0.001 * k) + (np.arange(6) + k > 3)
+        return x
+
+    program = _program(f, X)
+    found = tabled(program, 2048)
+    assert all(
+        v.params["name"] != "power" or v.args[1].kind == "const"
+        for v in found.values
+        if v.kind == "map"
+    )
+    assert interpret(found, [X])[0].tobytes() == interpret(program, [X])[0].tobytes()
+
+
+def test_a_program_whose_results_are_constants() -> None:
+    def f(x: Any) -> Any:
+        y = _driven(x)
+        return y, x * 7.25, np.full(3, 2.5)
+
+    program = _program(f, X)
+    for got, wanted in zip(PlanRunner(plan(program))([X]), interpret(program, [X]), strict=True):
+        np.testing.assert_array_equal(got, wanted)
