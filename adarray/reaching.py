@@ -7,7 +7,6 @@ Code that runs already cannot be made ready: a generator that asks for types is 
 
 from __future__ import annotations
 
-import collections
 import dis
 import functools
 import sys
@@ -16,22 +15,30 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from adarray.aval import Symbolic
 from adarray.caught import watch_libraries
 from adarray.comparing import Comparing, bound_to, compared
-from adarray.device import KINDS, DeviceArray
+from adarray.device import KINDS
 from adarray.errors import TraceError
+from adarray.holding import (
+    CALLED,
+    DATA,
+    LIMIT,
+    MAY_HOLD,
+    RUNNING,
+    TABLES,
+    VALUES,
+    WRAPPED,
+    captured,
+    is_clients,
+    items_of,
+    parts_of,
+    wrapped_in,
+)
 from adarray.loads import Names, generation, names_for, redirect_uses
 from adarray.needs import dispatches, needs_interception
 from adarray.redirecting import Noted, all_names, original_of
-from adarray.scope import client_of, package_of
+from adarray.scope import client_of
 from adarray.trace import Handle
-
-_LIMIT = 20_000  # objects
-_FEW = 64  # items of a list or a table that are looked at whatever they are
-_WRAPPED = (staticmethod, classmethod)
 
 # A weak reference to a function, None for the one that was looked at, and what it compares.
 Site = tuple[Any, Comparing]
@@ -40,17 +47,6 @@ Site = tuple[Any, Comparing]
 _reached = Noted()
 # The code of functions without closures and defaults -> what the last one of it became.
 _twins = Noted()
-
-
-# What arguments are as a rule.
-_DATA = frozenset({
-    np.ndarray, np.float64, np.float32, np.int64, float, int, bool, complex, str, bytes,
-    types.NoneType, np.dtype, slice, range,
-})  # fmt: skip
-
-
-# What is computed with: code that makes it is not looked into.
-_VALUES = (Handle, DeviceArray, Symbolic)
 
 
 class Reached:
@@ -146,7 +142,7 @@ def reach_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Make ready what arguments of a function may call; return whether there is anything."""
     for x in (*args, *kwargs.values()) if kwargs else args:
         kind = type(x)
-        if kind not in _DATA and not issubclass(kind, Handle):
+        if kind not in DATA and not issubclass(kind, Handle):
             return _reach_given([*args, *kwargs.values()])
     return False
 
@@ -155,22 +151,22 @@ def _reach_given(waiting: list[Any]) -> bool:
     """Make functions and objects ready, also in lists and tables; return whether there are any."""
     seen: dict[int, Any] = {}  # they may hold each other
     found = False
-    while waiting and len(seen) < _LIMIT:
+    while waiting and len(seen) < LIMIT:
         x = waiting.pop()
         kind = type(x)
-        if kind in _DATA or issubclass(kind, Handle) or id(x) in seen:
+        if kind in DATA or issubclass(kind, Handle) or id(x) in seen:
             continue
         seen[id(x)] = x
-        if issubclass(kind, _TABLES):
-            waiting += _items(x)
+        if issubclass(kind, TABLES):
+            waiting += items_of(x)
             continue
         found = True
-        if kind in _CALLED:
+        if kind in CALLED:
             reach(x)
-        elif issubclass(kind, type) or _is_clients(kind):
+        elif issubclass(kind, type) or is_clients(kind):
             reach(x if issubclass(kind, type) else kind)
-            waiting += _parts(x)
-        elif kind in _RUNNING:
+            waiting += parts_of(x)
+        elif kind in RUNNING:
             _refuse_running(x)
     return found
 
@@ -223,7 +219,7 @@ class _Walk:
         self._root = f
         self._needs = not (type(f) is types.FunctionType or dispatches(f))
         self._waiting.append(f)
-        while self._waiting and len(self._seen) < _LIMIT:
+        while self._waiting and len(self._seen) < LIMIT:
             x = self._waiting.pop()
             if id(x) in self._seen:
                 continue
@@ -240,7 +236,7 @@ class _Walk:
 
     def _next(self, x: Any) -> Iterator[Any]:
         kind = type(x)
-        if kind in KINDS or issubclass(kind, _VALUES):
+        if kind in KINDS or issubclass(kind, VALUES):
             return
         if kind is types.FunctionType:
             yield from self._of_function(x)
@@ -251,26 +247,26 @@ class _Walk:
             yield x.func
             yield from x.args
             yield from x.keywords.values()
-        elif kind in _WRAPPED:
+        elif kind in WRAPPED:
             yield x.__func__
         elif kind is property:
             yield from (x.fget, x.fset)
         elif kind is functools.cached_property:
             yield x.func
-        elif kind in _RUNNING:
+        elif kind in RUNNING:
             _refuse_running(x)
-        elif issubclass(kind, _TABLES):
-            yield from _items(x)
-            if _is_clients(kind):
+        elif issubclass(kind, TABLES):
+            yield from items_of(x)
+            if is_clients(kind):
                 yield kind
         elif issubclass(kind, type):
-            if _is_clients(x):
-                yield from (b for b in x.__mro__[1:] if _is_clients(b))
+            if is_clients(x):
+                yield from (b for b in x.__mro__[1:] if is_clients(b))
                 yield from tuple(x.__dict__.values())
-        elif _is_clients(kind):
+        elif is_clients(kind):
             yield kind
-            yield from _parts(x)
-        elif (inner := _wrapped(x)) is not None:
+            yield from parts_of(x)
+        elif (inner := wrapped_in(x)) is not None:
             yield inner
 
     def _of_function(self, f: types.FunctionType) -> Iterator[Any]:
@@ -281,12 +277,12 @@ class _Walk:
             names |= texts
             for module in [sys.modules[t] for t in texts if t in sys.modules]:
                 yield from self._of_module(module, names)
-        for value in _captured(f):
+        for value in captured(f):
             if issubclass(type(value), types.ModuleType):
                 yield from self._of_module(value, names)
             else:
                 yield value
-        if (inner := _wrapped(f)) is not None:
+        if (inner := wrapped_in(f)) is not None:
             yield inner
         if not client_of(space):
             return
@@ -295,7 +291,7 @@ class _Walk:
             own = self._names[id(space)] = names_for(space)
         redirect_uses(f, own)
         self._needs = self._needs or needs_interception(f, original_of(f.__code__))
-        what = compared(f, (*(bound_to(space, n) for n in names), *_captured(f)))
+        what = compared(f, (*(bound_to(space, n) for n in names), *captured(f)))
         if what.by:
             self._sites.append((None if f is self._root else weakref.ref(f), what))
         found: list[tuple[str, Any]] = []
@@ -308,7 +304,7 @@ class _Walk:
             elif issubclass(kind, types.ModuleType):
                 found.append((name, weakref.ref(value)))
                 yield from self._of_module(value, names)
-            elif callable(value) or kind in _MAY_HOLD or _is_clients(kind):
+            elif callable(value) or kind in MAY_HOLD or is_clients(kind):
                 if kind.__weakrefoffset__:
                     found.append((name, weakref.ref(value)))
                 elif dispatches(value):
@@ -336,97 +332,6 @@ class _Walk:
             self._found.append((weakref.ref(module), found))
 
 
-def arrays_of(f: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays that a function captured, with the names that lead to them."""
-    return ((name, x) for name, x in _captures(f) if type(x) is not types.FunctionType)
-
-
-def functions_of(f: Any) -> Iterator[types.FunctionType]:
-    """Yield the functions of client code that a function may call."""
-    for _, x in _captures(f):
-        if type(x) is types.FunctionType and client_of(x.__globals__):
-            yield x
-
-
-def _captures(f: Any) -> Iterator[tuple[str, Any]]:
-    """Yield all that a function leads to, with names."""
-    waiting: list[tuple[str, Any]] = [("", f)]
-    seen: dict[int, Any] = {}
-    while waiting and len(seen) < _LIMIT:
-        name, x = waiting.pop()
-        kind = type(x)
-        if isinstance(x, np.ndarray) or issubclass(kind, Handle):
-            yield name, x
-        if id(x) in seen or kind in _DATA or kind in KINDS or issubclass(kind, _VALUES):
-            continue
-        seen[id(x)] = x
-        if kind is types.FunctionType:
-            yield name, x
-        if kind is types.FunctionType:
-            names = all_names(original_of(x.__code__))
-            if client_of(x.__globals__):
-                waiting += [(n, x.__globals__[n]) for n in names if n in x.__globals__]
-            cells = original_of(x.__code__).co_freevars
-            waiting += [(cells[i] if i < len(cells) else name, v)
-                        for i, v in enumerate(captured_last(x))]  # fmt: skip
-            waiting.append((name, _wrapped(x)))
-        elif kind is types.MethodType:
-            waiting += [(name, x.__func__), (name, x.__self__)]
-        elif kind is functools.partial:
-            waiting += [(name, v) for v in (x.func, *x.args, *x.keywords.values())]
-        elif kind in _WRAPPED:
-            waiting.append((name, x.__func__))
-        elif issubclass(kind, _TABLES):
-            waiting += [(name, v) for v in _items(x)]
-        elif issubclass(kind, types.ModuleType):
-            if client_of(vars(x)):
-                waiting += [(n, v) for n, v in vars(x).items() if isinstance(v, np.ndarray)]
-        elif issubclass(kind, type):
-            if _is_clients(x):
-                waiting += [(f"{name}.{n}", v) for n, v in tuple(x.__dict__.items())]
-        elif _is_clients(kind):
-            waiting.append((name, kind))
-            waiting += [(f"{name}.{n}", v) for n, v in _attributes(x)]
-        else:
-            waiting.append((name, _wrapped(x)))
-
-
-def _attributes(x: Any) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of what an object holds."""
-    space = getattr(x, "__dict__", None)
-    if isinstance(space, dict):
-        yield from tuple(space.items())
-    for cls in type(x).__mro__:
-        for n, s in tuple(cls.__dict__.items()):
-            if type(s) is types.MemberDescriptorType and _is_set(s, x):
-                yield n, s.__get__(x)
-
-
-def captured_last(f: types.FunctionType) -> list[Any]:
-    """Return what a function closes over, in the order of its names, then its defaults."""
-    cells = []
-    for cell in f.__closure__ or ():
-        try:
-            cells.append(cell.cell_contents)
-        except ValueError:  # not assigned yet
-            cells.append(None)
-    return [*cells, *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
-
-
-_TABLES = (
-    list, tuple, dict, set, frozenset, collections.deque, collections.ChainMap,
-    types.MappingProxyType,
-)  # fmt: skip
-_CALLED = frozenset({types.FunctionType, types.MethodType, functools.partial})
-_RUNNING = {
-    types.GeneratorType: "gi_code", types.CoroutineType: "cr_code",
-    types.AsyncGeneratorType: "ag_code",
-}  # fmt: skip
-_MAY_HOLD = frozenset({
-    *_TABLES, *_RUNNING, collections.OrderedDict, collections.defaultdict,
-})  # fmt: skip
-
-
 # What finds a function by a text.
 _BY_TEXT = frozenset({
     "getattr", "globals", "vars", "attrgetter", "methodcaller", "import_module", "modules",
@@ -447,34 +352,10 @@ def _texts(code: types.CodeType) -> frozenset[str]:
     return frozenset(texts)
 
 
-def _items(x: Any) -> Iterator[Any]:
-    """Yield what a list or table holds; of a long one, what may be called and objects."""
-    if isinstance(x, collections.ChainMap):
-        x = x.maps
-    if isinstance(x, dict) and "__builtins__" in x:
-        return iter(())  # the globals of a module, which names lead to
-    # Without asking lists: one that jit passes notes when its items are read.
-    items = tuple(list.__iter__(x) if isinstance(x, list) else x)
-    if isinstance(x, dict):
-        items += tuple(dict.values(x))
-    elif isinstance(x, types.MappingProxyType):
-        items += tuple(x.values())
-    if len(items) <= _FEW:
-        return iter(items)
-    kinds = {k for k in set(map(type, items)) if k in _CALLED or _is_callable(k)}
-    return (i for i in items if type(i) in kinds) if kinds else iter(())
-
-
-def _is_callable(kind: type) -> bool:
-    return kind not in _DATA and (
-        any("__call__" in c.__dict__ for c in kind.__mro__) or _is_clients(kind)
-    )
-
-
 def _refuse_running(x: Any) -> None:
     """Raise if a generator that was made before is about to ask for types."""
-    code = getattr(x, _RUNNING[type(x)], None)
-    frame = getattr(x, _RUNNING[type(x)][:3] + "frame", None)
+    code = getattr(x, RUNNING[type(x)], None)
+    frame = getattr(x, RUNNING[type(x)][:3] + "frame", None)
     if code is None or frame is None or original_of(code) is not code:
         return
     asks = any(
@@ -487,57 +368,3 @@ def _refuse_running(x: Any) -> None:
             "type(), which would not see the plain class of a traced value; make it inside of the "
             "function, or ask with isinstance()"
         )
-
-
-def _is_clients(cls: Any) -> bool:
-    """Whether a class is made by client code."""
-    module = getattr(cls, "__dict__", {}).get("__module__")  # a TypeVar may stand among bases
-    return isinstance(module, str) and bool(client_of({"__name__": module}))
-
-
-def _parts(x: Any) -> Iterator[Any]:
-    """Yield what an object holds that may be called."""
-    try:
-        space = object.__getattribute__(x, "__dict__")
-    except Exception:  # a TypeVar of Python 3.12 has room for one and none; a property may raise
-        space = None
-    held = list(space.values()) if isinstance(space, dict) else []
-    for cls in type(x).__mro__:
-        if "__slots__" in cls.__dict__:
-            slots = (s for s in cls.__dict__.values() if type(s) is types.MemberDescriptorType)
-            held += [s.__get__(x) for s in slots if _is_set(s, x)]
-    for v in held:
-        if callable(v) or type(v) in _MAY_HOLD or _is_clients(type(v)):
-            yield v
-
-
-def _is_set(slot: Any, x: Any) -> bool:
-    try:
-        slot.__get__(x)
-    except AttributeError:
-        return False
-    return True
-
-
-def _captured(f: types.FunctionType) -> Iterator[Any]:
-    """Yield the defaults of a function and what it closes over."""
-    yield from f.__defaults__ or ()
-    yield from (f.__kwdefaults__ or {}).values()
-    for cell in f.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-
-
-_WRAPPERS = ("builtins", "functools", "numpy", "adarray")
-
-
-def _wrapped(x: Any) -> Any:
-    """Return the function that a decorator of a library has wrapped."""
-    if callable(x) and package_of(type(x).__module__) in _WRAPPERS:
-        for name in ("__wrapped__", "pyfunc", "_f"):
-            inner = getattr(x, name, None)
-            if inner is not None:
-                return inner
-    return None

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from adarray.holding import is_set
 from adarray.jitting.fingerprints import slots_in
 
 
@@ -57,7 +58,7 @@ class Slots(Parts):
 
     def keys(self) -> list[str]:
         """Return the names of the slots that are set."""
-        return [key for key, m in self._members.items() if _is_set(m, self.of)]
+        return [key for key, m in self._members.items() if is_set(m, self.of)]
 
     def __getitem__(self, key: str) -> Any:
         return self._members[key].__get__(self.of)
@@ -67,14 +68,6 @@ class Slots(Parts):
 
     def __delitem__(self, key: str) -> None:
         self._members[key].__delete__(self.of)
-
-
-def _is_set(member: Any, of: Any) -> bool:
-    try:
-        member.__get__(of)
-    except AttributeError:
-        return False
-    return True
 
 
 class ClassAttributes(Parts):

@@ -15,7 +15,8 @@ from adarray.aliasing import owner, share
 from adarray.aval import Symbolic
 from adarray.comparing import Comparing, bound_to, comparing
 from adarray.errors import TraceError
-from adarray.reaching import Site, arrays_of, captured_last, functions_of, sites
+from adarray.holding import arrays_of, captured_last, functions_of
+from adarray.reaching import Site, sites
 from adarray.redirecting import all_names, original_of
 from adarray.runtime import MODE
 from adarray.trace import Extras, Handle, root_of
