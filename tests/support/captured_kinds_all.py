@@ -5,6 +5,7 @@ from __future__ import annotations
 import captured_kinds_arrays
 import captured_kinds_builtins
 import captured_kinds_classes
+import captured_kinds_functions
 from captured_kinds_arrays import NEEDS
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "captured_kinds_arrays",
     "captured_kinds_builtins",
     "captured_kinds_classes",
+    "captured_kinds_functions",
 ]
 
 # Kinds of which calls change what they read.
