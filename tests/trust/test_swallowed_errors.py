@@ -74,7 +74,7 @@ CATCHES = (
     "    try:\n        s = {way}\n    except {error} as e:\n        s = 1.0 * bool(str(e))\n",
     "    s = 1.0\n    with suppress({error}):\n        s = {way}\n",
     "    s = attempt(lambda: {way})\n",
-    "    s = in_thread(lambda: {way})\n",
+    "    s = in_thread(lambda: attempt(lambda: {way}))\n",
     "    s = next(generated(lambda: {way}))\n",
     "    s = nested(lambda x: {way}, x)\n",
 )
@@ -146,7 +146,7 @@ def generated(f: Any) -> Any:
 
 def in_thread(f: Any) -> Any:
     found = [2.0]
-    thread = threading.Thread(target=lambda: found.__setitem__(0, attempt(f)))
+    thread = threading.Thread(target=lambda: found.__setitem__(0, f()))
     thread.start()
     thread.join()
     return found[0]
@@ -292,11 +292,7 @@ def _in_a_future(x: Any, read: Any) -> Any:
 
 
 def _in_a_thread(x: Any, read: Any) -> Any:
-    found = [1.0]
-    thread = threading.Thread(target=lambda: found.__setitem__(0, read(x)))
-    thread.start()
-    thread.join()
-    return found[0]
+    return in_thread(lambda: read(x))
 
 
 def _expected(x: Any, read: Any) -> Any:
