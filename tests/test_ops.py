@@ -12,10 +12,15 @@ from adarray.testing import check_backend, opcheck
 
 
 @pytest.mark.slow_on("openmp")  # the text of its kernels is that of the serial ones
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
 @pytest.mark.parametrize("op", CORE)
-def test_op(op: str, backend: str, dtype: type) -> None:
-    opcheck(op, backend, dtype)
+def test_op(op: str, backend: str) -> None:
+    opcheck(op, backend)
+
+
+@pytest.mark.slow_on("serial", "openmp")  # their kernels are made of the text of those above
+@pytest.mark.parametrize("op", CORE)
+def test_op_in_single_precision(op: str, backend: str) -> None:
+    opcheck(op, backend, np.float32)
 
 
 @pytest.mark.slow
