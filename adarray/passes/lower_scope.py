@@ -132,9 +132,9 @@ class Scope:
         """Return the level at which an index is known."""
         return max((self.depth[name] for name, _ in a.terms), default=0)
 
-    def index(self, a: Affine) -> tuple[Expr, int]:
+    def index(self, a: Affine, role: str = "at") -> tuple[Expr, int]:
         """Return an index as an expression, its parts named where they are known."""
-        expr: Expr | None = self.number("at", a.const) if a.const else None
+        expr: Expr | None = self.number(role, a.const) if a.const else None
         if not a.terms:
             return expr or integer(0), 0
         by_depth: dict[int, list[tuple[str, int]]] = {}

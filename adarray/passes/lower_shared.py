@@ -15,6 +15,7 @@ from adarray.passes.lower_scope import LITERAL
 from adarray.passes.rings import Pipeline
 from adarray.passes.siblings import Part, one_loop
 from adarray.passes.strips import Strips
+from adarray.passes.tables import is_table
 from adarray.program import Value
 
 # Parameters of values that decide what a kernel says.
@@ -112,16 +113,20 @@ class SharedKernels:
         places = tuple(s.places[id(v)] for v in lowered.buffers)
         at = [v for n, v in zip(lowered.kernel.ints, lowered.ints, strict=True) if is_place(n)]
         if not s.far or all(v in s.far for v in at):
-            self.made[key] = Made(lowered, places, tuple(s.far))
+            self.made[key] = Made(lowered, places, tuple(s.far), tuple(s.tables))
         return lowered
 
 
 class Made(NamedTuple):
-    """A kernel, the places of its buffers in a signature, and the signature's large offsets."""
+    """A kernel, the places of its buffers in a signature, and the signature's large offsets.
+
+    Places in tables are apart from those of other arrays.
+    """
 
     lowered: Lowered
     places: tuple[int, ...]
     far: tuple[int, ...]
+    tables: tuple[int, ...]
 
 
 def is_place(name: str) -> bool:
@@ -154,18 +159,23 @@ class Signature:
     def __init__(self, moves: bool = False) -> None:
         self.moves = moves
         self.far: dict[int, int] = {}
+        self.tables: dict[int, int] = {}
         self.memories: list[Value] = []
         self.places: dict[int, int] = {}
         self.number: dict[int, int] = {}
 
     def again(self, found: Made) -> Lowered:
         """Return a kernel that was made before, on the arrays of this signature."""
-        lowered, places, far = found
+        lowered, places, far, tables = found
         kernel, ints = lowered.kernel, lowered.ints
         if far != tuple(self.far):
             new = dict(zip(far, self.far, strict=True))
             named = zip(kernel.ints, ints, strict=True)
             ints = tuple([new[v] if is_place(name) else v for name, v in named])
+        if tables != tuple(self.tables):
+            new = dict(zip(tables, self.tables, strict=True))
+            named = zip(kernel.ints, ints, strict=True)
+            ints = tuple([new[v] if name.startswith("table") else v for name, v in named])
         return Lowered(kernel, tuple([self.memories[k] for k in places]), ints)
 
     def of(
@@ -202,7 +212,10 @@ class Signature:
         if r.node is not None:
             return self.number_of(r.node), r.maps
         assert r.memory is not None
-        at = r.at if r.at is None else (self._offset(r.at.const), r.at.terms)
+        if r.at is not None and is_table(r.memory.value):
+            at: Any = "table", self.tables.setdefault(r.at.const, len(self.tables))
+        else:
+            at = r.at if r.at is None else (self._offset(r.at.const), r.at.terms)
         return self._place(r.memory.value), at, r.memory.value.dtype.char
 
     def _offset(self, value: int) -> Hashable:

@@ -9,6 +9,7 @@ from adarray.codegen.loopir import Apply, Const, Expr, Fail, Fold, If, Load, Loc
 from adarray.passes.domains import Maps
 from adarray.passes.lower_nodes import Memory, Node, Ref, dtype_name
 from adarray.passes.lower_scope import NOTHING, Affine, Scope, combine
+from adarray.passes.tables import is_table
 
 Index = tuple[Affine, ...]
 Found = tuple[Expr, int]
@@ -66,7 +67,9 @@ class Values:
         assert ref.memory is not None
         assert ref.at is not None
         at = combine([(c, index[a]) for a, c in ref.at.terms], ref.at.const)
-        return self.load(self.buffer(ref.memory), dtype_name(ref.memory.value.dtype), at, 0)
+        value = ref.memory.value
+        role = "table" if is_table(value) else "at"
+        return self.load(self.buffer(ref.memory), dtype_name(value.dtype), at, 0, role)
 
     @staticmethod
     def seen(ref: Ref, index: Index) -> Index:
@@ -74,13 +77,13 @@ class Values:
         assert ref.maps is not None
         return mapped(ref.maps, index)
 
-    def load(self, buffer: str, dtype: str, at: Affine, least: int) -> Found:
+    def load(self, buffer: str, dtype: str, at: Affine, least: int, role: str = "at") -> Found:
         """Return an element of a buffer or local array."""
         key = ("load", buffer, at)
         hit = self.scope.memo.get(key)
         if hit is not None:
             return hit
-        expr, depth = self.scope.index(at)
+        expr, depth = self.scope.index(at, role)
         return self.scope.let(key, Load(dtype, buffer, expr), max(depth, least))
 
     def value(self, node: Node, index: Index) -> Found:

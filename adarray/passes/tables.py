@@ -98,4 +98,9 @@ def _read(
 def _table(dtype: np.dtype, numbers: list[np.generic]) -> Value:
     table = np.array(numbers, dtype)
     table.flags.writeable = False
-    return Value("array", (), {"value": table}, table.shape, dtype)
+    return Value("array", (), {"value": table, "table": True}, table.shape, dtype)
+
+
+def is_table(value: Value) -> bool:
+    """Whether an array is a table, so that maps read single places of it and nothing else does."""
+    return value.kind == "array" and "table" in value.params

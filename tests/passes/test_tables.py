@@ -14,6 +14,8 @@ from adarray import grad
 from adarray.codegen.plan import KernelStep, Plan
 from adarray.passes import planning, tables
 from adarray.passes.interpret import interpret
+from adarray.passes.lower import Lowered
+from adarray.passes.lower_shared import SharedKernels
 from adarray.passes.planning import plan
 from adarray.passes.tables import tabled
 from adarray.passes.verify import verify_program
@@ -67,6 +69,26 @@ def test_steps_with_other_numbers_share_kernels(
     before = plan(program)
     assert _kernels(before) > 2 * _kernels(made)
     assert PlanRunner(made)([x])[0].tobytes() == PlanRunner(before)([x])[0].tobytes()
+
+
+def test_kernels_that_are_found_again_are_those_that_would_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lowering, seen = SharedKernels.lower, set[tuple[int, ...]]()
+
+    def compare(self: SharedKernels, *args: Any) -> Lowered:
+        found = lowering(self, *args)
+        fresh = lowering(SharedKernels(self.machine, self.literal), *args)
+        assert found.kernel == fresh.kernel
+        assert found.ints == fresh.ints
+        assert all(a is b for a, b in zip(found.buffers, fresh.buffers, strict=True))
+        seen.add(found.ints)
+        return found
+
+    monkeypatch.setattr(SharedKernels, "lower", compare)
+    program = _program(grad(lambda x: np.sum(_driven(x))), X)
+    made = plan(program)
+    assert len({id(s.kernel) for s in made.steps if isinstance(s, KernelStep)}) + 5 < len(seen)
 
 
 def test_short_programs_and_large_arrays_keep_their_numbers() -> None:
