@@ -160,8 +160,8 @@ class profile:  # noqa: N801  (reads as a statement)
     under `jit`, tracing, passes, compiling, and every step of their plans. NumPy calls on
     plain arrays outside of them are not seen. Measuring costs two or three microseconds for
     each operation, five with ``lines=True``. A call of a compiled function takes about 20
-    microseconds more, and a microsecond more for each kernel. It costs nothing when no profile
-    is open.
+    microseconds more, two more for each argument but the first, and less than one for each
+    kernel. It costs nothing when no profile is open.
 
     Profiles nest; the outer one gets everything too. The block measures the current thread or
     task, and workers that run in a copy of its context (`copy_context`). Its name in the

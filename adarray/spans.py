@@ -7,13 +7,15 @@ costs a look at one context variable.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
+# Kind, name, bytes moved and operations of a step of compiled code.
+Step = tuple[str, str, int, float]
 
 
 class Span(NamedTuple):
@@ -92,13 +94,34 @@ class Recorder:
     ) -> None:
         """Add a span of the current thread; nothing once the recorder is closed."""
         thread = threading.get_ident()
-        made = Span(kind, name, start, stop, thread, moved, work, shapes, where)
+        self._take(thread, (Span(kind, name, start, stop, thread, moved, work, shapes, where),))
+
+    def add_steps(self, steps: Iterable[Step], stamps: Sequence[int]) -> None:
+        """Add spans of steps that ran one after the other, as `add` would add each.
+
+        Parameters
+        ----------
+        steps : iterable of (kind, name, moved, work)
+        stamps : sequence of int
+            When each step began, and when the last one ended.
+        """
+        thread = threading.get_ident()
+        made = [
+            Span(kind, name, start, stop, thread, moved, work)
+            for (kind, name, moved, work), start, stop in zip(
+                steps, stamps, stamps[1:], strict=False
+            )
+        ]
+        self._take(thread, made)
+
+    def _take(self, thread: int, spans: Sequence[Span]) -> None:
+        """Add spans of a thread here, and to what is around this recorder."""
         to: Recorder | None = self
         while to is not None:
             if to.stop is None:
                 if thread not in to.threads:
                     to.threads[thread] = threading.current_thread().name
-                to.spans.append(made)
+                to.spans += spans
             to = to.outer
 
     def close(self) -> None:

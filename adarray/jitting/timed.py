@@ -9,7 +9,7 @@ from adarray.codegen.plan import Plan
 from adarray.jitting.costs import costs
 from adarray.jitting.steps import step_kind, step_title, value_title
 from adarray.program import Value
-from adarray.spans import Recorder
+from adarray.spans import Recorder, Step
 
 
 def run_timed(recorder: Recorder, node: Any, arrays: list[Any]) -> Any:
@@ -31,14 +31,13 @@ def run_timed(recorder: Recorder, node: Any, arrays: list[Any]) -> Any:
     if node.executable is not None:
         results, stamps = node.executable.timed(arrays)
         steps = recorder.cached(node.plan, lambda: _about(node.plan))
-        for i, (kind, title, moved, work) in enumerate(steps):
-            recorder.add(kind, title, int(stamps[i]), int(stamps[i + 1]), moved, work)
+        recorder.add_steps(steps, stamps)
         return results
     run = node.compiled[1]
     return run(arrays, _watcher(recorder)) if node.after is not None else run(arrays)
 
 
-def _about(plan: Plan) -> list[tuple[str, str, int, float]]:
+def _about(plan: Plan) -> list[Step]:
     """Return kind, name, bytes and operations of each step."""
     return [
         (step_kind(step), step_title(step), c.moved, c.flops)

@@ -314,6 +314,22 @@ def test_steps_of_a_plan():
     assert last.work == 2 * N * M
 
 
+def test_steps_are_seen_by_the_profiles_around_until_they_end():
+    _, plan = example()
+    arrays = [np.linspace(0, 1, N), np.ones((N, M))]
+    node = SimpleNamespace(plan=plan, executable=Executable())
+    with adarray.profile() as outer:
+        with adarray.profile() as inner:
+            run_timed(RECORDER.get(), node, arrays)
+            recorder = RECORDER.get()
+        assert outer.spans == inner.spans
+        assert len(inner.spans) == len(plan.steps)
+        run_timed(recorder, node, arrays)
+    assert len(inner.spans) == len(plan.steps)
+    assert len(outer.spans) == 2 * len(plan.steps)
+    assert {s.thread for s in outer.spans} == {threading.get_ident()}
+
+
 def test_steps_of_an_interpreted_program():
     program, _ = example()
     arrays = [np.linspace(0, 1, N), np.ones((N, M))]
