@@ -13,7 +13,9 @@ import numpy as np
 
 import adarray
 
-MODULES = ("regression", "odes", "fields", "networks", "chances", "geometry", "tables")
+MODULES = (
+    "regression", "odes", "fields", "networks", "chances", "geometry", "algebra", "tables",
+)  # fmt: skip
 # Needed by modules of programs, beside NumPy and SciPy.
 NEEDS = {"tables": ("pandas", "xarray", "sklearn")}
 _STEP = 1e-5
