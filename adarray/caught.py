@@ -194,15 +194,24 @@ def _monitor() -> None:
         if monitoring.get_tool(tool) is None:
             event = monitoring.events.EXCEPTION_HANDLED
             monitoring.use_tool_id(tool, "adarray")
-            monitoring.register_callback(tool, event, _handled)
+            monitoring.register_callback(tool, event, _Handled)
             monitoring.set_events(tool, event)
             return
 
 
-def _handled(_code: types.CodeType, _at: int, error: BaseException) -> None:
-    if not (OPEN or RECORDINGS):
-        return
-    space = sys._getframe(1).f_globals
-    package = package_of(space.get("__name__"))
-    if package not in _KNOWING:
-        note(error, "" if client_of(space) else package)
+class _Handled(Exception):  # noqa: N818  (it is never raised)
+    """An error was handled: code, place, error. Looked at when it goes, which is at once.
+
+    Were this a function, it could not be called at the limit of recursion. The interpreter would
+    raise the error of that where it was about to handle another one, and do so forever. What a
+    finaliser raises is ignored.
+    """
+
+    def __del__(self) -> None:
+        error = self.args[2]
+        if not (OPEN or RECORDINGS) or type(error) is RecursionError:  # no depth left to look
+            return
+        space = sys._getframe(1).f_globals
+        package = package_of(space.get("__name__"))
+        if package not in _KNOWING:
+            note(error, "" if client_of(space) else package)

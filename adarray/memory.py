@@ -125,3 +125,32 @@ def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -
     outer = order[::-1]
     axes = tuple(outer.index(a) for a in range(len(shape)))
     return Layout(tuple(sizes[::-1]), tuple(index[::-1]), axes)
+
+
+@functools.lru_cache(maxsize=1024)
+def result_axes(*operands: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Return the axes of the result of an elementwise operation, from the outermost in memory.
+
+    None if that is in C order. NumPy's iterator is asked, over arrays without memory: results lie
+    as most of the operands do.
+
+    Parameters
+    ----------
+    *operands : tuple
+        Shape and strides of each.
+
+    Examples
+    --------
+    >>> result_axes(((3, 2), (8, -48)))
+    (1, 0)
+    """
+    small = [
+        np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), [min(n, 2) for n in shape], strides)
+        for shape, strides in operands
+    ]
+    read, made = ["readonly"], ["writeonly", "allocate"]
+    iterator: Any = np.nditer
+    it = iterator([*small, None], [], [*[read] * len(small), made], order="K")
+    strides = it.operands[-1].strides
+    axes = tuple(sorted(range(len(strides)), key=lambda a: -strides[a]))
+    return None if axes == tuple(range(len(axes))) else axes

@@ -14,7 +14,7 @@ from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING
 from adarray.device.indices import CAREFUL, device_index
 from adarray.device.kinds import KINDS, adopt
 from adarray.errors import BackendError, DeviceMemoryError
-from adarray.memory import layout_of
+from adarray.memory import layout_of, result_axes
 from adarray.spans import RECORDER
 
 # Computed by NumPy where indices on the device are to be looked at.
@@ -372,7 +372,7 @@ class Library:
             own = self.function(ufunc)
             if own is not None:
                 try:
-                    made = self.run(own, *map(self.raw, inputs))
+                    made = self._elementwise(ufunc, own, list(map(self.raw, inputs)))
                 except self.unable:
                     pass
                 else:
@@ -383,6 +383,25 @@ class Library:
         if method == "at":
             return self._at(ufunc, *inputs)
         return self._method(ufunc, method, inputs, kwargs)
+
+    def _elementwise(self, ufunc: Any, own: Any, raw: list[Any]) -> Any:
+        """Call a ufunc; results lie in memory as NumPy's do, where libraries have C order."""
+        arrays = [x for x in raw if type(x) is self.kind and x.ndim > 1]
+        axes = None
+        if ufunc.signature is None and not all(x.flags.c_contiguous for x in arrays):
+            axes = result_axes(*[(x.shape, x.strides) for x in arrays])
+        if axes is None:
+            return self.run(own, *raw)
+        shape = np.broadcast_shapes(*[x.shape for x in raw if type(x) is self.kind])
+        turned = [
+            x if type(x) is not self.kind or not x.ndim
+            else self.run(self.xp.broadcast_to, x, shape).transpose(axes)
+            for x in raw
+        ]  # fmt: skip
+        made = self.run(own, *turned)
+        back = tuple(np.argsort(axes))
+        single = type(made) is self.kind
+        return made.transpose(back) if single else tuple(r.transpose(back) for r in made)
 
     def _method(
         self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]

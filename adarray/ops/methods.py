@@ -10,7 +10,7 @@ import numpy as np
 from adarray.dispatch import apply
 from adarray.inplace import assign, move, sync_if_view
 from adarray.op import FUNCTIONS, Layout, Op, composite, register
-from adarray.protocol import plain, traced
+from adarray.protocol import followed, plain, traced
 from adarray.refusals import leaves_graph
 from adarray.trace import Handle, root_of
 
@@ -103,7 +103,7 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
 
 def byteswap(a: Any, inplace: bool = False) -> Any:
     """Return the values with the order of their bytes swapped; of untraced arrays."""
-    if traced(a):
+    if followed(a):
         raise leaves_graph("byteswap", _RAW)
     made = type(a)(sync_if_view(a)._v.byteswap())
     return assign(a, made) if inplace else made
@@ -111,14 +111,14 @@ def byteswap(a: Any, inplace: bool = False) -> Any:
 
 def getfield(a: Any, dtype: Any, offset: int = 0) -> Any:
     """Return a field of an untraced structured array, as a copy."""
-    if traced(a):
+    if followed(a):
         raise leaves_graph("getfield", _RAW)
     return type(a)(np.array(sync_if_view(a)._v.getfield(dtype, offset)))
 
 
 def setfield(a: Any, val: Any, dtype: Any, offset: int = 0) -> None:
     """Write a field of an untraced structured array."""
-    if traced(a) or traced(val):
+    if followed(a) or followed(val):
         raise leaves_graph("setfield", _RAW)
     fresh = np.array(sync_if_view(a)._v)
     fresh.setfield(val._v if isinstance(val, Handle) else val, dtype, offset)

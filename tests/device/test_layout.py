@@ -62,6 +62,22 @@ def test_what_is_sent_or_copied_lies_as_it_did(library: Library) -> None:
             assert looks(like) == looks(x), (x.shape, x.strides, strides)
 
 
+def test_results_lie_as_those_of_numpy_do(library: Library) -> None:
+    for seed in seeds(200):
+        rng = np.random.default_rng(seed)
+        x, y = array(rng), array(rng)
+        args = [x, y] if rng.random() < 0.5 and x.shape == y.shape else [x, x[:1] * 2.0]
+        args = [x, 2.0] if rng.random() < 0.3 else args
+        expected = np.multiply(*args)
+        made = np.multiply(*[library.place(a) if isinstance(a, np.ndarray) else a for a in args])
+        np.testing.assert_array_equal(made.host(), expected)
+        long = [n > 1 for n in x.shape]
+        strides = [
+            [s for s, n in zip(r.strides, long, strict=True) if n] for r in (made.raw, expected)
+        ]
+        assert strides[0] == strides[1], (seed, [np.shape(a) for a in args])
+
+
 @pytest.mark.parametrize("order", ["C", "K"])
 def test_a_reversed_array_is_copied_where_numpy_copies(device_backend: str, order: Any) -> None:
     """A copy in C order was looked at, and what was written there reached the array."""

@@ -166,6 +166,11 @@ class Ufunc:
         self.__name__ = ufunc.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it; as by CuPy, results are in C order, or in Fortran order if all arrays are."""
+        if self.ufunc.signature is None and "order" not in kwargs:
+            arrays = [x.v for x in args if type(x) is Array]
+            fortran = arrays and all(x.flags.fnc for x in arrays)
+            kwargs["order"] = "F" if fortran else "C"
         return _wrapped(self.ufunc)(*args, **kwargs)
 
     def at(self, a: Any, index: Any, *values: Any) -> None:

@@ -461,3 +461,21 @@ def test_rounded_text_may_be_kept_inside() -> None:
     assert names == ["0.800, 3 and more"]
     with pytest.raises(adarray.TraceError, match="text: a traced value would leave the graph"):
         adarray.grad(f, intercept=False)(X)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_code_that_goes_to_the_limit_of_recursion_ends() -> None:
+    """Python 3.12 and newer asked us about each handler, at the limit forever."""
+
+    def deeper(x: Any) -> Any:
+        try:
+            return deeper(x)
+        except ValueError:
+            return x
+
+    def f(x: Any) -> Any:
+        with contextlib.suppress(RecursionError):
+            deeper(x)
+        return np.sum(x * 2.0)
+
+    np.testing.assert_array_equal(adarray.grad(f)(X), np.full(3, 2.0))
