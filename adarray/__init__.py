@@ -31,7 +31,23 @@ from adarray.errors import (
     TraceError,
     UnsupportedFunctionError,
 )
-from adarray.transforms import grad, hessian, jacobian, jvp, no_grad, value_and_grad, vjp
+from adarray.transforms import (
+    directional_derivative,
+    elementwise_grad,
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linear_transpose,
+    linearize,
+    make_hvp,
+    no_grad,
+    value_and_grad,
+    vjp,
+)
 
 if _typing.TYPE_CHECKING:
     from adarray import numpy as numpy
@@ -75,12 +91,20 @@ __all__ = [
     "copy_context",
     "current_backend",
     "debug_nans",
+    "directional_derivative",
+    "elementwise_grad",
     "grad",
     "hessian",
+    "hvp",
     "intercept",
+    "jacfwd",
     "jacobian",
+    "jacrev",
     "jit",
     "jvp",
+    "linear_transpose",
+    "linearize",
+    "make_hvp",
     "no_grad",
     "profile",
     "register_captured",

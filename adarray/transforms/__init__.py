@@ -1,7 +1,31 @@
 """Functions that take a function and return one that computes its derivatives."""
 
 from adarray.transforms.gradients import grad, value_and_grad
-from adarray.transforms.matrices import hessian, jacobian
+from adarray.transforms.matrices import hessian, jacfwd, jacobian, jacrev
 from adarray.transforms.modes import jvp, no_grad, vjp
+from adarray.transforms.products import (
+    directional_derivative,
+    elementwise_grad,
+    hvp,
+    linear_transpose,
+    linearize,
+    make_hvp,
+)
 
-__all__ = ["grad", "hessian", "jacobian", "jvp", "no_grad", "value_and_grad", "vjp"]
+__all__ = [
+    "directional_derivative",
+    "elementwise_grad",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jvp",
+    "linear_transpose",
+    "linearize",
+    "make_hvp",
+    "no_grad",
+    "value_and_grad",
+    "vjp",
+]

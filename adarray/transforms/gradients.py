@@ -21,7 +21,13 @@ from adarray.transforms.inputs import (
     mirrored,
     plain_result,
 )
-from adarray.transforms.running import check_function, prepared, with_aux
+from adarray.transforms.running import (
+    by_position,
+    check_function,
+    prepared,
+    with_aux,
+    with_names,
+)
 from adarray.transforms.shared import refuse_unseen
 
 _P = ParamSpec("_P")
@@ -65,8 +71,8 @@ def value_and_grad(
     f : callable
         Plain NumPy code; returns a real scalar (with `has_aux`, a pair of it and
         anything else).
-    argnums : int or sequence of int
-        Positions of the arguments to differentiate. Each may be an array, a
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate. Each may be an array, a
         number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
         them, of floating or complex dtype.
     has_aux : bool
@@ -146,8 +152,8 @@ def grad(
     f : callable
         Plain NumPy code; returns a real scalar (with `has_aux`, a pair of it and
         anything else).
-    argnums : int or sequence of int
-        Positions of the arguments to differentiate. Each may be an array, a
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate. Each may be an array, a
         number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
         them, of floating or complex dtype.
     has_aux : bool
@@ -200,9 +206,13 @@ def reverse(
     run = prepared(f, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
+        places, call = argnums, run
+        if type(argnums) is not int:
+            args, kwargs, places, moved = by_position(name, f, args, kwargs, argnums)
+            call = with_names(run, moved)
         with tracing(name) as level:
-            inputs = Inputs(name, args, argnums, level, f, kwargs)
-            y = run(*inputs.args, **kwargs)
+            inputs = Inputs(name, args, places, level, f, kwargs)
+            y = call(*inputs.args, **kwargs)
             if inputs.plain:
                 refuse_unseen(f, f"{name}: argument", inputs.plain)
             aux = None

@@ -20,7 +20,7 @@ from adarray.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.transforms.shared import Place, check_held, tie
 from adarray.transforms.tree import Leaf, Unflatten, flatten, is_array
 
-Argnums = int | Sequence[int]
+Argnums = int | str | Sequence[int | str]
 
 
 class Inputs:
@@ -185,7 +185,7 @@ def pick(name: str, args: tuple[Any, ...], argnums: Argnums) -> list[int]:
     """
     if type(argnums) is int and 0 <= argnums < len(args):
         return [argnums]
-    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
+    wanted: list[Any] = [argnums] if isinstance(argnums, int) else list(argnums)
     for k in wanted:
         if not isinstance(k, int) or not -len(args) <= k < len(args):
             raise TypeError(

@@ -1,4 +1,4 @@
-"""jacobian and hessian."""
+"""jacobian, jacfwd, jacrev and hessian."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from adarray.trace import Handle, is_weak
 from adarray.transformed import Transform, Transformed
 from adarray.transforms.gradients import grad, options_of, reverse
 from adarray.transforms.inputs import Argnums, check_holomorphic, pick, refuse_whole
-from adarray.transforms.modes import jvp, vjp
-from adarray.transforms.running import check_function, prepared
+from adarray.transforms.modes import forward, vjp
+from adarray.transforms.running import (
+    by_position,
+    check_function,
+    prepared,
+    with_aux,
+    with_names,
+)
 from adarray.transforms.tree import Leaf, flatten, is_array
 
 _P = ParamSpec("_P")
@@ -44,6 +50,7 @@ def jacobian(
     argnums: Argnums = 0,
     mode: str = "auto",
     *,
+    has_aux: bool = False,
     holomorphic: bool = False,
     intercept: bool = True,
 ) -> Callable[_P, Any]:
@@ -53,11 +60,13 @@ def jacobian(
     ----------
     f : callable
         Returns an array, or a nest of arrays.
-    argnums : int or sequence of int
-        Positions of the arguments to differentiate; each an array or a nest.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate; each an array or a nest.
     mode : {"auto", "forward", "reverse"}
         ``forward`` costs one pass per input element, ``reverse`` one per output
         element; ``auto`` takes what has fewer.
+    has_aux : bool
+        Whether `f` returns a pair ``(y, aux)``; so does the Jacobian's function then.
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments; the Jacobian is
         then that of complex derivatives.
@@ -92,48 +101,147 @@ def jacobian(
     """
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f"jacobian: mode {mode!r}; one of 'auto', 'forward', 'reverse'")
-
-    check_function("jacobian", f)
     options = {
-        "argnums": argnums, "mode": mode, "holomorphic": holomorphic, "intercept": intercept,
+        "argnums": argnums, "mode": mode, "has_aux": has_aux, "holomorphic": holomorphic,
+        "intercept": intercept,
     }  # fmt: skip
-    transform = Transform(jacobian, f, options)
-    run = prepared(f, intercept)
+    return _jacobian(Transform(jacobian, f, options), mode)
+
+
+def jacfwd(
+    f: Callable[_P, Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    intercept: bool = True,
+) -> Callable[_P, Any]:
+    """Return a function that computes the Jacobian of `f` by forward mode.
+
+    One pass for each element of the arguments: for functions with few of them, whatever the size
+    of the result. `jacobian` chooses by the shapes.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array, or a nest of arrays.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate; each an array or a nest.
+    has_aux : bool
+        Whether `f` returns a pair ``(y, aux)``; so does the Jacobian's function then.
+    holomorphic : bool
+        Whether `f` is an analytic function of complex arguments.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes, and returns what that of `jacobian` returns.
+
+    Raises
+    ------
+    DTypeError
+        As from `jacobian` with ``mode="forward"``.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> adarray.jacfwd(lambda x: np.array([1.0, 2.0, 3.0]) * x**2)(3.0)
+    array([ 6., 12., 18.])
+    """
+    options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic,
+               "intercept": intercept}  # fmt: skip
+    return _jacobian(Transform(jacfwd, f, options), "forward")
+
+
+def jacrev(
+    f: Callable[_P, Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    intercept: bool = True,
+) -> Callable[_P, Any]:
+    """Return a function that computes the Jacobian of `f` by reverse mode.
+
+    One pass for each element of the result: for functions with few of them, whatever the size
+    of the arguments. `jacobian` chooses by the shapes.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array, or a nest of arrays.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate; each an array or a nest.
+    has_aux : bool
+        Whether `f` returns a pair ``(y, aux)``; so does the Jacobian's function then.
+    holomorphic : bool
+        Whether `f` is an analytic function of complex arguments.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes, and returns what that of `jacobian` returns.
+
+    Raises
+    ------
+    DTypeError
+        As from `jacobian` with ``mode="reverse"``.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> adarray.jacrev(lambda x: np.array([np.sum(x), np.prod(x)]))(np.array([2.0, 3.0]))
+    array([[1., 1.],
+           [3., 2.]])
+    """
+    options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic,
+               "intercept": intercept}  # fmt: skip
+    return _jacobian(Transform(jacrev, f, options), "reverse")
+
+
+def _jacobian(transform: Transform, mode: str) -> Transformed:
+    """Return the function that computes a Jacobian; see `jacobian`."""
+    f, options, name = transform.f, transform.options, transform.function.__name__
+    argnums, has_aux = options["argnums"], options["has_aux"]
+    holomorphic, intercept = options["holomorphic"], options["intercept"]
+    check_function(name, f)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        picked = pick("jacobian", args, argnums)
-
-        def of_picked(*xs: Any) -> Any:
-            full = list(args)
-            for k, x in zip(picked, xs, strict=True):
-                full[k] = x
-            return run(*full, **kwargs)
-
-        xs = tuple(args[k] for k in picked)
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
         in_leaves, in_rebuild = flatten(xs)
-        _check_arguments("jacobian", args, picked)
         if holomorphic:
-            check_holomorphic("jacobian", in_leaves)
+            check_holomorphic(name, in_leaves)
         complex_in = not holomorphic and any(_dtype(x).kind == "c" for x in in_leaves)
-        single = isinstance(argnums, int)
+        single = isinstance(argnums, (int, str))
         in_size = sum(int(np.size(_plain(x))) for x in in_leaves)
+        aux: Any = None
         if mode != "forward":
-            y, pullback = vjp(of_picked, *xs, intercept=False)
+            y, pullback, *kept = vjp(of_picked, *xs, has_aux=has_aux, intercept=False)
+            aux = kept[0] if has_aux else None
             out_leaves, out_rebuild = flatten(y)
-            refuse_whole("jacobian", out_leaves)
+            refuse_whole(name, out_leaves)
             out_size = sum(int(np.size(_plain(v))) for v in out_leaves)
             complex_out = not holomorphic and any(_dtype(v).kind == "c" for v in out_leaves)
             if complex_out and (complex_in or mode == "reverse"):
-                raise _not_real("forward")
+                raise _not_real(name, "forward")
             if mode == "reverse" or complex_in or (out_size <= in_size and not complex_out):
                 rows = _reverse_rows(pullback, out_leaves, out_rebuild)
-                return _assemble(
+                made = _assemble(
                     rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "reverse"
                 )
+                return (made, aux) if has_aux else made
         if complex_in:
-            raise _not_real("reverse")
+            raise _not_real(name, "reverse")
         try:
-            found = _forward_columns(of_picked, in_leaves, in_rebuild)
+            found = _forward_columns(name, of_picked, in_leaves, in_rebuild, has_aux)
         except ForwardModeError as error:
             if mode == "forward" or complex_out:
                 raise
@@ -141,11 +249,38 @@ def jacobian(
             rows = _reverse_rows(pullback, out_leaves, out_rebuild)
             way = "reverse"
         else:
-            rows, out_leaves, out_rebuild = found
+            rows, out_leaves, out_rebuild, aux = found
             way = "forward"
-        return _assemble(rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, way)
+        made = _assemble(rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, way)
+        return (made, aux) if has_aux else made
 
     return Transformed(transform, transformed)
+
+
+def picked_call(
+    name: str, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, intercept: bool
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return `f` as a function of the differentiated arguments of a call alone, and these.
+
+    Raises
+    ------
+    TypeError, DTypeError
+        If there is no such argument, or it cannot be differentiated.
+    """
+    places, run = argnums, prepared(f, intercept)
+    if type(argnums) is not int:
+        args, kwargs, places, moved = by_position(name, f, args, kwargs, argnums)
+        run = with_names(run, moved)
+    picked = pick(name, args, places)
+
+    def of_picked(*xs: Any) -> Any:
+        full = list(args)
+        for k, x in zip(picked, xs, strict=True):
+            full[k] = x
+        return run(*full, **kwargs)
+
+    _check_arguments(name, args, picked)
+    return of_picked, tuple(args[k] for k in picked)
 
 
 def _check_arguments(name: str, args: tuple[Any, ...], picked: list[int]) -> None:
@@ -170,9 +305,9 @@ def _check_arguments(name: str, args: tuple[Any, ...], picked: list[int]) -> Non
                 )
 
 
-def _not_real(mode: str) -> DTypeError:
+def _not_real(name: str, mode: str) -> DTypeError:
     return DTypeError(
-        "jacobian: complex numbers have two directions each, and one pass per element finds one; "
+        f"{name}: complex numbers have two directions each, and one pass per element finds one; "
         f"pass holomorphic=True for an analytic function, or mode={mode!r} where only the other "
         "side is complex, or view complex arrays as pairs of real numbers"
     )
@@ -192,31 +327,39 @@ def _reverse_rows(pullback: Any, out_leaves: list[Any], out_rebuild: Any) -> Any
     return rows
 
 
-def _forward_columns(f: Any, in_leaves: list[Any], in_rebuild: Any) -> Any:
+def _forward_columns(
+    name: str, f: Any, in_leaves: list[Any], in_rebuild: Any, has_aux: bool
+) -> Any:
     """Return, per input leaf, the list of output tangents of each of its elements."""
     shapes = [_shape_of(x) for x in in_leaves]
     dtypes = [_dtype(x) for x in in_leaves]
     columns: list[list[Any]] = [[] for _ in in_leaves]
     primals = in_rebuild(in_leaves)
-    out_leaves, out_rebuild = None, None
+    out_leaves, out_rebuild, aux = None, None, None
     for k, _, hot in _basis(shapes, dtypes):
-        y, dy = jvp(f, primals, in_rebuild(hot), intercept=False)
+        y, dy, aux = forward(name, f, primals, in_rebuild(hot), False, has_aux)
         out_leaves, out_rebuild = flatten(y)
         columns[k].append(flatten(dy)[0])
     if out_leaves is None:
-        out_leaves, out_rebuild = flatten(f(*primals))
-    refuse_whole("jacobian", out_leaves)
-    return columns, out_leaves, out_rebuild
+        y = f(*primals)
+        y, aux = with_aux(name, y) if has_aux else (y, None)
+        out_leaves, out_rebuild = flatten(y)
+    refuse_whole(name, out_leaves)
+    return columns, out_leaves, out_rebuild, aux
 
 
-def _number(block: Any, x: Any) -> Any:
-    """Return a derivative of a number by a number as what `grad` gives for it."""
+def number_like(block: Any, x: Any) -> Any:
+    """Return a derivative by the number `x` that has no axes as what `grad` gives for it."""
+    if np.ndim(block):
+        return block
     if isinstance(block, Handle):
         recorded = isinstance(x, Handle) and isinstance(x._v, Symbolic) and is_weak(x)
         return block._v.item() if recorded and not traced(block) else block
     if isinstance(x, np.ndarray):
         return block
-    return block[()] if isinstance(x, (np.generic, Handle)) else block.item()
+    if isinstance(x, (np.generic, Handle)):
+        return block[()]
+    return block.item() if hasattr(block, "item") else block
 
 
 def _assemble(
@@ -240,7 +383,7 @@ def _assemble(
                 continue
             axis = 0 if mode == "reverse" else -1
             block = np.reshape(np.stack(pieces, axis=axis), y_shape + x_shape)
-            row.append(block if block.ndim else _number(block, x))
+            row.append(number_like(block, x))
         built = in_rebuild(row)
         blocks.append(built[0] if single else built)
     return out_rebuild(blocks)
@@ -255,8 +398,8 @@ def hessian(
     ----------
     f : callable
         Returns a real scalar.
-    argnums : int or sequence of int
-        Positions of the arguments to differentiate; real arrays.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate; real arrays.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -284,15 +427,14 @@ def hessian(
     transform = Transform(hessian, f, {"argnums": argnums, "intercept": intercept})
     options = options_of(argnums, False, False, intercept)
     gradient = reverse(Transform(grad, f, options), lambda _, g: g, "hessian")
-    forward = jacobian(gradient, argnums, mode="forward", intercept=False)
-    backward = jacobian(gradient, argnums, mode="reverse", intercept=False)
+    ways = [jacobian(gradient, argnums, mode=m, intercept=False) for m in ("forward", "reverse")]
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        _check_arguments("hessian", args, pick("hessian", args, argnums))
+        picked_call("hessian", f, args, kwargs, argnums, intercept)  # for its errors
         try:
-            return forward(*args, **kwargs)
+            return ways[0](*args, **kwargs)
         except ForwardModeError as error:  # a rule of the user's, say
             forget(error)
-            return backward(*args, **kwargs)
+            return ways[1](*args, **kwargs)
 
     return Transformed(transform, transformed)

@@ -150,7 +150,8 @@ def _as_cotangent(c: Any, node: Node, place: Any = None) -> Any:
         root_of(sync_if_view(c))._frozen = True  # the gradient may be this very array
         c = c._v if is_device(c._v) else c
     if isinstance(c, Handle):
-        return c if c._v.dtype == node.aval.dtype else c.astype(node.aval.dtype)  # type: ignore[attr-defined]
+        given: Any = c
+        return c if given.dtype == node.aval.dtype else given.astype(node.aval.dtype)
     made = c.astype(node.aval.dtype, copy=False) if is_device(c) else None
     made = np.array(c, dtype=node.aval.dtype) if made is None else made
     return (made if place is None else place(made))[()]
@@ -160,9 +161,10 @@ def jvp(
     f: Callable[..., _R],
     primals: Sequence[Any],
     tangents: Sequence[Any],
+    has_aux: bool = False,
     *,
     intercept: bool = True,
-) -> tuple[_R, _R]:
+) -> Any:
     """Return the value of `f` and its derivative along `tangents`: forward mode.
 
     Parameters
@@ -173,6 +175,8 @@ def jvp(
         Arguments of `f`: arrays, numbers, or nests of them.
     tangents : sequence
         Directions, of the structure and shapes of `primals`.
+    has_aux : bool
+        Whether `f` returns a pair ``(y, aux)``.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -181,6 +185,8 @@ def jvp(
     Returns
     -------
     y, dy : structure of the result of `f`
+    aux
+        Only with `has_aux`.
 
     Raises
     ------
@@ -201,20 +207,33 @@ def jvp(
     >>> adarray.jvp(np.square, (np.array([1.0, 2.0]),), (np.array([1.0, 0.5]),))
     (array([1., 4.]), array([2., 2.]))
     """
+    y, dy, aux = forward("jvp", f, primals, tangents, intercept, has_aux)
+    return (y, dy, aux) if has_aux else (y, dy)
+
+
+def forward(
+    name: str,
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    intercept: bool,
+    has_aux: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Return value, tangent and what `f` returned besides, as `jvp` does; `name` is for errors."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise TypeError("jvp: primals and tangents are a tuple or list of arguments each")
-    check_function("jvp", f)
+        raise TypeError(f"{name}: primals and tangents are a tuple or list of arguments each")
+    check_function(name, f)
     xs, rebuild = flatten(tuple(primals))
     ts, _ = flatten(tuple(tangents))
     if len(xs) != len(ts):
         raise ShapeError(
-            f"jvp: primals hold {len(xs)} arrays and tangents {len(ts)}; their structures "
+            f"{name}: primals hold {len(xs)} arrays and tangents {len(ts)}; their structures "
             "must be equal"
         )
-    with tracing("jvp") as level:
+    with tracing(name) as level:
         duals = []
         for i, (x, t) in enumerate(zip(xs, ts, strict=True)):
-            where: Any = Leaf("jvp", "primals", tuple(primals), i)
+            where: Any = Leaf(name, "primals", tuple(primals), i)
             dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
             if dtype.kind not in "fc":
                 raise DTypeError(
@@ -229,7 +248,7 @@ def jvp(
                 )
             duals.append(dual(x, t, level, where))
         places = [
-            Place(f"jvp: input {i}", x, d)
+            Place(f"{name}: input {i}", x, d)
             for i, (x, d) in enumerate(zip(xs, duals, strict=True))
             if has_memory(x) and has_memory(d)
         ]
@@ -242,12 +261,16 @@ def jvp(
         ]
         y = prepared(f, intercept)(*rebuild(duals))
         if plain:
-            refuse_unseen(f, "jvp: input", plain)
+            refuse_unseen(f, f"{name}: input", plain)
+        aux = None
+        if has_aux:
+            y, aux = with_aux(name, y)
         leaves, rebuild_y = flatten(y)
         pairs = [split(x, level) for x in leaves]
         given = mirrored((*xs, *ts))
         primal = rebuild_y([plain_result(p, level, given) for p, _ in pairs])
-        return primal, rebuild_y([plain_result(t, level, given) for _, t in pairs])
+        tangent = rebuild_y([plain_result(t, level, given) for _, t in pairs])
+        return primal, tangent, closed_tree(aux, level, given)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,69 @@ def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
 def _interception() -> Any:
     # As long to import as all operations.
     return importlib.import_module("adarray.intercepting").run_inside
+
+
+def by_position(
+    name: str, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any
+) -> tuple[tuple[Any, ...], dict[str, Any], Any, tuple[str, ...]]:
+    """Return a call whose differentiated arguments have positions, where some are named.
+
+    Parameters
+    ----------
+    name : str
+        The transform.
+    f : callable
+    args, kwargs : tuple, dict
+        Of the call.
+    argnums : int, str, or sequence of them
+        Not an int alone.
+
+    Returns
+    -------
+    args, kwargs : tuple, dict
+        Arguments that are differentiated and were given by keyword stand behind the others.
+    argnums : int or tuple of int
+    moved : tuple of str
+        Their names.
+
+    Raises
+    ------
+    TypeError
+        If a name is that of no argument of this call.
+    """
+    wanted = (argnums,) if isinstance(argnums, str) else tuple(argnums)
+    given, rest, moved, found = list(args), dict(kwargs), [], []
+    for k in wanted:
+        if not isinstance(k, str):
+            found.append(k)
+        elif k in rest:
+            found.append(len(given))
+            given.append(rest.pop(k))
+            moved.append(k)
+        else:
+            names = list(inspect.signature(f).parameters) if callable(f) else []
+            if k not in names[: len(args)]:
+                raise TypeError(
+                    f"{name}: argnums={argnums!r}, but no argument {k!r} was passed to "
+                    f"{getattr(f, '__name__', 'the function')}({', '.join(names)}); pass it"
+                )
+            found.append(names.index(k))
+    if moved:  # positions from the end are those of the call
+        found = [k % len(args) if isinstance(k, int) and k < 0 and args else k for k in found]
+    places = found[0] if isinstance(argnums, str) else tuple(found)
+    return tuple(given), rest, places, tuple(moved)
+
+
+def with_names(run: Callable[..., Any], moved: tuple[str, ...]) -> Callable[..., Any]:
+    """Return `run` such that the last positional arguments have these names."""
+    if not moved:
+        return run
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        at = len(args) - len(moved)
+        return run(*args[:at], **dict(zip(moved, args[at:], strict=True)), **kwargs)
+
+    return call
 
 
 def check_function(name: str, f: Any) -> None:

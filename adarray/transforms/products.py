@@ -1,0 +1,395 @@
+"""Derivatives times vectors: hvp, linearize and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.device import KINDS, host
+from adarray.errors import ForwardModeError, ShapeError
+from adarray.levels import forget
+from adarray.protocol import concrete
+from adarray.trace import Handle
+from adarray.transformed import Transform, Transformed
+from adarray.transforms.gradients import grad, options_of, reverse
+from adarray.transforms.inputs import Argnums, refuse_whole
+from adarray.transforms.matrices import number_like, picked_call
+from adarray.transforms.modes import forward, shape_of, vjp
+from adarray.transforms.running import check_function
+from adarray.transforms.tree import flatten, is_array
+
+
+def hvp(
+    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = True
+) -> Callable[..., Any]:
+    """Return a function that multiplies the Hessian of a scalar function with a vector.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a real scalar.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate; real arrays, or nests.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
+
+    Returns
+    -------
+    callable
+        ``hvp(f)(*args, v)``: takes what `f` takes and then `v`, of the structure and shapes of
+        the differentiated argument (a tuple for a sequence of `argnums`). Returns the product,
+        of the same structure and shapes.
+
+    Raises
+    ------
+    ShapeError, DTypeError, TypeError
+        If `v` has another structure or shape, or `f` cannot be differentiated (see `grad`).
+
+    Notes
+    -----
+    Forward mode over reverse mode: it costs about as much as two gradients, and stores what one
+    stores. Reverse over reverse, where an operation has no rule of forward mode.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> adarray.hvp(lambda x: np.sum(x**3))(np.array([1.0, 2.0]), np.array([1.0, 0.5]))
+    array([6., 6.])
+    """
+    check_function("hvp", f)
+    gradient = _gradient("hvp", f, argnums, intercept)
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        args, v = _with_vector("hvp", args)
+        of_picked, xs = picked_call("hvp", gradient, args, kwargs, argnums, False)
+        single = isinstance(argnums, (int, str))
+        vs = (v,) if single else tuple(v)
+        try:
+            _, product, _ = forward("hvp", of_picked, xs, vs, False)
+            leaves, rebuild = flatten(product)
+            given = flatten(xs[0] if single else xs)[0]
+            return rebuild([number_like(t, x) for t, x in zip(leaves, given, strict=True)])
+        except ForwardModeError as error:  # a rule of the user's, say
+            forget(error)
+            _, pullback = vjp(of_picked, *xs, intercept=False)
+            products = pullback(v if single else vs)  # the Hessian is symmetric
+            return products[0] if single else products
+
+    return Transformed(Transform(hvp, f, {"argnums": argnums, "intercept": intercept}), transformed)
+
+
+def make_hvp(
+    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = True
+) -> Callable[..., Any]:
+    """Return a function that prepares products with the Hessian at one point.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a real scalar.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate; real arrays, or nests.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
+
+    Returns
+    -------
+    callable
+        ``make_hvp(f)(*args)`` takes what `f` takes, and returns a pair: a function that takes
+        `v`, of the structure and shapes of the differentiated argument (a tuple for a sequence
+        of `argnums`), and returns the product; and the gradient.
+
+    Raises
+    ------
+    ShapeError, DTypeError, TypeError
+        If `f` cannot be differentiated (see `grad`), or `v` has another structure or shape.
+
+    Notes
+    -----
+    Reverse over reverse: `f` and its gradient run once, whatever the number of products, and what
+    they have computed is kept as long as the function is.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> product, gradient = adarray.make_hvp(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
+    >>> product(np.array([1.0, 0.0])), product(np.array([0.0, 1.0]))
+    (array([6., 0.]), array([ 0., 12.]))
+    """
+    check_function("make_hvp", f)
+    gradient = _gradient("make_hvp", f, argnums, intercept)
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        of_picked, xs = picked_call("make_hvp", gradient, args, kwargs, argnums, False)
+        g, pullback = vjp(of_picked, *xs, intercept=False)
+        single = isinstance(argnums, (int, str))
+
+        def product(v: Any) -> Any:
+            products = pullback(v if single else tuple(v))
+            return products[0] if single else products
+
+        return product, g
+
+    options = {"argnums": argnums, "intercept": intercept}
+    return Transformed(Transform(make_hvp, f, options), transformed)
+
+
+def directional_derivative(
+    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = True
+) -> Callable[..., Any]:
+    """Return a function that computes the derivative of `f` along a direction.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array, or a nest of arrays.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments that move along the direction.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
+
+    Returns
+    -------
+    callable
+        ``directional_derivative(f)(*args, v)``: takes what `f` takes and then the direction `v`,
+        of the structure and shapes of the argument (a tuple for a sequence of `argnums`).
+        Returns the derivative, of the structure and shapes of the result of `f`. The direction
+        is not normalised.
+
+    Raises
+    ------
+    ShapeError, DTypeError, TypeError
+        If `v` has another structure or shape, or an argument cannot be differentiated.
+
+    Notes
+    -----
+    Forward mode: one pass, and nothing is stored. `jvp` is the same with the value, for all
+    arguments.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> slope = adarray.directional_derivative(lambda x: np.hypot(x[0], x[1]))
+    >>> round(float(slope(np.array([3.0, 4.0]), np.array([1.0, 0.0]))), 3)
+    0.6
+    """
+    name = "directional_derivative"
+    check_function(name, f)
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        args, v = _with_vector(name, args)
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
+        vs = (v,) if isinstance(argnums, (int, str)) else tuple(v)
+        return forward(name, of_picked, xs, vs, False)[1]
+
+    options = {"argnums": argnums, "intercept": intercept}
+    return Transformed(Transform(directional_derivative, f, options), transformed)
+
+
+def elementwise_grad(
+    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = True
+) -> Callable[..., Any]:
+    """Return a function that computes the derivative of each element of `f` by its own argument.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array of which each element depends on one element of the argument, as NumPy's
+        elementwise functions do.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate; each an array or a nest.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes; returns the derivatives, of the structure and shapes of the argument
+        (a tuple for a sequence of `argnums`).
+
+    Raises
+    ------
+    DTypeError
+        If the result is integer, or an argument cannot be differentiated.
+
+    Notes
+    -----
+    It is the gradient of the sum of all results: where several elements of the result depend on
+    one of the argument, their derivatives are added.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> adarray.elementwise_grad(np.square)(np.array([1.0, 2.0, 3.0]))
+    array([2., 4., 6.])
+    >>> adarray.elementwise_grad(adarray.elementwise_grad(np.tanh))(np.zeros(2))
+    array([-0., -0.])
+    """
+    name = "elementwise_grad"
+    check_function(name, f)
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
+        y, pullback = vjp(of_picked, *xs, intercept=False)
+        leaves, rebuild = flatten(y)
+        refuse_whole(name, leaves)
+        found = pullback(rebuild([_like(x, 1.0) for x in leaves]))
+        return found[0] if isinstance(argnums, (int, str)) else found
+
+    options = {"argnums": argnums, "intercept": intercept}
+    return Transformed(Transform(elementwise_grad, f, options), transformed)
+
+
+def linearize(
+    f: Callable[..., Any], *primals: Any, has_aux: bool = False, intercept: bool = True
+) -> Any:
+    """Return the value of `f` and its linear map from tangents to tangents.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array, or a nest of arrays.
+    *primals : array, number, or nest of them
+        Arguments of `f`; all are differentiated.
+    has_aux : bool
+        Whether `f` returns a pair ``(y, aux)``.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
+
+    Returns
+    -------
+    y : structure of the result of `f`
+    tangent_map : callable
+        ``tangent_map(*tangents)``, of the structures and shapes of `primals`, returns the tangent
+        of the result. It can be called many times; `f` does not run again.
+    aux
+        Only with `has_aux`.
+
+    Raises
+    ------
+    ShapeError
+        From the map, if tangents have other structures or shapes than `primals`.
+    DTypeError
+        If an argument is neither floating nor complex, or all results are integers.
+
+    Notes
+    -----
+    The pullback of `vjp` is linear in the cotangent; the map is its pullback in turn. So no
+    operation needs a rule of forward mode, and the memory is that of reverse mode. One tangent
+    alone costs less with `jvp`.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> y, tangent_map = adarray.linearize(np.sin, np.array([0.0, np.pi]))
+    >>> tangent_map(np.array([1.0, 10.0]))
+    array([  1., -10.])
+    """
+    y, pullback, *aux = vjp(f, *primals, has_aux=has_aux, intercept=intercept)
+    leaves, rebuild = flatten(y)
+    moving = [k for k, x in enumerate(leaves) if is_array(x) and _kind(x) in "fc"]
+    refuse_whole("linearize", leaves)
+
+    def pulled(*cotangents: Any) -> Any:
+        full = [_like(x, 0.0) for x in leaves]
+        for k, g in zip(moving, cotangents, strict=True):
+            full[k] = g
+        return pullback(rebuild(full))
+
+    _, transposed = vjp(pulled, *[_like(leaves[k], 0.0) for k in moving], intercept=False)
+    shapes = [shape_of(x) for x in flatten(primals)[0]]
+
+    def tangent_map(*tangents: Any) -> Any:
+        found = [shape_of(t) for t in flatten(tangents)[0]]
+        if found != shapes:
+            raise ShapeError(
+                f"linearize: the tangents have shapes {found} and the primals {shapes}; they must "
+                "be equal"
+            )
+        full = [_like(x, 0.0) for x in leaves]
+        for k, t in zip(moving, transposed(tangents), strict=True):
+            full[k] = t
+        return rebuild(full)
+
+    return (y, tangent_map, *aux)
+
+
+def linear_transpose(f: Callable[..., Any], *primals: Any, intercept: bool = True) -> Any:
+    """Return the transpose of a linear function.
+
+    Parameters
+    ----------
+    f : callable
+        Linear in all of its arguments together; returns an array, or a nest of arrays.
+    *primals : array, number, or nest of them
+        Examples of its arguments, of which only shapes and dtypes count.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
+
+    Returns
+    -------
+    callable
+        ``transpose(g)``, with `g` of the structure and shapes of the result, returns a tuple of
+        arrays, one for each of `primals`. Complex numbers are not conjugated.
+
+    Raises
+    ------
+    ValueError
+        If `f` is not zero at zero, so that it is not linear.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> transpose = adarray.linear_transpose(np.diff, np.zeros(3))
+    >>> transpose(np.array([1.0, 10.0]))
+    (array([-1., -9., 10.]),)
+    """
+    leaves, rebuild = flatten(tuple(primals))
+    y, pullback = vjp(f, *rebuild([_like(x, 0.0) for x in leaves]), intercept=intercept)
+    for x in flatten(y)[0]:
+        if np.any(host(concrete(x)) != 0):
+            raise ValueError(
+                "linear_transpose: the function is not zero where its arguments are; it is not "
+                "linear: take linearize(f, x), or leave the constant part out"
+            )
+    return pullback
+
+
+def _gradient(name: str, f: Any, argnums: Argnums, intercept: bool) -> Transformed:
+    """Return the gradient of `f`, whose errors name the transform that was called."""
+    options = options_of(argnums, False, False, intercept)
+    return reverse(Transform(grad, f, options), lambda _, g: g, name)
+
+
+def _with_vector(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+    """Return the arguments of the function, and the vector behind them."""
+    if len(args) < 2:
+        raise TypeError(f"{name}: expected the arguments of the function and a vector behind them")
+    return args[:-1], args[-1]
+
+
+def _kind(x: Any) -> str:
+    return str((x.dtype if hasattr(x, "dtype") else np.result_type(x)).kind)
+
+
+def _like(x: Any, value: float) -> Any:
+    """Return an array of the shape and dtype of `x` with one value, where `x` is."""
+    if not is_array(x):
+        return x
+    if isinstance(x, (Handle, np.ndarray)) or type(x) in KINDS:
+        return np.full_like(x, value)
+    return type(x)(value)
