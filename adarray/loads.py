@@ -175,9 +175,11 @@ class Load:
         return f"<{self.how} of {self.name}>"
 
 
-# Methods that NumPy computes in C, or that make an array into which traced values may be written.
+# Methods that NumPy computes in C, or that make an array into which traced values may be written,
+# and `MethodLoad.special` ones.
 _METHODS = frozenset({
-    "astype", "choose", "copy", "dot", "fill", "flatten", "put", "repeat", "searchsorted", "take",
+    "astype", "choose", "copy", "dot", "fill", "flatten", "interp", "put", "repeat", "searchsorted",
+    "take",
 })  # fmt: skip
 
 
@@ -194,16 +196,22 @@ class MethodLoad:
     __slots__ = ("__weakref__", "name", "package")
     # Makes a plain array what intercepted code gets: adarray.plainarrays sets it.
     enter: ClassVar[Callable[[np.ndarray], Any]]
+    # Methods of objects of other libraries that convert what they hold, by their names: what takes
+    # their place, given the object, or None.
+    special: ClassVar[dict[str, Callable[[Any], Any]]] = {}
 
     def __init__(self, name: str, package: str) -> None:
         self.name = name
         self.package = package
 
     def __matmul__(self, x: Any) -> Any:
-        if type(x) is np.ndarray:
+        if type(x) is np.ndarray or self.name in MethodLoad.special:
             scope = SCOPE.get()
             if scope is not None and scope.covers(self.package):
-                x = MethodLoad.enter(x)
+                if type(x) is np.ndarray:
+                    x = MethodLoad.enter(x)
+                elif (made := MethodLoad.special[self.name](x)) is not None:
+                    return made
         if issubclass(type(x), Handle):
             return getattr(x, self.name)
         try:

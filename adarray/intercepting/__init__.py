@@ -4,6 +4,7 @@
 says what is covered.
 """
 
+from adarray.intercepting import labelled as _labelled  # noqa: F401  (methods of xarray)
 from adarray.intercepting.context import intercept, intercepted, run_inside, wrap
 
 __all__ = ["intercept", "intercepted", "run_inside", "wrap"]

@@ -57,7 +57,7 @@ def test_gradient(call: str) -> None:
 
 @pytest.mark.parametrize(
     ("call", "method"),
-    [("D(x).values.sum()", "DataArray.values"), ("D(x).interp(t=2.5)", "DataArray.interp")],
+    [("D(x).values.sum()", "DataArray.values"), ("D(x).interp_like(da)", "DataArray.interp_like")],
 )
 def test_what_becomes_plain_is_refused_in_one_sentence(call: str, method: str) -> None:
     with pytest.raises(adarray.TraceError) as caught:
@@ -66,3 +66,43 @@ def test_what_becomes_plain_is_refused_in_one_sentence(call: str, method: str) -
     assert text.startswith(f"xarray {method}: a traced value would leave the graph")
     assert "take .data in place of .values or .to_numpy(), and compute with that" in text
     assert "(in f, file" in text
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "D(x).interp(t=2.3)",
+        "D(x).interp(t=[0.4, 4.7, 7.0], method='nearest').fillna(0.5)",
+        "D(x).interp({'t': [0.4, 4.7]}, method='cubic') * 2",
+        "D(x).interp(t=[-0.5, 4.7], kwargs={'fill_value': 'extrapolate'})",
+        "D2(x).interp(t=[0.5, 1.25])",
+        "D2(x).interp(y=12.5, t=[0.5, 1.25, 1.75])",
+        "D2(x).interp(t=xr.DataArray([0.5, 1.25], dims='z')) * xr.DataArray([1.0, 3.0], dims='z')",
+        "da.interp(t=x)",
+        "D(x[::-1]).isel(t=[3, 1, 0, 2, 5, 4]).interp(t=[0.5, 4.5])",
+    ],
+)
+def test_interpolation(call: str) -> None:
+    f = function(call)
+
+    def number(x: np.ndarray) -> float:
+        return float(np.sum(f(x)))
+
+    expected = [(number(X + h) - number(X - h)) / 2e-6 for h in 1e-6 * np.eye(6)]
+    np.testing.assert_allclose(adarray.grad(lambda x: np.sum(f(x)))(X), expected, atol=1e-6)
+    with pytest.warns(adarray.JitWarning):  # classes of SciPy that are made of traced values
+        got = adarray.jit(adarray.grad(lambda x: np.sum(f(x))))(X)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("D(x).interp(t=[1.5], method='akima')", "method 'akima'"),
+        ("D2(x).interp(y=xr.DataArray([12.0], dims='t'), t=[0.5])", "points along"),
+    ],
+)
+def test_what_interpolation_is_refused(call: str, what: str) -> None:
+    f = function(call)
+    with pytest.raises(adarray.UnsupportedFunctionError, match=what):
+        adarray.grad(lambda x: np.sum(f(x)))(X)
