@@ -7,6 +7,8 @@ leave the graph on purpose. Text shows the values and lets go of nothing.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import dis
 import linecache
 import math
@@ -49,10 +51,7 @@ else:
 _STORE = dis.opmap["STORE_SUBSCR"]
 _CALL = dis.opmap["CALL"]
 _LONG = 60  # characters of the user's code that are shown
-_UNEDITED = (
-    "in random draws, write loc + scale * rng.normal(size=...); for code that cannot be edited, "
-    "use adarray.intercept()"
-)
+_DRAWS = "in random draws, write loc + scale * rng.normal(size=...)"
 
 
 def _fix_for(frame: Any) -> str:
@@ -60,8 +59,13 @@ def _fix_for(frame: Any) -> str:
     if str(frame.f_globals.get("__name__")).startswith("scipy.sparse"):
         return "make the sparse array with adarray.scipy.sparse in place of scipy.sparse"
     if str(frame.f_globals.get("__name__")).startswith("scipy."):
-        return "call the function of that name in adarray.scipy, or use adarray.intercept()"
-    return f"keep it an ADArray (np.stack joins several); {_UNEDITED}"
+        return f"call the function of that name in adarray.scipy{_or_intercept(', or ')}"
+    return f"keep it an ADArray (np.stack joins several); {_DRAWS}{_or_intercept('; ')}"
+
+
+def _or_intercept(joint: str) -> str:
+    """Return the advice to intercept, where that is off."""
+    return "" if SCOPE.get() is not None else f"{joint}use adarray.intercept()"
 
 
 # Packages whose objects hold arrays, and what their users can do.
@@ -102,10 +106,33 @@ def _refused_at(frame: FrameType, default: str, fix: str) -> tuple[str, str]:
             f"the array is a plain ndarray, which cannot hold it: make it in the function by {make}"
         )
     base, dot, _ = text.partition("(")[0].rpartition(".")
-    names = {**frame.f_globals, **frame.f_locals}
-    if dot and type(names.get(base.strip())) is np.ndarray:
+    if dot and type(_held(base.strip(), {**frame.f_globals, **frame.f_locals})) is np.ndarray:
         return text, f"write np.{text[len(base) + 1 :].partition('(')[0]}({base}, ...)"
     return default, fix
+
+
+def _held(text: str, names: dict[str, Any]) -> Any:
+    """Return what an expression of names, attributes and items holds, where no code runs for it."""
+    with contextlib.suppress(SyntaxError, KeyError, IndexError, TypeError):
+        return _value_of(ast.parse(text, mode="eval").body, names)
+    return None
+
+
+def _value_of(x: ast.expr, names: dict[str, Any]) -> Any:
+    if isinstance(x, ast.Name):
+        return names.get(x.id)
+    if isinstance(x, ast.Attribute):
+        found = _value_of(x.value, names)
+        if type(found) is np.ndarray and x.attr in ("T", "real", "imag"):
+            return getattr(found, x.attr)
+        return vars(found).get(x.attr)
+    if isinstance(x, ast.Subscript):
+        found = _value_of(x.value, names)
+        plain = type(found) in (dict, list, tuple, np.ndarray)
+        # Any element of an array is one; the index is not looked at.
+        index: Any = ... if type(found) is np.ndarray else ast.literal_eval(x.slice)
+        return found[index] if plain else None
+    return None
 
 
 def _source(code: CodeType, at: int) -> str:
@@ -194,7 +221,8 @@ class Conversions(_State):
                 return float(self._v)
             raise text_is_kept(self)
         self._must_be_constant(
-            "float", f"use np functions in place of float() and math.*; {_UNEDITED}"
+            "float",
+            f"use np functions in place of float() and math.*; {_DRAWS}{_or_intercept('; ')}",
         )
         return float(self._v)
 

@@ -1,5 +1,6 @@
 """Programs that once gave a wrong derivative or an error, and have no better home."""
 
+import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -117,3 +118,39 @@ def test_scipy_that_coerces_names_the_drop_in() -> None:
     ):
         adarray.grad(lambda mu: stats.norm.logpdf(1.0, mu), intercept=False)(0.5)
     assert adarray.grad(lambda mu: stats.norm.logpdf(1.0, mu))(0.5) == 0.5
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.matrix = np.eye(2)
+        self.table = {"rows": [np.eye(2)]}
+
+
+HOLDER, SQUARE = Holder(), np.eye(2)
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["SQUARE", "HOLDER.matrix", 'HOLDER.table["rows"][0]', "SQUARE[:, 0]", "SQUARE.T"],
+)
+def test_methods_of_plain_arrays_are_named_as_they_stand_there(base: str) -> None:
+    space = dict(globals())
+    lines = ["def f(w):", f"    return np.sum({base}.dot(w))"]
+    name = f"<{base}>"
+    linecache.cache[name] = (1, None, [line + "\n" for line in lines], name)
+    exec(compile("\n".join(lines), name, "exec"), space)
+    with pytest.raises(adarray.TraceError) as caught:
+        adarray.grad(space["f"], intercept=False)(np.ones(2))
+    text = str(caught.value)
+    assert text.startswith(f"{base}.dot(w): a traced value would leave the graph")
+    assert f"write np.dot({base}, ...)" in text
+
+
+def test_interception_is_advised_only_where_it_is_off() -> None:
+    def f(w: Any) -> Any:
+        return np.sum(memoryview(w.astype(float, copy=False).__array__()))
+
+    for intercept in (False, True):
+        with pytest.raises(adarray.TraceError) as caught:
+            adarray.grad(f, intercept=intercept)(np.ones(2))
+        assert ("use adarray.intercept()" in str(caught.value)) is not intercept
