@@ -32,6 +32,8 @@ from adarray.errors import (
     UnsupportedFunctionError,
 )
 from adarray.transforms import (
+    checkpoint,
+    custom_vjp,
     directional_derivative,
     elementwise_grad,
     grad,
@@ -88,8 +90,10 @@ __all__ = [
     "__version__",
     "array",
     "backends",
+    "checkpoint",
     "copy_context",
     "current_backend",
+    "custom_vjp",
     "debug_nans",
     "directional_derivative",
     "elementwise_grad",

@@ -83,7 +83,8 @@ class Found:
         ``function``, ``method``, ``bound`` (a method of a builtin object), ``partial``,
         ``sequence``, ``mapping``, ``proxy``, ``view`` (of a dictionary), ``instance``, ``class``,
         ``module``, ``set``, ``random``, ``jitted``, ``cached``, ``dispatch``, ``variable``,
-        ``transformed``, ``reference`` and ``proxied`` (weak ones), ``stand_in`` (for a library's
+        ``transformed``, ``whole`` (see `checkpoint`),
+        ``reference`` and ``proxied`` (weak ones), ``stand_in`` (for a library's
         object), ``objects`` (an array of them), ``content`` (compared by its contents), ``held``
         (by a fingerprint), ``opaque`` (by identity: code of libraries, and what never changes) or
         ``assumed`` (constant, by the user).
@@ -302,6 +303,10 @@ class Walk:
     def _expand_transformed(self, made: Any, name: str) -> Iterator[Any]:
         yield "part", "_call", made._call, name, True
 
+    def _expand_whole(self, whole: Any, name: str) -> Iterator[Any]:
+        for key in whole.functions():
+            yield "part", key, getattr(whole, key), name, True
+
     def _expand_cached(self, cached: Any, name: str) -> Iterator[Any]:
         yield "part", "__wrapped__", cached.__wrapped__, name, False
 
@@ -493,8 +498,8 @@ def is_walked(x: Any) -> bool:
 
 
 _WALKED = frozenset({"adarray", "device", "function", "method", "bound", "partial", "instance",
-                     "class", "module", "jitted", "cached", "transformed", "dispatch", "variable",
-                     "proxied", "view", "random"})  # fmt: skip
+                     "class", "module", "jitted", "cached", "transformed", "whole", "dispatch",
+                     "variable", "proxied", "view", "random"})  # fmt: skip
 
 
 def space_of(module: Any) -> dict[str, Any]:

@@ -176,6 +176,9 @@ class Clones:
     def _clone_transformed(self, found: Found) -> Any:
         return self._parts(found)["_call"]
 
+    def _clone_whole(self, found: Found) -> Any:
+        return found.value.over(self._parts(found))
+
     def _clone_sequence(self, found: Found) -> Any:
         x = found.value
         if isinstance(x, tuple):

@@ -95,8 +95,8 @@ class Draws:
         self._states: list[tuple[Any, Any]] = []  # with those before the call
         self._calls: list[tuple[Any, str, Any, Any]] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._calls)
+    def __len__(self) -> int:
+        return len(self._calls)
 
     def note(self, generator: Any, method: str, args: Any, kwargs: Any) -> None:
         """Note a draw that is about to happen."""

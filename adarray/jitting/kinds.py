@@ -24,6 +24,7 @@ from adarray.jitting.fingerprints import is_code, is_python, rule_of
 from adarray.scope import KEPT, package_of
 from adarray.trace import Handle
 from adarray.transformed import Transformed
+from adarray.transforms.calls import Whole
 
 _SCALARS = (
     bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, slice, range,
@@ -32,7 +33,9 @@ _SCALARS = (
 _CACHED = type(functools.cache(lambda: None))
 _RANDOM = (np.random.Generator, np.random.RandomState)
 # What closures of adarray's own functions hold of the user's.
-CALLED = frozenset({"function", "method", "partial", "instance", "jitted", "cached", "transformed"})
+CALLED = frozenset({
+    "function", "method", "partial", "instance", "jitted", "cached", "transformed", "whole",
+})  # fmt: skip
 # Names by which code reaches attributes that are not written in it.
 INDIRECT = frozenset({
     "getattr", "hasattr", "vars", "__dict__", "asdict", "astuple", "attrgetter", "globals",
@@ -99,6 +102,8 @@ def _kind_of_class(x: Any, cls: type) -> str:
         return "jitted"
     if cls is Transformed:
         return "transformed"
+    if issubclass(cls, Whole):
+        return "whole"
     if isinstance(x, _RANDOM):
         return "random"
     known, rule = rule_of(cls)

@@ -401,6 +401,10 @@ class Recorder:
                     "function"
                 )
 
+    def drawn(self) -> int:
+        """Return how many draws of random numbers were recorded so far."""
+        return len(self.draws)
+
     def forget(self) -> None:
         """Let go of the arrays that were read, and of this recorder, which they refer to."""
         self._lent.clear()

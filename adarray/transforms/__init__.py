@@ -1,5 +1,6 @@
 """Functions that take a function and return one that computes its derivatives."""
 
+from adarray.transforms.calls import checkpoint, custom_vjp
 from adarray.transforms.gradients import grad, value_and_grad
 from adarray.transforms.matrices import hessian, jacfwd, jacobian, jacrev
 from adarray.transforms.modes import jvp, no_grad, vjp
@@ -13,6 +14,8 @@ from adarray.transforms.products import (
 )
 
 __all__ = [
+    "checkpoint",
+    "custom_vjp",
     "directional_derivative",
     "elementwise_grad",
     "grad",
