@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_programs import seeded
 
 import adarray
 from adarray.errors import ForwardModeError, ShapeError, TraceError
@@ -179,6 +180,25 @@ def test_methods() -> None:
     model = Model()
     g = adarray.grad(lambda x: np.sum(model.scaled(x)))(X)
     np.testing.assert_allclose(g, 2.0 * np.cos(X))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_programs(seed: int) -> None:
+    """Gradients through a checkpoint, and tangents by the transpose of pullbacks."""
+    program = seeded(seed)
+    f, args = program.function("loss"), program.args(0)
+    numbers = tuple(range(len(args)))
+    value, expected = adarray.value_and_grad(f, numbers)(*args)
+    again, found = adarray.value_and_grad(adarray.checkpoint(f), numbers)(*args)
+    np.testing.assert_array_equal(again, value)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    tangents = [np.cos(np.asarray(a) + 1.0)[()] for a in args]
+    _, slope = adarray.jvp(f, args, tangents)
+    _, tangent_map = adarray.linearize(f, *args)
+    scale = sum(np.sum(np.abs(g * t)) for g, t in zip(expected, tangents, strict=True))
+    rounding = 1e3 * np.finfo(np.asarray(slope).dtype).eps
+    np.testing.assert_allclose(tangent_map(*tangents), slope, rtol=rounding, atol=rounding * scale)
 
 
 # -- custom_vjp ------------------------------------------------------------------------------------
