@@ -47,6 +47,7 @@ from adarray.transforms import (
     linearize,
     make_hvp,
     no_grad,
+    ravel,
     value_and_grad,
     vjp,
 )
@@ -111,6 +112,7 @@ __all__ = [
     "make_hvp",
     "no_grad",
     "profile",
+    "ravel",
     "register_captured",
     "register_rule",
     "stop_gradient",

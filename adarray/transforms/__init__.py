@@ -12,6 +12,7 @@ from adarray.transforms.products import (
     linearize,
     make_hvp,
 )
+from adarray.transforms.ravelling import ravel
 
 __all__ = [
     "checkpoint",
@@ -29,6 +30,7 @@ __all__ = [
     "linearize",
     "make_hvp",
     "no_grad",
+    "ravel",
     "value_and_grad",
     "vjp",
 ]

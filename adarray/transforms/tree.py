@@ -77,6 +77,13 @@ def is_array(x: Any) -> bool:
     return (isinstance(x, _LEAVES) and not isinstance(x, bool)) or type(x) in KINDS
 
 
+def is_floating(x: Any) -> bool:
+    """Whether a leaf is floating or complex, so that it can be differentiated."""
+    if isinstance(x, (float, complex)):  # NumPy's float64 and complex128 are, too
+        return True
+    return is_array(x) and not isinstance(x, int) and x.dtype.kind in "fc"
+
+
 class Leaf:
     """Where a leaf of an argument is, for errors: ``grad: argument 0['hidden'][1].bias``.
 

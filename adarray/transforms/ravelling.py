@@ -1,0 +1,156 @@
+"""ravel: a nest of arrays as one vector, which is what optimisers take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray.array import ADArray
+from adarray.aval import refuse_subclass
+from adarray.device import KINDS, adopt
+from adarray.errors import DTypeError, ShapeError
+from adarray.trace import Handle
+from adarray.transforms.modes import shape_of
+from adarray.transforms.tree import Leaf, Unflatten, flatten, is_floating
+
+
+def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the numbers of a nest as one vector, and the function that puts them back.
+
+    Parameters
+    ----------
+    tree : array, number, or nest of them
+        Lists, tuples, dicts, namedtuples and dataclasses of arrays and numbers, floating or
+        complex. Other leaves (integers, truth values, text, functions, ...) are not variables:
+        they are left out of the vector.
+
+    Returns
+    -------
+    vector : ndarray or ADArray, shape (n,)
+        A copy of all elements, leaf by leaf, each in C order. Its dtype is that of the leaves, or
+        what theirs promote to; float64 if there is no element.
+    unravel : callable
+        ``unravel(vector)`` takes a vector of shape ``(n,)`` and returns a nest of the structure,
+        shapes and dtypes of `tree`, with copies of its elements; what was left out of the vector
+        is in it as it was.
+
+    Raises
+    ------
+    ShapeError
+        From `unravel`, if the vector has another shape.
+    DTypeError
+        From `unravel`, if the vector is complex and the nest is real.
+
+    See Also
+    --------
+    grad : Has None where a leaf is no variable, so that ``ravel(gradient)`` fits ``ravel(tree)``.
+
+    Notes
+    -----
+    Both ways are differentiable, and may be used inside of functions that are differentiated or
+    compiled. Where some leaves are complex, all of the vector is: `unravel` takes the real parts
+    for real leaves.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> vector, unravel = adarray.ravel({"weight": np.ones((2, 2)), "bias": 0.5, "steps": 3})
+    >>> vector
+    array([0.5, 1. , 1. , 1. , 1. ])
+    >>> unravel(2.0 * vector)
+    {'bias': 1.0, 'steps': 3, 'weight': array([[2., 2.],
+           [2., 2.]])}
+    """
+    leaves, rebuild = flatten(tree)
+    parts = [
+        _opened(x, Leaf("ravel", "tree", tree, k)) for k, x in enumerate(leaves) if is_floating(x)
+    ]
+    # Of arrays alone: a Python number would give way to a narrower dtype, and lose digits.
+    vector = np.concatenate([np.reshape(p, -1) for p in parts]) if parts else np.zeros(0)
+    return vector, Unravel(leaves, rebuild, vector.dtype.kind == "c")
+
+
+def _opened(x: Any, where: Any) -> Any:
+    """Return a leaf as an array of NumPy or of ours."""
+    if isinstance(x, Handle):
+        return x
+    if type(x) in KINDS:
+        return ADArray(adopt(x))
+    return np.asarray(refuse_subclass(x, where))
+
+
+class _Part(NamedTuple):
+    """What becomes of a piece of the vector.
+
+    Parameters
+    ----------
+    start, stop : int
+    shape : tuple of int
+    dtype : dtype
+    kind : type or None
+        Of a number: float, complex or a scalar of NumPy.
+    """
+
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    dtype: Any
+    kind: type | None
+
+
+class Unravel:
+    """The function that puts the elements of a vector into a nest; see `ravel`."""
+
+    __slots__ = ("_complex", "_kept", "_parts", "_rebuild", "_size")
+
+    def __init__(self, leaves: list[Any], rebuild: Unflatten, with_complex: bool) -> None:
+        self._rebuild = rebuild
+        self._complex = with_complex
+        self._kept: list[Any] = []
+        self._parts: list[_Part | None] = []
+        at = 0
+        for x in leaves:
+            moves = is_floating(x)
+            self._kept.append(None if moves else x)
+            self._parts.append(_part(x, at) if moves else None)
+            at += int(np.prod(shape_of(x), dtype=int)) if moves else 0
+        self._size = at
+
+    def __call__(self, vector: Any) -> Any:
+        """Return the nest that has the elements of a vector."""
+        x: Any = _opened(vector, "unravel")
+        if x.shape != (self._size,):
+            raise ShapeError(
+                f"unravel: the vector has shape {x.shape}, and the nest takes ({self._size},); "
+                "pass a vector such as ravel returned"
+            )
+        if x.dtype.kind == "c" and not self._complex:
+            raise DTypeError(
+                f"unravel: the vector is {x.dtype}, and the nest is real; pass a real vector"
+            )
+        pairs = zip(self._parts, self._kept, strict=True)
+        return self._rebuild([k if p is None else _placed(x, p) for p, k in pairs])
+
+    def __repr__(self) -> str:
+        return f"<unravel of a vector of shape ({self._size},)>"
+
+
+def _part(x: Any, start: int) -> _Part:
+    shape = shape_of(x)
+    array = isinstance(x, (Handle, np.ndarray)) or type(x) in KINDS
+    dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
+    stop = start + int(np.prod(shape, dtype=int))
+    return _Part(start, stop, shape, dtype, None if array else type(x))
+
+
+def _placed(vector: Any, p: _Part) -> Any:
+    """Return the piece of the vector that a leaf is made of."""
+    piece = np.reshape(vector[p.start : p.stop], p.shape)
+    if p.dtype.kind != "c" and piece.dtype.kind == "c":
+        piece = np.real(piece)
+    piece = piece.astype(p.dtype)  # a copy: writes into it leave the vector as it is
+    if p.kind is None or isinstance(piece, Handle):
+        return piece
+    return piece.item() if p.kind in (float, complex) else piece[()]
