@@ -41,6 +41,7 @@ def value_and_grad(
     has_aux: Literal[False] = False,
     *,
     holomorphic: bool = False,
+    allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[_P, tuple[_R, Any]]: ...
 
@@ -52,6 +53,7 @@ def value_and_grad(
     has_aux: bool = False,
     *,
     holomorphic: bool = False,
+    allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[_P, tuple[Any, Any]]: ...
 
@@ -62,6 +64,7 @@ def value_and_grad(
     has_aux: bool = False,
     *,
     holomorphic: bool = False,
+    allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[..., Any]:
     """Return a function that computes the value of `f` and its gradient.
@@ -74,12 +77,15 @@ def value_and_grad(
     argnums : int, str, or sequence of them
         Positions or names of the arguments to differentiate. Each may be an array, a
         number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
-        them, of floating or complex dtype.
+        them, of floating or complex dtype. Other leaves of a nest (integers, text,
+        functions, ...) reach `f` as they are; their gradient is None.
     has_aux : bool
         Whether `f` returns a pair ``(value, aux)``.
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments with a complex
         value; the gradient is then its complex derivative.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its gradient is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -98,7 +104,7 @@ def value_and_grad(
     ShapeError
         If the value is not a scalar.
     DTypeError
-        If an argument is neither floating nor complex, or the value is not real floating
+        If an argument has no leaf that is floating or complex, or the value is not real floating
         point (not complex, with `holomorphic`).
     TraceError
         If a value would leave the graph.
@@ -124,16 +130,17 @@ def value_and_grad(
     >>> adarray.value_and_grad(lambda x: np.sum(np.sin(x) ** 2))(np.array([0.0, 1.0]))
     (np.float64(0.7080734182735712), array([0.        , 0.90929743]))
     """
-    options = options_of(argnums, has_aux, holomorphic, intercept)
+    options = options_of(argnums, has_aux, holomorphic, allow_int, intercept)
     return reverse(Transform(value_and_grad, f, options), lambda value, g: (value, g))
 
 
 def options_of(
-    argnums: Argnums, has_aux: bool, holomorphic: bool, intercept: bool
+    argnums: Argnums, has_aux: bool, holomorphic: bool, allow_int: bool, intercept: bool
 ) -> dict[str, Any]:
     """Return the arguments of `grad` and `value_and_grad` by their names."""
     return {
-        "argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic, "intercept": intercept,
+        "argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic,
+        "allow_int": allow_int, "intercept": intercept,
     }  # fmt: skip
 
 
@@ -143,6 +150,7 @@ def grad(
     has_aux: bool = False,
     *,
     holomorphic: bool = False,
+    allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[_P, Any]:
     """Return a function that computes the gradient of `f`.
@@ -155,12 +163,15 @@ def grad(
     argnums : int, str, or sequence of them
         Positions or names of the arguments to differentiate. Each may be an array, a
         number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
-        them, of floating or complex dtype.
+        them, of floating or complex dtype. Other leaves of a nest (integers, text,
+        functions, ...) reach `f` as they are; their gradient is None.
     has_aux : bool
         Whether `f` returns a pair ``(value, aux)``.
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments with a complex
         value; the gradient is then its complex derivative.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its gradient is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -176,7 +187,7 @@ def grad(
     Raises
     ------
     ShapeError, DTypeError, TraceError, NotDifferentiableError
-        If the value is not a real scalar, an argument is neither floating nor complex, a
+        If the value is not a real scalar, an argument has no floating or complex leaf, a
         value would leave the graph, or `f` uses a function without a rule.
 
     Examples
@@ -187,7 +198,7 @@ def grad(
     >>> adarray.grad(adarray.grad(np.tanh))(1.0)
     -0.6397000084492246
     """
-    transform = Transform(grad, f, options_of(argnums, has_aux, holomorphic, intercept))
+    transform = Transform(grad, f, options_of(argnums, has_aux, holomorphic, allow_int, intercept))
     if has_aux:
         return reverse(transform, lambda value, g: (g, value[1]))
     return reverse(transform, lambda _, g: g)
@@ -201,7 +212,7 @@ def reverse(
     `name` is the transform that the user called, if that is not this one.
     """
     name, f = name or transform.function.__name__, transform.f
-    argnums, has_aux, holomorphic, intercept = transform.options.values()
+    argnums, has_aux, holomorphic, allow_int, intercept = transform.options.values()
     check_function(name, f)
     run = prepared(f, intercept)
 
@@ -211,7 +222,7 @@ def reverse(
             args, kwargs, places, moved = by_position(name, f, args, kwargs, argnums)
             call = with_names(run, moved)
         with tracing(name) as level:
-            inputs = Inputs(name, args, places, level, f, kwargs)
+            inputs = Inputs(name, args, places, level, f, kwargs, allow_int)
             y = call(*inputs.args, **kwargs)
             if inputs.plain:
                 refuse_unseen(f, f"{name}: argument", inputs.plain)

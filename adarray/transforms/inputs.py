@@ -18,7 +18,8 @@ from adarray.ops.common import zero_beside
 from adarray.plainarrays import opened
 from adarray.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.transforms.shared import Place, check_held, tie
-from adarray.transforms.tree import Leaf, Unflatten, flatten, is_array
+from adarray.transforms.tree import Leaf, flatten, is_array
+from adarray.transforms.variables import Variables, check_variables
 
 Argnums = int | str | Sequence[int | str]
 
@@ -39,6 +40,8 @@ class Inputs:
     f : callable, optional
         The function, and its keyword arguments.
     kwargs : dict, optional
+    allow_int : bool
+        Whether arguments without any floating leaf are taken.
     """
 
     def __init__(
@@ -49,13 +52,14 @@ class Inputs:
         level: int,
         f: Any = None,
         kwargs: dict[str, Any] | None = None,
+        allow_int: bool = False,
     ) -> None:
         self.name = name
         self.closed = False  # whether the trace is over, and a pullback runs
         self.argnums = argnums
         self.level = level
         picked = pick(name, args, argnums)
-        self.trees: list[tuple[int, Unflatten]] = []
+        self.trees: list[Variables] = []
         self.leaves: list[Handle] = []
         self.given: list[Any] = []
         new = list(args)
@@ -64,24 +68,27 @@ class Inputs:
         self.held: list[Any] = []  # see `tie`
         self.plain: list[tuple[int, Any, Handle, Any]] = []  # see `refuse_unseen`
         for k in picked:
-            found, rebuild = flatten(args[k])
-            made = []
-            for i, x in enumerate(found):
+            tree = Variables(args[k])
+            if not tree.whole:
+                check_variables(name, k, args[k], tree, allow_int)
+            found, made = tree.moving, []
+            for i, x in zip(tree.places, found, strict=True):
                 where: Any = Leaf(name, k, args[k], i)
-                if not is_array(x):
-                    raise _no_array(where, x)
                 made.append(leaf(ADArray, sync_if_view(x), level, where))
             self.leaves += made
             self.given += found
-            self.trees.append((len(found), rebuild))
+            self.trees.append(tree)
             # The function gets handles of its own: in-place updates move them.
             handles = [type(h)(h._v, h._node, h._x, True) for h in made]
             for x, h, m in zip(found, handles, made, strict=True):
                 if has_memory(x):
                     self.plain.append((k, x, h, m._v))
-                    if others or len(found) > 1:
+                    if others or len(tree.leaves) > 1:
                         places.append(Place(f"{name}: argument {k}", x, h))
-            new[k] = rebuild(handles)
+            if not tree.whole:
+                kept = [x for x in tree.kept if has_memory(x)]
+                places += [Place(f"{name}: argument {k}", x, None) for x in kept]
+            new[k] = tree.argument(handles)
         self.args = tuple(new)
         if others and (len(args) > len(picked) or kwargs):
             rest = [(f"{name}: argument {k}", x) for k, x in enumerate(args) if k not in picked]
@@ -150,8 +157,9 @@ class Inputs:
     def rebuild(self, leaves: list[Any]) -> Any:
         """Return `leaves` in the structure of the differentiated arguments."""
         made, at = [], 0
-        for count, rebuild in self.trees:
-            made.append(rebuild(leaves[at : at + count]))
+        for tree in self.trees:
+            count = len(tree.places)
+            made.append(tree.gradient(leaves[at : at + count]))
             at += count
         return made[0] if isinstance(self.argnums, int) else tuple(made)
 
@@ -330,13 +338,3 @@ def check_holomorphic(name: str, given: Sequence[Any]) -> None:
                 f"{name}: holomorphic=True, but input {i} has dtype {dtype}; pass complex "
                 "arguments, or leave holomorphic out"
             )
-
-
-def _no_array(where: str, x: Any) -> DTypeError:
-    """Return the error for a leaf that cannot be differentiated."""
-    kind = type(x)
-    name, fix = kind.__name__, "choose the arguments to differentiate with argnums"
-    if hasattr(kind, "__dlpack__"):  # of another library
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        fix = "pass adarray.array(x); CuPy's are taken once adarray.use('cuda') was called"
-    return DTypeError(f"{where}: is a {name}, not an array or a number; {fix}")

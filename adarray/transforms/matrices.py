@@ -23,7 +23,8 @@ from adarray.transforms.running import (
     with_aux,
     with_names,
 )
-from adarray.transforms.tree import Leaf, flatten, is_array
+from adarray.transforms.tree import flatten, is_number
+from adarray.transforms.variables import Variables, check_variables
 
 _P = ParamSpec("_P")
 
@@ -52,6 +53,7 @@ def jacobian(
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
+    allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[_P, Any]:
     """Return a function that computes the Jacobian of `f`.
@@ -61,7 +63,8 @@ def jacobian(
     f : callable
         Returns an array, or a nest of arrays.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; each an array or a nest.
+        Positions or names of the arguments to differentiate; each an array or a nest. Leaves of
+        a nest that are not floating reach `f` as they are; their derivative is None.
     mode : {"auto", "forward", "reverse"}
         ``forward`` costs one pass per input element, ``reverse`` one per output
         element; ``auto`` takes what has fewer.
@@ -70,6 +73,8 @@ def jacobian(
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments; the Jacobian is
         then that of complex derivatives.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its derivative is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -81,7 +86,7 @@ def jacobian(
         Takes what `f` takes. For arrays in and out, returns an array of shape
         ``y.shape + x.shape``. For nests: the structure of the result, in whose
         leaves stands the structure of the argument. A tuple for a sequence of
-        `argnums`.
+        `argnums`. The derivative of a result that is no number is None.
 
     Raises
     ------
@@ -103,7 +108,7 @@ def jacobian(
         raise ValueError(f"jacobian: mode {mode!r}; one of 'auto', 'forward', 'reverse'")
     options = {
         "argnums": argnums, "mode": mode, "has_aux": has_aux, "holomorphic": holomorphic,
-        "intercept": intercept,
+        "allow_int": allow_int, "intercept": intercept,
     }  # fmt: skip
     return _jacobian(Transform(jacobian, f, options), mode)
 
@@ -114,6 +119,7 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
+    allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[_P, Any]:
     """Return a function that computes the Jacobian of `f` by forward mode.
@@ -131,6 +137,8 @@ def jacfwd(
         Whether `f` returns a pair ``(y, aux)``; so does the Jacobian's function then.
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its derivative is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -153,7 +161,7 @@ def jacfwd(
     array([ 6., 12., 18.])
     """
     options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic,
-               "intercept": intercept}  # fmt: skip
+               "allow_int": allow_int, "intercept": intercept}  # fmt: skip
     return _jacobian(Transform(jacfwd, f, options), "forward")
 
 
@@ -163,6 +171,7 @@ def jacrev(
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
+    allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[_P, Any]:
     """Return a function that computes the Jacobian of `f` by reverse mode.
@@ -180,6 +189,8 @@ def jacrev(
         Whether `f` returns a pair ``(y, aux)``; so does the Jacobian's function then.
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its derivative is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -203,7 +214,7 @@ def jacrev(
            [3., 2.]])
     """
     options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic,
-               "intercept": intercept}  # fmt: skip
+               "allow_int": allow_int, "intercept": intercept}  # fmt: skip
     return _jacobian(Transform(jacrev, f, options), "reverse")
 
 
@@ -212,53 +223,57 @@ def _jacobian(transform: Transform, mode: str) -> Transformed:
     f, options, name = transform.f, transform.options, transform.function.__name__
     argnums, has_aux = options["argnums"], options["has_aux"]
     holomorphic, intercept = options["holomorphic"], options["intercept"]
+    allow_int = options["allow_int"]
     check_function(name, f)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
-        in_leaves, in_rebuild = flatten(xs)
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, allow_int)
+        ins = Variables(xs)
         if holomorphic:
-            check_holomorphic(name, in_leaves)
-        complex_in = not holomorphic and any(_dtype(x).kind == "c" for x in in_leaves)
+            check_holomorphic(name, ins.moving)
+        complex_in = not holomorphic and any(_dtype(x).kind == "c" for x in ins.moving)
         single = isinstance(argnums, (int, str))
-        in_size = sum(int(np.size(_plain(x))) for x in in_leaves)
+        in_size = sum(int(np.size(_plain(x))) for x in ins.moving)
         aux: Any = None
         if mode != "forward":
-            y, pullback, *kept = vjp(of_picked, *xs, has_aux=has_aux, intercept=False)
+            y, pullback, *kept = vjp(
+                of_picked, *xs, has_aux=has_aux, allow_int=True, intercept=False
+            )
             aux = kept[0] if has_aux else None
-            out_leaves, out_rebuild = flatten(y)
-            refuse_whole(name, out_leaves)
-            out_size = sum(int(np.size(_plain(v))) for v in out_leaves)
-            complex_out = not holomorphic and any(_dtype(v).kind == "c" for v in out_leaves)
+            outs = Variables(y, is_number)
+            refuse_whole(name, outs.moving)
+            out_size = sum(int(np.size(_plain(v))) for v in outs.moving)
+            complex_out = not holomorphic and any(_dtype(v).kind == "c" for v in outs.moving)
             if complex_out and (complex_in or mode == "reverse"):
                 raise _not_real(name, "forward")
             if mode == "reverse" or complex_in or (out_size <= in_size and not complex_out):
-                rows = _reverse_rows(pullback, out_leaves, out_rebuild)
-                made = _assemble(
-                    rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, "reverse"
-                )
+                made = _assemble(_reverse_rows(pullback, outs), outs, ins, single, "reverse")
                 return (made, aux) if has_aux else made
         if complex_in:
             raise _not_real(name, "reverse")
         try:
-            found = _forward_columns(name, of_picked, in_leaves, in_rebuild, has_aux)
+            parts, outs, aux = _forward_columns(name, of_picked, xs, ins, has_aux)
+            way = "forward"
         except ForwardModeError as error:
             if mode == "forward" or complex_out:
                 raise
             forget(error)
-            rows = _reverse_rows(pullback, out_leaves, out_rebuild)
+            parts = _reverse_rows(pullback, outs)
             way = "reverse"
-        else:
-            rows, out_leaves, out_rebuild, aux = found
-            way = "forward"
-        made = _assemble(rows, out_leaves, in_leaves, out_rebuild, in_rebuild, single, way)
+        made = _assemble(parts, outs, ins, single, way)
         return (made, aux) if has_aux else made
 
     return Transformed(transform, transformed)
 
 
 def picked_call(
-    name: str, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, intercept: bool
+    name: str,
+    f: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: Any,
+    intercept: bool,
+    allow_int: bool,
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return `f` as a function of the differentiated arguments of a call alone, and these.
 
@@ -279,30 +294,9 @@ def picked_call(
             full[k] = x
         return run(*full, **kwargs)
 
-    _check_arguments(name, args, picked)
-    return of_picked, tuple(args[k] for k in picked)
-
-
-def _check_arguments(name: str, args: tuple[Any, ...], picked: list[int]) -> None:
-    """Raise unless all leaves of the differentiated arguments can be differentiated.
-
-    Raises
-    ------
-    DTypeError
-    """
     for k in picked:
-        for i, x in enumerate(flatten(args[k])[0]):
-            where = Leaf(name, k, args[k], i)
-            if not is_array(x):
-                raise DTypeError(
-                    f"{where}: is a {type(x).__name__}, not an array or a number; choose the "
-                    "arguments to differentiate with argnums"
-                )
-            if _dtype(x).kind not in "fc":
-                raise DTypeError(
-                    f"{where}: has non-floating dtype {_dtype(x)}, which has no real derivative "
-                    "here; pass floating point, for instance x.astype(float) or 3.0 for 3"
-                )
+        check_variables(name, k, args[k], Variables(args[k]), allow_int)
+    return of_picked, tuple(args[k] for k in picked)
 
 
 def _not_real(name: str, mode: str) -> DTypeError:
@@ -317,35 +311,32 @@ def _plain(x: Any) -> Any:
     return x._v if hasattr(x, "_v") else x
 
 
-def _reverse_rows(pullback: Any, out_leaves: list[Any], out_rebuild: Any) -> Any:
+def _reverse_rows(pullback: Any, outs: Variables) -> Any:
     """Return, per output leaf, the list of input cotangents of each of its elements."""
-    shapes = [_shape_of(v) for v in out_leaves]
-    dtypes = [_dtype(v) for v in out_leaves]
-    rows: list[list[Any]] = [[] for _ in out_leaves]
+    shapes = [_shape_of(v) for v in outs.moving]
+    dtypes = [_dtype(v) for v in outs.moving]
+    rows: list[list[Any]] = [[] for _ in outs.moving]
     for k, _, hot in _basis(shapes, dtypes):
-        rows[k].append(flatten(pullback(out_rebuild(hot)))[0])
+        rows[k].append(flatten(pullback(outs.gradient(hot)))[0])
     return rows
 
 
-def _forward_columns(
-    name: str, f: Any, in_leaves: list[Any], in_rebuild: Any, has_aux: bool
-) -> Any:
+def _forward_columns(name: str, f: Any, xs: tuple[Any, ...], ins: Variables, has_aux: bool) -> Any:
     """Return, per input leaf, the list of output tangents of each of its elements."""
-    shapes = [_shape_of(x) for x in in_leaves]
-    dtypes = [_dtype(x) for x in in_leaves]
-    columns: list[list[Any]] = [[] for _ in in_leaves]
-    primals = in_rebuild(in_leaves)
-    out_leaves, out_rebuild, aux = None, None, None
+    shapes = [_shape_of(x) for x in ins.moving]
+    dtypes = [_dtype(x) for x in ins.moving]
+    columns: list[list[Any]] = [[] for _ in ins.moving]
+    outs, aux = None, None
     for k, _, hot in _basis(shapes, dtypes):
-        y, dy, aux = forward(name, f, primals, in_rebuild(hot), False, has_aux)
-        out_leaves, out_rebuild = flatten(y)
+        y, dy, aux = forward(name, f, xs, ins.gradient(hot), False, has_aux, True)
+        outs = Variables(y, is_number)
         columns[k].append(flatten(dy)[0])
-    if out_leaves is None:
-        y = f(*primals)
+    if outs is None:
+        y = f(*xs)
         y, aux = with_aux(name, y) if has_aux else (y, None)
-        out_leaves, out_rebuild = flatten(y)
-    refuse_whole(name, out_leaves)
-    return columns, out_leaves, out_rebuild, aux
+        outs = Variables(y, is_number)
+    refuse_whole(name, outs.moving)
+    return columns, outs, aux
 
 
 def number_like(block: Any, x: Any) -> Any:
@@ -363,19 +354,13 @@ def number_like(block: Any, x: Any) -> Any:
 
 
 def _assemble(
-    parts: list[list[Any]],
-    out_leaves: list[Any],
-    in_leaves: list[Any],
-    out_rebuild: Any,
-    in_rebuild: Any,
-    single: bool,
-    mode: str,
+    parts: list[list[Any]], outs: Variables, ins: Variables, single: bool, mode: str
 ) -> Any:
     """Put rows (reverse) or columns (forward) together into arrays of shape y + x."""
     blocks = []
-    for o, y in enumerate(out_leaves):
+    for o, y in enumerate(outs.moving):
         row = []
-        for i, x in enumerate(in_leaves):
+        for i, x in enumerate(ins.moving):
             y_shape, x_shape = _shape_of(y), _shape_of(x)
             pieces = [p[i] for p in parts[o]] if mode == "reverse" else [p[o] for p in parts[i]]
             if not pieces:
@@ -384,13 +369,17 @@ def _assemble(
             axis = 0 if mode == "reverse" else -1
             block = np.reshape(np.stack(pieces, axis=axis), y_shape + x_shape)
             row.append(number_like(block, x))
-        built = in_rebuild(row)
+        built = ins.gradient(row)
         blocks.append(built[0] if single else built)
-    return out_rebuild(blocks)
+    return outs.gradient(blocks)
 
 
 def hessian(
-    f: Callable[_P, Any], argnums: Argnums = 0, *, intercept: bool = True
+    f: Callable[_P, Any],
+    argnums: Argnums = 0,
+    *,
+    allow_int: bool = False,
+    intercept: bool = True,
 ) -> Callable[_P, Any]:
     """Return a function that computes the Hessian of a scalar function.
 
@@ -399,7 +388,10 @@ def hessian(
     f : callable
         Returns a real scalar.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; real arrays.
+        Positions or names of the arguments to differentiate; real arrays, or nests. Leaves of a
+        nest that are not floating reach `f` as they are; None stands in their places.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its derivative is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -424,13 +416,18 @@ def hessian(
            [ 0., 12.]])
     """
     check_function("hessian", f)
-    transform = Transform(hessian, f, {"argnums": argnums, "intercept": intercept})
-    options = options_of(argnums, False, False, intercept)
+    transform = Transform(
+        hessian, f, {"argnums": argnums, "allow_int": allow_int, "intercept": intercept}
+    )
+    options = options_of(argnums, False, False, allow_int, intercept)
     gradient = reverse(Transform(grad, f, options), lambda _, g: g, "hessian")
-    ways = [jacobian(gradient, argnums, mode=m, intercept=False) for m in ("forward", "reverse")]
+    ways = [
+        jacobian(gradient, argnums, mode=m, allow_int=allow_int, intercept=False)
+        for m in ("forward", "reverse")
+    ]
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        picked_call("hessian", f, args, kwargs, argnums, intercept)  # for its errors
+        picked_call("hessian", f, args, kwargs, argnums, intercept, allow_int)  # for its errors
         try:
             return ways[0](*args, **kwargs)
         except ForwardModeError as error:  # a rule of the user's, say

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -26,7 +27,8 @@ from adarray.transforms.inputs import (
 )
 from adarray.transforms.running import check_function, prepared, with_aux
 from adarray.transforms.shared import Place, refuse_unseen, tie
-from adarray.transforms.tree import Leaf, flatten
+from adarray.transforms.tree import Leaf, flatten, is_number
+from adarray.transforms.variables import Variables, check_variables
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -34,15 +36,31 @@ _R = TypeVar("_R")
 
 @overload
 def vjp(
-    f: Callable[..., _R], *xs: Any, has_aux: Literal[False] = False, intercept: bool = True
+    f: Callable[..., _R],
+    *xs: Any,
+    has_aux: Literal[False] = False,
+    allow_int: bool = False,
+    intercept: bool = True,
 ) -> tuple[_R, Callable[[Any], tuple[Any, ...]]]: ...
 
 
 @overload
-def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool, intercept: bool = True) -> Any: ...
+def vjp(
+    f: Callable[..., Any],
+    *xs: Any,
+    has_aux: bool,
+    allow_int: bool = False,
+    intercept: bool = True,
+) -> Any: ...
 
 
-def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool = True) -> Any:
+def vjp(
+    f: Callable[..., Any],
+    *xs: Any,
+    has_aux: bool = False,
+    allow_int: bool = False,
+    intercept: bool = True,
+) -> Any:
     """Return the value of `f` and the function that pulls cotangents back.
 
     Parameters
@@ -50,9 +68,12 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     f : callable
         Returns an array, or a nest of arrays.
     *xs : array, number, or nest of them
-        Arguments of `f`; all are differentiated.
+        Arguments of `f`; all are differentiated. Leaves of a nest that are not floating reach
+        `f` as they are; their cotangent is None.
     has_aux : bool
         Whether `f` returns a pair ``(y, aux)``.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its cotangent is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -63,7 +84,8 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     y : structure of the result of `f`
     pullback : callable
         ``pullback(g)``, with `g` of the structure and shapes of `y`, returns a
-        tuple of cotangents, one for each of `xs`. It can be called many times.
+        tuple of cotangents, one for each of `xs`. It can be called many times. What `g` has in
+        the place of a result that is not floating does not count; it may be None.
     aux
         Only with `has_aux`.
 
@@ -72,8 +94,8 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     ShapeError
         From the pullback, if the cotangent has another structure or shape than y.
     DTypeError
-        If all results are integers or truth values. From the pullback, if the cotangent
-        of a real array is complex.
+        If an argument has no floating or complex leaf. From the pullback, if the cotangent of a
+        real array is complex.
 
     Notes
     -----
@@ -89,35 +111,41 @@ def vjp(f: Callable[..., Any], *xs: Any, has_aux: bool = False, intercept: bool 
     """
     check_function("vjp", f)
     with tracing("vjp") as level:
-        inputs = Inputs("vjp", xs, tuple(range(len(xs))), level, f)
+        inputs = Inputs("vjp", xs, tuple(range(len(xs))), level, f, None, allow_int)
         y = prepared(f, intercept)(*inputs.args)
         if inputs.plain:
             refuse_unseen(f, "vjp: argument", inputs.plain)
         aux = None
         if has_aux:
             y, aux = with_aux("vjp", y)
-        leaves, rebuild = flatten(y)
+        results = Variables(y)
+        moving = results.moving
         # Later in-place updates of a result must not move the pullback's start.
-        nodes = [sync_if_view(x)._node if isinstance(x, Handle) else None for x in leaves]
-        shapes = [np.shape(x._v if isinstance(x, Handle) else x) for x in leaves]
+        nodes = [sync_if_view(x)._node if isinstance(x, Handle) else None for x in moving]
+        shapes = [np.shape(x._v if isinstance(x, Handle) else x) for x in moving]
         places = [
             x._v.library.place if isinstance(x, Handle) and is_device(x._v) else None
-            for x in leaves
+            for x in moving
         ]
         given = mirrored(inputs.given)
-        value = rebuild([plain_result(x, level, given) for x in leaves])
+        value = results.rebuilt([plain_result(x, level, given) for x in results.leaves])
         closed_aux = closed_tree(aux, level, given)
 
     inputs.closed = True
+    results.emptied()
 
     def pullback(g: Any) -> Any:
-        cotangents, _ = flatten(g)
-        if len(cotangents) != len(shapes) or any(
+        cotangents = results.along(g)
+        if cotangents is None or any(
             shape_of(c) != s for c, s in zip(cotangents, shapes, strict=True)
         ):
+            if cotangents is None and not results.whole:
+                raise ShapeError(
+                    "vjp: the cotangent has another structure than the result; they must be equal"
+                )
+            found = [shape_of(c) for c in cotangents or flatten(g)[0]]
             raise ShapeError(
-                f"vjp: the cotangent has shapes {[shape_of(c) for c in cotangents]} and the "
-                f"result {shapes}; they must be equal"
+                f"vjp: the cotangent has shapes {found} and the result {shapes}; they must be equal"
             )
         token = LEVEL.set(level)
         try:
@@ -163,6 +191,7 @@ def jvp(
     tangents: Sequence[Any],
     has_aux: bool = False,
     *,
+    allow_int: bool = False,
     intercept: bool = True,
 ) -> Any:
     """Return the value of `f` and its derivative along `tangents`: forward mode.
@@ -174,9 +203,12 @@ def jvp(
     primals : sequence
         Arguments of `f`: arrays, numbers, or nests of them.
     tangents : sequence
-        Directions, of the structure and shapes of `primals`.
+        Directions, of the structure and shapes of `primals`. What stands in the place of a leaf
+        that is not floating does not count; it may be None.
     has_aux : bool
         Whether `f` returns a pair ``(y, aux)``.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -185,6 +217,7 @@ def jvp(
     Returns
     -------
     y, dy : structure of the result of `f`
+        Integers and truth values have a tangent of zeros, and what is no number has None.
     aux
         Only with `has_aux`.
 
@@ -193,8 +226,7 @@ def jvp(
     ShapeError
         If a tangent has another shape than its primal, or the structures differ.
     DTypeError
-        If a primal is neither floating nor complex, or the tangent of a real one
-        is complex.
+        If an argument has no floating or complex leaf, or the tangent of a real one is complex.
 
     Notes
     -----
@@ -207,7 +239,7 @@ def jvp(
     >>> adarray.jvp(np.square, (np.array([1.0, 2.0]),), (np.array([1.0, 0.5]),))
     (array([1., 4.]), array([2., 2.]))
     """
-    y, dy, aux = forward("jvp", f, primals, tangents, intercept, has_aux)
+    y, dy, aux = forward("jvp", f, primals, tangents, intercept, has_aux, allow_int)
     return (y, dy, aux) if has_aux else (y, dy)
 
 
@@ -218,27 +250,26 @@ def forward(
     tangents: Sequence[Any],
     intercept: bool,
     has_aux: bool = False,
+    allow_int: bool = False,
 ) -> tuple[Any, Any, Any]:
     """Return value, tangent and what `f` returned besides, as `jvp` does; `name` is for errors."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError(f"{name}: primals and tangents are a tuple or list of arguments each")
     check_function(name, f)
-    xs, rebuild = flatten(tuple(primals))
-    ts, _ = flatten(tuple(tangents))
-    if len(xs) != len(ts):
-        raise ShapeError(
-            f"{name}: primals hold {len(xs)} arrays and tangents {len(ts)}; their structures "
-            "must be equal"
-        )
+    trees = [Variables(x) for x in primals]
+    for k, (x, tree) in enumerate(zip(primals, trees, strict=True)):
+        check_variables(name, f"primals[{k}]", x, tree, allow_int)
+    xs = [x for tree in trees for x in tree.moving]
+    ts = _along(name, trees, tangents)
+    wheres: list[Any] = [
+        Leaf(name, f"primals[{k}]", x, i)
+        for k, (x, tree) in enumerate(zip(primals, trees, strict=True))
+        for i in tree.places
+    ]
     with tracing(name) as level:
         duals = []
-        for i, (x, t) in enumerate(zip(xs, ts, strict=True)):
-            where: Any = Leaf(name, "primals", tuple(primals), i)
+        for x, t, where in zip(xs, ts, wheres, strict=True):
             dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
-            if dtype.kind not in "fc":
-                raise DTypeError(
-                    f"{where}: has dtype {dtype}; pass floating point, for instance x.astype(float)"
-                )
             if dtype.kind == "f" and (
                 t.dtype.kind == "c" if type(t) in KINDS else np.iscomplexobj(t)
             ):
@@ -252,6 +283,13 @@ def forward(
             for i, (x, d) in enumerate(zip(xs, duals, strict=True))
             if has_memory(x) and has_memory(d)
         ]
+        places += [
+            Place(f"{name}: input {k}", x, None)
+            for k, tree in enumerate(trees)
+            if not tree.whole
+            for x in tree.kept
+            if has_memory(x)
+        ]
         if len(places) > 1:
             tie(f, places)
         plain = [
@@ -259,18 +297,38 @@ def forward(
             for i, (x, d) in enumerate(zip(xs, duals, strict=True))
             if has_memory(x) and has_memory(d)
         ]
-        y = prepared(f, intercept)(*rebuild(duals))
+        y = prepared(f, intercept)(*_arguments(trees, duals))
         if plain:
             refuse_unseen(f, f"{name}: input", plain)
         aux = None
         if has_aux:
             y, aux = with_aux(name, y)
         leaves, rebuild_y = flatten(y)
-        pairs = [split(x, level) for x in leaves]
+        pairs = [split(x, level) if is_number(x) else (x, None) for x in leaves]
         given = mirrored((*xs, *ts))
         primal = rebuild_y([plain_result(p, level, given) for p, _ in pairs])
         tangent = rebuild_y([plain_result(t, level, given) for _, t in pairs])
         return primal, tangent, closed_tree(aux, level, given)
+
+
+def _along(name: str, trees: list[Variables], tangents: Sequence[Any]) -> list[Any]:
+    """Return the tangents of the variables of all arguments."""
+    found = None
+    if len(trees) == len(tangents):
+        found = [tree.along(t) for tree, t in zip(trees, tangents, strict=True)]
+    if found is None or any(ts is None for ts in found):
+        held = len(flatten(tuple(tangents))[0])
+        raise ShapeError(
+            f"{name}: primals hold {sum(len(tree.places) for tree in trees)} arrays and tangents "
+            f"{held}; their structures must be equal"
+        )
+    return [t for ts in found for t in ts or ()]
+
+
+def _arguments(trees: list[Variables], values: list[Any]) -> list[Any]:
+    """Return the arguments with these values of their variables."""
+    rest = iter(values)
+    return [tree.argument(list(itertools.islice(rest, len(tree.places)))) for tree in trees]
 
 
 @contextlib.contextmanager

@@ -18,11 +18,16 @@ from adarray.transforms.inputs import Argnums, refuse_whole
 from adarray.transforms.matrices import number_like, picked_call
 from adarray.transforms.modes import forward, shape_of, vjp
 from adarray.transforms.running import check_function
-from adarray.transforms.tree import flatten, is_array
+from adarray.transforms.tree import flatten, is_array, is_number
+from adarray.transforms.variables import Variables
 
 
 def hvp(
-    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = True
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    allow_int: bool = False,
+    intercept: bool = True,
 ) -> Callable[..., Any]:
     """Return a function that multiplies the Hessian of a scalar function with a vector.
 
@@ -31,7 +36,10 @@ def hvp(
     f : callable
         Returns a real scalar.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; real arrays, or nests.
+        Positions or names of the arguments to differentiate; real arrays, or nests. Leaves of a
+        nest that are not floating reach `f` as they are; None stands in their places.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its derivative is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -61,29 +69,34 @@ def hvp(
     array([6., 6.])
     """
     check_function("hvp", f)
-    gradient = _gradient("hvp", f, argnums, intercept)
+    gradient = _gradient("hvp", f, argnums, allow_int, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         args, v = _with_vector("hvp", args)
-        of_picked, xs = picked_call("hvp", gradient, args, kwargs, argnums, False)
+        of_picked, xs = picked_call("hvp", gradient, args, kwargs, argnums, False, allow_int)
         single = isinstance(argnums, (int, str))
         vs = (v,) if single else tuple(v)
         try:
-            _, product, _ = forward("hvp", of_picked, xs, vs, False)
-            leaves, rebuild = flatten(product)
-            given = flatten(xs[0] if single else xs)[0]
-            return rebuild([number_like(t, x) for t, x in zip(leaves, given, strict=True)])
+            _, product, _ = forward("hvp", of_picked, xs, vs, False, False, True)
+            return _numbers_like(product, xs)
         except ForwardModeError as error:  # a rule of the user's, say
             forget(error)
-            _, pullback = vjp(of_picked, *xs, intercept=False)
-            products = pullback(v if single else vs)  # the Hessian is symmetric
+            _, pullback = vjp(of_picked, *xs, allow_int=True, intercept=False)
+            products = pullback(_as_gradient(xs, vs, single))  # the Hessian is symmetric
             return products[0] if single else products
 
-    return Transformed(Transform(hvp, f, {"argnums": argnums, "intercept": intercept}), transformed)
+    return Transformed(
+        Transform(hvp, f, {"argnums": argnums, "allow_int": allow_int, "intercept": intercept}),
+        transformed,
+    )
 
 
 def make_hvp(
-    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = True
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    allow_int: bool = False,
+    intercept: bool = True,
 ) -> Callable[..., Any]:
     """Return a function that prepares products with the Hessian at one point.
 
@@ -92,7 +105,10 @@ def make_hvp(
     f : callable
         Returns a real scalar.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; real arrays, or nests.
+        Positions or names of the arguments to differentiate; real arrays, or nests. Leaves of a
+        nest that are not floating reach `f` as they are; None stands in their places.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its derivative is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -123,25 +139,29 @@ def make_hvp(
     (array([6., 0.]), array([ 0., 12.]))
     """
     check_function("make_hvp", f)
-    gradient = _gradient("make_hvp", f, argnums, intercept)
+    gradient = _gradient("make_hvp", f, argnums, allow_int, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        of_picked, xs = picked_call("make_hvp", gradient, args, kwargs, argnums, False)
-        g, pullback = vjp(of_picked, *xs, intercept=False)
+        of_picked, xs = picked_call("make_hvp", gradient, args, kwargs, argnums, False, allow_int)
+        g, pullback = vjp(of_picked, *xs, allow_int=True, intercept=False)
         single = isinstance(argnums, (int, str))
 
         def product(v: Any) -> Any:
-            products = pullback(v if single else tuple(v))
+            products = pullback(_as_gradient(xs, (v,) if single else tuple(v), single))
             return products[0] if single else products
 
-        return product, g
+        return product, _numbers_like(g, xs)
 
-    options = {"argnums": argnums, "intercept": intercept}
+    options = {"argnums": argnums, "allow_int": allow_int, "intercept": intercept}
     return Transformed(Transform(make_hvp, f, options), transformed)
 
 
 def directional_derivative(
-    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = True
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    allow_int: bool = False,
+    intercept: bool = True,
 ) -> Callable[..., Any]:
     """Return a function that computes the derivative of `f` along a direction.
 
@@ -150,7 +170,10 @@ def directional_derivative(
     f : callable
         Returns an array, or a nest of arrays.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments that move along the direction.
+        Positions or names of the arguments that move along the direction. Leaves of a nest that
+        are not floating reach `f` as they are, and have no direction.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -186,16 +209,20 @@ def directional_derivative(
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         args, v = _with_vector(name, args)
-        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, allow_int)
         vs = (v,) if isinstance(argnums, (int, str)) else tuple(v)
-        return forward(name, of_picked, xs, vs, False)[1]
+        return forward(name, of_picked, xs, vs, False, False, True)[1]
 
-    options = {"argnums": argnums, "intercept": intercept}
+    options = {"argnums": argnums, "allow_int": allow_int, "intercept": intercept}
     return Transformed(Transform(directional_derivative, f, options), transformed)
 
 
 def elementwise_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, *, intercept: bool = True
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    allow_int: bool = False,
+    intercept: bool = True,
 ) -> Callable[..., Any]:
     """Return a function that computes the derivative of each element of `f` by its own argument.
 
@@ -205,7 +232,10 @@ def elementwise_grad(
         Returns an array of which each element depends on one element of the argument, as NumPy's
         elementwise functions do.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; each an array or a nest.
+        Positions or names of the arguments to differentiate; each an array or a nest. Leaves of a
+        nest that are not floating reach `f` as they are; None stands in their places.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken; its derivative is None.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -239,19 +269,23 @@ def elementwise_grad(
     check_function(name, f)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
-        y, pullback = vjp(of_picked, *xs, intercept=False)
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, allow_int)
+        y, pullback = vjp(of_picked, *xs, allow_int=True, intercept=False)
         leaves, rebuild = flatten(y)
         refuse_whole(name, leaves)
         found = pullback(rebuild([_like(x, 1.0) for x in leaves]))
         return found[0] if isinstance(argnums, (int, str)) else found
 
-    options = {"argnums": argnums, "intercept": intercept}
+    options = {"argnums": argnums, "allow_int": allow_int, "intercept": intercept}
     return Transformed(Transform(elementwise_grad, f, options), transformed)
 
 
 def linearize(
-    f: Callable[..., Any], *primals: Any, has_aux: bool = False, intercept: bool = True
+    f: Callable[..., Any],
+    *primals: Any,
+    has_aux: bool = False,
+    allow_int: bool = False,
+    intercept: bool = True,
 ) -> Any:
     """Return the value of `f` and its linear map from tangents to tangents.
 
@@ -260,9 +294,12 @@ def linearize(
     f : callable
         Returns an array, or a nest of arrays.
     *primals : array, number, or nest of them
-        Arguments of `f`; all are differentiated.
+        Arguments of `f`; all are differentiated. Leaves of a nest that are not floating reach
+        `f` as they are, and what a tangent has in their places does not count.
     has_aux : bool
         Whether `f` returns a pair ``(y, aux)``.
+    allow_int : bool
+        Whether an argument without any floating leaf is taken.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -273,7 +310,7 @@ def linearize(
     y : structure of the result of `f`
     tangent_map : callable
         ``tangent_map(*tangents)``, of the structures and shapes of `primals`, returns the tangent
-        of the result. It can be called many times; `f` does not run again.
+        of the result, as `jvp` does. It can be called many times; `f` does not run again.
     aux
         Only with `has_aux`.
 
@@ -282,7 +319,7 @@ def linearize(
     ShapeError
         From the map, if tangents have other structures or shapes than `primals`.
     DTypeError
-        If an argument is neither floating nor complex, or all results are integers.
+        If an argument has no floating or complex leaf, or all results are integers.
 
     Notes
     -----
@@ -297,31 +334,29 @@ def linearize(
     >>> tangent_map(np.array([1.0, 10.0]))
     array([  1., -10.])
     """
-    y, pullback, *aux = vjp(f, *primals, has_aux=has_aux, intercept=intercept)
-    leaves, rebuild = flatten(y)
-    moving = [k for k, x in enumerate(leaves) if is_array(x) and _kind(x) in "fc"]
-    refuse_whole("linearize", leaves)
+    y, pullback, *aux = vjp(f, *primals, has_aux=has_aux, allow_int=allow_int, intercept=intercept)
+    ins, outs = Variables(primals), Variables(y)
+    refuse_whole("linearize", outs.leaves)
 
     def pulled(*cotangents: Any) -> Any:
-        full = [_like(x, 0.0) for x in leaves]
-        for k, g in zip(moving, cotangents, strict=True):
-            full[k] = g
-        return pullback(rebuild(full))
+        return pullback(outs.gradient(cotangents))
 
-    _, transposed = vjp(pulled, *[_like(leaves[k], 0.0) for k in moving], intercept=False)
-    shapes = [shape_of(x) for x in flatten(primals)[0]]
+    _, transposed = vjp(pulled, *[_like(x, 0.0) for x in outs.moving], intercept=False)
+    shapes = [shape_of(x) for x in ins.moving]
+    constant = [_still(x) for x in outs.leaves]
 
     def tangent_map(*tangents: Any) -> Any:
-        found = [shape_of(t) for t in flatten(tangents)[0]]
-        if found != shapes:
+        ts = ins.along(tangents)
+        found = [shape_of(t) for t in (flatten(tangents)[0] if ts is None else ts)]
+        if ts is None or found != shapes:
             raise ShapeError(
                 f"linearize: the tangents have shapes {found} and the primals {shapes}; they must "
                 "be equal"
             )
-        full = [_like(x, 0.0) for x in leaves]
-        for k, t in zip(moving, transposed(tangents), strict=True):
+        full = list(constant)
+        for k, t in zip(outs.places, transposed(ins.gradient(ts)), strict=True):
             full[k] = t
-        return rebuild(full)
+        return outs.rebuilt(full)
 
     return (y, tangent_map, *aux)
 
@@ -334,7 +369,8 @@ def linear_transpose(f: Callable[..., Any], *primals: Any, intercept: bool = Tru
     f : callable
         Linear in all of its arguments together; returns an array, or a nest of arrays.
     *primals : array, number, or nest of them
-        Examples of its arguments, of which only shapes and dtypes count.
+        Examples of its arguments, of which only shapes and dtypes count. Leaves of a nest that
+        are not floating reach `f` as they are; None stands in their places in the result.
     intercept : bool
         Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
         arrays that it has made (see `adarray.intercept`). If False, such code raises
@@ -358,9 +394,10 @@ def linear_transpose(f: Callable[..., Any], *primals: Any, intercept: bool = Tru
     >>> transpose(np.array([1.0, 10.0]))
     (array([-1., -9., 10.]),)
     """
-    leaves, rebuild = flatten(tuple(primals))
-    y, pullback = vjp(f, *rebuild([_like(x, 0.0) for x in leaves]), intercept=intercept)
-    for x in flatten(y)[0]:
+    ins = Variables(primals)
+    zeros = ins.argument([_like(x, 0.0) for x in ins.moving])
+    y, pullback = vjp(f, *zeros, intercept=intercept)
+    for x in Variables(y).moving:
         if np.any(host(concrete(x)) != 0):
             raise ValueError(
                 "linear_transpose: the function is not zero where its arguments are; it is not "
@@ -369,10 +406,17 @@ def linear_transpose(f: Callable[..., Any], *primals: Any, intercept: bool = Tru
     return pullback
 
 
-def _gradient(name: str, f: Any, argnums: Argnums, intercept: bool) -> Transformed:
+def _gradient(name: str, f: Any, argnums: Argnums, allow_int: bool, intercept: bool) -> Transformed:
     """Return the gradient of `f`, whose errors name the transform that was called."""
-    options = options_of(argnums, False, False, intercept)
+    options = options_of(argnums, False, False, allow_int, intercept)
     return reverse(Transform(grad, f, options), lambda _, g: g, name)
+
+
+def _numbers_like(g: Any, xs: tuple[Any, ...]) -> Any:
+    """Return derivatives by numbers without axes as what `grad` gives for them."""
+    leaves, rebuild = flatten(g)
+    given = Variables(xs).moving
+    return rebuild([number_like(t, x) for t, x in zip(leaves, given, strict=True)])
 
 
 def _with_vector(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
@@ -382,8 +426,17 @@ def _with_vector(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any
     return args[:-1], args[-1]
 
 
-def _kind(x: Any) -> str:
-    return str((x.dtype if hasattr(x, "dtype") else np.result_type(x)).kind)
+def _as_gradient(xs: tuple[Any, ...], vs: tuple[Any, ...], single: bool) -> Any:
+    """Return vectors for the arguments in the structure that their gradients have."""
+    ins = Variables(xs)
+    found = ins.along(vs)
+    made = vs if found is None else ins.gradient(found)
+    return made[0] if single else made
+
+
+def _still(x: Any) -> Any:
+    """Return the tangent of a result that is not floating: zeros for a number, else None."""
+    return np.zeros(shape_of(x))[()] if is_number(x) else None
 
 
 def _like(x: Any, value: float) -> Any:

@@ -29,8 +29,8 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     Returns
     -------
     vector : ndarray or ADArray, shape (n,)
-        A copy of all elements, leaf by leaf, each in C order. Its dtype is that of the leaves, or
-        what theirs promote to; float64 if there is no element.
+        A copy of all elements, leaf by leaf (of a dict by its sorted keys), in C order. Its
+        dtype is that of the leaves, or what theirs promote to; float64 if there is no element.
     unravel : callable
         ``unravel(vector)`` takes a vector of shape ``(n,)`` and returns a nest of the structure,
         shapes and dtypes of `tree`, with copies of its elements; what was left out of the vector
@@ -60,8 +60,8 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     >>> vector
     array([0.5, 1. , 1. , 1. , 1. ])
     >>> unravel(2.0 * vector)
-    {'bias': 1.0, 'steps': 3, 'weight': array([[2., 2.],
-           [2., 2.]])}
+    {'weight': array([[2., 2.],
+           [2., 2.]]), 'bias': 1.0, 'steps': 3}
     """
     leaves, rebuild = flatten(tree)
     parts = [

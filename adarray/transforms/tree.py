@@ -26,7 +26,7 @@ def flatten(tree: Any) -> tuple[list[Any], Unflatten]:
     dataclasses, and whatever is registered with optree. None holds no leaf.
     """
     if isinstance(tree, _LEAVES) or type(tree) in KINDS:  # the most common tree needs no optree
-        return [tree], _only
+        return [tree], first
     import optree
 
     while True:
@@ -44,7 +44,8 @@ def flatten(tree: Any) -> tuple[list[Any], Unflatten]:
             _register_dataclass(cls)
 
 
-def _only(leaves: list[Any]) -> Any:
+def first(leaves: list[Any]) -> Any:
+    """Return the first of the leaves: rebuilds a tree that is one leaf."""
     return leaves[0]
 
 
@@ -77,11 +78,19 @@ def is_array(x: Any) -> bool:
     return (isinstance(x, _LEAVES) and not isinstance(x, bool)) or type(x) in KINDS
 
 
+def is_number(x: Any) -> bool:
+    """Whether a leaf is an array, a number or a truth value."""
+    return is_array(x) or type(x) is bool
+
+
 def is_floating(x: Any) -> bool:
     """Whether a leaf is floating or complex, so that it can be differentiated."""
-    if isinstance(x, (float, complex)):  # NumPy's float64 and complex128 are, too
+    kind = type(x)
+    if kind is np.ndarray or issubclass(kind, Handle):
+        return x.dtype.kind in "fc"
+    if issubclass(kind, (float, complex)):  # NumPy's float64 and complex128, too
         return True
-    return is_array(x) and not isinstance(x, int) and x.dtype.kind in "fc"
+    return is_array(x) and not issubclass(kind, int) and x.dtype.kind in "fc"
 
 
 class Leaf:

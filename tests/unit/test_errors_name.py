@@ -32,9 +32,9 @@ def nothing(*_):
 @pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacobian", "hessian"])
 @pytest.mark.parametrize(
     ("argument", "place"),
-    [({"hidden": [1.0, np.arange(3)]}, r"\['hidden'\]\[1\]"),
-     ([2.0, Layer(np.ones(2), 3)], r"\[1\]\.bias"), (4, ""),
-     (({"a": 1.0}, {"b": "text"}), r"\[1\]\['b'\]")],
+    [({"hidden": ["text", np.arange(3)]}, r"\['hidden'\]\[1\]"),
+     ([None, Layer(np.sin, 3)], r"\[1\]\.bias"), (4, ""),
+     (({"a": np.sin}, {"b": "text"}), r"\[0\]\['a'\]")],
 )  # fmt: skip
 def test_what_cannot_be_differentiated_is_named_by_its_place(name, argument, place):
     """It was the number of a leaf, and of another transform."""

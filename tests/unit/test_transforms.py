@@ -367,5 +367,6 @@ def test_text_in_a_dataclass_stays() -> None:
     g = adarray.grad(f)(Fit(0.5, "abc", np.array([1.0, 2.0])))
     assert (g.slope, g.name, g.centred) == (30.0, "abc", True)
     np.testing.assert_array_equal(g.bias, [6.0, 12.0])
-    with pytest.raises(adarray.DTypeError, match=r"argument 0\['name'\]: is a str"):
-        adarray.grad(lambda p: p["slope"])({"slope": 1.0, "name": "abc"})
+    assert adarray.grad(lambda p: p["slope"])({"slope": 1.0, "name": "abc"}) == {
+        "slope": 1.0, "name": None,
+    }  # fmt: skip

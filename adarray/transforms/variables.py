@@ -1,0 +1,165 @@
+"""Which leaves of an argument are variables: those that are floating or complex.
+
+The others (integers, truth values, text, None, functions, ...) reach the function as they are, and
+None stands in their places in a gradient. A tangent may have anything there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.errors import DTypeError
+from adarray.transforms.tree import Leaf, Unflatten, first, flatten, is_array, is_floating
+
+_ONE = (0,)
+
+
+class Variables:
+    """The leaves of a nest, and which of them are variables.
+
+    Parameters
+    ----------
+    tree : any
+    are : callable
+        Tells whether a leaf is one.
+
+    Attributes
+    ----------
+    leaves : list
+        All of them.
+    moving : list
+        The variables.
+    places : sequence of int
+        Their positions among the leaves.
+    whole : bool
+        Whether all leaves are variables.
+    """
+
+    __slots__ = ("_rebuild", "leaves", "moving", "places", "whole")
+
+    def __init__(self, tree: Any, are: Callable[[Any], bool] = is_floating) -> None:
+        self.leaves: list[Any]
+        self.places: Sequence[int]
+        self._rebuild: Unflatten
+        if type(tree) is np.ndarray and tree.dtype.kind in "fc":  # what most arguments are
+            self.leaves, self._rebuild = [tree], first
+            self.moving, self.places, self.whole = self.leaves, _ONE, True
+            return
+        self.leaves, self._rebuild = flatten(tree)
+        self.moving = [x for x in self.leaves if are(x)]
+        self.whole = len(self.moving) == len(self.leaves)
+        if self.whole:
+            self.places = range(len(self.leaves))
+        else:
+            self.places = [k for k, x in enumerate(self.leaves) if are(x)]
+
+    @property
+    def kept(self) -> list[Any]:
+        """The leaves that are no variables."""
+        return [self.leaves[k] for k in self.others()]
+
+    def others(self) -> list[int]:
+        """Return the positions of the leaves that are no variables."""
+        if self.whole:
+            return []
+        moving = set(self.places)
+        return [k for k in range(len(self.leaves)) if k not in moving]
+
+    def emptied(self) -> Variables:
+        """Keep the structure alone, and none of the leaves."""
+        self.leaves = [None] * len(self.leaves)
+        self.moving = []
+        return self
+
+    def rebuilt(self, values: list[Any]) -> Any:
+        """Return the nest with other values of all leaves."""
+        return self._rebuild(values)
+
+    def argument(self, values: Sequence[Any]) -> Any:
+        """Return the nest with other values of the variables."""
+        if self.whole:
+            return self._rebuild(list(values))
+        return self._rebuild(self._filled(list(self.leaves), values))
+
+    def gradient(self, values: Sequence[Any]) -> Any:
+        """Return the nest with what belongs to the variables, and None elsewhere."""
+        if self.whole:
+            return self._rebuild(list(values))
+        return self._rebuild(self._filled([None] * len(self.leaves), values))
+
+    def _filled(self, leaves: list[Any], values: Sequence[Any]) -> list[Any]:
+        for k, x in zip(self.places, values, strict=True):
+            leaves[k] = x
+        return leaves
+
+    def along(self, tree: Any) -> list[Any] | None:
+        """Return what a nest of this structure has for the variables; None if it has another."""
+        if self.whole:
+            found, _ = flatten(tree)
+            return found if len(found) == len(self.leaves) else None
+        # By structure: anything may stand in the other places, None and nests too.
+        spec: Any = getattr(self._rebuild, "args", (None,))[0]
+        if spec is None:
+            return []
+        try:
+            whole = spec.flatten_up_to(tree)
+        except ValueError:
+            return None
+        found = [whole[k] for k in self.places]
+        return None if any(x is None for x in found) else found
+
+
+def check_variables(
+    name: str, where: int | str, tree: Any, found: Variables, allow_int: bool
+) -> None:
+    """Raise unless an argument has a variable, and no array that would be taken for none.
+
+    Parameters
+    ----------
+    name : str
+        The transform.
+    where : int or str
+        Number of the argument, or what it is called.
+    tree : any
+        The argument.
+    found : Variables
+        Of it.
+    allow_int : bool
+        Whether an argument without any variable is taken.
+
+    Raises
+    ------
+    DTypeError
+    """
+    if found.whole:
+        return
+    others = found.others()
+    for k in others:
+        x, kind = found.leaves[k], type(found.leaves[k])
+        if not is_array(x) and (hasattr(kind, "__dlpack__") or hasattr(kind, "__array__")):
+            raise _no_array(Leaf(name, where, tree, k), x)
+    if found.moving or allow_int:
+        return
+    k = next((k for k in others if is_array(found.leaves[k])), others[0])
+    x, place = found.leaves[k], Leaf(name, where, tree, k)
+    if not is_array(x):
+        raise _no_array(place, x)
+    dtype = x.dtype if hasattr(x, "dtype") else type(x).__name__
+    raise DTypeError(
+        f"{place}: has non-floating dtype {dtype}, which has no real derivative here; pass "
+        "floating point, for instance x.astype(float) or 3.0 for 3, or allow_int=True for None "
+        "in its place"
+    )
+
+
+def _no_array(where: Any, x: Any) -> DTypeError:
+    """Return the error for a leaf that cannot be differentiated."""
+    kind = type(x)
+    name, fix = kind.__name__, "choose the arguments to differentiate with argnums"
+    if hasattr(kind, "__dlpack__"):  # of another library
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        fix = "pass adarray.array(x); CuPy's are taken once adarray.use('cuda') was called"
+    return DTypeError(f"{where}: is a {name}, not an array or a number; {fix}")
