@@ -66,6 +66,8 @@ class StepWriter:
         self.last_use: dict[int, int] = {}
         self.read: set[int] = set()
         self.picked: dict[tuple[int, int], Value] | None = None
+        # By `id` of a buffer that was taken over: the `id` of the value that it holds now.
+        self.holds: dict[int, int] = {}
         # Results of calls that nobody reads, and arrays of scatters; kept, since values are
         # known by their `id`.
         self.unread: list[Value] = []
@@ -167,6 +169,7 @@ class StepWriter:
     def _takes_over(self, group: Group, value: Value, nodes: Nodes) -> bool:
         """Let a value have the memory of its base, where nobody reads that later.
 
+        A base that is recomputed where it is read may have given its memory to another value.
         A scatter writes at places that are not known: what it writes must come from elsewhere.
         """
         access = self.fusion.uses.access(value.args[0])
@@ -183,6 +186,7 @@ class StepWriter:
             or access.offset
             or access.strides != c_strides(value.shape)
             or self.last_use.get(id(root), -1) > at
+            or self.holds.get(id(buffer), id(root)) != id(root)
             or id(value) in self.storage.buffers
         ):
             return False
@@ -193,6 +197,7 @@ class StepWriter:
                 if any(True for _ in reads(ref, a.shape, there)):
                     return False
         self.storage.buffers[id(value)] = buffer
+        self.holds[id(buffer)] = id(value)
         return True
 
     def _sharing(self, nodes: Nodes, buffer: Buffer) -> set[int]:

@@ -174,3 +174,9 @@ def test_large_regions_of_one_array_compiled(backend: str) -> None:
     for seed in seeds(5):
         counts = compare(seed + 20_000, ("jit", "jit(grad)"), (backend,), large=True)
         assert not counts["refused"], counts
+
+
+@pytest.mark.parametrize("seed", [110_106, 110_737])
+def test_memory_that_was_taken_over_is_not_taken_twice(seed: int) -> None:
+    # What a base is recomputed from has its memory no more: another value was written there.
+    compare(seed, ("jit(grad)",), COMPILED[:1])
