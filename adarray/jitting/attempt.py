@@ -144,6 +144,10 @@ class Run:
         self.hidden = state.overlap(targets) or any(
             touches(x, targets) for x in self.plain_operands
         )
+        for call in self.calls:
+            # Plain code reads, and may write, what a cache returned; the run saw copies of inputs.
+            others = inputs if call.written() else targets
+            self.hidden = self.hidden or any(touches(x, others) for x in call.arrays)
 
     def told(self) -> str:
         """Return a line about the recording."""
@@ -152,10 +156,10 @@ class Run:
 
     def restore(self) -> None:
         """Undo what the run did to random generators and captured objects."""
-        self._state.restore(self.draws)
-        self.draws.undo()
         for call in reversed(self.calls):  # each knows what was there when it was made
             call.restore()
+        self._state.restore(self.draws)  # this, what was there before all of them
+        self.draws.undo()
         if self._clones is not None:
             self._clones.undo()
 

@@ -70,6 +70,11 @@ class CachedCall:
             )
         return self._result
 
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """The arrays that the call returned."""
+        return [x for x, _ in self._contents]
+
     def written(self) -> bool:
         """Whether what the call returned has been written into since."""
         return self._held is not None and not self._held.same(self._result)

@@ -202,7 +202,10 @@ class Tracing:
     ) -> Variant:
         """Add a recording to the tree, and compile what is known well enough."""
         with entry.lock:
-            if variant is None:  # another thread may have recorded the same state meanwhile
+            assert run.recorded is not None
+            if variant is None and not run.recorded.effects:
+                # Another thread may have recorded the same state meanwhile. A run that changed
+                # objects has left another state than it was recorded in.
                 variant, found = entry.find(bound)
                 if variant is not None and len(found) != len(state.values):
                     variant = None
@@ -218,7 +221,6 @@ class Tracing:
                 entry.variants.insert(0, variant)
             elif len(variant.tree.strides) != len(bound.values) + len(state.values):
                 return variant  # another thread has made a captured number an input meanwhile
-            assert run.recorded is not None
             variant.tree.insert(run.recorded)
             variant.tree.seconds += run.seconds
             if variant.tree.eager:
