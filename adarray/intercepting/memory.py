@@ -1,21 +1,25 @@
 """Functions with `functools.lru_cache` inside of `adarray.intercept`.
 
-Their cache outlives the context, and must not hold ADArrays made in it: inside, a
-function uses a cache that ends with the context. While `jit` records, what they return for
-plain arguments comes from their own cache, as in every call that is not recorded: code may
-write into it.
+What they return for plain arguments comes from their own cache, as it does everywhere else:
+code may have written into it, and what is not there yet was made to be kept. It is computed as
+outside of the context, since the cache outlives it and must not hold ADArrays. Functions of
+traced values, by their arguments or by what they captured, use a cache that ends with the
+context.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
+from adarray import levels
 from adarray.protocol import followed, traced
 from adarray.runtime import MODE
 from adarray.scope import SCOPE
 
 _CACHED = type(functools.cache(lambda: None))
+_TRACED = object()
 
 
 def is_cached(value: Any) -> bool:
@@ -37,9 +41,14 @@ class Memory:
         scope = SCOPE.get()
         assert scope is not None
         mode = MODE.get()
-        if mode is not None and mode.symbolic and not (followed(args) or followed(kwargs)):
-            engine: Any = mode.engine
-            return engine.cached(self.cached, args, kwargs)
+        if not (followed(args) or followed(kwargs)):
+            call = functools.partial(self.cached, *args, **kwargs)
+            if mode is not None and mode.symbolic:
+                engine: Any = mode.engine
+                call = functools.partial(engine.cached, self.cached, args, kwargs)
+            r = self._plainly(call)
+            if r is not _TRACED:
+                return r
         key = (self, args, tuple(kwargs.items()), *map(type, args))
         try:
             known = key in scope.memory
@@ -51,3 +60,23 @@ class Memory:
                 return r
             scope.memory[key] = r
         return scope.memory[key]
+
+    def _plainly(self, call: Callable[[], Any]) -> Any:
+        """Return what the function returns outside of the context; `_TRACED` if it cannot tell.
+
+        It cannot where the function captured what is traced now: that is not for its cache.
+        """
+        refused = levels.remembered()
+        token = SCOPE.set(None)
+        try:
+            r = call()
+        except Exception as error:
+            levels.forget(error)
+            levels.restore(refused)
+            return _TRACED
+        finally:
+            SCOPE.reset(token)
+        if not traced(r):
+            return r
+        self.cached.cache_clear()
+        return _TRACED

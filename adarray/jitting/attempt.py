@@ -116,7 +116,7 @@ class Run:
             rebuild,
             traced,
             self.draws,
-            lambda x: self._clones.original(x),
+            self._original,
             self.calls,
             same,
             about,
@@ -148,6 +148,15 @@ class Run:
             # Plain code reads, and may write, what a cache returned; the run saw copies of inputs.
             others = inputs if call.written() else targets
             self.hidden = self.hidden or any(touches(x, others) for x in call.arrays)
+
+    def _original(self, x: Any) -> Any:
+        """Return the user's object in place of its clone, for code that sees no clones."""
+        found = self._clones.original(x)
+        if found is not x and self._clones.wrote():
+            raise UntraceableError(
+                "jit: the function changes an object, and calls a function with a cache on it"
+            )
+        return found
 
     def told(self) -> str:
         """Return a line about the recording."""

@@ -29,6 +29,7 @@ from adarray.jitting.whole import ITEM, Bounds, fitting, is_number, is_whole
 from adarray.levels import forget
 from adarray.memory import duplicate
 from adarray.op import FUNCTIONS, OPS, Op
+from adarray.protocol import traced
 from adarray.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
 from adarray.runtime import Mode
 from adarray.scope import package_of
@@ -298,7 +299,8 @@ class Recorder:
         kwargs = {k: self.original(v) for k, v in kwargs.items()}
         call = CachedCall(function, args, kwargs)
         r = call.run(self.inner)
-        self.calls.append(call)
+        if not traced(r):
+            self.calls.append(call)
         return r
 
     def generator(self, raw: Any) -> TracedGenerator:

@@ -356,11 +356,63 @@ def integral(x):
     g = adarray.grad(adarray.wrap(module.integral))(0.3)
     assert g == pytest.approx((0.5 * math.exp(0.15) + math.exp(0.3)) / 3)
     assert module.calls == [3]
-    assert module.nodes.cache_info().currsize == 0
+    assert module.nodes.cache_info().currsize == 1
     assert type(module.nodes(3)) is np.ndarray
     assert type(module.rule.weights(3)) is np.ndarray
     assert module.nodes.cache_info().currsize == 1
     assert module.nodes.__name__ == "nodes"
+    module.nodes(3).fill(0.0)  # what is in the cache now is what the function returns
+    module.rule.weights(3)[:] = 1.0
+    assert adarray.grad(module.integral)(0.3) == 0.0
+
+
+CAPTURED = """
+import functools
+import numpy as np
+
+class Model:
+    def __init__(self, w):
+        self.w = w
+
+    @functools.lru_cache
+    def scaled(self, i):
+        return self.w[i] * 2.0
+
+    @functools.cache
+    def row(self, i):
+        return np.array([self.w[i], 1.0])
+
+kept = Model(None)
+
+def loss(w):
+    kept.w = w
+    model = Model(w)
+
+    @functools.cache
+    def fibonacci(n):
+        return w[n] if n < 2 else fibonacci(n - 1) + fibonacci(n - 2) * w[0]
+
+    return model.scaled(0) * kept.scaled(1) + np.sum(model.row(0)) + fibonacci(6)
+"""
+
+
+@pytest.mark.parametrize("transform", [adarray.grad, lambda f: adarray.jit(adarray.grad(f))])
+def test_cached_functions_of_what_is_traced(client, transform) -> None:
+    module = client("client_cached_traced", CAPTURED)
+    g = transform(module.loss)
+
+    def value(w: np.ndarray) -> float:
+        module.Model.scaled.cache_clear()  # the plain function would remember the last arguments
+        value = module.loss(w)
+        module.Model.scaled.cache_clear()
+        return value
+
+    for w in ([1.0, 2.0], [3.0, 2.0], [1.0, 2.0], [0.5, 1.0]):
+        steps = 1e-6 * np.eye(2)
+        expected = [(value(np.add(w, h)) - value(np.subtract(w, h))) / 2e-6 for h in steps]
+        w = np.array(w)
+        np.testing.assert_allclose(g(w), expected, rtol=1e-7)
+        assert module.Model.scaled.cache_info().currsize == 0
 
 
 def test_lazy_and_strange_modules_are_left_alone(client) -> None:

@@ -164,6 +164,31 @@ def test_memory_that_is_read_another_way() -> None:
     np.testing.assert_array_equal(jf(X + 1.0), X[::-1] + 1.0)
 
 
+@pytest.mark.parametrize("first", ["cache", "view"])
+@pytest.mark.parametrize("read", ["cache", "view"])
+@pytest.mark.filterwarnings("ignore::adarray.jitting.JitWarning")
+def test_what_a_cache_holds_and_a_view_of_it(first: str, read: str) -> None:
+    def made() -> Any:
+        @functools.lru_cache
+        def cached() -> Any:
+            return np.linspace(0.0, 1.0, 4)
+
+        held = {"view": cached()[::-1]}
+
+        def f(x: Any) -> Any:
+            written = cached() if first == "cache" else held["view"]
+            written[1:3] *= 0.5
+            return x * (cached() if read == "cache" else held["view"]).sum()
+
+        return f, cached
+
+    (f, ours), (twin, theirs) = made(), made()
+    jf = adarray.jit(f)
+    for k in range(4):
+        np.testing.assert_allclose(jf(X + k), twin(X + k), rtol=1e-14)
+        np.testing.assert_allclose(ours(), theirs(), rtol=1e-14)
+
+
 def test_an_argument_that_a_class_holds_too() -> None:
     class Holder:
         table = np.zeros(4)

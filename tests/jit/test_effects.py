@@ -294,3 +294,28 @@ def test_a_list_that_grows_takes_items_unnoticed() -> None:
     assert not items.looked
     assert items[-5] == 1.0
     assert items.looked
+
+
+def test_a_run_that_changes_objects_belongs_to_the_state_before_it() -> None:
+    space: dict[str, Any] = {"np": np, "__name__": "changing"}
+    exec(
+        """
+class Model: pass
+m = Model(); m.p = np.zeros(3); m.q = np.ones(3); m.a = m.p; m.alias = m.p; total = 0.75
+def f(x):
+    global total
+    m.a = m.p
+    total = total + 1
+    if x[0] < 1.0:
+        m.a = m.q
+    total = 0.75
+    m.alias = m.a
+    return np.sum(x)
+""",
+        space,
+    )
+    jitted, m = adarray.jit(space["f"]), space["m"]
+    for first in (2.0, 2.0, 0.5, 2.0, 0.5, 0.5, 2.0, 2.0, 0.5, 2.0):
+        jitted(np.full(3, first))
+        assert m.a is m.alias
+        assert m.a is (m.q if first < 1.0 else m.p)

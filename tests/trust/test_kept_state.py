@@ -15,6 +15,7 @@ import pytest
 from trust import BACKENDS, seeds
 
 import adarray
+from adarray.device import DeviceArray
 from adarray.errors import ADArrayError
 from adarray.jitting import JitWarning
 
@@ -158,6 +159,8 @@ class View:
         self.seen: set[int] = set()  # instances
 
     def of(self, x: Any) -> Any:
+        if isinstance(x, DeviceArray) and not x.shape:
+            x = np.asarray(x)[()]  # numbers stay on a GPU
         if isinstance(x, (adarray.ADArray, np.ndarray)):
             which = self.numbers.setdefault(id(x), len(self.numbers)) if self.exactly else 0
             x = np.asarray(x)

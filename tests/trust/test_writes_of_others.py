@@ -111,6 +111,7 @@ def test_plain_products_into_a_traced_array() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:you are shuffling")  # NumPy, of all but its own arrays
 def test_random_programs() -> None:
     counts: Counter[str] = Counter()
     for seed in seeds(60):
