@@ -33,6 +33,7 @@ from adarray.errors import (
 )
 from adarray.transforms import (
     checkpoint,
+    checkpoint_sequential,
     custom_vjp,
     directional_derivative,
     elementwise_grad,
@@ -92,6 +93,7 @@ __all__ = [
     "array",
     "backends",
     "checkpoint",
+    "checkpoint_sequential",
     "copy_context",
     "current_backend",
     "custom_vjp",

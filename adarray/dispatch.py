@@ -29,6 +29,7 @@ from adarray.tangents import (
     strip,
     strong_zero,
     tangent_of,
+    unrecorded,
     without_dropped,
 )
 from adarray.trace import Handle, root_of, snapshot, state_of
@@ -391,10 +392,13 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
         moved._x.tangents = out._x.tangents
         out = moved
     total: Any = None
+    seen = out
+    if out._node is not None:
+        seen, primals = unrecorded(out, level), tuple(unrecorded(x, level) for x in primals)
     for i, x in enumerate(operands):
         t = tangent_of(x, level)
         if t is not None:
-            part = jvp_rule(op, i, t, out, primals, params)
+            part = jvp_rule(op, i, t, seen, primals, params)
             total = part if total is None else total + part
     if total is None:
         return out
@@ -414,10 +418,12 @@ def _push_several(
 ) -> Any:
     """Give the results of an operation with several their tangents."""
     totals: list[Any] = [None] * len(out)
+    seen = tuple(unrecorded(x, level) for x in out)
+    primals = tuple(unrecorded(x, level) for x in primals)
     for i, x in enumerate(operands):
         t = tangent_of(x, level)
         if t is not None:
-            parts = jvp_rule(op, i, t, out, primals, params)
+            parts = jvp_rule(op, i, t, seen, primals, params)
             totals = [
                 part if total is None else total if part is None else total + part
                 for total, part in zip(totals, parts, strict=True)

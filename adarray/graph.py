@@ -87,6 +87,9 @@ PICK = Op("pick", _identity, Opaque(), (lambda g, *_, index: Part(index, g),))
 # An input of a trace. It has a parent when the input is traced by an outer trace.
 LEAF = Op("leaf", _identity, Opaque(), (_identity,))
 LEAF.special = True
+# Where a reverse walk ends, at the latest: at what was made before.
+STOP = Op("stop", _identity, Opaque(), ())
+STOP.special = True
 # What `backward()` leaves behind.
 FREED = Op("freed", _identity, Opaque(), ())
 

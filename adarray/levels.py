@@ -7,6 +7,7 @@ first one that concerns it, and does not end well.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 
@@ -15,6 +16,9 @@ LEVEL: ContextVar[int] = ContextVar("adarray_level", default=0)
 
 # The open traces of all threads, by their levels: the level of the trace around each.
 OPEN: dict[int, int] = {}
+
+# Those of them that are in forward mode, which nobody walks back.
+FORWARD: set[int] = set()
 
 # What was refused while a function is recorded by `adarray.jit`.
 RECORDED: ContextVar[list[BaseException] | None] = ContextVar("adarray_recorded", default=None)
@@ -28,6 +32,10 @@ find: list[Callable[[], Iterable[int]]] = []
 
 _refused: dict[int, BaseException] = {}
 
+# Traces whose pullbacks run, and how many of them do.
+_again: dict[int, int] = {}
+_lock = threading.Lock()
+
 
 def around() -> Iterator[int]:
     """Give the levels of the open traces of this context, innermost first."""
@@ -40,6 +48,11 @@ def around() -> Iterator[int]:
 def within(low: int, high: int) -> list[int]:
     """Return the levels of open traces from `low` to `high`, in any thread."""
     return [level for level in tuple(OPEN) if low <= level <= high]
+
+
+def is_walked(low: int, high: int) -> bool:
+    """Whether a trace from level `low` to below `high` may be walked back, now or later."""
+    return low < high and any(level not in FORWARD for level in range(low, high))
 
 
 def refused(error: BaseException, levels: Iterable[int] | None = None) -> None:
@@ -83,7 +96,26 @@ def restore(before: dict[int, BaseException]) -> None:
             _refused.pop(level, None)
 
 
+def reopen(level: int) -> None:
+    """Count a trace that was closed as open, while its pullback runs: `close_again` ends that."""
+    with _lock:
+        if level in _again or level not in OPEN:
+            _again[level] = _again.get(level, 0) + 1
+            OPEN.setdefault(level, LEVEL.get())
+
+
+def close_again(level: int) -> None:
+    """Close a trace, if no other pullback of it runs."""
+    with _lock:
+        if level in _again:
+            _again[level] -= 1
+            if not _again[level]:
+                del _again[level], OPEN[level]
+                _refused.pop(level, None)
+
+
 def end(level: int) -> BaseException | None:
     """Close a trace, and return the first refusal inside of it."""
     del OPEN[level]
+    FORWARD.discard(level)
     return _refused.pop(level, None) if _refused else None

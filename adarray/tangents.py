@@ -10,6 +10,7 @@ import numpy as np
 from adarray.aval import ARRAYS, Aval, Symbolic, aval_of
 from adarray.device import is_device
 from adarray.graph import Node
+from adarray.levels import is_walked
 from adarray.op import Op
 from adarray.refusals import no_derivative
 from adarray.trace import Extras, Handle, Tangent, extras, snapshot
@@ -33,6 +34,19 @@ def tangent_of(x: Any, level: int) -> Handle | None:
             if t.level == level:
                 return t.value
     return None
+
+
+def unrecorded(x: Any, level: int) -> Any:
+    """Return an operand as the tangent at `level` needs it, which only traces around that walk.
+
+    What later ones record is walked from the value, never from the tangent.
+    """
+    if not isinstance(x, Handle) or x._node is None or is_walked(x._node.span[0], level):
+        return x
+    rest = None
+    if x._x is not None and (x._x.tangents or x._x.weak):
+        rest = Extras(tangents=x._x.tangents, weak=x._x.weak)
+    return type(x)(x._v, None, rest, True)
 
 
 def save_tangents(node: Node, sources: tuple[Any, ...]) -> None:
@@ -74,7 +88,8 @@ def _apart(tangent: Handle, level: int) -> Handle:
     A tangent that an outer trace made keeps its node, which that trace walks.
     """
     kept = snapshot(tangent)
-    if kept._node is not None and kept._node.span == (level, level):
+    node = kept._node
+    if node is not None and node.span[1] == level and not is_walked(node.span[0], level):
         kept._node = None
     return kept
 

@@ -21,7 +21,7 @@ from adarray.device import KINDS, adopt
 from adarray.errors import DTypeError, TraceError
 from adarray.graph import LEAF, Node, next_level
 from adarray.guard import keep_plain, unwatch, watch
-from adarray.levels import LEVEL, OPEN, end, find, within
+from adarray.levels import FORWARD, LEVEL, OPEN, end, find, within
 from adarray.memory import duplicate
 from adarray.runtime import MODE
 
@@ -327,21 +327,25 @@ find.append(_levels_at_work)
 class tracing:  # noqa: N801  (reads as a statement)
     """Context manager that opens a trace of the transform `name`; ``with tracing(name) as level``.
 
-    It raises if the code inside caught a refusal: see `adarray.levels`.
+    It raises if the code inside caught a refusal: see `adarray.levels`. `forward` says that nobody
+    will walk back what is recorded of it.
 
     The cyclic garbage collector would look at every live node again and again
     (nodes make no cycles); its threshold is raised while any trace is open.
     """
 
-    __slots__ = ("_level", "_level_token", "_name", "_watch_token")
+    __slots__ = ("_forward", "_level", "_level_token", "_name", "_watch_token")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, forward: bool = False) -> None:
         self._name = name
+        self._forward = forward
 
     def __enter__(self) -> int:
         global _gc_users, _gc_before
         self._level = level = next_level()
         OPEN[level] = around = LEVEL.get()
+        if self._forward:
+            FORWARD.add(level)
         self._watch_token = watch() if around == 0 else None
         self._level_token = LEVEL.set(level)
         with _gc_lock:

@@ -7,6 +7,7 @@ with a heap; nothing recurses, so the depth of a graph is not limited.
 from __future__ import annotations
 
 import math
+from contextvars import ContextVar
 from heapq import heappop, heappush
 from typing import Any
 
@@ -18,8 +19,9 @@ from adarray.aval import ARRAYS, Aval, aval_of
 from adarray.device import is_device
 from adarray.dispatch import apply, pick
 from adarray.errors import NotDifferentiableError, TraceError
-from adarray.graph import FREED, LEAF, Node, Part
+from adarray.graph import FREED, LEAF, STOP, Node, Part
 from adarray.inplace import plain_value
+from adarray.levels import is_walked
 from adarray.op import FUNCTIONS
 from adarray.ops.common import Placed, unbroadcast, zero_beside
 from adarray.protocol import plain
@@ -27,6 +29,10 @@ from adarray.runtime import MODE
 from adarray.spans import RECORDER, span
 from adarray.tangents import strong_zero
 from adarray.trace import Extras, Handle
+
+# The walk whose rules run now. Rules that walk themselves go as far as it does, and record what
+# it records.
+WALK: ContextVar[Pullback | None] = ContextVar("adarray_walk", default=None)
 
 
 class Pullback:
@@ -115,14 +121,21 @@ class Pullback:
             held = before.get(part.index)
             before[part.index] = part.g if held is None else held + part.g
 
+    def stop_at(self, mark: Node) -> None:
+        """Stop at nodes that were made before `mark`, whose cotangents are results, too."""
+        self.cotangents[mark.order] = None
+        heappush(self.heap, (mark.order, mark))
+
     def run(self) -> dict[int, Any]:
         """Walk, and return the cotangents of the targets by creation number."""
+        token = WALK.set(self)
         try:
             if RECORDER.get() is None:
                 return self._walk()
             with span("backward", "reverse walk"):
                 return self._walk()
         finally:
+            WALK.reset(token)
             if self.quiet is not None:
                 self.quiet.__exit__(None, None, None)
 
@@ -155,9 +168,10 @@ class Pullback:
             if node.guard is not None:
                 check_guard(node)
             saved: Any = node.saved
-            record = record_all or node.span[0] < level
+            record = keep = record_all or node.span[0] < level
             if record or self.symbolic or type(saved) is list:
-                saved = self._handles(node, record)
+                keep = record_all or is_walked(node.span[0], level)
+                saved = self._handles(node, keep)
             plain_engine: Any = engine
             if type(g) is not np.ndarray:
                 plain_engine = device_engine(g, engine) if is_device(g) else None
@@ -209,7 +223,7 @@ class Pullback:
                 if last is not None:
                     self.add(last, last_ct)
                 last, last_ct = p, ct
-            if release and not record:
+            if release and not keep:
                 node.op, node.saved, node.guard = FREED, (), None
             node = None
             if last is not None:
@@ -267,6 +281,11 @@ class Pullback:
     def _special(self, node: Node, g: Any) -> bool:
         """Deal with leaves, writes and freed nodes; return whether the node is done."""
         op = node.op
+        if op is STOP:
+            for order, _ in self.heap:
+                self.results[order] = self.cotangents.pop(order)
+            self.heap.clear()
+            return True
         if op is LEAF:
             if node.order in self.targets:
                 self.results[node.order] = g
@@ -315,7 +334,7 @@ class Pullback:
         weak = type(v) is float or type(v) is int or type(v) is complex
         x = Extras(tangents=tangents, weak=weak) if tangents or weak else None
         if record or tangents:
-            return ADArray(v, p, x, True)
+            return ADArray(v, p if record else None, x, True)
         return ADArray(v, None, x, True) if self.symbolic else v
 
     def _transfer(self, node: Node, g: Any) -> None:

@@ -1,6 +1,6 @@
 """Functions that take a function and return one that computes its derivatives."""
 
-from adarray.transforms.calls import checkpoint, custom_vjp
+from adarray.transforms.checkpointing import checkpoint, checkpoint_sequential
 from adarray.transforms.gradients import grad, value_and_grad
 from adarray.transforms.matrices import hessian, jacfwd, jacobian, jacrev
 from adarray.transforms.modes import jvp, no_grad, vjp
@@ -13,9 +13,11 @@ from adarray.transforms.products import (
     make_hvp,
 )
 from adarray.transforms.ravelling import ravel
+from adarray.transforms.rules import custom_vjp
 
 __all__ = [
     "checkpoint",
+    "checkpoint_sequential",
     "custom_vjp",
     "directional_derivative",
     "elementwise_grad",

@@ -1,4 +1,4 @@
-"""Calls of functions that are one operation each: `checkpoint` and `custom_vjp`.
+"""Calls of functions that are one operation each, such as those of `checkpoint`.
 
 The function runs with values of which no derivative is taken, and leaves one node. The rule of the
 node runs the function again, with its derivative, or the rule that its author gave. Where the rule
@@ -19,23 +19,30 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray
-from adarray.aval import Symbolic, aval_of
-from adarray.device import is_device
+from adarray.aval import aval_of
 from adarray.dispatch import pick
-from adarray.errors import ForwardModeError, ShapeError, TraceError
+from adarray.errors import TraceError
 from adarray.graph import Node, merge_spans
 from adarray.inplace import sync_if_view
+from adarray.levels import LEVEL
 from adarray.op import Op, Opaque
-from adarray.protocol import concrete, traced
+from adarray.protocol import traced
 from adarray.runtime import MODE
-from adarray.trace import Extras, Handle, is_weak, save
-from adarray.transforms.modes import shape_of, vjp
+from adarray.tangents import save_tangents
+from adarray.trace import Extras, Handle, Tangent, is_weak, root_of, save
+from adarray.transforms.replay import (
+    is_forward_over_reverse,
+    made_before,
+    mark,
+    tangents_of,
+    walk_level,
+)
 from adarray.transforms.running import check_function, prepared
-from adarray.transforms.tree import flatten, is_array
+from adarray.transforms.tree import flatten
 
 
 @dataclasses.dataclass
-class _Made:
+class Made:
     """One call, as its rule needs it; no tuple, which the walk would take for results.
 
     Parameters
@@ -54,7 +61,15 @@ class _Made:
     avals : tuple of Aval
         Of the floating leaves of the result.
     followed : list of int
-        The leaves of the arguments that have a node.
+        The leaves of the arguments that have a node, and then what was captured.
+    nodes : list of Node or None
+        Of the leaves of the arguments, and of what was captured.
+    captured : list of Node
+        What the function read besides its arguments.
+    span : tuple of int
+        Of the node.
+    tangents : bool
+        Whether traces in forward mode are around those that walk back.
     """
 
     args: tuple[Any, ...]
@@ -65,6 +80,14 @@ class _Made:
     rebuild_result: Any
     avals: tuple[Any, ...] = ()
     followed: list[int] = dataclasses.field(default_factory=list)
+    nodes: list[Node | None] = dataclasses.field(default_factory=list)
+    captured: list[Node] = dataclasses.field(default_factory=list)
+    span: tuple[int, int] = (0, 0)
+    tangents: bool = False
+
+    def asked(self) -> list[Node]:
+        """Return what was captured, as far as the walk of now goes there."""
+        return [n for n in self.captured if n.span[1] >= walk_level()]
 
 
 class Whole:
@@ -78,6 +101,9 @@ class Whole:
     fixed : sequence of int
         Positions of the arguments that are not differentiated, and passed as they are.
     """
+
+    # Whether the function may read traced values that are no arguments.
+    captures = False
 
     def __init__(self, name: str, f: Callable[..., Any], fixed: Sequence[int] = ()) -> None:
         check_function(name, f)
@@ -118,14 +144,17 @@ class Whole:
             args, kwargs = bound.args, bound.kwargs
         leaves, rebuild = flatten(self._moving(args))
         mode = MODE.get()
-        if not any(map(traced, leaves)) or (mode is not None and not mode.record):
+        inside = any(map(traced, leaves))
+        maybe = inside or (self.captures and not kwargs and LEVEL.get() > 0)
+        if not maybe or (mode is not None and not mode.record):
             return self._f(*args, **kwargs)
         if kwargs:
             raise TypeError(
                 f"{self._op.name}: the keyword-only arguments {', '.join(kwargs)} cannot be told "
                 "apart from those that are differentiated; make them positional"
             )
-        if any(isinstance(x, Handle) and x._x is not None and x._x.tangents for x in leaves):
+        tangents = any(isinstance(x, Handle) and x._x is not None and x._x.tangents for x in leaves)
+        if tangents and not (self.captures and is_forward_over_reverse(leaves)):
             return self._along(args)
         return self._joined(args, leaves, rebuild)
 
@@ -140,7 +169,8 @@ class Whole:
 
     def _joined(self, args: tuple[Any, ...], leaves: list[Any], rebuild: Any) -> Any:
         """Run the function on values alone, and hang what it returns on one node."""
-        values = [_untraced(x) for x in leaves]
+        start = mark()
+        values = [untraced(x) for x in leaves]
         before = [x._v if isinstance(x, Handle) else None for x in values]
         y, kept = self._evaluate(self._full(args, rebuild(values)))
         for x, v in zip(values, before, strict=True):
@@ -150,33 +180,49 @@ class Whole:
                     "seen outside; copy it first, or return the new value"
                 )
         found, rebuild_y = flatten(y)
-        if any(map(traced, found)) or any(map(traced, flatten(kept)[0])):
+        captured = self._captured(start, leaves, [*found, *flatten(kept)[0]])
+        if captured is None:
+            return self._along(args)
+        if not captured and not any(map(traced, leaves)):
+            return y
+        results = [_result(x, before, bool(captured)) for x in found]
+        places = [
+            k for k, x in enumerate(results) if isinstance(x, ADArray) and dtype_of(x).kind in "fc"
+        ]
+        if places:
+            made = Made(args, rebuild, kept, places, len(results), rebuild_y, captured=captured)
+            self._hang([results[k] for k in places], leaves, made)
+        return rebuild_y(results)
+
+    def _captured(self, start: Node, leaves: list[Any], found: list[Any]) -> list[Node] | None:
+        """Return what a run has read besides its arguments; None, if it cannot be one node."""
+        seen = [x for x in found if traced(x)]
+        if seen and not self.captures:
             raise TraceError(
                 f"{self._op.name}: the function reads a traced value that is no argument of it, "
                 "and its gradient would be lost; pass it as an argument"
             )
-        results = [_result(x, before) for x in found]
-        places = [
-            k for k, x in enumerate(results) if isinstance(x, ADArray) and _dtype(x).kind in "fc"
-        ]
-        if places:
-            made = _Made(args, rebuild, kept, places, len(results), rebuild_y)
-            self._hang([results[k] for k in places], leaves, made)
-        return rebuild_y(results)
+        captured = made_before(start, [x._node for x in seen])
+        return captured if is_forward_over_reverse([*leaves, *seen], captured) else None
 
-    def _hang(self, floating: list[ADArray], leaves: list[Any], call: _Made) -> None:
+    def _hang(self, floating: list[ADArray], leaves: list[Any], call: Made) -> None:
         """Give results a node whose parents are the arguments."""
         nodes = [x._node if isinstance(x, Handle) else None for x in leaves]
-        spans = [n.span for n in nodes if n is not None]
+        call.nodes = [*nodes, *call.captured]
         call.avals = tuple(aval_of(x._v) for x in floating)
-        call.followed = [k for k, n in enumerate(nodes) if n is not None]
+        call.followed = [k for k, n in enumerate(call.nodes) if n is not None]
+        call.tangents = bool(tangents_of([*leaves, *floating]))
         saved = [save(x) if isinstance(x, Handle) else x for x in leaves]
-        span = functools.reduce(merge_spans, spans)
-        made = Node(self._op, tuple(nodes), (call, *saved), None, call.avals[0], span, None)
+        saved += [None] * len(call.captured)
+        call.span = functools.reduce(merge_spans, [n.span for n in call.nodes if n is not None])
+        made = Node(
+            self._op, tuple(call.nodes), (call, *saved), None, call.avals[0], call.span, None
+        )
+        save_tangents(made, (None, *leaves))
         for k, x in enumerate(floating):
             x._node = pick(made, k, call.avals[k])
 
-    def _rule(self, g: dict[int, Any], i: int, call: _Made, *operands: Any) -> Any:
+    def _rule(self, g: dict[int, Any], i: int, call: Made, *operands: Any) -> Any:
         """Return the cotangent of operand `i`; those of all are computed at once."""
         known: Any = getattr(self._memory, "last", None)
         same = known is not None and known[0] is g
@@ -184,10 +230,12 @@ class Whole:
             cotangents = [
                 g[k] if k in g else np.zeros(a.shape, a.dtype)[()] for k, a in enumerate(call.avals)
             ]
-            parts = self._pull(call, list(operands), cotangents)
+            own = operands[: len(operands) - len(call.captured)]
+            parts = self._pull(call, list(own), cotangents)
             known = self._memory.last = (g, operands, parts)
-        if i == call.followed[-1]:
-            self._memory.last = None
+        level = walk_level()
+        if not any(n is not None and n.span[1] >= level for n in call.nodes[i + 1 :]):
+            self._memory.last = None  # nobody asks for more
         return known[2][i]
 
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
@@ -198,276 +246,55 @@ class Whole:
         """Run it where tangents are computed."""
         return self._f(*args)
 
-    def _pull(self, call: _Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         """Return the cotangents of the operands with these numbers."""
         raise NotImplementedError
 
 
-def _untraced(x: Any) -> Any:
-    """Return the value of an argument as an ADArray of which no derivative is taken."""
+def untraced(x: Any) -> Any:
+    """Return an argument as an ADArray that no walk back sees; its tangents stay."""
     if not isinstance(x, Handle):
         return x
     value = sync_if_view(x)._v
-    return ADArray(value, None, Extras(weak=True) if is_weak(x) else None, True)
+    return ADArray(value, None, rest_of(x), True)
 
 
-def _result(x: Any, arguments: list[Any]) -> Any:
-    """Return a leaf of a result as an array that can be hung on a node."""
+def rest_of(x: Handle) -> Extras | None:
+    """Return the tangents of an ADArray, without what walks back, and its weakness."""
+    tangents: tuple[Tangent, ...] = ()
+    if x._x is not None and x._x.tangents:
+        tangents = tuple(Tangent(t.level, untraced(t.value)) for t in x._x.tangents)
+    weak = is_weak(x)
+    return Extras(tangents=tangents, weak=weak) if tangents or weak else None
+
+
+def _result(x: Any, arguments: list[Any], apart: bool) -> Any:
+    """Return a leaf of a result as an array that can be hung on a node.
+
+    `apart` says that others may hold its memory.
+    """
+    rest: Extras | None = None
     if isinstance(x, Handle):
-        value, weak = sync_if_view(x)._v, is_weak(x)
+        value, rest = sync_if_view(x)._v, rest_of(x)
+        if apart:
+            root_of(x)._frozen = True
     elif isinstance(x, (float, complex, np.ndarray, np.generic)):
-        value, weak = x, isinstance(x, (float, complex)) and not isinstance(x, np.generic)
+        weak = isinstance(x, (float, complex)) and not isinstance(x, np.generic)
+        value, rest = x, Extras(weak=True) if weak else None
     else:
         return x
     if isinstance(value, np.ndarray) and any(
         isinstance(v, np.ndarray) and np.may_share_memory(value, v) for v in arguments
     ):
         value = value.copy()
-    return ADArray(value, None, Extras(weak=True) if weak else None)
+    return ADArray(value, None, rest, apart)
 
 
-def _dtype(x: Any) -> Any:
+def dtype_of(x: Any) -> Any:
+    """Return the dtype of an array or a number."""
     return x.dtype if hasattr(x, "dtype") else np.result_type(x)
 
 
-def _plain_number(x: Any) -> Any:
+def plain_number(x: Any) -> Any:
     """Return a Python number as NumPy's, which cotangents are."""
     return np.asarray(x)[()] if isinstance(x, (int, float, complex)) else x
-
-
-def _sums(x: list[Any]) -> list[Any] | None:
-    """Return what tells arrays apart: their sums. None where they are recorded, or on a device."""
-    values = [concrete(v) for v in x]
-    if any(is_device(v) or (isinstance(h, Handle) and isinstance(h._v, Symbolic))
-           for h, v in zip(x, values, strict=True)):  # fmt: skip
-        return None
-    return [np.sum(v) for v in values]
-
-
-def _agree(before: list[Any] | None, now: list[Any] | None) -> bool:
-    """Whether a function has computed the same twice, as far as it is known."""
-    if before is None or now is None:
-        return True
-    return len(before) == len(now) and all(
-        np.array_equal(a, b, equal_nan=True) for a, b in zip(before, now, strict=True)
-    )
-
-
-class Checkpoint(Whole):
-    """A function of which only the arguments are kept; see `checkpoint`."""
-
-    def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
-        mode = MODE.get()
-        drawn = getattr(mode.engine, "drawn", int) if mode is not None else int
-        before = drawn()
-        y, _ = super()._evaluate(args)
-        if drawn() != before:
-            raise TraceError(
-                f"{self._op.name}: the function draws random numbers, which would be others when "
-                "it runs again for its derivative; draw them outside, and pass them"
-            )
-        leaves = [x for x in flatten(y)[0] if is_array(x) and _dtype(x).kind in "fc"]
-        with np.errstate(all="ignore"):
-            return y, _sums(leaves)
-
-    def _pull(self, call: _Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
-        def differentiated(*xs: Any) -> list[Any]:
-            leaves = list(operands)
-            for k, x in zip(call.followed, xs, strict=True):
-                leaves[k] = x
-            again, _ = flatten(self._f(*self._full(call.args, call.rebuild(leaves))))
-            made = [x for x in again if is_array(x) and _dtype(x).kind in "fc"]
-            with np.errstate(all="ignore"):
-                same = _agree(call.kept, _sums(made))
-            if not same:
-                raise TraceError(
-                    f"{self._op.name}: the function computed something else when it ran again for "
-                    "its derivative; random numbers and what changes meanwhile must be arguments"
-                )
-            return made
-
-        _, pullback = vjp(differentiated, *[operands[k] for k in call.followed])
-        return dict(zip(call.followed, map(_plain_number, pullback(cotangents)), strict=True))
-
-
-def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
-    r"""Return `f` such that its intermediate values are computed again for its derivative.
-
-    Reverse mode keeps what each operation has computed until the gradient is known. Of a call of
-    ``checkpoint(f)`` it keeps the arguments alone, and runs `f` once more on the way back: less
-    memory for the time of one more evaluation. With about :math:`\sqrt n` checkpoints in a
-    loop of n steps, about :math:`2 \sqrt n` states are held at a time.
-
-    Parameters
-    ----------
-    f : callable
-        Returns an array or a nest of arrays. It must compute the same both times: random numbers
-        come from a generator that is made in it, or are arguments.
-
-    Returns
-    -------
-    callable
-        Takes and returns what `f` does; also a decorator. In forward mode, and where no derivative
-        is taken, it is `f`.
-
-    Raises
-    ------
-    TraceError
-        If `f` reads a traced value that is no argument (a variable of the function around it), or
-        writes into an argument.
-
-    Notes
-    -----
-    Derivatives of any order are those of `f`. Under `adarray.jit`, the compiler sees both runs;
-    there, ``jit(f, memory_limit=...)`` chooses what is computed again.
-
-    References
-    ----------
-    A. Griewank, A. Walther: Evaluating Derivatives, 2nd ed., SIAM 2008, chapter 12.
-
-    Examples
-    --------
-    >>> import numpy as np, adarray
-    >>> @adarray.checkpoint
-    ... def layer(x, w):
-    ...     return np.tanh(np.sin(x @ w))
-    >>> def loss(w):
-    ...     x = np.ones(2)
-    ...     for _ in range(3):
-    ...         x = layer(x, w)
-    ...     return np.sum(x)
-    >>> adarray.grad(loss)(np.eye(2)).round(4)
-    array([[0.6955, 0.6955],
-           [0.6955, 0.6955]])
-    """
-    return Checkpoint("checkpoint", f)
-
-
-class custom_vjp(Whole):  # noqa: N801  (the name that it has in JAX)
-    """A function with a derivative rule of its own for reverse mode; also a decorator.
-
-    Parameters
-    ----------
-    f : callable
-        Returns an array or a nest of arrays.
-    nondiff_argnums : sequence of int
-        Positions of arguments of which no derivative is taken, such as functions and options.
-
-    Raises
-    ------
-    TypeError
-        If a derivative is taken before `defvjp` has set the rule.
-    TraceError
-        If `f` reads a traced value that is no argument, or writes into an argument.
-    ForwardModeError
-        In forward mode.
-
-    See Also
-    --------
-    register_rule : Rules for functions of other packages, operand by operand.
-
-    Notes
-    -----
-    Second derivatives are those of the rule, which is plain NumPy code, as `f` is.
-
-    Examples
-    --------
-    >>> import numpy as np, adarray
-    >>> @adarray.custom_vjp
-    ... def clipped(x, limit):          # its gradient is clipped
-    ...     return x
-    >>> def forward(x, limit):
-    ...     return x, limit
-    >>> def backward(limit, g):
-    ...     return np.clip(g, -limit, limit), None
-    >>> clipped.defvjp(forward, backward)
-    >>> adarray.grad(lambda x: np.sum(clipped(x, 1.0) * np.array([0.5, 3.0])))(np.ones(2))
-    array([0.5, 1. ])
-    """
-
-    def __init__(self, f: Callable[..., Any], nondiff_argnums: Sequence[int] = ()) -> None:
-        super().__init__("custom_vjp", f, nondiff_argnums)
-        self._forward: Callable[..., Any] | None = None
-        self._backward: Callable[..., Any] | None = None
-
-    def functions(self) -> tuple[str, ...]:
-        """Return the names of the attributes that hold functions of the user's."""
-        return ("_f", "_forward", "_backward") if self._forward is not None else ("_f",)
-
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
-        """Set the derivative rule.
-
-        Parameters
-        ----------
-        fwd : callable
-            Takes what the function takes; returns a pair: what the function returns, and what
-            `bwd` needs (a nest of arrays and other objects).
-        bwd : callable
-            ``bwd(*nondiff, residuals, g)``: takes the arguments of `nondiff_argnums`, the second
-            part of what `fwd` returned, and the cotangent of the result, of its structure.
-            Returns a tuple with the cotangent of each other argument, of its structure; None
-            where it is zero.
-        """
-        check_function("custom_vjp.defvjp", fwd)
-        check_function("custom_vjp.defvjp", bwd)
-        self._forward, self._backward = fwd, bwd
-
-    def _rules(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        if self._forward is None or self._backward is None:
-            raise TypeError(f"{self._op.name}: no rule; set it by defvjp(fwd, bwd)")
-        return self._forward, self._backward
-
-    def _along(self, args: tuple[Any, ...]) -> Any:  # noqa: ARG002
-        raise ForwardModeError(
-            f"{self._op.name}: it has a rule of reverse mode and none of forward mode; take grad, "
-            "vjp or jacrev, or register_rule with jvp="
-        )
-
-    def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
-        made = prepared(self._rules()[0], True)(*args)
-        if not isinstance(made, tuple) or len(made) != 2:
-            raise TypeError(
-                f"{self._op.name}: fwd returned {type(made).__name__}; it returns a pair, of the "
-                "result and of what bwd needs"
-            )
-        return made
-
-    def _pull(self, call: _Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
-        moving = call.rebuild(operands)
-        kept = call.kept
-        if any(map(traced, operands)):  # a derivative of the rule is taken
-            _, kept = self._evaluate(self._full(call.args, moving))
-        whole: list[Any] = [None] * call.leaves
-        for k, g in zip(call.places, cotangents, strict=True):
-            whole[k] = g
-        fixed = [x for k, x in enumerate(call.args) if k in self._fixed]
-        parts = prepared(self._rules()[1], True)(*fixed, kept, call.rebuild_result(whole))
-        if not isinstance(parts, (tuple, list)) or len(parts) != len(moving):
-            raise TypeError(
-                f"{self._op.name}: bwd returned {type(parts).__name__}; it returns a tuple of "
-                f"{len(moving)} cotangents, one for each argument that is differentiated"
-            )
-        given: dict[int, Any] = {}
-        at = 0
-        for part, x in zip(parts, moving, strict=True):
-            leaves, _ = flatten(x)
-            own = [None] * len(leaves) if part is None else flatten(part)[0]
-            if len(own) != len(leaves):
-                raise ShapeError(
-                    f"{self._op.name}: a cotangent of bwd has {len(own)} arrays, and its argument "
-                    f"{len(leaves)}; their structures must be equal"
-                )
-            for leaf, ct in zip(leaves, own, strict=True):
-                given[at] = self._fitting(ct, leaf)
-                at += 1
-        return {k: given[k] for k in call.followed}
-
-    def _fitting(self, ct: Any, x: Any) -> Any:
-        if ct is None:
-            return np.zeros(shape_of(x), _dtype(x))[()] if is_array(x) else None
-        if shape_of(ct) != shape_of(x):
-            raise ShapeError(
-                f"{self._op.name}: a cotangent of bwd has shape {shape_of(ct)}, and its argument "
-                f"{shape_of(x)}; they must be equal"
-            )
-        return _plain_number(ct)

@@ -108,15 +108,22 @@ class Inputs:
 
         `release` frees the graph on the way: it will not be walked again.
         """
+        self.check()
+        walk = Pullback(self.level, {n.order for n in self.nodes}, release=release)
+        for node, g in results:
+            walk.add(node, walk.seed(g))
+        return self.rebuild(self.cotangents(walk.run()))
+
+    def check(self) -> None:
+        """Raise if an argument was changed where that is not seen."""
         if self.held:
             check_held(self.held)
         for n in self.nodes:
             if n.guard is not None:
                 check_guard(n)
-        walk = Pullback(self.level, {n.order for n in self.nodes}, release=release)
-        for node, g in results:
-            walk.add(node, walk.seed(g))
-        found = walk.run()
+
+    def cotangents(self, found: dict[int, Any]) -> list[Any]:
+        """Return the cotangents that a walk has found, one for each leaf, of its kind."""
         grads, seen = [], set()
         for n, x in zip(self.nodes, self.given, strict=True):
             g = self._mirror(found.get(n.order), n, x)
@@ -125,7 +132,7 @@ class Inputs:
                     g = g.copy()
                 seen.add(id(g))
             grads.append(g)
-        return self.rebuild(grads)
+        return grads
 
     def _mirror(self, g: Any, node: Node, given: Any) -> Any:
         """Return a gradient as what was given: ADArray for ADArray or traced, else plain."""

@@ -14,7 +14,7 @@ from adarray.device import KINDS, adopt, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
 from adarray.inplace import sync_if_view
-from adarray.levels import LEVEL
+from adarray.levels import LEVEL, close_again, reopen
 from adarray.protocol import followed
 from adarray.runtime import MODE, Mode, current_mode
 from adarray.trace import Handle, root_of, tracing
@@ -147,16 +147,18 @@ def vjp(
             raise ShapeError(
                 f"vjp: the cotangent has shapes {found} and the result {shapes}; they must be equal"
             )
+        reopen(level)
         token = LEVEL.set(level)
         try:
             seeds = [
-                (n, _as_cotangent(c, n, place))
+                (n, as_cotangent(c, n, place))
                 for n, c, place in zip(nodes, cotangents, places, strict=True)
                 if n is not None
             ]
             return inputs.pull(seeds)
         finally:
             LEVEL.reset(token)
+            close_again(level)
 
     return (value, pullback, closed_aux) if has_aux else (value, pullback)
 
@@ -167,7 +169,8 @@ def shape_of(x: Any) -> tuple[int, ...]:
     return shape
 
 
-def _as_cotangent(c: Any, node: Node, place: Any = None) -> Any:
+def as_cotangent(c: Any, node: Node, place: Any = None) -> Any:
+    """Return a cotangent as a walk from a node begins with it."""
     if type(c) in KINDS:
         c = adopt(c).astype(node.aval.dtype)
     if np.iscomplexobj(c) and node.aval.dtype.kind == "f":
@@ -266,7 +269,7 @@ def forward(
         for k, (x, tree) in enumerate(zip(primals, trees, strict=True))
         for i in tree.places
     ]
-    with tracing(name) as level:
+    with tracing(name, forward=True) as level:
         duals = []
         for x, t, where in zip(xs, ts, wheres, strict=True):
             dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)

@@ -1,0 +1,218 @@
+"""checkpoint: functions that run once more for their derivative, and keep their arguments alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.aval import Symbolic
+from adarray.device import is_device
+from adarray.errors import TraceError
+from adarray.protocol import concrete
+from adarray.runtime import MODE
+from adarray.trace import Handle
+from adarray.transforms.calls import Made, Whole, dtype_of, plain_number
+from adarray.transforms.replay import Replay
+from adarray.transforms.running import check_function, prepared
+from adarray.transforms.tree import flatten, is_array
+
+
+def _sums(x: list[Any]) -> list[Any] | None:
+    """Return what tells arrays apart: their sums. None where they are recorded, or on a device."""
+    values = [concrete(v) for v in x]
+    if any(is_device(v) or (isinstance(h, Handle) and isinstance(h._v, Symbolic))
+           for h, v in zip(x, values, strict=True)):  # fmt: skip
+        return None
+    return [np.sum(v) for v in values]
+
+
+def _agree(before: list[Any] | None, now: list[Any] | None) -> bool:
+    """Whether a function has computed the same twice, as far as it is known."""
+    if before is None or now is None:
+        return True
+    return len(before) == len(now) and all(
+        np.array_equal(a, b, equal_nan=True) for a, b in zip(before, now, strict=True)
+    )
+
+
+class Checkpoint(Whole):
+    """A function of which only the arguments are kept; see `checkpoint`."""
+
+    captures = True
+
+    def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
+        mode = MODE.get()
+        drawn = getattr(mode.engine, "drawn", int) if mode is not None else int
+        before = drawn()
+        y, _ = super()._evaluate(args)
+        if drawn() != before:
+            raise TraceError(
+                f"{self._op.name}: the function draws random numbers, which would be others when "
+                "it runs again for its derivative; draw them outside, and pass them"
+            )
+        leaves = [x for x in flatten(y)[0] if is_array(x) and dtype_of(x).kind in "fc"]
+        with np.errstate(all="ignore"):
+            return y, _sums(leaves)
+
+    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+        own = [k for k in call.followed if k < len(operands)]
+        run = prepared(self._f, True)
+
+        def again(*xs: Any) -> list[Any]:
+            leaves = list(operands)
+            for k, x in zip(own, xs, strict=True):
+                leaves[k] = x
+            made, _ = flatten(run(*self._full(call.args, call.rebuild(leaves))))
+            floating = [x for x in made if is_array(x) and dtype_of(x).kind in "fc"]
+            with np.errstate(all="ignore"):
+                same = _agree(call.kept, _sums(floating))
+            if not same:
+                raise TraceError(
+                    f"{self._op.name}: the function computed something else when it ran again for "
+                    "its derivative; random numbers and what changes meanwhile must be arguments"
+                )
+            return floating
+
+        replay = Replay(self._op.name, again, [operands[k] for k in own])
+        if replay.differs(call.captured):
+            raise TraceError(
+                f"{self._op.name}: the function read other traced values when it ran again for "
+                "its derivative; what changes meanwhile must be an argument"
+            )
+        asked = call.asked()
+        parts = replay.pull(cotangents, asked)
+        first = len(operands)
+        at = {id(n): first + k for k, n in enumerate(call.captured)}
+        places = [*own, *(at[id(n)] for n in asked)]
+        return dict(zip(places, map(plain_number, parts), strict=True))
+
+
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+    r"""Return `f` such that its intermediate values are computed again for its derivative.
+
+    Reverse mode keeps what each operation has computed until the gradient is known. Of a call of
+    ``checkpoint(f)`` it keeps the arguments alone, and runs `f` once more on the way back: less
+    memory for the time of one more evaluation. With about :math:`\sqrt n` checkpoints in a
+    loop of n steps, about :math:`2 \sqrt n` states are held at a time.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array or a nest of arrays. It must compute the same both times: random numbers
+        come from a generator that is made in it, or are arguments.
+
+    Returns
+    -------
+    callable
+        Takes and returns what `f` does; also a decorator. In forward mode alone, and where no
+        derivative is taken, it is `f`.
+
+    Raises
+    ------
+    TraceError
+        If `f` writes into an argument, or computes something else when it runs again.
+
+    Notes
+    -----
+    Traced values that `f` reads besides its arguments, such as weights that a closure captured, get
+    their gradients, too. Derivatives of any order are those of `f`; those of forward mode over
+    reverse mode, such as `hvp`, save memory as well. Under `adarray.jit`, the compiler sees both
+    runs; there, ``jit(f, memory_limit=...)`` chooses what is computed again.
+
+    References
+    ----------
+    A. Griewank, A. Walther: Evaluating Derivatives, 2nd ed., SIAM 2008, chapter 12.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> @adarray.checkpoint
+    ... def layer(x, w):
+    ...     return np.tanh(np.sin(x @ w))
+    >>> def loss(w):
+    ...     x = np.ones(2)
+    ...     for _ in range(3):
+    ...         x = layer(x, w)
+    ...     return np.sum(x)
+    >>> adarray.grad(loss)(np.eye(2)).round(4)
+    array([[0.6955, 0.6955],
+           [0.6955, 0.6955]])
+    """
+    return Checkpoint("checkpoint", f)
+
+
+def checkpoint_sequential(
+    functions: Sequence[Callable[..., Any]], x: Any, segments: int | str = "sqrt"
+) -> Any:
+    r"""Apply functions one after the other, and keep what is between some of them alone.
+
+    Parameters
+    ----------
+    functions : sequence of callable
+        Each takes what the one before it returns: an array, or a nest of arrays.
+    x : array, number, or nest of them
+        What the first one takes.
+    segments : int or "sqrt"
+        Into how many segments of nearly equal numbers of functions they are divided. Each one but
+        the last is a `checkpoint`. ``"sqrt"``: about the square root of their number, which holds
+        least.
+
+    Returns
+    -------
+    structure of the last result
+
+    Raises
+    ------
+    ValueError
+        If `segments` is less than 1.
+    TraceError
+        As by `checkpoint`.
+
+    See Also
+    --------
+    checkpointed_loop : For many steps of one function.
+
+    Notes
+    -----
+    Of n functions, at most :math:`s + n/s` results are held with s segments, and each function
+    runs twice.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> layers = [np.sin, np.cos, np.tanh, np.exp]
+    >>> f = lambda x: np.sum(adarray.checkpoint_sequential(layers, x))
+    >>> adarray.grad(f)(np.array([0.5, 1.0])).round(4)
+    array([-0.4083, -0.4765])
+    """
+    functions = list(functions)
+    name = "checkpoint_sequential"
+    for f in functions:
+        check_function(name, f)
+    count = len(functions)
+    if segments == "sqrt":
+        segments = max(1, round(math.sqrt(count)))
+    if isinstance(segments, (bool, str)) or segments < 1:
+        raise ValueError(
+            f"{name}: segments is {segments!r}; pass a number of at least 1, or 'sqrt'"
+        )
+    size = max(1, math.ceil(count / segments))
+    for start in range(0, count, size):
+        part = functions[start : start + size]
+        last = start + size >= count
+        x = _composed(part)(x) if last else Checkpoint(name, _composed(part))(x)
+    return x
+
+
+def _composed(functions: Sequence[Callable[..., Any]]) -> Callable[[Any], Any]:
+    """Return what applies functions one after the other."""
+
+    def composed(x: Any) -> Any:
+        for f in functions:
+            x = prepared(f, True)(x)
+        return x
+
+    return composed
