@@ -51,6 +51,7 @@ from adarray.transforms import (
     ravel,
     value_and_grad,
     vjp,
+    vmap,
 )
 
 if _typing.TYPE_CHECKING:
@@ -122,6 +123,7 @@ __all__ = [
     "value_and_grad",
     "value_of",
     "vjp",
+    "vmap",
     "wrap",
 ]
 

@@ -89,6 +89,11 @@ PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float3
 # Those of devices are added.
 ARRAYS: set[type] = {np.ndarray}
 
+# What computes on values of classes that stand for many arrays at once: has the functions
+# ``compute(op, values, params)`` and ``function(function, args, kwargs)``. See adarray.batching;
+# empty before it is needed.
+BATCHED: dict[type, Any] = {}
+
 # Classes of arrays that compute as NumPy's own does, and are taken for it: see adarray.plainarrays.
 PLAIN_ARRAYS: set[type] = set()
 

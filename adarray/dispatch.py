@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import PLAIN, Aval, Symbolic, aval_of, refuse_subclass
+from adarray.aval import BATCHED, PLAIN, Aval, Symbolic, aval_of, refuse_subclass
 from adarray.device import KINDS, adopt
 from adarray.errors import ForwardModeError
 from adarray.frames import is_frame, is_labelled, unframed
@@ -192,6 +192,10 @@ def binary(op: Op, x: Any, y: Any) -> Any:
 
 def compute_pointwise(op: Op, values: tuple[Any, ...], mode: Mode | None) -> Any:
     """Compute a pointwise operation on plain values with the current backend."""
+    if BATCHED:
+        for v in values:
+            if type(v) in BATCHED:
+                return BATCHED[type(v)].compute(op, values, {})
     if mode is not None and mode.engine is not None:
         r = mode.engine.pointwise(op, values)
         if r is not NotImplemented:
@@ -201,6 +205,12 @@ def compute_pointwise(op: Op, values: tuple[Any, ...], mode: Mode | None) -> Any
 
 def compute(op: Op, values: tuple[Any, ...], params: dict[str, Any], mode: Mode | None) -> Any:
     """Compute any operation on plain values with the current backend."""
+    if BATCHED:
+        batched = stands_for_many(values)
+        if batched is None and params:
+            batched = stands_for_many(params.values())
+        if batched is not None:
+            return batched.compute(op, values, params)
     if op.pointwise and not params:
         return compute_pointwise(op, values, mode)
     if mode is not None and mode.engine is not None:
@@ -211,6 +221,23 @@ def compute(op: Op, values: tuple[Any, ...], params: dict[str, Any], mode: Mode 
         fixed = op.arity - 1
         return op.evaluate(*values[:fixed], list(values[fixed:]), **params)
     return op.evaluate(*values, **params)
+
+
+def stands_for_many(values: Any) -> Any:
+    """Return what computes on values of which one stands for many, None if none does."""
+    for v in values:
+        kind = type(v)
+        if kind in BATCHED:
+            return BATCHED[kind]
+        if kind is tuple or kind is list:
+            found = stands_for_many(v)
+        elif kind is slice:
+            found = stands_for_many((v.start, v.stop, v.step))
+        else:
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def run(op: Op, *operands: Any, **params: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from adarray.aval import ARRAYS, Symbolic, aval_of
+from adarray.aval import ARRAYS, BATCHED, Symbolic, aval_of
 from adarray.device import KINDS, adopt, host, is_device
 from adarray.dispatch import replay, sync
 from adarray.errors import TraceError
@@ -49,7 +49,7 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
             count = np.arange(value_g.size).reshape(value_g.shape)
             held = plain_value(region)
             writer: Any = np.empty(np.shape(region), int)
-            if is_device(held):
+            if is_device(held) or type(held) in BATCHED:
                 writer = np.zeros_like(held, int)
             writer[index] = count
             value_g = value_g * (writer[index] == count)
@@ -67,7 +67,7 @@ def plain_value(x: Any) -> Any:
 def _repeats(index: Any, shape: tuple[int, ...]) -> bool:
     """Whether an index names an element twice: arrays of integers may."""
     parts = index if isinstance(index, tuple) else (index,)
-    if any(is_device(i) and i.dtype.kind in "iu" and i.ndim for i in parts):
+    if any((is_device(i) or type(i) in BATCHED) and i.dtype.kind in "iu" and i.ndim for i in parts):
         return True  # it may: to look would take longer than what follows
     if not any(isinstance(i, (np.ndarray, list)) for i in parts):
         return False
@@ -207,6 +207,8 @@ def _write(x: Handle, index: Any, value: Any) -> None:
     index = plain_index(index)
     root = root_of(x)
     steps = x._x.steps if x._x is not None else ()
+    if BATCHED and isinstance(value, Handle) and (value._node is not None or _has_tangents(value)):
+        index = index_hook[0](index)
     if (
         isinstance(value, Handle)
         and (value._node is not None or _has_tangents(value))
@@ -231,7 +233,9 @@ def _write(x: Handle, index: Any, value: Any) -> None:
         raise TypeError(f"'{type(root._v).__name__}' object does not support item assignment")
     if not isinstance(x._v, np.ndarray) or not (x._v.flags.writeable or _is_kept(root)):
         raise ValueError("assignment destination is read-only")
-    if mode is not None and mode.symbolic:
+    if BATCHED and _write_members(root, x, steps, index, v):
+        pass
+    elif mode is not None and mode.symbolic:
         if is_borrowed(root):  # a later run must write there too
             raise leaves_graph(
                 f"in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
@@ -253,6 +257,27 @@ def _write(x: Handle, index: Any, value: Any) -> None:
         root._node = Node(WRITE, parents, saved, {"steps": steps, "index": index}, aval, span)
     if recording:
         _write_tangents(root, steps, index, value)
+
+
+# Set by adarray.batching, which stands above: writes for all members of a batch.
+members_hook: list[Any] = []
+# And an index with masks that are the same for all members, which rules read later.
+index_hook: list[Any] = []
+
+
+def _write_members(root: Handle, x: Handle, steps: Any, index: Any, v: Any) -> bool:
+    """Write where the target, the index or the value is that of a batch; return whether one is."""
+    made = members_hook[0](root, steps, index, v)
+    if made is None:
+        return False
+    if is_borrowed(root):
+        raise leaves_graph(
+            f"vmap: in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
+            "return the value, or write into an array made in the function that vmap takes",
+        )
+    root._v, root._frozen = made, False
+    sync_if_view(x)
+    return True
 
 
 def _has_tangents(value: Any) -> bool:

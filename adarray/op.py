@@ -146,13 +146,17 @@ class Op:
     invariants : callable, optional
         ``invariants(out)`` returns what of the results does not depend on choices that
         NumPy makes, such as the phases of eigenvectors; `opcheck` differentiates that.
+    batch : callable, optional
+        How `adarray.vmap` computes it for all members of a batch: ``batch(call)``, see
+        `adarray.batching.rules`. Not given for operations whose kind says it: pointwise ones,
+        reductions, scans and ufuncs.
     note : str
         What the documentation's table says, such as the derivative at kinks.
     """
 
     __slots__ = (
-        "_binder", "_plans", "aliases", "drops", "evaluate", "general", "invariants", "jvp",
-        "lower", "masks", "methods", "name", "needs", "note", "numpy", "operands", "outputs",
+        "_binder", "_plans", "aliases", "batch", "drops", "evaluate", "general", "invariants",
+        "jvp", "lower", "masks", "methods", "name", "needs", "note", "numpy", "operands", "outputs",
         "params", "pointwise", "rules", "samples", "signature", "special", "transfer", "variadic",
     )  # fmt: skip
 
@@ -178,6 +182,7 @@ class Op:
         drops: bool = False,
         general: Op | None = None,
         invariants: Callable[..., Any] | None = None,
+        batch: Callable[[Any], Any] | None = None,
         note: str = "",
     ) -> None:
         self.name = name
@@ -200,6 +205,7 @@ class Op:
         self.drops = drops
         self.general = general
         self.invariants = invariants
+        self.batch = batch
         # transfer(g, node): reverse rule that may take over the buffer of g;
         # only in-place writes have one (see adarray.inplace).
         self.transfer = transfer

@@ -31,7 +31,8 @@ def weakened(x: ADArray) -> ADArray:
     tangents = x._x.tangents if x._x is not None else ()
     if isinstance(x._v, Symbolic):
         opened: Any = x._v
-        number = opened.item()._v
+        number = opened.item()
+        number = number._v if isinstance(number, Handle) else number
     elif x.dtype.kind in "iu":
         number = int(x._v)
     else:

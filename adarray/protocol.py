@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import PLAIN, Symbolic, refuse_subclass
+from adarray.aval import BATCHED, PLAIN, Symbolic, refuse_subclass
 from adarray.device import KINDS, adopt, is_device
-from adarray.dispatch import apply
+from adarray.dispatch import apply, stands_for_many
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.frames import is_frame, is_labelled, unframed
 from adarray.inplace import assign, check_cast, setitem, sync_if_view
@@ -434,6 +434,11 @@ def plain(x: Any) -> Any:
 def on_plain(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function that does not dispatch on plain values; `jit` records the call."""
     mode = MODE.get()
+    if BATCHED:
+        given, options = plain(args), plain(kwargs)
+        batched = stands_for_many((*given, *options.values()))
+        if batched is not None:
+            return batched.function(function, given, options)
     if mode is not None and mode.symbolic and (followed(args) or followed(kwargs)):
         return mode.engine.function(function, plain(args), plain(kwargs))  # type: ignore[union-attr]
     return function(*plain(args), **plain(kwargs))

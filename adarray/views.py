@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.aval import BATCHED, Symbolic
 from adarray.device import is_device
 from adarray.op import Layout, Op
 from adarray.runtime import MODE
@@ -27,12 +27,12 @@ def wrapped(
     source = operands[0]
     if isinstance(op.lower, Layout) and isinstance(source, Handle):
         memory = root_of(source)._v
-        if isinstance(r, Symbolic) and type(memory) is np.ndarray:
+        if isinstance(r, Symbolic) and type(memory) is np.ndarray and type(r) not in BATCHED:
             # Made of a constant while recording, as by np.zeros: of the copy that stands for it.
             memory = MODE.get().engine.capture(memory)  # type: ignore[union-attr]
         if _overlap(r, memory):
             return view_of(source, op, operands[1:], params, r)
-    if isinstance(r, Symbolic):
+    if isinstance(r, Symbolic) and type(r) not in BATCHED:
         return cls(r)
     for x in operands:
         v = root_of(x)._v if isinstance(x, Handle) else x

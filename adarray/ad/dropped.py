@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Aval, Symbolic, aval_of
+from adarray.aval import BATCHED, Aval, Symbolic, aval_of
 from adarray.device import is_device
 from adarray.graph import Node
 from adarray.inplace import plain_value
@@ -63,7 +63,9 @@ def cleared(
 def _has_nan(x: Any) -> bool:
     """Whether an array on the host has nan; in a recording, whether it has in this run."""
     value = plain_value(x)
-    if isinstance(value, Symbolic):
+    if type(value) in BATCHED:
+        value = value.shown()  # those of all members
+    elif isinstance(value, Symbolic):
         value = value.value
     elif is_device(value):
         return False  # to look would wait for the device

@@ -15,7 +15,7 @@ import numpy as np
 
 from adarray.ad.dropped import cleared
 from adarray.array import ADArray
-from adarray.aval import ARRAYS, Aval, aval_of
+from adarray.aval import ARRAYS, BATCHED, Aval, aval_of
 from adarray.device import is_device
 from adarray.dispatch import apply, pick
 from adarray.errors import NotDifferentiableError, TraceError
@@ -175,6 +175,10 @@ class Pullback:
             plain_engine: Any = engine
             if type(g) is not np.ndarray:
                 plain_engine = device_engine(g, engine) if is_device(g) else None
+                if BATCHED and batch_of(g) is not None:
+                    self._batched(node, g)
+                    node = None
+                    continue
             if record:
                 plain_engine = None
             aval, rules, pointwise, parents, i = node.aval, op.rules, op.pointwise, node.parents, -1
@@ -237,6 +241,21 @@ class Pullback:
                 else:  # it would come off the heap next
                     node, g = last, last_ct
         return self.results
+
+    def _batched(self, node: Node, g: Any) -> None:
+        """Run the rules of a node on the cotangents of the members of a batch."""
+        level = self.level
+        if node.guard is not None:
+            check_guard(node)
+        saved: Any = node.saved
+        record = self.record or node.span[0] < level
+        if record or self.symbolic or type(saved) is list:
+            saved = self._handles(node, record)
+        for i, p in enumerate(node.parents):
+            if p is None or p.span[1] < level:
+                continue
+            ct = BATCHED_RULE[0](self._carefully, node, p, i, g, saved)
+            self.add(p, outside(ct, p))
 
     def _carefully(
         self, node: Node, p: Node, i: int, g: Any, saved: tuple[Any, ...], engine: Any
@@ -356,7 +375,7 @@ class Pullback:
             else:
                 self.dense.add(value.order)
         if value is not None and value.span[1] >= self.level:
-            self.add(value, fit(value_g, value))
+            self.add(value, outside(fit(value_g, value), value))
         if base is not None and base.span[1] >= self.level:
             if base.order not in self.cotangents:
                 self.owned.add(base.order)
@@ -430,7 +449,7 @@ def owned_copy(g: Any, record: bool = False) -> Any:
     """Return a copy of a cotangent that the walk may write into."""
     if isinstance(g, Handle):
         return apply(FUNCTIONS[np.copy], (g,), {})
-    g = np.copy(g) if is_device(g) else np.array(g)
+    g = np.copy(g) if is_device(g) or type(g) in BATCHED else np.array(g)
     return ADArray(g) if record else g
 
 
@@ -438,7 +457,44 @@ def _add_owned(before: Any, ct: Any) -> Any:
     if isinstance(before, Handle):
         before += ct
         return before
+    if type(ct) in BATCHED and type(before) not in BATCHED:
+        return before + ct
     return np.add(before, ct, out=before)
+
+
+# Set by adarray.ad.batches, which is not loaded before it is needed: the sum over the members,
+# and what runs a rule, member by member where it looks at values.
+sum_hook: list[Any] = []
+BATCHED_RULE: list[Any] = []
+
+
+def batch_of(g: Any) -> Any:
+    """Return the batch whose members a cotangent belongs to, None if it is one for all."""
+    if type(g) is Placed:
+        g = g.g
+    if type(g) is dict:
+        return next((b for b in map(batch_of, g.values()) if b is not None), None)
+    v = g._v if isinstance(g, Handle) else g
+    return v.batch if type(v) in BATCHED else None
+
+
+def outside(ct: Any, p: Node) -> Any:
+    """Return the cotangent of a node that is older than a batch: the sum of those of members.
+
+    Within the function that `vmap` runs, members have cotangents of their own of what all have.
+    """
+    if not BATCHED:
+        return ct
+    batch = batch_of(ct.g if type(ct) is Part else ct)
+    while batch is not None and not batch.open and p.order > batch.order:
+        if type(ct) is Part:
+            ct = Part(ct.index, sum_hook[0](ct.g))
+        elif type(ct) is Placed:
+            ct = sum_hook[0](ct.add_to(ct.zeros()))
+        else:
+            ct = sum_hook[0](ct)
+        batch = batch_of(ct.g if type(ct) is Part else ct)
+    return ct
 
 
 def check_guard(node: Node) -> None:

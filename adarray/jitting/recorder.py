@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aval import BATCHED
 from adarray.device import DeviceEngine, host, is_device
-from adarray.dispatch import compute, replay
+from adarray.dispatch import compute, replay, stands_for_many
 from adarray.errors import NotDifferentiableError
 from adarray.inplace import WRITE
 from adarray.jitting.cached import CachedCall
@@ -160,6 +161,10 @@ class Recorder:
 
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a NumPy function on plain and traced values, and record it."""
+        if BATCHED:
+            batched = stands_for_many((*args, *kwargs.values()))
+            if batched is not None:
+                return batched.function(func, args, kwargs)
         if func in _METADATA:
             return func(*concrete(args), **concrete(kwargs))
         if func in _WRITERS or getattr(func, "__name__", "") == "at":

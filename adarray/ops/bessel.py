@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import apply
+from adarray.batching.rules import pointwise
+from adarray.dispatch import run
 from adarray.errors import TraceError
 from adarray.op import Op, Opaque, register
 from adarray.ops.borrow import correct
@@ -63,13 +64,14 @@ i1 = register(
         jvp=[lambda t, out, x: t * (np.i0(x) - _over(out, x))],
         samples=_samples,
         operands=("x",),
+        batch=pointwise,
         note="the derivative of np.i0",
     )
 )
 
 
 def _slope(g: Any, out: Any, x: Any) -> Any:
-    return g * (apply(i1, (x,)) if hasattr(x, "_node") else _i1(x))
+    return g * run(i1, x)
 
 
 i0 = register(
@@ -81,6 +83,7 @@ i0 = register(
         jvp=[_slope],
         samples=_samples,
         operands=("x",),
+        batch=pointwise,
     )
 )
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.layouts import interpolated
+from adarray.batching.rules import members
 from adarray.dispatch import apply
 from adarray.op import Op, Opaque, register
 from adarray.ops import creation
@@ -158,6 +160,7 @@ interp = register(
         samples=_interp_samples,
         operands=("x", "xp", "fp"),
         params=("left", "right"),
+        batch=interpolated,
         note="on a knot the slope to its right, on the last one that to its left",
     )
 )
@@ -230,6 +233,7 @@ convolve = register(
         samples=_convolve_samples,
         operands=("a", "v"),
         params=("mode",),
+        batch=members,
     )
 )
 

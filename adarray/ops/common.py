@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Aval, Symbolic
+from adarray.aval import BATCHED, Aval, Symbolic
 from adarray.device import is_device
 from adarray.dispatch import replay
 from adarray.inplace import plain_value
@@ -97,6 +97,8 @@ class Placed:
         """Add the region into `total`, in place, and return it."""
         if isinstance(self.g, Handle) and not isinstance(total, Handle):
             total = type(self.g)(total)
+        elif type(self.g) in BATCHED and type(total) not in BATCHED:
+            total = self.zeros() + total
         target = replay(total, self.steps)
         if _may_repeat(self.index):
             np.add.at(target, self.index, self.g)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.rules import same
 from adarray.dispatch import apply
 from adarray.op import Layout, Op, Pointwise, composite, register
 from adarray.operators import weakened
@@ -64,6 +65,7 @@ real = register(
         jvp="linear",
         samples=_samples,
         operands=("x",),
+        batch=same,
         note="a view, as in NumPy",
     )
 )
@@ -82,6 +84,7 @@ imag = register(
         jvp="linear",
         samples=_samples,
         operands=("x",),
+        batch=same,
         note="a view, as in NumPy",
     )
 )

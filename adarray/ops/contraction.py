@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.batching.layouts import multiplied, summed
 from adarray.dispatch import apply, run
 from adarray.op import Contraction, Layout, Op, composite, register
 from adarray.ops import creation
@@ -73,6 +74,7 @@ matmul = register(
         [_matmul_vjp_x, _matmul_vjp_y],
         jvp="linear",
         samples=_matmul_samples,
+        batch=multiplied,
         operands=("x1", "x2"),
         signature="x1, x2, /, out=None, *, casting='same_kind', order='K', dtype=None, subok=True",
     )
@@ -269,6 +271,7 @@ einsum = register(
         operands=("*operands",),
         params=("subscripts",),
         signature="operands, subscripts",
+        batch=summed,
         evaluate=_einsum_values,
     )
 )
@@ -293,6 +296,7 @@ einsum_view = register(
         ],
         operands=("a",),
         params=("subscripts",),
+        batch=summed,
         note="einsum of one operand without a sum: a writeable view, as in NumPy",
     )
 )

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.rules import stacked
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, Sample, register
@@ -82,6 +83,7 @@ register(
         Opaque(),
         [_cholesky],
         jvp=[_cholesky_tangent],
+        batch=stacked(2),
         samples=lambda rng: [
             s(positive_definite(rng, 3, 3)),
             s(positive_definite(rng, 2, 3, 3)),
@@ -176,6 +178,7 @@ qr = register(
         Opaque(),
         [_qr],
         jvp=[_qr_tangent],
+        batch=stacked(2),
         samples=lambda rng: [
             s(rng.normal(size=(4, 2))),
             s(rng.normal(size=(2, 4, 3))),
@@ -244,6 +247,7 @@ svdvals = register(
         Opaque(),
         [_svdvals],
         jvp=[_svdvals_tangent],
+        batch=stacked(2),
         samples=lambda rng: [
             s(rng.normal(size=(3, 3))),
             s(rng.normal(size=(2, 4, 3))),
@@ -396,6 +400,7 @@ svd = register(
         Opaque(),
         [_svd],
         jvp=[_svd_tangent],
+        batch=stacked(2),
         samples=_svd_samples,
         operands=("a",),
         params=("full_matrices",),

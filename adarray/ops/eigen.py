@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.rules import stacked
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, Sample, register
 from adarray.ops.common import s
@@ -94,6 +95,7 @@ register(
         Opaque(),
         [_eigh],
         jvp=[_eigh_tangent],
+        batch=stacked(2),
         samples=_hermitian_samples,
         operands=("a",),
         params=("UPLO",),
@@ -125,6 +127,7 @@ register(
         Opaque(),
         [_eigvalsh],
         jvp=[_eigvalsh_tangent],
+        batch=stacked(2),
         samples=_hermitian_samples,
         operands=("a",),
         params=("UPLO",),
@@ -179,6 +182,7 @@ register(
         Opaque(),
         [_eigvals],
         jvp=[_eigvals_tangent],
+        batch=stacked(2),
         samples=_general_samples,
         operands=("a",),
         note="complex where eigenvalues of a real matrix are; NotDifferentiableError at matrices "
@@ -237,6 +241,7 @@ register(
         Opaque(),
         [_eig],
         jvp=[_eig_tangent],
+        batch=stacked(2),
         samples=_general_samples,
         operands=("a",),
         outputs=2,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray, weakened
+from adarray.batching import rules as batching
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, Pointwise, composite, register
@@ -259,6 +260,7 @@ fraction = register(
         jvp=[lambda t, out, x: t],
         samples=lambda rng: [s(rng.uniform(-3, 3, size=(3, 4))), s(np.float64(-1.5))],
         operands=("x",),
+        batch=batching.pointwise,
         note="first result of np.modf; jumps have the derivative of their surroundings",
     )
 )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.batching.rules import along
 from adarray.op import Op, Opaque, Sample, register
 from adarray.ops.borrow import borrow, borrowed
 from adarray.ops.common import composite_if_traced, s
@@ -105,6 +106,7 @@ def _register(transform: Transform, rule: Callable[..., Any], kind: str) -> None
             samples=_samples(kind),
             operands=("a",),
             params=("n", "axis", "norm"),
+            batch=along("last"),
         )
     )
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adarray.batching.rules import along
 from adarray.op import Op, Opaque, Rule, register
 from adarray.ops.common import keep, normalized_axes, unbroadcast, weighted
 from adarray.ops.complex import conjugate_of
@@ -77,6 +78,7 @@ def general(
             params=tuple(n for n in names if n in _PARAMS),
             signature=signature,
             evaluate=_evaluate,
+            batch=along("all", stay=[i for i, n in enumerate(operands) if n in ("where", "mean")]),
             note=note,
         )
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.rules import members
 from adarray.dispatch import run
 from adarray.op import Op, Scatter, register
 from adarray.ops.common import composite_if_traced, s
@@ -32,6 +33,7 @@ bincount: Op = register(
         ],
         operands=("x", "weights"),
         params=("minlength",),
+        batch=members,
         signature="x, /, weights=None, minlength=0",
         note="in the weights",
     )
@@ -59,6 +61,7 @@ sums_by_bin: Op = register(
         ],
         operands=("weights",),
         params=("places", "n"),
+        batch=members,
         note="the weights of histograms",
     )
 )

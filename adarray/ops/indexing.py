@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.batching.layouts import added
+from adarray.batching.rules import item
 from adarray.device import is_device
-from adarray.dispatch import apply
+from adarray.dispatch import apply, run
 from adarray.op import Gather, Layout, Op, Scatter, composite, register
 from adarray.ops.common import Placed, in_order, s
 from adarray.protocol import plain, plain_array
@@ -38,6 +40,7 @@ getitem = register(
         params=("index",),
         signature="a, index",
         evaluate=lambda a, index: a[index],
+        batch=item,
     )
 )
 
@@ -68,6 +71,7 @@ scatter_add = register(
         params=("index",),
         signature="a, b, index",
         evaluate=_add_at,
+        batch=added,
     )
 )
 
@@ -76,7 +80,7 @@ def apply_add_at(a: Any, b: Any, index: Any) -> Any:
     """Return `a` with `b` added at `index`, repeated indices counted."""
     if hasattr(a, "_node") or hasattr(b, "_node"):
         return apply(scatter_add, (a, b), {"index": index})
-    return _add_at(a, b, index)
+    return run(scatter_add, a, b, index=index)
 
 
 def along(index: Any, axis: int, shape: tuple[int, ...]) -> tuple[Any, ...]:

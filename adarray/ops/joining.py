@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.batching.layouts import joined
 from adarray.dispatch import join_hook
 from adarray.inplace import plain_value
 from adarray.op import Layout, Op, composite, register
@@ -47,6 +48,7 @@ concatenate = register(
         ],
         operands=("*arrays",),
         params=("axis", "dtype", "casting"),
+        batch=joined,
         signature="arrays, /, axis=0, out=None, *, dtype=None, casting='same_kind'",
         aliases=(np.concat,) if np.concat is not np.concatenate else (),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.layouts import looked_at
 from adarray.dispatch import apply
 from adarray.inplace import assign, move, sync_if_view
 from adarray.op import FUNCTIONS, Layout, Op, composite, register
@@ -71,6 +72,7 @@ VIEW = register(
         samples=lambda rng: [],
         operands=("a",),
         params=("dtype",),
+        batch=looked_at,
         note="an untraced array only; of the same dtype, a view of any array",
     )
 )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import refuse_subclass
+from adarray.batching.rules import members
 from adarray.device import KINDS, adopt, is_device
 from adarray.dispatch import apply, run
 from adarray.errors import DTypeError
@@ -303,6 +304,7 @@ def _registered(
             operands=names[:2],
             params=(*names[2:], *_PARAMS),
             evaluate=evaluate,
+            batch=members,
             needs=_reads,
             note=f"{note}, in adarray.ops.nn",
         )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from adarray.batching.layouts import norms
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, register
@@ -50,6 +51,7 @@ norm = register(
         ],
         operands=("x",),
         params=("axis", "keepdims"),
+        batch=norms,
         note="the Euclidean (Frobenius) norm; 0 at 0. Other orders are made of sums, maxima and "
         "singular values",
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import Symbolic
+from adarray.batching.layouts import permuted
 from adarray.dispatch import run
 from adarray.errors import NotDifferentiableError
 from adarray.op import Gather, Op, composite, register
@@ -53,6 +54,7 @@ permute: Op = register(
         ],
         operands=("a",),
         params=("order", "axis"),
+        batch=permuted,
         note="by a permutation of each line, as sort and partition use it",
     )
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.layouts import padded, windows
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Layout, Op, Opaque, register
@@ -44,6 +45,7 @@ pad_zeros = register(
             ]
         ],
         jvp="linear",
+        batch=padded,
         samples=lambda rng: [
             s(rng.normal(size=(3, 4)), 2),
             s(rng.normal(size=(3, 4)), ((1, 0), (0, 2))),
@@ -126,6 +128,7 @@ sliding_window_view = register(
         params=("window_shape", "axis"),
         signature="x, window_shape, axis=None, *, subok=False, writeable=False",
         evaluate=_windows_of,
+        batch=windows,
         note="a read-only view, as in NumPy; overlapping windows must not be written to",
     )
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.rules import members
 from adarray.op import Op, Opaque, register
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
@@ -78,6 +79,7 @@ roots = register(
         Opaque(),
         [_roots_vjp],
         jvp=[_roots_jvp],
+        batch=members,
         samples=lambda rng: [
             s(np.poly([-1.3, 0.2, 2.5]) * rng.uniform(1, 2)),
             s(np.array([1.0, 0.3, 2.0, 0.5])),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.batching.rules import stacked
 from adarray.op import Op, Opaque, composite, register
 from adarray.ops.common import composite_if_traced, newer, s
 from adarray.ops.complex import conjugate_of
@@ -24,6 +25,7 @@ register(
             lambda g, out, x1, x2: g[..., None] * conjugate_of(x1),
         ],
         jvp="linear",
+        batch=stacked(1, 1),
         samples=lambda rng: [
             s(rng.normal(size=3), rng.normal(size=3)),
             s(rng.normal(size=(4, 3)), rng.normal(size=3)),
@@ -46,6 +48,7 @@ for _matvec in newer("matvec"):
                 lambda g, out, x1, x2: np.matmul(g[..., None, :], x1)[..., 0, :],
             ],
             jvp="linear",
+            batch=stacked(2, 1),
             samples=lambda rng: [
                 s(rng.normal(size=(2, 3)), rng.normal(size=3)),
                 s(rng.normal(size=(4, 2, 3)), rng.normal(size=3)),
@@ -67,6 +70,7 @@ for _vecmat in newer("vecmat"):
                 lambda g, out, x1, x2: conjugate_of(x1)[..., :, None] * g[..., None, :],
             ],
             jvp="linear",
+            batch=stacked(1, 2),
             samples=lambda rng: [
                 s(rng.normal(size=3), rng.normal(size=(3, 2))),
                 s(rng.normal(size=3), rng.normal(size=(4, 3, 2))),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.rules import members, stacked
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, Sample, register
 from adarray.ops.common import s
@@ -174,6 +175,7 @@ register(
         Opaque(),
         [_pinv],
         jvp=[_pinv_tangent],
+        batch=stacked(2),
         samples=_pinv_samples,
         operands=("a",),
         params=("rcond", "hermitian", "rtol"),
@@ -270,6 +272,7 @@ register(
         Opaque(),
         [_lstsq_matrix, _lstsq_right],
         jvp=[_lstsq_tangent, _lstsq_right_tangent],
+        batch=members,
         samples=lambda rng: [
             s(rng.normal(size=(5, 2)), rng.normal(size=5)),
             s(rng.normal(size=(5, 3)), rng.normal(size=(5, 2)), rcond=1e-6),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adarray.batching.rules import along
 from adarray.inplace import plain_value
 from adarray.op import Op, Opaque, register
 from adarray.ops.common import normalized_axes, s, weighted, zeros_beside
@@ -276,6 +277,7 @@ def _median(name: str, function: Callable[..., Any], skip: bool) -> Op:
             Opaque(),
             [of_a],
             jvp=[tangent],
+            batch=along("all"),
             drops=True,
             samples=_holes(_median_samples) if skip else _median_samples,
             operands=("a",),
@@ -305,6 +307,7 @@ def _quantile(name: str, function: Callable[..., Any], scale: float, skip: bool)
             Opaque(),
             [rules.of_a, rules.of_q, _no_change],
             jvp=[rules.tangent, rules.tangent_of_q, _no_move],
+            batch=along("all", moved=True),
             drops=True,
             samples=_holes(samples) if skip else samples,
             operands=("a", "q", "weights"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.device import is_device
+from adarray.batching.rules import along
 from adarray.op import Op, Opaque, Reduction, Rule, register
 from adarray.ops.common import keep, s
 from adarray.ops.folding import (
@@ -86,11 +86,12 @@ def _plain(rule: Rule | None, *nothing: Any) -> Rule:
 
 # Elements up to which filling an array is cheaper than NumPy's making of a broadcast view.
 _SMALL = 4096
+_PLAIN = frozenset({np.ndarray, np.float64, np.float32})
 
 
 def _spread(g: Any, out: Any, a: Any, axis: Any = None, keepdims: bool = False, **_: Any) -> Any:
     g = keep(g, a.shape, axis)
-    if a.size <= _SMALL and isinstance(g, (np.ndarray, np.generic)) and not is_device(g):
+    if a.size <= _SMALL and type(g) in _PLAIN:
         back = np.empty(a.shape, g.dtype)
         back[...] = g
         return back
@@ -243,6 +244,7 @@ for _name, _function in (("var", np.var), ("std", np.std)):
             samples=spread_samples,
             operands=("a",),
             params=("axis", "dtype", "ddof", "keepdims", "correction"),
+            batch=along(),
             methods=(_name,),
             general=general(
                 f"{_name}.where", _function, DEVIATION, _rules, samples=centered_samples,

@@ -6,6 +6,21 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.layouts import (
+    diagonals,
+    expanded,
+    flipped,
+    raveled,
+    reshaped,
+    rolled,
+    rotated,
+    spread,
+    squeezed,
+    tiled,
+    transposed,
+    triangle,
+)
+from adarray.batching.rules import along, same, shifted
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
 from adarray.op import Layout, Op, Opaque, composite, register
@@ -72,6 +87,7 @@ reshape = _linear(
     ],
     signature="a, shape=None, order='C', *, newshape=_, copy=None",
     params=("shape", "order", "copy"),
+    batch=reshaped,
     evaluate=_reshape,
 )
 transpose = _linear(
@@ -87,6 +103,7 @@ transpose = _linear(
         s(np.float64(1.0)),
     ],
     params=("axes",),
+    batch=transposed,
     aliases=(np.permute_dims,) if np.permute_dims is not np.transpose else (),
 )
 swapaxes = _linear(
@@ -94,6 +111,7 @@ swapaxes = _linear(
     lambda g, out, a, axis1, axis2: np.swapaxes(g, axis1, axis2),
     lambda rng: [s(rng.normal(size=(2, 3, 4)), 0, -1), s(rng.normal(size=(3, 4)), 0, 1)],
     params=("axis1", "axis2"),
+    batch=shifted("axis1", "axis2"),
     methods=("swapaxes",),
 )
 moveaxis = _linear(
@@ -104,12 +122,14 @@ moveaxis = _linear(
         s(rng.normal(size=(2, 3, 4)), (0, 1), (2, 0)),
     ],
     params=("source", "destination"),
+    batch=shifted("source", "destination"),
 )
 squeeze = _linear(
     np.squeeze,
     lambda g, out, a, axis=None: np.reshape(g, a.shape),
     lambda rng: [s(rng.normal(size=(1, 3, 1))), s(rng.normal(size=(1, 3, 1)), axis=0)],
     params=("axis",),
+    batch=squeezed,
     methods=("squeeze",),
 )
 expand_dims = _linear(
@@ -117,6 +137,7 @@ expand_dims = _linear(
     lambda g, out, a, axis: np.reshape(g, a.shape),
     lambda rng: [s(rng.normal(size=(3, 4)), 1), s(rng.normal(size=3), (0, 2))],
     params=("axis",),
+    batch=expanded,
 )
 
 
@@ -129,6 +150,7 @@ ravel = _linear(
     lambda g, out, a, order="C": np.reshape(g, a.shape, order=order),
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)), order="F")],
     params=("order",),
+    batch=raveled,
     name="ravel",
 )
 
@@ -157,6 +179,7 @@ broadcast_to = _linear(
     ],
     operands=("array",),
     params=("shape", "subok"),
+    batch=spread,
 )
 flip = _linear(
     np.flip,
@@ -164,6 +187,7 @@ flip = _linear(
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(2, 3, 4)), axis=(0, 2))],
     operands=("m",),
     params=("axis",),
+    batch=flipped,
 )
 rot90 = _linear(
     np.rot90,
@@ -171,6 +195,7 @@ rot90 = _linear(
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(2, 3, 4)), 3, (1, 2))],
     operands=("m",),
     params=("k", "axes"),
+    batch=rotated,
 )
 roll = _linear(
     np.roll,
@@ -183,12 +208,14 @@ roll = _linear(
         s(rng.normal(size=(3, 4)), (1, 2), axis=(0, 1)),
     ],
     params=("shift", "axis"),
+    batch=rolled,
 )
 copy = _linear(
     np.copy,
     lambda g, out, a, order="K", subok=False: g,
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)).T), s(np.float64(2.0))],
     params=("order", "subok"),
+    batch=same,
     lower=Opaque(),
 )
 astype = _linear(
@@ -197,6 +224,7 @@ astype = _linear(
     lambda rng: [s(rng.normal(size=(3, 4)), np.float64), s(np.ones(3), np.float32)],
     operands=("x",),
     params=("dtype", "copy"),
+    batch=same,
     signature="x, dtype, /, *, copy=True, order='K', casting='unsafe', subok=True, device=None",
     methods=("astype",),
     evaluate=lambda x, dtype, copy=True: (
@@ -220,6 +248,7 @@ tril = _linear(
     drops=True,
     operands=("m",),
     params=("k",),
+    batch=triangle,
     lower=Opaque(),
 )
 triu = _linear(
@@ -229,6 +258,7 @@ triu = _linear(
     drops=True,
     operands=("m",),
     params=("k",),
+    batch=triangle,
     lower=Opaque(),
 )
 
@@ -253,6 +283,7 @@ diagonal = _linear(
         s(rng.normal(size=(2, 3, 4)), -1, 2, 0),
     ],
     params=("offset", "axis1", "axis2"),
+    batch=diagonals,
     methods=("diagonal",),
     drops=True,
 )
@@ -307,6 +338,7 @@ repeat = _linear(
         s(rng.normal(size=(3, 4)), np.array([1, 0, 2]), axis=0),
     ],
     params=("repeats", "axis"),
+    batch=along("flat"),
     methods=("repeat",),
     lower=Opaque(),
     drops=True,
@@ -333,6 +365,7 @@ tile = _linear(
     ],
     operands=("A",),
     params=("reps",),
+    batch=tiled,
     lower=Opaque(),
     # NumPy's own asks for writeable subclasses on the way; values are all we need.
     evaluate=lambda A, reps: np.tile(arrayed(A), reps),

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.layouts import solved
+from adarray.batching.rules import stacked
 from adarray.errors import NotDifferentiableError
 from adarray.op import Op, Opaque, register
 from adarray.ops import creation
@@ -57,6 +59,7 @@ register(
         Opaque(),
         [_solve_matrix, lambda g, out, a, b: _solved_transpose(g, a, b)],
         jvp=[_solve_tangent, lambda t, out, a, b: np.linalg.solve(a, t)],
+        batch=solved,
         samples=lambda rng: [
             s(regular(rng, 3, 3), rng.normal(size=3)),
             s(regular(rng, 3, 3), rng.normal(size=(3, 2))),
@@ -77,6 +80,7 @@ inv = register(
         Opaque(),
         [lambda g, out, a: -np.matmul(np.matmul(transposed(out), g), transposed(out))],
         jvp=[lambda t, out, a: -np.matmul(np.matmul(out, t), out)],
+        batch=stacked(2),
         samples=lambda rng: [
             s(regular(rng, 3, 3)),
             s(regular(rng, 2, 3, 3)),
@@ -157,6 +161,7 @@ register(
         Opaque(),
         [lambda g, out, a: g[..., None, None] * cofactors(a, out)],
         jvp=[lambda t, out, a: np.sum(cofactors(a, out) * t, axis=(-2, -1))],
+        batch=stacked(2),
         samples=lambda rng: [
             s(regular(rng, 3, 3)),
             s(rng.normal(size=(2, 2, 3, 3))),
@@ -192,6 +197,7 @@ register(
         Opaque(),
         [_slogdet],
         jvp=[_slogdet_tangent],
+        batch=stacked(2),
         samples=lambda rng: [
             s(regular(rng, 3, 3)),
             s(rng.normal(size=(2, 2, 3, 3))),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.rules import along
 from adarray.dispatch import apply
 from adarray.inplace import assign, plain_index, sync_if_view
 from adarray.op import FUNCTIONS, Op, Opaque, composite, register
@@ -212,6 +213,7 @@ def _weighted(ufunc: Any, weights: Any, note: str) -> Op:
             samples=_weighted_samples,
             operands=("a",),
             params=("axis", "keepdims", "initial", "where"),
+            batch=along("all", default=0),
             signature="a, axis=0, keepdims=False, initial=_, where=True",
             note=note,
         )
@@ -350,6 +352,7 @@ def _segment_op(ufunc: Any, vjp: Any, jvp: Any, note: str = "") -> Op:
             samples=_segment_samples,
             operands=("a",),
             params=("starts", "axis"),
+            batch=along("all", default=0),
             note=note,
         )
     )

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
-from adarray.dispatch import apply
+from adarray.aval import BATCHED, Symbolic
+from adarray.batching.rules import members
+from adarray.dispatch import apply, run, stands_for_many
 from adarray.errors import (
     DTypeError,
     NotDifferentiableError,
@@ -262,6 +263,7 @@ def operation(
     params: tuple[str, ...] = (),
     outputs: int = 1,
     drops: bool = False,
+    batch: Callable[[Any], Any] = members,
     note: str = "",
 ) -> Callable[..., Any]:
     """Register an operation that NumPy has no function for; return the one that dispatches.
@@ -270,6 +272,8 @@ def operation(
     ----------
     name, rules, jvp, samples, operands, params, outputs, drops, note
         As in `adarray.op.Op`.
+    batch : callable
+        As there; member by member if not given.
     evaluate : callable
         Computes on plain arrays.
     """
@@ -281,11 +285,13 @@ def operation(
         if any(isinstance(x, Handle) for x in bound):
             check_params(cell[0], given)
             return finish(apply(cell[0], tuple(bound), given), None, name)
+        if BATCHED and stands_for_many((*bound, *given.values())) is not None:
+            return run(cell[0], *bound, **given)
         return evaluate(*bound, **given)
 
     op = Op(
         name, dispatching, Opaque(), rules, jvp=jvp, samples=samples, operands=operands,
-        params=params, evaluate=evaluate, outputs=outputs, drops=drops, note=note,
+        params=params, evaluate=evaluate, outputs=outputs, drops=drops, batch=batch, note=note,
     )  # fmt: skip
     cell.append(register(op))
     RECORDS[name] = op

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from adarray.batching.rules import pointwise
 from adarray.errors import NotDifferentiableError
 from adarray.op import COMPOSITES, Op, Opaque, Sample, register
 from adarray.scipy import RECORDS
@@ -179,6 +180,7 @@ def elementwise(
         signature=", ".join(names) + ", /, out=None",
         evaluate=evaluate,
         outputs=outputs,
+        batch=pointwise,
         # Of real samples one could not see what the rules read for complex operands.
         needs=None if growth is None else lambda _mask: (True,) * (len(slopes) + 1),
         note=note,

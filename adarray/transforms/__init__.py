@@ -1,5 +1,6 @@
 """Functions that take a function and return one that computes its derivatives."""
 
+from adarray.transforms.batch import vmap
 from adarray.transforms.checkpointing import checkpoint, checkpoint_sequential
 from adarray.transforms.gradients import grad, value_and_grad
 from adarray.transforms.matrices import hessian, jacfwd, jacobian, jacrev
@@ -35,4 +36,5 @@ __all__ = [
     "ravel",
     "value_and_grad",
     "vjp",
+    "vmap",
 ]

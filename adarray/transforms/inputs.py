@@ -9,7 +9,7 @@ import numpy as np
 
 from adarray.ad.reverse import Pullback, check_guard
 from adarray.array import ADArray
-from adarray.aval import Symbolic
+from adarray.aval import BATCHED, Symbolic
 from adarray.device import KINDS, adopt, host, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
@@ -150,6 +150,8 @@ class Inputs:
             if isinstance(g._v, Symbolic):
                 return g
             g = g._v
+        if type(g) in BATCHED:  # of members of a batch, whatever was given
+            return ADArray(g.copy())
         if isinstance(given, Handle):
             return _beside(given._v, g)
         if type(given) in KINDS:

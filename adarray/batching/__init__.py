@@ -1,0 +1,14 @@
+"""Values of all members of a batch at once, and the rules by which operations take them.
+
+Inside of `adarray.vmap` an ADArray holds a `Batched` value: to everybody it is the array of one
+member, and in memory it is an array with one axis more, the first. Recording, tangents and
+cotangents are above it and see members alone; what computes, `adarray.dispatch.compute`, hands an
+operation with such a value to the rule of its record. That calls the operation, or another,
+on the arrays of all members, at the level below: NumPy, a backend, a recording of `adarray.jit`
+or the batch around.
+"""
+
+from adarray.batching.batch import Batch, SplitError
+from adarray.batching.values import Batched, as_batched, is_batched, member_axis, raw_of
+
+__all__ = ["Batch", "Batched", "SplitError", "as_batched", "is_batched", "member_axis", "raw_of"]

@@ -1,0 +1,387 @@
+"""Batching rules: how an operation on values of one member is one on those of all.
+
+A rule is ``rule(call)``, where `Call` has the operands and parameters of a member. It returns the
+result of all members, along the first axis (a tuple of them, of an operation with several). Records
+name theirs (``batch=``); those of kinds of operations that all work alike have one from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.batching.batch import Batch
+from adarray.batching.indices import batched_index, in_order, parts_of, settled
+from adarray.batching.values import Batched, as_batched, innermost, member_axis, raw_of
+from adarray.dispatch import compute
+from adarray.errors import ShapeError, UnsupportedFunctionError
+from adarray.op import Op, Pointwise, Reduction, Scan
+from adarray.runtime import MODE
+
+Rule = Callable[["Call"], Any]
+_PYTHON = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}
+
+
+class Call:
+    """One operation on values of members.
+
+    Parameters
+    ----------
+    batch : Batch
+        The innermost one of the operands.
+    function : callable
+        ``function(*values, **params)`` computes at the level below.
+    values : tuple
+        The operands.
+    params : dict
+    name : str
+        For errors.
+    """
+
+    __slots__ = ("batch", "function", "name", "params", "values")
+
+    def __init__(
+        self,
+        batch: Batch,
+        function: Callable[..., Any],
+        values: tuple[Any, ...],
+        params: dict[str, Any],
+        name: str,
+    ) -> None:
+        self.batch = batch
+        self.function = function
+        self.values = values
+        self.params = params
+        self.name = name
+
+    def has(self, x: Any) -> bool:
+        """Whether members have values of their own."""
+        return type(x) is Batched and x.batch is self.batch
+
+    def full(self, i: int) -> Any:
+        """Return operand `i` of all members; one that all have is broadcast."""
+        return raw_of(self.values[i], self.batch)
+
+    def shape(self, i: int) -> tuple[int, ...]:
+        """Return the shape of operand `i` of a member."""
+        return np.shape(self.values[i])
+
+    def only(self, *positions: int) -> bool:
+        """Whether no other operand or parameter has values of the members."""
+        rest = [v for i, v in enumerate(self.values) if i not in positions]
+        return innermost(rest, self.params) is not self.batch
+
+    def run(self, *values: Any, **params: Any) -> Any:
+        """Compute the operation at the level below."""
+        return self.function(*values, **params)
+
+
+def pointwise(call: Call) -> Any:
+    """Align the operands of members, and apply the operation to those of all."""
+    return call.run(*aligned(call), **call.params)
+
+
+def aligned(call: Call) -> list[Any]:
+    """Return operands that broadcast as those of a member do, behind the members' axis."""
+    values, n = call.values, call.batch.size
+    ndim = max([len(v.shape) for v in values if hasattr(v, "shape")], default=0)
+    strong: list[Any] | None = None
+    made = []
+    for v in values:
+        if not call.has(v):
+            made.append(v)
+            continue
+        raw = v.raw
+        if v.weak:  # its dtype yields to others
+            if strong is None:
+                strong = [
+                    w.dtype for w in values
+                    if hasattr(w, "dtype") and not (type(w) is Batched and w.weak)
+                ]  # fmt: skip
+            if strong:
+                to = np.result_type(*strong, _PYTHON[raw.dtype.kind])
+                raw = raw if raw.dtype == to else raw.astype(to)
+        lead = ndim - len(v.shape)
+        made.append(raw.reshape((n,) + (1,) * lead + v.shape) if lead else raw)
+    return made
+
+
+def along(
+    none: str = "all",
+    stay: Sequence[int] = (),
+    moved: bool = False,
+    name: str = "axis",
+    default: int | None = None,
+) -> Rule:
+    """Return the rule of an operation along axes of its first operand.
+
+    Parameters
+    ----------
+    none : {"all", "flat", "last"}
+        What ``axis=None`` means: all axes, the elements in one row, or the last axis.
+    stay : sequence of int
+        Positions of operands that broadcast against the first.
+    moved : bool
+        Whether the result has axes of its own in front, as those of quantiles.
+    name : str
+        Of the parameter.
+    default : int or None
+        The axis where none is given.
+    """
+    default = -1 if none == "last" else default
+
+    def rule(call: Call) -> Any:
+        if not call.only(0, *stay):
+            return members(call)
+        if moved and (np.ndim(call.values[1]) > 1 or any(v is not None for v in call.values[2:])):
+            return members(call)
+        a, shape = call.full(0), call.shape(0)
+        ndim, params = len(shape), dict(call.params)
+        axis = params.get(name, default)
+        if not ndim:
+            # A number: what NumPy does along its axis 0 or -1 is done along one of length 1.
+            return members(call) if axis not in (None, ()) else _of_numbers(call, a, none)
+        if axis is None and none == "flat":
+            a, params[name], ndim = a.reshape((call.batch.size, -1)), 1, 1
+        elif axis is None:
+            params[name] = tuple(range(1, ndim + 1)) if none == "all" else ndim
+        else:
+            params[name] = member_axis(axis, ndim)
+        rest = [
+            raw_aligned(call, v, ndim) if i + 1 in stay and call.has(v) else v
+            for i, v in enumerate(call.values[1:])
+        ]
+        r = call.run(a, *rest, **params)
+        if moved and np.ndim(call.values[1]):
+            r = np.moveaxis(r, np.ndim(call.values[1]), 0)
+        return r
+
+    return rule
+
+
+def _of_numbers(call: Call, a: Any, none: str) -> Any:
+    """Apply an operation along all axes of a number, which has none."""
+    params = dict(call.params)
+    if none == "flat":
+        return call.run(a.reshape((call.batch.size, 1)), *call.values[1:], **{**params, "axis": 1})
+    if innermost(call.values[1:]) is call.batch:
+        return members(call)
+    return call.run(a, *call.values[1:], **{**params, "axis": ()})
+
+
+def raw_aligned(call: Call, v: Batched, ndim: int) -> Any:
+    """Return an operand of all members that broadcasts against one of `ndim` axes a member."""
+    lead = ndim - v.ndim
+    return v.raw.reshape((call.batch.size,) + (1,) * lead + v.shape) if lead else v.raw
+
+
+def stacked(*core: int) -> Rule:
+    """Return the rule of an operation on stacks: the last `core` axes of operands are theirs."""
+
+    def rule(call: Call) -> Any:
+        if innermost(call.params) is call.batch:
+            return members(call)
+        outer = [len(call.shape(i)) - k for i, k in enumerate(core)]
+        if min(outer) < 0:
+            return members(call)  # which raises NumPy's error
+        most = max(outer)
+        made = []
+        for i, k in enumerate(core):
+            v = call.values[i]
+            if call.has(v):
+                lead = most - (v.ndim - k)
+                made.append(v.raw.reshape((call.batch.size,) + (1,) * lead + v.shape))
+            else:
+                made.append(v)
+        return call.run(*made, **call.params)
+
+    return rule
+
+
+def shifted(*names: str, kept: Callable[[Call], bool] | None = None) -> Rule:
+    """Return the rule of an operation on one array whose parameters `names` are axes.
+
+    Parameters
+    ----------
+    *names : str
+        Parameters that are always given as axes, or left at defaults that the record names.
+    kept : callable, optional
+        Whether a call can be done so; one by one else.
+    """
+
+    def rule(call: Call) -> Any:
+        if not call.only(0) or (kept is not None and not kept(call)):
+            return members(call)
+        params = dict(call.params)
+        for name in names:
+            params[name] = member_axis(params[name], len(call.shape(0)))
+        return call.run(call.full(0), **params)
+
+    return rule
+
+
+def same(call: Call) -> Any:
+    """Apply the operation as it is: it does not ask where the axes are."""
+    if not call.only(0):
+        return members(call)
+    return call.run(call.full(0), **call.params)
+
+
+def members(call: Call) -> Any:
+    """Compute member by member: the rule of operations that know nothing of stacks."""
+    made = []
+    for k in range(call.batch.size):
+        values = tuple(member_of(v, k, call.batch) for v in call.values)
+        params = {n: member_of(v, k, call.batch) for n, v in call.params.items()}
+        made.append(call.run(*values, **params))
+    if not made:
+        values = tuple(_nobody(v, call.batch) for v in call.values)
+        made = [call.run(*values, **call.params)]
+        return _stack(call, made, empty=True)
+    return _stack(call, made)
+
+
+def _stack(call: Call, made: list[Any], empty: bool = False) -> Any:
+    if isinstance(made[0], (tuple, list)):
+        parts = [_stack(call, list(p), empty) for p in zip(*made, strict=True)]
+        cls = type(made[0])
+        return cls(*parts) if hasattr(cls, "_fields") else tuple(parts)
+    shapes = {np.shape(x) for x in made}
+    if len(shapes) > 1:
+        for v in (*call.values, *call.params.values()):
+            if call.has(v):
+                v.look()  # which splits the batch
+        raise ShapeError(
+            f"{call.name}: the results of the members of a batch have shapes {sorted(shapes)}; "
+            "they must be equal"
+        )
+    r = np.stack([x if hasattr(x, "shape") else np.asarray(x) for x in made])
+    return r[:0] if empty else r
+
+
+def member_of(v: Any, k: int, batch: Batch) -> Any:
+    """Return the value of member `k`, or of what is in it."""
+    if type(v) is Batched:
+        if v.batch is not batch:
+            return v
+        x = v.raw[k]
+        if not v.scalar and not x.shape and isinstance(x, np.generic):
+            return np.asarray(x)
+        return x
+    if type(v) is tuple or type(v) is list:
+        return type(v)(member_of(x, k, batch) for x in v)
+    if type(v) is slice:
+        return slice(*(member_of(x, k, batch) for x in (v.start, v.stop, v.step)))
+    return v
+
+
+def _nobody(v: Any, batch: Batch) -> Any:
+    return np.zeros(v.shape, v.dtype) if type(v) is Batched and v.batch is batch else v
+
+
+def item(call: Call) -> Any:
+    """Index the arrays of all members."""
+    batch, shape = call.batch, call.shape(0)
+    given = call.params["index"]
+    if any(type(i) is Batched and i.dtype.kind == "b" for i in parts_of(given)):
+        # What is recorded has the mask that all members have, which rules read later.
+        call.params["index"] = settled(parts_of(given), batch)
+    index = batched_index(call.params["index"], shape, batch)
+    a = call.values[0]
+    if not call.has(a):
+        if index.source is None and type(index.parts[0]) is np.ndarray:
+            # One array for all: no copies of it.
+            parts = index.parts[1:]
+            leading = [i for i in parts if i is not None and type(i) is not slice]
+            if len(leading) == len(parts) or _lead(parts):
+                return call.run(a, index=parts)
+        a = raw_of(a, batch)
+    else:
+        a = a.raw
+    return in_order(call.run(a, index=index.parts), index)
+
+
+def _lead(parts: Sequence[Any]) -> bool:
+    """Whether arrays stand in front of all slices, so that their axes come first."""
+    kinds = [i is None or type(i) is slice for i in parts]
+    return kinds == sorted(kinds)
+
+
+def rule_of(op: Op) -> Rule | None:
+    """Return the rule of a record: its own, or that of its kind."""
+    if op.batch is not None:
+        return op.batch
+    if isinstance(op.lower, Pointwise):
+        return pointwise
+    if isinstance(op.lower, (Reduction, Scan)):
+        return _REDUCTION if isinstance(op.lower, Reduction) else _SCAN
+    if isinstance(op.numpy, np.ufunc) and op.numpy.signature is None:
+        return pointwise
+    return None
+
+
+_REDUCTION, _SCAN = along("all"), along("flat")
+
+
+def compute_batched(op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Compute an operation of which operands or parameters are values of members.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        If its record has no batching rule.
+    """
+    batch = innermost(values, params)
+    assert batch is not None
+
+    def below(*given: Any, **options: Any) -> Any:
+        return compute(op, given, options, MODE.get())
+
+    rule = rule_of(op)
+    if rule is None:
+        raise UnsupportedFunctionError(
+            f"{op.name}: has no batching rule; write it with other NumPy functions, or call it "
+            "outside of the function that vmap takes"
+        )
+    call = Call(batch, below, values, params, op.name)
+    return wrapped(call, rule(call), op)
+
+
+def wrapped(call: Call, r: Any, op: Op | None = None) -> Any:
+    """Return results of all members as values of one."""
+    if isinstance(r, (tuple, list)):
+        parts = [wrapped(call, x, op) for x in r]
+        return type(r)(*parts) if hasattr(r, "_fields") else tuple(parts)
+    weak = all(_is_number(v) for v in call.values) and bool(call.values)
+    made = as_batched(r, call.batch, _gives_scalar(call, op))
+    if weak and made.scalar and made.dtype.kind in "fc":
+        return Batched(r, call.batch, True, True)
+    return made
+
+
+def _is_number(v: Any) -> bool:
+    if type(v) is Batched:
+        return v.weak
+    return isinstance(v, (int, float, complex)) and not isinstance(v, np.generic)
+
+
+# Records whose result without axes is an array, unless a part of the operand is a scalar.
+_AS_OPERAND = frozenset({"astype", "copy"})
+_ARRAYS = frozenset({"reshape", "broadcast_to", "ravel", "squeeze"})
+
+
+def _gives_scalar(call: Call, op: Op | None) -> bool:
+    """Whether NumPy gives a member a scalar where a result has no axes."""
+    if op is None:
+        return True
+    if op.name == "getitem":
+        index = call.params["index"]
+        return not any(i is Ellipsis for i in (index if type(index) is tuple else (index,)))
+    if op.name in _ARRAYS:
+        return False
+    if op.name in _AS_OPERAND:
+        v = call.values[0]
+        return v.scalar if type(v) is Batched else not isinstance(v, np.ndarray)
+    return True

@@ -1,0 +1,404 @@
+"""`Batched`: the value of one member to all who look, and the values of all members in memory."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from adarray.aval import ARRAYS, PLAIN, Symbolic
+from adarray.batching.batch import Batch, concrete_of, split
+from adarray.device import is_device
+from adarray.errors import TraceError
+from adarray.memory import duplicate
+from adarray.trace import Extras, Handle
+
+# What computes on values of batches: set by adarray.batching.calls, which stands above.
+ufunc_hook: list[Callable[..., Any]] = []
+function_hook: list[Callable[..., Any]] = []
+item_hook: list[Callable[..., Any]] = []
+write_hook: list[Callable[..., Any]] = []
+
+
+class Flags:
+    """Memory layout of one member, as `numpy.ndarray.flags`."""
+
+    __slots__ = ("_of", "_value")
+
+    def __init__(self, of: Batched) -> None:
+        self._of = of
+        self._value = np.asarray(of.member()).flags
+
+    @property
+    def writeable(self) -> bool:
+        """Whether the array may be written into."""
+        return self._of._writeable
+
+    @writeable.setter
+    def writeable(self, to: bool) -> None:
+        self._of._writeable = to
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._value, name)
+
+    def __getitem__(self, name: str) -> Any:
+        flags: Any = self._value
+        return self._of._writeable if name in ("W", "WRITEABLE") else flags[name]
+
+
+class Batched(Symbolic, NDArrayOperatorsMixin):
+    """An array, NumPy scalar or Python number of every member of a batch.
+
+    Parameters
+    ----------
+    raw : array
+        Those of all members, along the first axis: plain, of a device, of a recording of `jit`,
+        or of the batch around.
+    batch : Batch
+    scalar : bool
+        Whether a member has a NumPy scalar, which is never written into.
+    weak : bool
+        Whether a member has a Python number.
+    """
+
+    __slots__ = ("__weakref__", "_writeable", "batch", "raw", "scalar", "weak")
+
+    def __init__(self, raw: Any, batch: Batch, scalar: bool = False, weak: bool = False) -> None:
+        self.raw = raw
+        self.batch = batch
+        self.scalar = scalar or weak
+        self.weak = weak
+        self._writeable = not self.scalar
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        if self.weak:
+            return {"b": bool, "c": complex, "f": float}.get(self.raw.dtype.kind, int)
+        return self.raw.dtype.type if self.scalar else np.ndarray
+
+    # -- what is the same for every member ------------------------------------------------
+
+    def member(self) -> Any:
+        """Return the concrete array of the first member; zeros, if there are none."""
+        values = concrete_of(self.raw)
+        return values[0] if self.batch.size else np.zeros(self.shape, self.dtype)
+
+    @property
+    def value(self) -> Any:
+        """The concrete value of the first member."""
+        made = self.member()
+        return made.item() if self.weak else made[()] if self.scalar else made
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        shape: tuple[int, ...] = self.raw.shape
+        return shape[1:]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        dtype: np.dtype[Any] = self.raw.dtype
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.raw.shape) - 1
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for n in self.raw.shape[1:]:
+            size *= n
+        return size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return int(self.raw.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def flags(self) -> Flags:
+        """Memory layout."""
+        return Flags(self)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes to step along each axis."""
+        strides: tuple[int, ...] = self.raw.strides
+        return strides[1:]
+
+    @property
+    def base(self) -> Any:
+        """Something if the memory may be another array's; None if it is not."""
+        return self.raw.base
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of unsized object")
+        return int(self.raw.shape[1])
+
+    # -- NumPy's protocols ---------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, Handle) for x in inputs):
+            return NotImplemented  # ADArrays know what to do with values
+        return ufunc_hook[0](ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if any(issubclass(t, Handle) for t in types):
+            return NotImplemented
+        return function_hook[0](func, args, kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return item_hook[0](self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        made = write_hook[0](self, index, value)
+        if made is not self:  # what `jit` records never changes
+            self.raw = made.raw
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(len(self)))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method or attribute of arrays, computed as that of an ADArray."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(handle_of(self), name)
+        if not callable(found):
+            return opened(found)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return opened(found(*args, **kwargs))
+
+        return method
+
+    # -- copies ----------------------------------------------------------------------------
+
+    def copy(self, order: Any = "C") -> Any:
+        """Return a copy; what `jit` records never changes, and is its own."""
+        if isinstance(self.raw, Symbolic) and not is_batched(self.raw):
+            raw = self.raw
+        elif order == "K" or is_device(self.raw) or is_batched(self.raw):
+            raw = duplicate(self.raw)
+        else:
+            raw = in_layout(self.raw, order)
+        return Batched(raw, self.batch, self.scalar, self.weak)
+
+    def duplicate(self) -> Any:
+        """Return a copy that lies in memory as this array does, see `adarray.memory`."""
+        return self.copy("K")
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return zeros for every member."""
+        full = (self.batch.size, *shape)
+        raw = self.raw
+        if isinstance(raw, Symbolic):
+            made = raw.zeros(full, dtype)
+        else:
+            made = (
+                np.zeros_like(raw, dtype, shape=full) if is_device(raw) else np.zeros(full, dtype)
+            )
+        return Batched(made, self.batch)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    # -- looks of Python at the value ----------------------------------------------------
+
+    def look(self) -> Any:
+        """Return the concrete value that all members have; where they differ, split the batch.
+
+        Raises
+        ------
+        SplitError
+        TraceError
+            Outside of the function that `vmap` runs, where nothing can be split.
+        """
+        batches: list[Batch] = []
+        x: Any = self
+        while is_batched(x):
+            batches.append(x.batch)
+            x = x.raw
+        if not all(b.open or b.walks for b in batches):
+            raise TraceError(
+                "vmap: the values of the members of a batch are looked at outside of the "
+                "function that computed them; return what is needed from the function"
+            )
+        values = concrete_of(x)
+        # From the outermost batch, whose axis is that of the innermost array.
+        if isinstance(x, Symbolic):
+            _guard(x, values)
+        split(values, batches[::-1])
+        first = values[(0,) * len(batches)] if values.size else np.zeros(self.shape, self.dtype)
+        return first.item() if self.weak else first[()] if self.scalar else first
+
+    def __bool__(self) -> bool:
+        return bool(self.look())
+
+    def __index__(self) -> int:
+        return operator.index(self.look()[()] if not self.weak else self.look())
+
+    def __int__(self) -> int:
+        return int(self.look())
+
+    def __float__(self) -> float:
+        return float(self.look())
+
+    def __complex__(self) -> complex:
+        return complex(self.look())
+
+    def __trunc__(self) -> int:
+        return int(self.look())
+
+    def __hash__(self) -> int:
+        if not self.scalar:
+            raise TypeError("unhashable type: 'numpy.ndarray'")
+        return hash(self.look())
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(self.look(), dtype)
+
+    def item(self) -> Any:
+        """Return the one element as a Python number, of every member."""
+        if self.dtype.kind not in "fc":
+            return np.asarray(self.look()).item()
+        raw = self.raw.reshape(self.batch.size)
+        raw = raw.astype(np.complex128 if self.dtype.kind == "c" else np.float64)
+        return handle_of(Batched(raw, self.batch, True, True))
+
+    def tolist(self) -> Any:
+        """Return nested lists of Python numbers."""
+        return [x.tolist() for x in self] if self.ndim else self.item()
+
+    # -- text ------------------------------------------------------------------------------
+
+    def shown(self) -> Any:
+        """Return the values of all members, of which text is made."""
+        return concrete_of(self.raw)
+
+    def __repr__(self) -> str:
+        return f"Batched({self.shown()!r})"
+
+    def __str__(self) -> str:
+        return str(self.shown())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.shown() if not spec else self.look(), spec)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TraceError(
+            "vmap: a value of the members of a batch is pickled; return it from the function, and "
+            "pickle what vmap returns"
+        )
+
+
+def _guard(x: Any, values: np.ndarray) -> None:
+    """Let later calls of what `jit` compiled ask whether members answer as they do now."""
+    if values.dtype.kind == "b" and values.size:
+        if values.all():
+            bool(np.all(x))
+            return
+        if not values.any():
+            bool(np.any(x))
+            return
+    same = np.equal(x, values)
+    if values.dtype.kind in "fc":
+        same = np.logical_or(same, np.logical_and(np.isnan(x), np.isnan(values)))
+    bool(np.all(same))
+
+
+def in_layout(raw: Any, order: Any) -> Any:
+    """Return a copy of the arrays of all members, each in the memory order `order`."""
+    if order == "F" and raw.ndim > 2:
+        axes = (0, *range(raw.ndim - 1, 0, -1))
+        return np.copy(np.transpose(raw, axes), order="C").transpose(axes)
+    return np.copy(raw, order="C")
+
+
+def is_batched(x: Any) -> bool:
+    """Whether a plain value is that of the members of a batch."""
+    return type(x) is Batched
+
+
+def handle_of(x: Batched) -> Any:
+    """Return a value as an ADArray."""
+    if x.weak:
+        return Handle.number_class(x, None, Extras(weak=True), True)
+    return Handle.array_class(x, None, None, True)
+
+
+def opened(x: Any) -> Any:
+    """Return `x` with the ADArrays in it replaced by their values."""
+    if isinstance(x, Handle):
+        return x._v
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind(map(opened, x))
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return kind(*map(opened, x))
+    return x
+
+
+def raw_of(x: Any, batch: Batch) -> Any:
+    """Return the arrays of all members of a batch; one that is the same for all is broadcast."""
+    if type(x) is Batched and x.batch is batch:
+        return x.raw
+    x = x if hasattr(x, "shape") else np.asarray(x)
+    return np.broadcast_to(x, (batch.size, *x.shape))
+
+
+def as_batched(raw: Any, batch: Batch, scalar: bool = False) -> Batched:
+    """Return the arrays of all members as the value of one."""
+    return Batched(raw, batch, scalar and len(raw.shape) == 1)
+
+
+def innermost(*trees: Any) -> Batch | None:
+    """Return the innermost batch of which there are values in these, None if there are none."""
+    found: Batch | None = None
+    for x in trees:
+        kind = type(x)
+        other: Batch | None = None
+        if kind is Batched:
+            other = x.batch
+        elif kind is tuple or kind is list:
+            other = innermost(*x)
+        elif kind is dict:
+            other = innermost(*x.values())
+        elif kind is slice:
+            other = innermost(x.start, x.stop, x.step)
+        if other is not None and (found is None or other.level > found.level):
+            found = other
+    return found
+
+
+def member_axis(axis: Any, ndim: int) -> Any:
+    """Return axes of a member, of `ndim` axes, as axes of the array of all members."""
+    if isinstance(axis, (tuple, list)):
+        return tuple(member_axis(a, ndim) for a in axis)
+    axis = operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise np.exceptions.AxisError(axis, ndim)
+    return axis % ndim + 1
+
+
+PLAIN.add(Batched)
+ARRAYS.add(Batched)

@@ -1,0 +1,90 @@
+"""In-place updates of arrays of members, through views too."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from adarray.aval import Symbolic
+from adarray.batching.calls import write
+from adarray.batching.indices import same_mask
+from adarray.batching.values import Batched, as_batched, innermost, raw_of
+from adarray.dispatch import compute, replay
+from adarray.inplace import index_hook, members_hook, own_buffer
+from adarray.op import FUNCTIONS
+from adarray.runtime import MODE
+from adarray.trace import Handle
+
+
+def write_members(root: Handle, steps: tuple[Any, ...], index: Any, v: Any) -> Any:
+    """Return the value of `root` with `v` written at an index of a view of it.
+
+    Parameters
+    ----------
+    root : ADArray
+        Owns the memory; it is written into where nobody else relies on it.
+    steps : tuple
+        From it to the view.
+    index : index
+    v : array
+        Of one member.
+
+    Returns
+    -------
+    Batched or None
+        None if none of these is that of a batch.
+    """
+    batch = innermost(root._v, index, v, tuple(s[1:] for s in steps))
+    if batch is None:
+        return None
+    value = root._v
+    if type(value) is not Batched or value.batch.level < batch.level:
+        raw = raw_of(value, batch)
+        mode = MODE.get()
+        plain = type(raw) is np.ndarray and not (mode is not None and mode.symbolic)
+        value = as_batched(np.array(raw) if plain else np.copy(raw), batch)
+    elif root._frozen:
+        own_buffer(root)
+        value = root._v
+    if not steps:
+        return write(value, index, v)
+    if not _is_recorded(value.raw) and not _is_recorded(v):
+        target = replay(value, steps)
+        if not target.flags.writeable:
+            raise ValueError("assignment destination is read-only")
+        if isinstance(target, np.ndarray) and np.may_share_memory(target, value):
+            write(target, index, v)
+            return value
+    return _by_positions(value, steps, index, v)
+
+
+def _is_recorded(x: Any) -> bool:
+    """Whether the arrays of all members are those of a recording of `jit`, which never change."""
+    while type(x) is Batched:
+        x = x.raw
+    return isinstance(x, Symbolic)
+
+
+def _by_positions(value: Batched, steps: tuple[Any, ...], index: Any, v: Any) -> Any:
+    """Write where no memory is shared: at the positions of elements that views lead to."""
+    numbers = np.arange(value.size).reshape(value.shape)
+    followed = tuple(s for s in steps if s[0].name != "astype")
+    flat = replay(numbers, followed)
+    at = compute(FUNCTIONS[operator.getitem], (np.asarray(flat),), {"index": index}, None)
+    at = at if type(at) is Batched else np.asarray(at)
+    places: Any = np.unravel_index(at, value.shape) if value.shape else Ellipsis
+    return write(value, places, v)
+
+
+def _settled(index: Any) -> Any:
+    """Return an index whose masks all members have."""
+    if innermost(index) is None:
+        return index
+    made = tuple(same_mask(i) for i in (index if type(index) is tuple else (index,)))
+    return made if type(index) is tuple else made[0]
+
+
+members_hook.append(write_members)
+index_hook.append(_settled)
