@@ -61,6 +61,7 @@ if _typing.TYPE_CHECKING:
     from adarray.intercepting import intercept, wrap
     from adarray.jitting import JitWarning, jit, register_captured
     from adarray.profiling import profile
+    from adarray.sparsity import sparse_hessian, sparse_jacobian
 
 
 def __getattr__(name: str) -> object:
@@ -73,6 +74,8 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module("adarray.intercepting"), name)
     if name in ("jit", "JitWarning", "register_captured"):
         return getattr(importlib.import_module("adarray.jitting"), name)
+    if name in ("sparse_hessian", "sparse_jacobian"):
+        return getattr(importlib.import_module("adarray.sparsity"), name)
     if name == "profile":
         return importlib.import_module("adarray.profiling").profile
     raise AttributeError(f"module 'adarray' has no attribute {name!r}")
@@ -118,6 +121,8 @@ __all__ = [
     "ravel",
     "register_captured",
     "register_rule",
+    "sparse_hessian",
+    "sparse_jacobian",
     "stop_gradient",
     "use",
     "value_and_grad",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -134,6 +135,22 @@ class CPUBackend:
         return CPUEngine(
             self.name, library, threads or self.default_threads(), cutoffs(Cutoffs(), cutoff)
         )
+
+    def coloring(self) -> Any:
+        """Return the module that colours sparse patterns.
+
+        Raises
+        ------
+        BackendError
+            If its C module is missing or cannot be loaded.
+        """
+        try:
+            return importlib.import_module("adarray_native.coloring")
+        except ImportError as error:
+            raise BackendError(
+                f"backend {self.name!r}: the C module of colourings cannot be loaded ({error}); "
+                "reinstall adarray on this machine"
+            ) from error
 
     def info(self) -> dict[str, str]:
         """Return facts to show in ``python -m adarray info``."""

@@ -1,6 +1,6 @@
 """The cffi builder: prints the eager kernels and describes the extension modules.
 
-setup.py names `serial`, `openmp` and `device` below; nothing here is needed at run time.
+setup.py names `serial`, `openmp`, `device` and `coloring` below; nothing here is needed at run time.
 """
 
 from __future__ import annotations
@@ -264,6 +264,22 @@ def launcher() -> FFI:
     return ffi
 
 
+def colorings() -> FFI:
+    """Return the description of the module that colours sparse patterns."""
+    ffi = FFI()
+    ffi.cdef((HERE / "coloring.cdef").read_text())
+    ffi.set_source(
+        "adarray_native._coloring",
+        '#include "coloring.h"\n',
+        sources=[f"{HERE.name}/coloring.c"],
+        include_dirs=[str(HERE)],
+        extra_compile_args=["-O2", "-g0", "-std=gnu11"] if sys.platform != "win32" else [],
+        optional=True,
+    )
+    return ffi
+
+
 serial = builder("_serial", ["-fopenmp-simd"], [])
 openmp = builder("_openmp", ["-fopenmp"], ["-fopenmp"])
 device = launcher()
+coloring = colorings()

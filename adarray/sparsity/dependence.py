@@ -1,0 +1,352 @@
+"""How the dependence of a value follows from those of its operands: a rule per primitive.
+
+The rules speak of the primitives of `adarray.program`, into which the lowering of each operation
+translates it; so whatever `jit` compiles has exact rules. A call that stays one depends on all of
+its operands as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.op import CONSTANT_FUNCTIONS
+from adarray.passes.interpret_values import MAKERS, Step, _slices
+from adarray.passes.looks import look
+from adarray.program import Program, Value
+from adarray.sparsity.known import Known
+from adarray.sparsity.terms import (
+    Table,
+    Term,
+    Terms,
+    _check,
+    gathered,
+    identity,
+    reduced,
+    settled,
+    union,
+    whole,
+)
+
+# Maps whose result does not move with their operands, and those that choose.
+_CONSTANT = frozenset(f.__name__ for f in CONSTANT_FUNCTIONS) | {"sign"}
+
+
+class Dependence:
+    """The walk over a program.
+
+    Parameters
+    ----------
+    program : Program
+    known : Known
+    inputs : dict of int to int
+        The differentiated inputs: the number of the first element of each.
+    n : int
+        Number of their elements.
+    steady : set of int
+        Inputs whose zeros count as zeros of the pattern: they seldom change.
+
+    Attributes
+    ----------
+    dense : set of str
+        Functions of which nothing is known but their operands.
+    """
+
+    def __init__(
+        self, program: Program, known: Known, inputs: dict[int, int], n: int, steady: set[int]
+    ) -> None:
+        self.program = program
+        self.known = known
+        self.inputs = inputs
+        self.n = n
+        self.steady = steady
+        self.dense: set[str] = set()
+        self._terms: dict[int, Any] = {}
+
+    def run(self) -> list[Terms]:
+        """Return the dependence of each result."""
+        last: dict[int, int] = {}
+        for i, v in enumerate(self.program.values):
+            for a in v.args:
+                last[id(a)] = i
+        outputs = {id(v) for v in self.program.outputs}
+        for i, v in enumerate(self.program.values):
+            self._terms[id(v)] = self._made(v)
+            for a in v.args:
+                if last[id(a)] == i and id(a) not in outputs:
+                    self._terms[id(a)] = ()
+        return [self.of(v) for v in self.program.outputs]
+
+    def of(self, v: Value) -> Terms:
+        """Return what is known of an operand."""
+        terms: Terms = self._terms[id(v)]
+        return terms
+
+    def _made(self, v: Value) -> Any:
+        if v.kind == "input":
+            first = self.inputs.get(v.params["index"])
+            return () if first is None else identity(first, v.shape, self.n)
+        if v.kind == "call":
+            return self._call(v)
+        if v.kind == "pick":
+            return self.of(v.args[0])[v.params["index"]]
+        if v.dtype.kind not in "fc" or not v.size or not any(self.of(a) for a in v.args):
+            return ()
+        return _RULES[v.kind](self, v)
+
+    # -- elementwise -----------------------------------------------------------------------
+
+    def _map(self, v: Value) -> Terms:
+        name = v.params["name"]
+        if name in _CONSTANT:
+            return ()
+        if name == "where":
+            return self._where(v)
+        parts = [self.of(a) for a in v.args]
+        made = union(parts, v.shape, self.n)
+        if name == "multiply" and not all(parts):
+            (factor,) = [a for a, terms in zip(v.args, parts, strict=True) if not terms]
+            zero = self._zeros(factor)
+            if zero is not None:
+                return masked(made, np.broadcast_to(~zero, v.shape))
+        return made
+
+    def _where(self, v: Value) -> Terms:
+        condition, *branches = v.args
+        if not self._is_steady(condition):
+            return union([self.of(a) for a in branches], v.shape, self.n)
+        chosen = np.broadcast_to(self.known.value(condition), v.shape)
+        parts = [union([self.of(a)], v.shape, self.n) for a in branches]
+        return slotted(
+            [(parts[0], chosen, None), (parts[1], ~chosen, None)], v.shape, self.n
+        )
+
+    def _is_steady(self, v: Value) -> bool:
+        """Whether a value is known, and of contents that seldom change."""
+        return not self.known.varies(v) and self.known.inputs_of(v) <= self.steady
+
+    def _zeros(self, v: Value) -> Any:
+        """Return where a factor is zero in all runs; None if it is nowhere."""
+        if not self._is_steady(v):
+            return None
+        before = set(self.known.used)
+        zero = np.equal(self.known.value(v), 0)
+        if zero.any():
+            return zero
+        self.known.used = before  # the pattern does not rely on what it holds
+        return None
+
+    # -- places ----------------------------------------------------------------------------
+
+    def _view(self, v: Value) -> Terms:
+        offset, strides = v.params["offset"], tuple(v.params["strides"])
+        return tuple(
+            Term(t.table, look(t.row, offset, v.shape, strides)) for t in self.of(v.args[0])
+        )
+
+    def _place(self, v: Value) -> Terms:
+        base, value = v.args
+        key = _slices(v.params["starts"], v.params["steps"], value.shape)
+        if v.params["add"]:
+            return slotted([(self.of(base), None, None), (self.of(value), None, key)],
+                           v.shape, self.n, apart=True)  # fmt: skip
+        return slotted([(self.of(base), None, None), (self.of(value), None, key)], v.shape, self.n)
+
+    def _join(self, v: Value) -> Terms:
+        axis, at, parts = v.params["axis"], 0, []
+        for a in v.args:
+            key = (slice(None),) * axis + (slice(at, at + a.shape[axis]),)
+            at += a.shape[axis]
+            parts.append((self.of(a), None, key))
+        return slotted(parts, v.shape, self.n)
+
+    def _gather(self, v: Value) -> Terms:
+        source, *indices = v.args
+        axes, position = tuple(v.params["axes"]), v.params["position"]
+        terms = self.of(source)
+        if any(map(self.known.varies, indices)):
+            depth = indices[0].ndim
+            folded = reduced(terms, axes, self.n)
+            return tuple(
+                Term(t.table, np.broadcast_to(
+                    t.row.reshape(
+                        t.row.shape[:position] + (1,) * depth + t.row.shape[position:]), v.shape))
+                for t in folded
+            )  # fmt: skip
+        found = [np.asarray(self.known.value(i)) for i in indices]
+        run = MAKERS["gather"](v, Step(tuple(range(1 + len(found))), None, False))
+        return tuple(Term(t.table, run([t.row, *found])) for t in terms)
+
+    def _scatter(self, v: Value) -> Terms:
+        base, value, *indices = v.args
+        axes, position = tuple(v.params["axes"]), v.params["position"]
+        if any(map(self.known.varies, indices)):
+            depth = indices[0].ndim
+            folded = reduced(self.of(value), tuple(range(position, position + depth)), self.n)
+            spread = []
+            for t in folded:
+                row = t.row
+                for a in sorted(axes):
+                    row = np.expand_dims(row, a)
+                spread.append(Term(t.table, np.broadcast_to(row, v.shape)))
+            return union([self.of(base), tuple(spread)], v.shape, self.n)
+        found = [np.asarray(self.known.value(i)) for i in indices]
+        numbers = np.arange(v.size, dtype=np.int64).reshape(v.shape)
+        look_up = Value("gather", (base, *indices), v.params, value.shape, np.int64)
+        run = MAKERS["gather"](look_up, Step(tuple(range(1 + len(found))), None, False))
+        targets = run([numbers, *found])
+        if v.params["add"]:
+            count = np.bincount(targets.reshape(-1), minlength=v.size)
+            if count.max(initial=0) > 1:
+                pairs = [(t.table, targets, t.row) for t in self.of(value)]
+                added = gathered(pairs, v.shape, self.n)
+                return union([self.of(base), added], v.shape, self.n)
+        key = np.unravel_index(targets, v.shape)
+        return slotted([(self.of(base), None, None), (self.of(value), None, key)],
+                       v.shape, self.n, apart=v.params["add"])  # fmt: skip
+
+    # -- what is folded --------------------------------------------------------------------
+
+    def _reduce(self, v: Value) -> Terms:
+        return reduced(self.of(v.args[0]), tuple(v.params["axes"]), self.n)
+
+    def _scan(self, v: Value) -> Terms:
+        axis, length = v.params["axis"], v.shape[v.params["axis"]]
+        terms = self.of(v.args[0])
+        lines = v.size // max(length, 1)
+        _check(len(terms) * lines * (length * (length + 1) // 2))
+        i, j = np.tril_indices(length)
+        numbers = np.moveaxis(np.arange(v.size).reshape(v.shape), axis, -1)
+        pairs = [
+            (t.table, numbers[..., i], np.moveaxis(t.row, axis, -1)[..., j]) for t in terms
+        ]
+        return gathered(pairs, v.shape, self.n)
+
+    def _dot(self, v: Value) -> Terms:
+        parts: list[Terms] = []
+        for k, (x, other) in enumerate((v.args, v.args[::-1])):
+            terms = self.of(x)
+            if not terms:
+                continue
+            zero = self._zeros(other) if not self.of(other) else None
+            if zero is not None and x.ndim <= 2 and other.ndim <= 2:
+                parts.append(self._by_matrix(v, terms, ~zero, k == 0))
+                continue
+            axis = x.ndim - 1 if k == 0 or x.ndim == 1 else x.ndim - 2
+            parts.append(self._spread(v, reduced(terms, (axis,), self.n), x, other, k == 0))
+        return union(parts, v.shape, self.n)
+
+    @staticmethod
+    def _spread(v: Value, folded: Terms, x: Value, other: Value, left: bool) -> Terms:
+        """Return the dependence of products on whole rows (left) or columns of an operand."""
+        made = []
+        for t in folded:
+            row = t.row
+            if left and other.ndim > 1:
+                row = row[..., None] if x.ndim > 1 else row[None]
+                row = row if x.ndim > 1 else row.reshape((1,) * v.ndim)
+            elif not left and other.ndim > 1:
+                row = row[..., None, :] if x.ndim > 1 else row.reshape((1,) * max(v.ndim, 1))
+            made.append(Term(t.table, np.broadcast_to(row, v.shape)))
+        return tuple(made)
+
+    def _by_matrix(self, v: Value, terms: Terms, nonzero: np.ndarray, left: bool) -> Terms:
+        """Return the dependence of a product with a matrix of which the zeros are known."""
+        i, j = np.nonzero(nonzero if nonzero.ndim == 2 else
+                          nonzero[:, None] if left else nonzero[None])  # fmt: skip
+        pairs = []
+        for t in terms:
+            if left:  # (a, j) by (j, b)
+                row = t.row if t.row.ndim == 2 else t.row[None]
+                numbers = np.arange(v.size).reshape((row.shape[0], -1))
+                pairs.append((t.table, numbers[:, j], row[:, i]))
+            else:  # (i, j) by (j, b)
+                row = t.row if t.row.ndim == 2 else t.row[:, None]
+                numbers = np.arange(v.size).reshape((-1, row.shape[1]))
+                pairs.append((t.table, numbers[i], row[j]))
+        return gathered(pairs, v.shape, self.n)
+
+    # -- the rest ----------------------------------------------------------------------------
+
+    def _call(self, v: Value) -> Any:
+        """Return the dependence of a call: all results on all operands."""
+        found: Terms = ()
+        for a in v.args:
+            if a.dtype.kind in "fc":
+                found = union([found, whole(self.of(a), self.n)], (), self.n)
+        results = v.params.get("results")
+        shapes = [(v.shape, v.dtype)] if results is None else list(results)
+        name = getattr(v.params["function"], "__name__", "?")
+        if found and name not in _CONSTANT:
+            self.dense.add(name)
+        made = [
+            tuple(Term(t.table, np.broadcast_to(t.row, shape)) for t in found)
+            if np.dtype(dtype).kind in "fc" and name not in _CONSTANT
+            else ()
+            for shape, dtype in shapes
+        ]
+        return made[0] if results is None else made
+
+
+def masked(terms: Terms, kept: np.ndarray) -> Terms:
+    """Return a dependence without that of some elements."""
+    return tuple(Term(t.table, np.where(kept, t.row, np.int32(-1))) for t in terms)
+
+
+def slotted(
+    parts: list[tuple[Terms, Any, Any]], shape: tuple[int, ...], n: int, apart: bool = False
+) -> Terms:
+    """Return the dependence of a value that is put together from parts.
+
+    Parameters
+    ----------
+    parts : list of (Terms, ndarray of bool or None, index or None)
+        The dependence of a part; which of its elements count; where it is in the value. Later
+        parts take the place of earlier ones.
+    shape : tuple of int
+    n : int
+    apart : bool
+        Whether they are added instead.
+    """
+    if any(len(terms) > MANY_SLOTS for terms, _, _ in parts):
+        parts = [
+            (settled(terms, terms[0].row.shape, n) if len(terms) > MANY_SLOTS else terms, m, k)
+            for terms, m, k in parts
+        ]
+    tables: dict[int, Table] = {id(t.table): t.table for terms, _, _ in parts for t in terms}
+    rows: dict[int, list[np.ndarray]] = {key: [] for key in tables}
+    for number, (terms, kept, index) in enumerate(parts):
+        taken = dict.fromkeys(tables, 0)
+        if apart and number:
+            taken = {key: len(found) for key, found in rows.items()}
+        elif number and index is not None:
+            for found in rows.values():
+                for row in found:
+                    row[index] = -1
+        for t in terms:
+            key = id(t.table)
+            k = taken[key]
+            taken[key] += 1
+            if k == len(rows[key]):
+                rows[key].append(np.full(shape, -1, np.int32))
+            if index is not None:
+                rows[key][k][index] = t.row
+            elif kept is not None:
+                np.copyto(rows[key][k], t.row, where=kept)
+            else:
+                rows[key][k][...] = t.row
+    made = tuple(Term(tables[key], row) for key, found in rows.items() for row in found)
+    return made if len(made) <= 2 * MANY_SLOTS else settled(made, shape, n)
+
+
+# Terms from which arrays are put together row by row.
+MANY_SLOTS = 12
+
+_RULES: dict[str, Callable[[Dependence, Value], Terms]] = {
+    "map": Dependence._map, "view": Dependence._view, "place": Dependence._place,
+    "join": Dependence._join, "gather": Dependence._gather, "scatter": Dependence._scatter,
+    "reduce": Dependence._reduce, "scan": Dependence._scan, "dot": Dependence._dot,
+}  # fmt: skip

@@ -1,0 +1,189 @@
+"""Derivatives along directions that colours combine: what is compiled, and called in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.errors import ForwardModeError
+from adarray.inplace import plain_value
+from adarray.jitting.front import JitFunction
+from adarray.jitting.options import Options
+from adarray.levels import forget
+from adarray.runtime import MODE
+from adarray.sparsity.coloring import Coloring, library
+from adarray.sparsity.detection import path_of
+from adarray.transforms.matrices import picked_call
+from adarray.transforms.modes import forward, vjp
+from adarray.transforms.products import linearize
+from adarray.transforms.tree import flatten
+
+# Directions of one call: their values are computed together, once for all of them.
+BLOCK = 8
+
+Compressed = tuple[list[Any], Any]
+
+
+def _path() -> Any:
+    """Return the path of the run that is being recorded so far; None where none is."""
+    mode = MODE.get()
+    if mode is None or not mode.symbolic:
+        return None
+    engine: Any = mode.engine
+    return path_of(engine.recording)
+
+
+def _directions(colors: list[Any], likes: list[Any], first: Any, count: int) -> list[list[Any]]:
+    """Return, for each colour, ones at the elements that have it."""
+    return [
+        [
+            np.where(c == first + k, 1.0, 0.0).astype(x.dtype if hasattr(x, "dtype") else float)
+            for c, x in zip(colors, likes, strict=True)
+        ]
+        for k in range(count)
+    ]
+
+
+def along_columns(
+    name: str, f: Callable[..., Any], argnums: Any, intercept: bool
+) -> Callable[..., Compressed]:
+    """Return what computes tangents of `f` along the directions of some colours.
+
+    It takes the number of the first colour, how many there are, the colours of the elements
+    of each leaf, and the arguments of `f`; returns flat tangents, and the path that was taken.
+    """
+
+    def compressed(
+        first: Any, count: int, colors: list[Any], args: Any, kwargs: Any
+    ) -> Compressed:
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
+        leaves, rebuild = flatten(xs)
+        directions = _directions(colors, leaves, first, count)
+        try:
+            made = [forward(name, of_picked, xs, rebuild(d), False)[1] for d in directions]
+        except ForwardModeError as error:  # a rule of the user's, say
+            forget(error)
+            _, tangents = linearize(of_picked, *xs, intercept=False)
+            made = [tangents(*rebuild(d)) for d in directions]
+        return [_flat(flatten(t)[0]) for t in made], _path()
+
+    return compressed
+
+
+def along_rows(
+    name: str, f: Callable[..., Any], argnums: Any, intercept: bool
+) -> Callable[..., Compressed]:
+    """Return what computes cotangents of `f` along the directions of some colours."""
+
+    def compressed(
+        first: Any, count: int, colors: list[Any], args: Any, kwargs: Any
+    ) -> Compressed:
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
+        y, pullback = vjp(of_picked, *xs, intercept=False)
+        leaves, rebuild = flatten(y)
+        directions = _directions(colors, leaves, first, count)
+        made = [pullback(rebuild(d)) for d in directions]
+        return [_flat(flatten(g)[0]) for g in made], _path()
+
+    return compressed
+
+
+def _flat(leaves: list[Any]) -> Any:
+    """Return leaves as one array without axes."""
+    parts = [np.reshape(x, (-1,)) for x in leaves]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class Evaluation:
+    """Values of a pattern's entries, for arguments.
+
+    Parameters
+    ----------
+    compressed : callable
+        Of `along_columns` or `along_rows`.
+    coloring : Coloring
+    shapes : list of tuple
+        Of what is coloured: the leaves of the arguments, or the result.
+    size : int
+        Number of elements of a direction's derivative.
+    """
+
+    def __init__(
+        self,
+        compressed: Callable[..., Compressed],
+        coloring: Coloring,
+        shapes: list[tuple[int, ...]],
+        size: int,
+    ) -> None:
+        self._compressed = compressed
+        self.coloring = coloring
+        ends = np.cumsum([int(np.prod(s, dtype=int)) for s in shapes])[:-1]
+        parts = np.split(coloring.colors, ends)
+        self._colors = [c.reshape(s) for c, s in zip(parts, shapes, strict=True)]
+        self._size = size
+        count = max(coloring.count, 1)  # a derivative that is zero has a path, too
+        blocks = -(-count // BLOCK)
+        self._block = -(-count // blocks)
+        self._blocks = blocks
+        self._parts: list[Any] = []
+        if blocks > 1 and coloring.steps is None:
+            self._split()
+
+    def _split(self) -> None:
+        """Sort the entries by the block that computes them."""
+        where, stretch = self.coloring.where, self._block * self._size
+        number = where // max(stretch, 1)
+        order = np.argsort(number, kind="stable")
+        ends = np.cumsum(np.bincount(number, minlength=self._blocks))
+        self._parts = [
+            (part, where[part] - k * stretch)
+            for k, part in enumerate(np.split(order, ends[:-1]))
+        ]
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[np.ndarray, Any]:
+        """Return the values of the entries, and the path that was taken."""
+        if self._blocks == 1:
+            found, path = self._call(0, args, kwargs)
+            return self._picked(_stacked(found)), path
+        steps = self.coloring.steps
+        values: Any = None
+        sums = []
+        for k in range(self._blocks):
+            found, path = self._call(k, args, kwargs)
+            stacked = _stacked(found)
+            if steps is not None:
+                sums.append(stacked)
+                continue
+            entries, where = self._parts[k]
+            if values is None:
+                values = np.empty(self.coloring.where.size, stacked.dtype)
+            values[entries] = stacked[where]
+        if steps is not None:
+            values = self._picked(np.concatenate(sums))
+        return values, path
+
+    def _call(self, k: int, args: Any, kwargs: Any) -> Compressed:
+        first = np.int64(k * self._block)
+        return self._compressed(first, self._block, self._colors, args, kwargs)
+
+    def _picked(self, sums: np.ndarray) -> np.ndarray:
+        """Return the entries, given all sums."""
+        where, steps = self.coloring.where, self.coloring.steps
+        if steps is None:
+            return sums.take(where)
+        # The sums are taken apart in place, in float64.
+        values: np.ndarray = library().substitute(*steps, np.array(sums, np.float64))
+        return values.take(where).astype(sums.dtype, copy=False)
+
+
+def _stacked(found: list[Any]) -> np.ndarray:
+    """Return flat arrays behind one another, plain."""
+    parts = [np.asarray(plain_value(x)) for x in found]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def compiled(f: Callable[..., Any]) -> JitFunction:
+    """Return a function as `adarray.jit` compiles it."""
+    return JitFunction(f, Options())

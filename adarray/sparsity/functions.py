@@ -1,0 +1,216 @@
+"""sparse_jacobian and sparse_hessian."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from adarray.sparsity.prepared import Prepared, Task
+from adarray.transforms.inputs import Argnums
+
+# Signatures that are kept.
+MANY = 64
+
+
+class SparseFunction:
+    """A function that computes a sparse derivative; see `sparse_jacobian`."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._prepared: dict[Hashable, Prepared] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<{self._task.name} of {self._task.f!r}>"
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Prepared:
+        """Return what is ready to be evaluated for arguments like these."""
+        return Prepared(self._task, args, kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the matrix; the first call with arguments of some shapes prepares."""
+        key = self._task.key(args, kwargs)
+        found = self._prepared.get(key)
+        if found is None:
+            found = self.prepare(*args, **kwargs)
+            with self._lock:
+                while len(self._prepared) >= MANY:
+                    del self._prepared[next(iter(self._prepared))]
+                self._prepared[key] = found
+        return found(*args, **kwargs)
+
+
+def sparse_jacobian(
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    mode: str = "auto",
+    *,
+    format: str = "csr",  # noqa: A002  (as in SciPy)
+    jit: bool = True,
+    pattern: Any = None,
+    intercept: bool = True,
+) -> SparseFunction:
+    """Return a function that computes the Jacobian of `f` as a sparse matrix.
+
+    Parameters
+    ----------
+    f : callable
+        Returns one array of real floating point numbers.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate; each an array or a nest.
+    mode : {"auto", "forward", "reverse"}
+        ``forward`` combines columns in one tangent, ``reverse`` rows in one cotangent; ``auto``
+        takes what needs fewer.
+    format : {"csr", "coo"}
+        Of the matrix.
+    jit : bool
+        Whether the evaluation is compiled (see `adarray.jit`).
+    pattern : sparse matrix or array_like, optional
+        The entries that may differ from zero, where you know them: they are not looked for then,
+        and not checked.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`).
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes; returns a `scipy.sparse.csr_array` of shape ``(y.size, x.size)``,
+        elements counted in C order. For a nest, the structure of the argument with a matrix for
+        each leaf; a tuple for a sequence of `argnums`. The index arrays of all results are the
+        same, and read-only: copy a matrix before you change its structure.
+
+        Its method ``prepare(*args)`` finds the pattern and its colours and returns an object that
+        evaluates, with the attributes ``pattern``, ``colors``, ``n_colors``, ``mode`` and
+        ``shape``. A plain call prepares when it meets arguments of new shapes.
+
+    Raises
+    ------
+    ImportError
+        If SciPy is not installed.
+    ShapeError, DTypeError
+        If the result is not one real array, an argument is not real floating point, or a prepared
+        object is called with arguments of other shapes.
+    NotDifferentiableError
+        If the run of `f` cannot be recorded, so that the pattern is not known; if the pattern is
+        not sparse; if an argument is traced by another transform.
+
+    Notes
+    -----
+    One run of `f` is recorded as `adarray.jit` records it, and the dependence of each element on
+    those of the argument is followed through its operations, loops and in-place writes included.
+    The pattern holds for all inputs that take the same path through `f`; where Python takes
+    another one (``if`` on a value), or what `f` captured has changed, it is found again.
+    ``np.where`` and ``np.maximum`` count both operands. Zeros of captured arrays, such as those of
+    a constant matrix, are zeros of the pattern as long as these arrays do not change, which is
+    looked at in each call. An operation that couples everything, such as ``np.linalg.solve``, is
+    taken to be dense.
+
+    The number of evaluations, ``n_colors``, does not depend on the size of a problem with a local
+    pattern: columns that no row shares have one colour.
+
+    References
+    ----------
+    A. H. Gebremedhin, F. Manne, A. Pothen: What Color Is Your Jacobian? Graph Coloring for
+    Computing Derivatives, SIAM Review 47 (2005).
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> jacobian = adarray.sparse_jacobian(lambda x: x[1:] ** 2 - x[:-1])
+    >>> prepared = jacobian.prepare(np.ones(1000))
+    >>> prepared
+    <prepared sparse_jacobian: 999 by 1000, 1998 entries, 2 colours, forward mode>
+    >>> prepared(np.arange(1000.0))[:2, :3].toarray()
+    array([[-1.,  2.,  0.],
+           [ 0., -1.,  4.]])
+    """
+    if mode not in ("auto", "forward", "reverse"):
+        raise ValueError(f"sparse_jacobian: mode {mode!r}; one of 'auto', 'forward', 'reverse'")
+    options = {"mode": mode, "format": format, "jit": jit, "pattern": pattern,
+               "intercept": intercept}  # fmt: skip
+    return SparseFunction(Task("sparse_jacobian", f, argnums, False, options))
+
+
+def sparse_hessian(
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    recovery: str = "direct",
+    *,
+    format: str = "csr",  # noqa: A002  (as in SciPy)
+    jit: bool = True,
+    pattern: Any = None,
+    intercept: bool = True,
+) -> SparseFunction:
+    """Return a function that computes the Hessian of a scalar function as a sparse matrix.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a real scalar.
+    argnums : int, str, or sequence of them
+        Positions or names of the arguments to differentiate; each an array or a nest.
+    recovery : {"direct", "substitution"}
+        ``direct`` reads each entry from one product (star colouring); ``substitution`` needs
+        fewer products, and computes entries from others (acyclic colouring), in which rounding
+        errors add up.
+    format : {"csr", "coo"}
+        Of the matrix.
+    jit : bool
+        Whether the evaluation is compiled (see `adarray.jit`).
+    pattern : sparse matrix or array_like, optional
+        The entries that may differ from zero, where you know them: they are not looked for then,
+        and not checked.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`).
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes; returns a `scipy.sparse.csr_array` of shape ``(x.size, x.size)``,
+        elements counted in C order; for nests, a nest in whose leaves stands a nest. Its method
+        ``prepare(*args)`` is as that of `sparse_jacobian`.
+
+    Raises
+    ------
+    ImportError
+        If SciPy is not installed.
+    ShapeError, DTypeError
+        If the value is not a real scalar, an argument is not real floating point, or a prepared
+        object is called with arguments of other shapes.
+    NotDifferentiableError
+        As from `sparse_jacobian`.
+
+    Notes
+    -----
+    The pattern is that of the Jacobian of the gradient, found as in `sparse_jacobian`. Products
+    with the Hessian are forward mode over reverse mode.
+
+    References
+    ----------
+    A. H. Gebremedhin, A. Tarafdar, F. Manne, A. Pothen: New Acyclic and Star Coloring Algorithms
+    with Application to Computing Hessians, SIAM J. Sci. Comput. 29 (2007).
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> def rosenbrock(x):
+    ...     return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+    >>> hessian = adarray.sparse_hessian(rosenbrock)
+    >>> hessian(np.ones(4)).toarray()
+    array([[ 802., -400.,    0.,    0.],
+           [-400., 1002., -400.,    0.],
+           [   0., -400., 1002., -400.],
+           [   0.,    0., -400.,  200.]])
+    >>> hessian.prepare(np.ones(1000)).n_colors
+    3
+    """
+    if recovery not in ("direct", "substitution"):
+        raise ValueError(
+            f"sparse_hessian: recovery {recovery!r}; one of 'direct', 'substitution'"
+        )
+    options = {"recovery": recovery, "format": format, "jit": jit, "pattern": pattern,
+               "intercept": intercept}  # fmt: skip
+    return SparseFunction(Task("sparse_hessian", f, argnums, True, options))

@@ -1,0 +1,90 @@
+"""Values of a program that do not depend on what is differentiated, computed when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from adarray.passes.dead import pure
+from adarray.passes.interpret_values import CONSTANTS, MAKERS, Step
+from adarray.program import Program, Value
+
+
+class Known:
+    """What is known of the values of a program, whatever the differentiated inputs are.
+
+    Parameters
+    ----------
+    program : Program
+    given : mapping of int to ndarray
+        Inputs by number that are not differentiated, with what they hold now.
+
+    Attributes
+    ----------
+    used : set of int
+        Inputs whose contents somebody has asked for.
+    """
+
+    def __init__(self, program: Program, given: Mapping[int, Any]) -> None:
+        self._given = given
+        self.used: set[int] = set()
+        self._place = {id(v): i for i, v in enumerate(program.values)}
+        self._all = program.values
+        self._values: list[Any] = [None] * len(program.values)
+        self._varies: list[bool] = []
+        # The inputs that each value is computed from are wanted only where one is used.
+        for v in program.values:
+            self._varies.append(self._starts_varying(v))
+
+    def _starts_varying(self, v: Value) -> bool:
+        if v.kind == "input":
+            return v.params["index"] not in self._given
+        if v.kind == "call" and not pure(v):
+            return True
+        return any(self._varies[self._place[id(a)]] for a in v.args)
+
+    def varies(self, v: Value) -> bool:
+        """Whether a value may be another one in another run along the same path."""
+        return self._varies[self._place[id(v)]]
+
+    def inputs_of(self, v: Value) -> set[int]:
+        """Return the numbers of the inputs that a known value is computed from."""
+        found, seen, stack = set(), set(), [v]
+        while stack:
+            w = stack.pop()
+            if id(w) in seen:
+                continue
+            seen.add(id(w))
+            if w.kind == "input":
+                found.add(w.params["index"])
+            stack += w.args
+        return found
+
+    def value(self, v: Value) -> Any:
+        """Return what a value that does not vary holds; note which inputs that relies on."""
+        self.used |= self.inputs_of(v)
+        stack = [v]
+        while stack:
+            w = stack[-1]
+            at = self._place[id(w)]
+            if self._values[at] is not None:
+                stack.pop()
+                continue
+            missing = [a for a in w.args if self._values[self._place[id(a)]] is None]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            self._values[at] = self._computed(w)
+        return self._values[self._place[id(v)]]
+
+    def _computed(self, v: Value) -> Any:
+        if v.kind == "input":
+            return np.asarray(self._given[v.params["index"]])
+        if v.kind in CONSTANTS:
+            return CONSTANTS[v.kind](v)
+        operands = tuple(self._place[id(a)] for a in v.args)
+        with np.errstate(all="ignore"):
+            return MAKERS[v.kind](v, Step(operands, None, False))(self._values)

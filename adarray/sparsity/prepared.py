@@ -1,0 +1,434 @@
+"""Prepared sparse derivatives: the pattern, its colours, and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from adarray.errors import DTypeError, NotDifferentiableError, ShapeError
+from adarray.jitting.signature import static_key
+from adarray.protocol import traced
+from adarray.sparsity.coloring import Coloring, of_hessian, of_jacobian
+from adarray.sparsity.detection import Found, Given, check_result, find, leaves_of
+from adarray.sparsity.evaluation import Evaluation, along_columns, along_rows, compiled
+from adarray.transforms.gradients import grad
+from adarray.transforms.inputs import pick
+from adarray.transforms.running import by_position, check_function, prepared, with_names
+from adarray.transforms.tree import Leaf, flatten, is_array
+
+FORMATS = ("csr", "coo")
+# Patterns, and paths of evaluations, that are kept for one signature.
+MANY = 64
+
+
+def scipy_sparse(name: str) -> Any:
+    """Return `scipy.sparse`.
+
+    Raises
+    ------
+    ImportError
+        If SciPy is not installed.
+    """
+    try:
+        import scipy.sparse
+    except ImportError as error:
+        raise ImportError(
+            f"{name}: sparse matrices are those of SciPy, which is not installed; install it, for "
+            "instance by pip install 'adarray[scipy]'"
+        ) from error
+    return scipy.sparse
+
+
+class Task:
+    """What is asked for: which derivative of which function, and in which form.
+
+    Parameters
+    ----------
+    name : str
+        The transform, for errors.
+    f : callable
+    argnums : int, str, or sequence of them
+    hessian : bool
+    options : dict
+        ``mode, recovery, format, jit, pattern, intercept``.
+    """
+
+    def __init__(
+        self, name: str, f: Callable[..., Any], argnums: Any, hessian: bool, options: dict[str, Any]
+    ) -> None:
+        check_function(name, f)
+        if options["format"] not in FORMATS:
+            raise ValueError(f"{name}: format {options['format']!r}; one of 'csr', 'coo'")
+        self.name = name
+        self.f = f
+        self.argnums = argnums
+        self.hessian = hessian
+        self.options = options
+        self.fixed = options["pattern"] is not None  # the user answers for it
+        self._scalars: Any = None
+        self._numbers: set[str] = set()  # captured numbers that change
+        intercept = options["intercept"]
+        inner = grad(f, argnums, intercept=intercept) if hessian else f
+        self._ways: dict[str, Any] = {
+            "forward": along_columns(name, inner, argnums, intercept and not hessian),
+            "reverse": along_rows(name, inner, argnums, intercept and not hessian),
+        }
+        self._compiled: dict[str, Any] = {}
+
+    def way(self, mode: str) -> Any:
+        """Return what evaluates directions of a mode, compiled if that is wanted."""
+        if not self.options["jit"]:
+            return self._ways[mode]
+        if mode not in self._compiled:
+            self._compiled[mode] = compiled(self._ways[mode])
+        return self._compiled[mode]
+
+    def sorted(self, args: Any, kwargs: Any) -> tuple[Any, Any, list[int], tuple[str, ...]]:
+        """Return the arguments of a call with those that are differentiated by position."""
+        places, moved = self.argnums, ()
+        if type(places) is not int:
+            args, kwargs, places, moved = by_position(self.name, self.f, args, kwargs, places)
+        return args, kwargs, pick(self.name, args, places), moved
+
+    def key(self, args: Any, kwargs: Any) -> Hashable:
+        """Return what calls have in common that one preparation serves."""
+        leaves, rebuild = flatten((args, kwargs))
+        structure = getattr(rebuild, "args", (None,))[0]
+        return (structure, *map(_form, leaves))
+
+    def leaves(self, args: Any, picked: list[int]) -> list[Any]:
+        """Return the leaves that are differentiated.
+
+        Raises
+        ------
+        DTypeError
+            If one is not an array of real floating point numbers, or is traced.
+        """
+        found = []
+        for k in picked:
+            for i, x in enumerate(flatten(args[k])[0]):
+                where = Leaf(self.name, k, args[k], i)
+                if not is_array(x):
+                    raise DTypeError(
+                        f"{where}: is a {type(x).__name__}, not an array or a number; choose the "
+                        "arguments to differentiate with argnums"
+                    )
+                if traced(x):
+                    raise NotDifferentiableError(
+                        f"{where}: is traced, and sparse matrices of SciPy hold plain numbers; "
+                        "use adarray.jacobian or hessian inside of other transforms"
+                    )
+                dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
+                if dtype.kind != "f":
+                    raise DTypeError(
+                        f"{where}: has dtype {dtype}; pass real floating point, for instance "
+                        "x.astype(float), or real and imaginary parts"
+                    )
+                found.append(x)
+        return found
+
+    def find(self, args: Any, kwargs: Any) -> Found:
+        """Return the pattern for the path that these arguments take."""
+        args, kwargs, picked, moved = self.sorted(args, kwargs)
+        f, intercept = self.f, self.options["intercept"]
+        run = with_names(prepared(f, intercept), moved)
+        if self.hessian:
+            run = grad(run, tuple(picked), intercept=False)
+        given = (args, kwargs)
+        if self.fixed:
+            return self._fixed(run, given, self.leaves(args, picked))
+        found = find(
+            self.name, run, given, leaves_of(args, picked), self.hessian, self._scalars,
+            self._numbers,
+        )  # fmt: skip
+        self._scalars = found.state
+        return found
+
+    def _fixed(self, run: Any, given: Given, leaves: list[Any]) -> Found:
+        """Return the pattern that the user gave."""
+        sparse = scipy_sparse(self.name)
+        size = sum(int(np.size(x)) for x in leaves)
+        shape = (size,)
+        if not self.hessian:
+            y = flatten(run(*given[0], **given[1]))[0]
+            check_result(self.name, y)
+            shape = np.shape(y[0])
+        wanted = (int(np.prod(shape, dtype=int)), size)
+        pattern = self.options["pattern"]
+        if np.shape(pattern) != wanted:
+            raise ShapeError(
+                f"{self.name}: pattern has shape {np.shape(pattern)} and the matrix {wanted}; "
+                "they must be equal"
+            )
+        made = sparse.csr_array(pattern, dtype=bool, copy=True)
+        made.sum_duplicates()
+        return Found(
+            made.indptr.astype(np.int64), made.indices.astype(np.int32), size, shape, True,
+            None, [], (),
+        )  # fmt: skip
+
+
+def _form(x: Any) -> Hashable:
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        return (x.shape, x.dtype.str)
+    return type(x) if isinstance(x, (float, complex)) else static_key(x)
+
+
+class Plan:
+    """A pattern with its colours, and what computes its entries.
+
+    Parameters
+    ----------
+    task : Task
+    found : Found
+    leaves : list
+        What is differentiated.
+    """
+
+    def __init__(self, task: Task, found: Found, leaves: list[Any]) -> None:
+        sparse = scipy_sparse(task.name)
+        self.task = task
+        self.found = found
+        shapes = [np.shape(x) for x in leaves]
+        rows, n = found.start.size - 1, found.size
+        start, at = found.start, found.at
+        if task.hessian:
+            start, at = _symmetric(sparse, start, at, n)
+            self.coloring: Coloring = of_hessian((start, at), task.options["recovery"])
+        else:
+            self.coloring = of_jacobian((start, at), n, task.options["mode"])
+        self.shape = (rows, n)
+        self.index = self._indices(start, at)
+        way, forward = task.way(self.coloring.mode), self.coloring.mode == "forward"
+        colored = shapes if forward else [found.shape]
+        self.evaluation = Evaluation(way, self.coloring, colored, rows if forward else n)
+        sizes = [int(np.prod(s, dtype=int)) for s in shapes]
+        self.ends = np.cumsum([0, *sizes]).tolist()
+        self._sparse, self._form = sparse, task.options["format"]
+        self._blocks: dict[Any, Block] = {}
+
+    def _indices(self, start: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the starts of rows and column numbers, of one dtype, read-only."""
+        small = at.size < np.iinfo(np.int32).max
+        made = (start.astype(np.int32) if small else start, at if small else at.astype(np.int64))
+        return _readonly(made[0]), _readonly(made[1])
+
+    def pattern(self) -> Any:
+        """Return the pattern as a matrix of truth values."""
+        start, at = self.index
+        return self._sparse.csr_array((np.ones(at.size, bool), at, start), shape=self.shape)
+
+    def assembled(self, values: np.ndarray, args: Any, kwargs: Any, leaves: list[Any]) -> Any:
+        """Return the entries as a matrix; for nests a nest of matrices."""
+        task = self.task
+        if len(leaves) == 1 and isinstance(task.argnums, (int, str)):
+            args, _, picked, _ = task.sorted(args, kwargs)
+            if args[picked[0]] is leaves[0]:
+                return self._whole().matrix(values)
+        args, _, picked, _ = task.sorted(args, kwargs)
+        _, rebuild = flatten(tuple(args[k] for k in picked))
+        ends = self.ends
+        columns = list(zip(ends, ends[1:], strict=False))
+        rows = columns if task.hessian else [(0, self.shape[0])]
+        single = isinstance(task.argnums, (int, str))
+        blocks = []
+        for row in rows:
+            built = rebuild([self._block(row, column).matrix(values) for column in columns])
+            blocks.append(built[0] if single else built)
+        if not task.hessian:
+            return blocks[0]
+        built = rebuild(blocks)
+        return built[0] if single else built
+
+    def _whole(self) -> Block:
+        key = (0, self.shape[0], 0, self.shape[1])
+        if key not in self._blocks:
+            start, at = self.index
+            self._blocks[key] = Block(self._sparse, self._form, start, at, None, self.shape)
+        return self._blocks[key]
+
+    def _block(self, rows: tuple[int, int], columns: tuple[int, int]) -> Block:
+        """Return a part of the matrix."""
+        key = (*rows, *columns)
+        if key not in self._blocks:
+            start, at = self.index
+            numbers = np.arange(at.size, dtype=np.int64)
+            whole = self._sparse.csr_array((numbers, at, start), shape=self.shape)
+            part = whole[slice(*rows), slice(*columns)]
+            index = _readonly(part.indptr), _readonly(part.indices)
+            self._blocks[key] = Block(self._sparse, self._form, *index, part.data, part.shape)
+        return self._blocks[key]
+
+
+def _readonly(x: np.ndarray) -> np.ndarray:
+    x.flags.writeable = False
+    return x
+
+
+class Block:
+    """The structure of one matrix, which all that are returned share.
+
+    Parameters
+    ----------
+    sparse : module
+    form : {"csr", "coo"}
+    start, at : ndarray
+        Starts of rows and column numbers.
+    chosen : ndarray or None
+        Which entries of the whole it has; None: all.
+    shape : tuple of int
+    """
+
+    def __init__(
+        self, sparse: Any, form: str, start: Any, at: Any, chosen: Any, shape: tuple[int, int]
+    ) -> None:
+        self._start, self._at, self._chosen = start, at, chosen
+        self._shape = shape
+        self._make = sparse.csr_array
+        self._rows: Any = None
+        if form == "coo":
+            self._make = sparse.coo_array
+            self._rows = _readonly(np.repeat(np.arange(shape[0], dtype=at.dtype), np.diff(start)))
+
+    def matrix(self, values: np.ndarray) -> Any:
+        """Return the matrix with these entries of the whole."""
+        data = values if self._chosen is None else values[self._chosen]
+        if self._rows is not None:
+            made = self._make((data, (self._rows, self._at)), shape=self._shape)
+        else:
+            made = self._make((data, self._at, self._start), shape=self._shape)
+            made.has_sorted_indices = True
+        made.has_canonical_format = True
+        return made
+
+
+def _symmetric(
+    sparse: Any, start: np.ndarray, at: np.ndarray, n: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a pattern with all that is in its transpose."""
+    one = sparse.csr_array((np.ones(at.size, np.int8), at, start), shape=(n, n))
+    both = one + one.T.tocsr()
+    both.sort_indices()
+    return both.indptr.astype(np.int64), both.indices.astype(np.int32)
+
+
+class Prepared:
+    """A sparse derivative that is ready to be evaluated.
+
+    Made by ``adarray.sparse_jacobian(f).prepare(x)`` and ``adarray.sparse_hessian(f).prepare(x)``.
+    Called with the arguments of `f`, of the same shapes and dtypes, it returns the matrix.
+
+    Attributes
+    ----------
+    pattern : scipy.sparse.csr_array of bool
+        The entries that may differ from zero, on the path of the last call.
+    colors : ndarray of int32
+        Of the columns or, with mode ``reverse``, of the rows.
+    n_colors : int
+        The number of derivatives along directions that one evaluation takes.
+    mode : {"forward", "reverse"}
+    shape : tuple of int
+        Of the matrix.
+    """
+
+    def __init__(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        scipy_sparse(task.name)
+        self._task = task
+        self._key = task.key(args, kwargs)
+        task.leaves(*task.sorted(args, kwargs)[::2])
+        self._plans: list[Plan] = []
+        self._paths: dict[Any, Plan] = {}  # by the path that an evaluation takes
+        self._plan = self._known((args, kwargs))
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        at = self._plan.index[1].size
+        dense = self._plan.found.dense
+        note = f", all depends on all in {', '.join(dense)}" if dense else ""
+        return (
+            f"<prepared {self._task.name}: {m} by {n}, {at} entries, {self.n_colors} colours, "
+            f"{self.mode} mode{note}>"
+        )
+
+    @property
+    def pattern(self) -> Any:
+        """The entries that may differ from zero."""
+        return self._plan.pattern()
+
+    @property
+    def colors(self) -> np.ndarray:
+        """The colours."""
+        return self._plan.coloring.colors.copy()
+
+    @property
+    def n_colors(self) -> int:
+        """The number of colours."""
+        return self._plan.coloring.count
+
+    @property
+    def mode(self) -> str:
+        """The mode of differentiation."""
+        return self._plan.coloring.mode
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the matrix."""
+        return self._plan.shape
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the matrix for arguments."""
+        task = self._task
+        given = (args, kwargs)
+        if task.key(args, kwargs) != self._key:
+            raise ShapeError(
+                f"{task.name}: prepared for arguments of other shapes, dtypes or structure; call "
+                "prepare(...) with arguments like these"
+            )
+        leaves = task.leaves(*task.sorted(args, kwargs)[::2])
+        plan = self._plan
+        if not task.fixed and (plan.found.assumed or not task.options["jit"]):
+            plan = self._plan = self._fitting(plan, given)
+        values, path = plan.evaluation.run(args, kwargs)
+        now = self._of_path(path, plan, given)
+        if now is not plan:
+            self._plan = now
+            values, _ = now.evaluation.run(args, kwargs)
+        return now.assembled(values, args, kwargs, leaves)
+
+    def _fitting(self, plan: Plan, given: Given) -> Plan:
+        """Return `plan` if it is sure to be that of these arguments, or the one that is."""
+        if plan.found.straight and plan.found.holds(given):
+            return plan
+        return self._known(given)
+
+    def _of_path(self, path: Any, plan: Plan, given: Given) -> Plan:
+        """Return the plan for the path that an evaluation with `plan` has taken."""
+        task = self._task
+        if task.fixed:
+            return plan
+        if path is None:  # nothing was recorded
+            return self._fitting(plan, given) if task.options["jit"] else plan
+        now = self._paths.get(path)
+        if now is None or (now.found.assumed and not now.found.holds(given)):
+            while len(self._paths) >= MANY:
+                del self._paths[next(iter(self._paths))]
+            now = self._paths[path] = self._fitting(plan, given)
+        return now
+
+    def _known(self, given: Given) -> Plan:
+        """Record a run, and return the plan for its pattern, made now if there is none."""
+        task = self._task
+        args, kwargs = given
+        found = task.find(args, kwargs)
+        for plan in self._plans:
+            if np.array_equal(plan.found.start, found.start) and np.array_equal(
+                plan.found.at, found.at
+            ):
+                plan.found = found
+                return plan
+        leaves = task.leaves(*task.sorted(args, kwargs)[::2])
+        plan = Plan(task, found, leaves)
+        self._plans = [plan, *self._plans[: MANY - 1]]
+        return plan
