@@ -1,6 +1,7 @@
 """The cffi builder: prints the eager kernels and describes the extension modules.
 
-setup.py names `serial`, `openmp`, `device` and `coloring` below; nothing here is needed at run time.
+setup.py names `serial`, `openmp`, `device` and `coloring` below; nothing here is needed at run
+time.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Coloring(NamedTuple):
         Whether columns are coloured (tangents), or rows (cotangents).
     colors : ndarray of int32
         Of the columns or rows.
-    count : int
+    total : int
         Number of colours.
     order : str
         In which the columns, rows or vertices were coloured.
@@ -42,7 +42,7 @@ class Coloring(NamedTuple):
 
     mode: str
     colors: np.ndarray
-    count: int
+    total: int
     order: str
     where: np.ndarray
     steps: tuple[np.ndarray, np.ndarray] | None = None

@@ -7,7 +7,6 @@ its operands as a whole.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -120,9 +119,7 @@ class Dependence:
             return union([self.of(a) for a in branches], v.shape, self.n)
         chosen = np.broadcast_to(self.known.value(condition), v.shape)
         parts = [union([self.of(a)], v.shape, self.n) for a in branches]
-        return slotted(
-            [(parts[0], chosen, None), (parts[1], ~chosen, None)], v.shape, self.n
-        )
+        return slotted([(parts[0], chosen, None), (parts[1], ~chosen, None)], v.shape, self.n)
 
     def _is_steady(self, v: Value) -> bool:
         """Whether a value is known, and of contents that seldom change."""
@@ -220,9 +217,7 @@ class Dependence:
         _check(len(terms) * lines * (length * (length + 1) // 2))
         i, j = np.tril_indices(length)
         numbers = np.moveaxis(np.arange(v.size).reshape(v.shape), axis, -1)
-        pairs = [
-            (t.table, numbers[..., i], np.moveaxis(t.row, axis, -1)[..., j]) for t in terms
-        ]
+        pairs = [(t.table, numbers[..., i], np.moveaxis(t.row, axis, -1)[..., j]) for t in terms]
         return gathered(pairs, v.shape, self.n)
 
     def _dot(self, v: Value) -> Terms:

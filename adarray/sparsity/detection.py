@@ -24,7 +24,7 @@ from adarray.recording import Call, Recording, Symbol
 from adarray.sparsity.dependence import Dependence
 from adarray.sparsity.known import Known
 from adarray.sparsity.terms import NotSparseError, rows_of
-from adarray.transforms.tree import flatten
+from adarray.transforms.variables import Variables
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -130,7 +130,7 @@ def find(
     recorded = run.recorded
     assert recorded is not None
     outputs, shape = _outputs(name, recorded.recording, recorded.leaves, several)
-    numbers = {bound.traced.index(k): k for k in places}
+    numbers = [bound.traced.index(k) for k in places]
     try:
         return _pattern(recorded.recording, run.values, numbers, outputs, shape, state, bound)
     except NotSparseError as error:
@@ -182,7 +182,7 @@ def check_result(name: str, leaves: list[Any]) -> None:
 def _pattern(
     recording: Recording,
     values: list[Any],
-    places: dict[int, int],
+    places: list[int],
     outputs: list[Any],
     shape: tuple[int, ...],
     state: State,
@@ -206,7 +206,7 @@ def _pattern(
     program = cse(dead(canonicalise(calls, recording.inputs, known_outputs, constants=constants)))
     sizes = {i: int(np.prod(recording.inputs[i].shape, dtype=int)) for i in places}
     first, n = {}, 0
-    for i in sorted(places, key=places.__getitem__):
+    for i in places:  # in the order of argnums
         first[i] = n
         n += sizes[i]
     known = Known(program, {i: x for i, x in enumerate(values) if i not in places})
@@ -215,9 +215,9 @@ def _pattern(
     terms = dict(zip(map(id, known_outputs), walk.run(), strict=True))
     parts = []
     for x in outputs:
-        symbol = type(x) is Symbol
-        size = int(np.prod(x.shape, dtype=int)) if symbol else int(np.size(x))
-        parts.append(rows_of(terms[id(x)] if symbol else (), size, n))
+        follows = type(x) is Symbol
+        size = int(np.prod(x.shape, dtype=int)) if follows else int(np.size(x))
+        parts.append(rows_of(terms[id(x)] if follows else (), size, n))
     start, at = joined(parts)
     copies = [(i, np.array(plain_value(values[i]))) for i in sorted(known.used)]
     return Found(
@@ -256,12 +256,11 @@ def path_of(recording: Recording) -> int:
     return hash(tuple(parts))
 
 
-def leaves_of(args: tuple[Any, ...], picked: list[int]) -> list[int]:
-    """Return the positions of the leaves of some arguments among those of all."""
-    first, found = 0, []
-    for k, x in enumerate(args):
-        count = len(flatten(x)[0])
-        if k in picked:
-            found += range(first, first + count)
-        first += count
-    return found
+def places_of(args: tuple[Any, ...], picked: list[int]) -> list[int]:
+    """Return the positions of the variables of some arguments among the leaves of all."""
+    starts, first = [], 0
+    trees = [Variables(x) for x in args]
+    for tree in trees:
+        starts.append(first)
+        first += len(tree.leaves)
+    return [starts[k] + place for k in picked for place in trees[k].places]

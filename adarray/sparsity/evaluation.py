@@ -19,6 +19,7 @@ from adarray.transforms.matrices import picked_call
 from adarray.transforms.modes import forward, vjp
 from adarray.transforms.products import linearize
 from adarray.transforms.tree import flatten
+from adarray.transforms.variables import Variables
 
 # Directions of one call: their values are computed together, once for all of them.
 BLOCK = 8
@@ -55,18 +56,16 @@ def along_columns(
     of each leaf, and the arguments of `f`; returns flat tangents, and the path that was taken.
     """
 
-    def compressed(
-        first: Any, count: int, colors: list[Any], args: Any, kwargs: Any
-    ) -> Compressed:
-        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
-        leaves, rebuild = flatten(xs)
-        directions = _directions(colors, leaves, first, count)
+    def compressed(first: Any, count: int, colors: list[Any], args: Any, kwargs: Any) -> Compressed:
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, False)
+        ins = Variables(xs)
+        directions = [ins.argument(d) for d in _directions(colors, ins.moving, first, count)]
         try:
-            made = [forward(name, of_picked, xs, rebuild(d), False)[1] for d in directions]
+            made = [forward(name, of_picked, xs, d, False)[1] for d in directions]
         except ForwardModeError as error:  # a rule of the user's, say
             forget(error)
             _, tangents = linearize(of_picked, *xs, intercept=False)
-            made = [tangents(*rebuild(d)) for d in directions]
+            made = [tangents(*d) for d in directions]
         return [_flat(flatten(t)[0]) for t in made], _path()
 
     return compressed
@@ -77,10 +76,8 @@ def along_rows(
 ) -> Callable[..., Compressed]:
     """Return what computes cotangents of `f` along the directions of some colours."""
 
-    def compressed(
-        first: Any, count: int, colors: list[Any], args: Any, kwargs: Any
-    ) -> Compressed:
-        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept)
+    def compressed(first: Any, count: int, colors: list[Any], args: Any, kwargs: Any) -> Compressed:
+        of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, False)
         y, pullback = vjp(of_picked, *xs, intercept=False)
         leaves, rebuild = flatten(y)
         directions = _directions(colors, leaves, first, count)
@@ -123,7 +120,7 @@ class Evaluation:
         parts = np.split(coloring.colors, ends)
         self._colors = [c.reshape(s) for c, s in zip(parts, shapes, strict=True)]
         self._size = size
-        count = max(coloring.count, 1)  # a derivative that is zero has a path, too
+        count = max(coloring.total, 1)  # a derivative that is zero has a path, too
         blocks = -(-count // BLOCK)
         self._block = -(-count // blocks)
         self._blocks = blocks
@@ -138,8 +135,7 @@ class Evaluation:
         order = np.argsort(number, kind="stable")
         ends = np.cumsum(np.bincount(number, minlength=self._blocks))
         self._parts = [
-            (part, where[part] - k * stretch)
-            for k, part in enumerate(np.split(order, ends[:-1]))
+            (part, where[part] - k * stretch) for k, part in enumerate(np.split(order, ends[:-1]))
         ]
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[np.ndarray, Any]:

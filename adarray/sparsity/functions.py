@@ -208,9 +208,7 @@ def sparse_hessian(
     3
     """
     if recovery not in ("direct", "substitution"):
-        raise ValueError(
-            f"sparse_hessian: recovery {recovery!r}; one of 'direct', 'substitution'"
-        )
+        raise ValueError(f"sparse_hessian: recovery {recovery!r}; one of 'direct', 'substitution'")
     options = {"recovery": recovery, "format": format, "jit": jit, "pattern": pattern,
                "intercept": intercept}  # fmt: skip
     return SparseFunction(Task("sparse_hessian", f, argnums, True, options))

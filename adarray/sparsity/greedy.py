@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 
 def _lists(half: Any) -> list[list[int]]:
     start, at = half[0].tolist(), half[1].tolist()
-    return [at[a:b] for a, b in zip(start, start[1:], strict=False)]
+    return [at[a:b] for a, b in itertools.pairwise(start)]
 
 
 def _smallest(forbidden: set[int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -11,12 +12,15 @@ from adarray.errors import DTypeError, NotDifferentiableError, ShapeError
 from adarray.jitting.signature import static_key
 from adarray.protocol import traced
 from adarray.sparsity.coloring import Coloring, of_hessian, of_jacobian
-from adarray.sparsity.detection import Found, Given, check_result, find, leaves_of
+from adarray.sparsity.detection import Found, Given, check_result, find, places_of
 from adarray.sparsity.evaluation import Evaluation, along_columns, along_rows, compiled
-from adarray.transforms.gradients import grad
 from adarray.transforms.inputs import pick
+from adarray.transforms.matrices import picked_call
+from adarray.transforms.modes import vjp
+from adarray.transforms.products import gradient_of
 from adarray.transforms.running import by_position, check_function, prepared, with_names
-from adarray.transforms.tree import Leaf, flatten, is_array
+from adarray.transforms.tree import Leaf, flatten
+from adarray.transforms.variables import Variables, check_variables
 
 FORMATS = ("csr", "coo")
 # Patterns, and paths of evaluations, that are kept for one signature.
@@ -70,7 +74,7 @@ class Task:
         self._scalars: Any = None
         self._numbers: set[str] = set()  # captured numbers that change
         intercept = options["intercept"]
-        inner = grad(f, argnums, intercept=intercept) if hessian else f
+        inner = gradient_of(name, f, argnums, False, intercept) if hessian else f
         self._ways: dict[str, Any] = {
             "forward": along_columns(name, inner, argnums, intercept and not hessian),
             "reverse": along_rows(name, inner, argnums, intercept and not hessian),
@@ -87,7 +91,8 @@ class Task:
 
     def sorted(self, args: Any, kwargs: Any) -> tuple[Any, Any, list[int], tuple[str, ...]]:
         """Return the arguments of a call with those that are differentiated by position."""
-        places, moved = self.argnums, ()
+        places: Any = self.argnums
+        moved: tuple[str, ...] = ()
         if type(places) is not int:
             args, kwargs, places, moved = by_position(self.name, self.f, args, kwargs, places)
         return args, kwargs, pick(self.name, args, places), moved
@@ -98,23 +103,19 @@ class Task:
         structure = getattr(rebuild, "args", (None,))[0]
         return (structure, *map(_form, leaves))
 
-    def leaves(self, args: Any, picked: list[int]) -> list[Any]:
-        """Return the leaves that are differentiated.
+    def variables(self, args: Any, picked: list[int]) -> Variables:
+        """Return what is differentiated.
 
         Raises
         ------
-        DTypeError
-            If one is not an array of real floating point numbers, or is traced.
+        DTypeError, NotDifferentiableError
+            If it is not real floating point, or is traced.
         """
-        found = []
         for k in picked:
-            for i, x in enumerate(flatten(args[k])[0]):
+            found = Variables(args[k])
+            check_variables(self.name, k, args[k], found, False)
+            for i, x in zip(found.places, found.moving, strict=True):
                 where = Leaf(self.name, k, args[k], i)
-                if not is_array(x):
-                    raise DTypeError(
-                        f"{where}: is a {type(x).__name__}, not an array or a number; choose the "
-                        "arguments to differentiate with argnums"
-                    )
                 if traced(x):
                     raise NotDifferentiableError(
                         f"{where}: is traced, and sparse matrices of SciPy hold plain numbers; "
@@ -124,23 +125,23 @@ class Task:
                 if dtype.kind != "f":
                     raise DTypeError(
                         f"{where}: has dtype {dtype}; pass real floating point, for instance "
-                        "x.astype(float), or real and imaginary parts"
+                        "real and imaginary parts behind one another"
                     )
-                found.append(x)
-        return found
+        return Variables(tuple(args[k] for k in picked))
 
     def find(self, args: Any, kwargs: Any) -> Found:
         """Return the pattern for the path that these arguments take."""
         args, kwargs, picked, moved = self.sorted(args, kwargs)
         f, intercept = self.f, self.options["intercept"]
         run = with_names(prepared(f, intercept), moved)
-        if self.hessian:
-            run = grad(run, tuple(picked), intercept=False)
         given = (args, kwargs)
         if self.fixed:
-            return self._fixed(run, given, self.leaves(args, picked))
+            return self._fixed(run, given, self.variables(args, picked).moving)
+        if self.hessian:
+            run = gradient_of(self.name, run, tuple(picked), False, False)
+        run = _traced(self.name, run, tuple(picked))
         found = find(
-            self.name, run, given, leaves_of(args, picked), self.hessian, self._scalars,
+            self.name, run, given, places_of(args, picked), self.hessian, self._scalars,
             self._numbers,
         )  # fmt: skip
         self._scalars = found.state
@@ -170,10 +171,22 @@ class Task:
         )  # fmt: skip
 
 
+def _traced(name: str, f: Callable[..., Any], picked: tuple[int, ...]) -> Callable[..., Any]:
+    """Return a function run as one that is differentiated: NumPy's own functions open up."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        of_picked, xs = picked_call(name, f, args, kwargs, picked, False, False)
+        return vjp(of_picked, *xs, allow_int=True, intercept=False)[0]
+
+    return run
+
+
 def _form(x: Any) -> Hashable:
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return (x.shape, x.dtype.str)
-    return type(x) if isinstance(x, (float, complex)) else static_key(x)
+    if isinstance(x, (float, complex)):
+        return type(x).__name__
+    return static_key(x)
 
 
 class Plan:
@@ -183,15 +196,15 @@ class Plan:
     ----------
     task : Task
     found : Found
-    leaves : list
+    variables : Variables
         What is differentiated.
     """
 
-    def __init__(self, task: Task, found: Found, leaves: list[Any]) -> None:
+    def __init__(self, task: Task, found: Found, variables: Variables) -> None:
         sparse = scipy_sparse(task.name)
         self.task = task
         self.found = found
-        shapes = [np.shape(x) for x in leaves]
+        shapes = [np.shape(x) for x in variables.moving]
         rows, n = found.start.size - 1, found.size
         start, at = found.start, found.at
         if task.hessian:
@@ -220,40 +233,31 @@ class Plan:
         start, at = self.index
         return self._sparse.csr_array((np.ones(at.size, bool), at, start), shape=self.shape)
 
-    def assembled(self, values: np.ndarray, args: Any, kwargs: Any, leaves: list[Any]) -> Any:
+    def assembled(self, values: np.ndarray, variables: Variables) -> Any:
         """Return the entries as a matrix; for nests a nest of matrices."""
-        task = self.task
-        if len(leaves) == 1 and isinstance(task.argnums, (int, str)):
-            args, _, picked, _ = task.sorted(args, kwargs)
-            if args[picked[0]] is leaves[0]:
-                return self._whole().matrix(values)
-        args, _, picked, _ = task.sorted(args, kwargs)
-        _, rebuild = flatten(tuple(args[k] for k in picked))
         ends = self.ends
-        columns = list(zip(ends, ends[1:], strict=False))
-        rows = columns if task.hessian else [(0, self.shape[0])]
-        single = isinstance(task.argnums, (int, str))
+        columns = list(itertools.pairwise(ends))
+        rows = columns if self.task.hessian else [(0, self.shape[0])]
+        single = isinstance(self.task.argnums, (int, str))
         blocks = []
         for row in rows:
-            built = rebuild([self._block(row, column).matrix(values) for column in columns])
+            made = [self._block(row, column).matrix(values) for column in columns]
+            built = variables.gradient(made)
             blocks.append(built[0] if single else built)
-        if not task.hessian:
+        if not self.task.hessian:
             return blocks[0]
-        built = rebuild(blocks)
+        built = variables.gradient(blocks)
         return built[0] if single else built
-
-    def _whole(self) -> Block:
-        key = (0, self.shape[0], 0, self.shape[1])
-        if key not in self._blocks:
-            start, at = self.index
-            self._blocks[key] = Block(self._sparse, self._form, start, at, None, self.shape)
-        return self._blocks[key]
 
     def _block(self, rows: tuple[int, int], columns: tuple[int, int]) -> Block:
         """Return a part of the matrix."""
         key = (*rows, *columns)
         if key not in self._blocks:
             start, at = self.index
+            if (rows, columns) == ((0, self.shape[0]), (0, self.shape[1])):
+                made = Block(self._sparse, self._form, start, at, None, self.shape)
+                self._blocks[key] = made
+                return made
             numbers = np.arange(at.size, dtype=np.int64)
             whole = self._sparse.csr_array((numbers, at, start), shape=self.shape)
             part = whole[slice(*rows), slice(*columns)]
@@ -337,7 +341,7 @@ class Prepared:
         scipy_sparse(task.name)
         self._task = task
         self._key = task.key(args, kwargs)
-        task.leaves(*task.sorted(args, kwargs)[::2])
+        task.variables(*task.sorted(args, kwargs)[::2])
         self._plans: list[Plan] = []
         self._paths: dict[Any, Plan] = {}  # by the path that an evaluation takes
         self._plan = self._known((args, kwargs))
@@ -365,7 +369,7 @@ class Prepared:
     @property
     def n_colors(self) -> int:
         """The number of colours."""
-        return self._plan.coloring.count
+        return self._plan.coloring.total
 
     @property
     def mode(self) -> str:
@@ -386,7 +390,7 @@ class Prepared:
                 f"{task.name}: prepared for arguments of other shapes, dtypes or structure; call "
                 "prepare(...) with arguments like these"
             )
-        leaves = task.leaves(*task.sorted(args, kwargs)[::2])
+        variables = task.variables(*task.sorted(args, kwargs)[::2])
         plan = self._plan
         if not task.fixed and (plan.found.assumed or not task.options["jit"]):
             plan = self._plan = self._fitting(plan, given)
@@ -395,7 +399,7 @@ class Prepared:
         if now is not plan:
             self._plan = now
             values, _ = now.evaluation.run(args, kwargs)
-        return now.assembled(values, args, kwargs, leaves)
+        return now.assembled(values, variables)
 
     def _fitting(self, plan: Plan, given: Given) -> Plan:
         """Return `plan` if it is sure to be that of these arguments, or the one that is."""
@@ -428,7 +432,6 @@ class Prepared:
             ):
                 plan.found = found
                 return plan
-        leaves = task.leaves(*task.sorted(args, kwargs)[::2])
-        plan = Plan(task, found, leaves)
+        plan = Plan(task, found, task.variables(*task.sorted(args, kwargs)[::2]))
         self._plans = [plan, *self._plans[: MANY - 1]]
         return plan

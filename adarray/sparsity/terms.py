@@ -178,9 +178,7 @@ def _selection(size: int, table: Table, out: np.ndarray, row: np.ndarray, n: int
 
 def _check(entries: int) -> None:
     if entries > LIMIT:
-        raise NotSparseError(
-            f"the pattern has about {entries:,} entries, which is not sparse"
-        )
+        raise NotSparseError(f"the pattern has about {entries:,} entries, which is not sparse")
 
 
 def _sorted(matrix: Any) -> tuple[np.ndarray, np.ndarray]:

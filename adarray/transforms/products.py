@@ -69,7 +69,7 @@ def hvp(
     array([6., 6.])
     """
     check_function("hvp", f)
-    gradient = _gradient("hvp", f, argnums, allow_int, intercept)
+    gradient = gradient_of("hvp", f, argnums, allow_int, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         args, v = _with_vector("hvp", args)
@@ -139,7 +139,7 @@ def make_hvp(
     (array([6., 0.]), array([ 0., 12.]))
     """
     check_function("make_hvp", f)
-    gradient = _gradient("make_hvp", f, argnums, allow_int, intercept)
+    gradient = gradient_of("make_hvp", f, argnums, allow_int, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         of_picked, xs = picked_call("make_hvp", gradient, args, kwargs, argnums, False, allow_int)
@@ -406,7 +406,9 @@ def linear_transpose(f: Callable[..., Any], *primals: Any, intercept: bool = Tru
     return pullback
 
 
-def _gradient(name: str, f: Any, argnums: Argnums, allow_int: bool, intercept: bool) -> Transformed:
+def gradient_of(
+    name: str, f: Any, argnums: Argnums, allow_int: bool, intercept: bool
+) -> Transformed:
     """Return the gradient of `f`, whose errors name the transform that was called."""
     options = options_of(argnums, False, False, allow_int, intercept)
     return reverse(Transform(grad, f, options), lambda _, g: g, name)

@@ -18,7 +18,10 @@ def test_all_is_complete_and_sorted():
         n for n, v in vars(adarray).items() if not n.startswith("_") and not inspect.ismodule(v)
     }
     # Imported when they are asked for.
-    late = {"JitWarning", "intercept", "jit", "profile", "register_captured", "wrap"}
+    late = {
+        "JitWarning", "intercept", "jit", "profile", "register_captured", "sparse_hessian",
+        "sparse_jacobian", "wrap",
+    }  # fmt: skip
     assert public | late | {"__version__"} == set(adarray.__all__)
     for name in late:
         assert callable(getattr(adarray, name))

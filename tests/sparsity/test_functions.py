@@ -1,0 +1,318 @@
+"""sparse_jacobian and sparse_hessian: values, paths, structure, and what they refuse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+from adarray.errors import DTypeError, NotDifferentiableError, ShapeError
+
+sparse = pytest.importorskip("scipy.sparse")
+
+X = np.array([0.3, 0.7, 1.1, -0.4, 0.9])
+
+
+@pytest.fixture(autouse=True)
+def engine(backend: str) -> Iterator[None]:
+    """Run each test on one backend."""
+    with adarray.use(backend):
+        yield
+
+
+def neighbours(x: Any) -> Any:
+    return np.sin(x[1:]) ** 2 * x[:-1]
+
+
+def rosenbrock(x: Any) -> Any:
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def wide(x: Any) -> Any:
+    """Return something of which the Hessian has five diagonals."""
+    return np.sum(x[2:] ** 2 * x[:-2] ** 3) + np.sum(np.exp(x[1:] * x[:-1]))
+
+
+def branching(x: Any) -> Any:
+    if x[0] > 0.0:
+        return x**2
+    return x[::-1] * x
+
+
+@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
+def test_jacobians(mode: str, jit: bool) -> None:
+    prepared = adarray.sparse_jacobian(neighbours, mode=mode, jit=jit).prepare(X)
+    for x in (X, 2.0 * X, X, -X):
+        made = prepared(x)
+        assert isinstance(made, sparse.csr_array)
+        np.testing.assert_allclose(made.toarray(), adarray.jacobian(neighbours)(x))
+
+
+@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize("recovery", ["direct", "substitution"])
+@pytest.mark.parametrize("f", [rosenbrock, wide])
+def test_hessians(f: Any, recovery: str, jit: bool) -> None:
+    prepared = adarray.sparse_hessian(f, recovery=recovery, jit=jit).prepare(X)
+    for x in (X, 2.0 * X, X, -X):
+        np.testing.assert_allclose(prepared(x).toarray(), adarray.hessian(f)(x), atol=1e-10)
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_another_path_has_another_pattern(jit: bool) -> None:
+    prepared = adarray.sparse_jacobian(branching, jit=jit).prepare(X)
+    for sign in (1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0, -1.0):
+        found = prepared(sign * X)
+        np.testing.assert_allclose(found.toarray(), adarray.jacobian(branching)(sign * X))
+        assert found.nnz == (5 if sign > 0 else 9)
+    assert prepared.pattern.nnz == 9
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_loops_that_end_by_values(jit: bool) -> None:
+    def f(x: Any) -> Any:
+        y = x
+        while np.sum(y) < 20.0:
+            y = y + np.roll(y, 1)
+        return y
+
+    prepared = adarray.sparse_jacobian(f, jit=jit).prepare(np.full(7, 1.0))
+    for start in (1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0, 0.5):
+        x = np.full(7, start)
+        np.testing.assert_allclose(prepared(x).toarray(), adarray.jacobian(f)(x))
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_captured_values_may_change(jit: bool) -> None:
+    matrix = np.eye(4)
+    state = {"shift": 1, "scale": 0.5, "matrix": matrix}
+
+    def f(x: Any) -> Any:
+        return state["scale"] * np.roll(state["matrix"] @ x, state["shift"]) ** 2
+
+    x = np.arange(1.0, 5.0)
+    prepared = adarray.sparse_jacobian(f, jit=jit).prepare(x)
+
+    def check() -> None:
+        for _ in range(3):
+            np.testing.assert_allclose(prepared(x).toarray(), adarray.jacobian(f)(x))
+
+    check()
+    for scale in (0.25, 0.125, 3.0):
+        state["scale"] = scale
+        check()
+    state["shift"] = 2
+    check()
+    matrix[0, 3] = 2.0
+    check()
+    state["matrix"] = np.ones((4, 4))
+    check()
+    assert prepared.pattern.nnz == 16
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_indices_may_be_arguments(jit: bool) -> None:
+    def f(x: Any, index: Any) -> Any:
+        return x[index] * x[:3]
+
+    prepared = adarray.sparse_jacobian(f, jit=jit).prepare(X, np.array([4, 4, 0]))
+    for index in ([4, 4, 0], [1, 2, 3], [4, 4, 0], [0, 1, 2]):
+        found = prepared(X, np.array(index)).toarray()
+        np.testing.assert_allclose(found, adarray.jacobian(f)(X, np.array(index)))
+
+
+def test_zeros_of_other_arguments_are_no_zeros_of_the_pattern() -> None:
+    """They change more often than captured arrays, and the pattern would be found again."""
+    prepared = adarray.sparse_jacobian(lambda x, a: a @ x, jit=False).prepare(X[:2], np.eye(2))
+    assert prepared.pattern.nnz == 4
+    np.testing.assert_array_equal(prepared(X[:2], np.ones((2, 2))).toarray(), np.ones((2, 2)))
+
+
+def test_the_structure_is_shared_and_read_only() -> None:
+    prepared = adarray.sparse_jacobian(neighbours).prepare(X)
+    one, other = prepared(X), prepared(2.0 * X)
+    assert one.indices is other.indices or np.shares_memory(one.indices, other.indices)
+    assert not np.shares_memory(one.data, other.data)
+    with pytest.raises(ValueError, match="read-only"):
+        one.indices[0] = 1
+    copy = one.copy()
+    copy.indices[0] = 1
+    square = adarray.sparse_hessian(rosenbrock)(X)
+    solved = pytest.importorskip("scipy.sparse.linalg").spsolve(square.tocsc(), np.ones(5))
+    np.testing.assert_allclose(square @ solved, np.ones(5))
+    np.testing.assert_allclose((one @ one.T + 2.0 * one @ one.T).toarray(),
+                               3.0 * one.toarray() @ one.toarray().T)  # fmt: skip
+
+
+def test_coordinates() -> None:
+    made = adarray.sparse_jacobian(neighbours, format="coo")(X)
+    assert isinstance(made, sparse.coo_array)
+    np.testing.assert_allclose(made.toarray(), adarray.jacobian(neighbours)(X))
+
+
+def test_attributes() -> None:
+    prepared = adarray.sparse_jacobian(neighbours).prepare(X)
+    assert prepared.pattern.dtype == bool
+    assert prepared.colors.tolist() == [0, 1, 0, 1, 0]
+    assert (prepared.n_colors, prepared.mode, prepared.shape) == (2, "forward", (4, 5))
+    assert repr(prepared) == (
+        "<prepared sparse_jacobian: 4 by 5, 8 entries, 2 colours, forward mode>"
+    )
+
+
+def test_a_plain_call_prepares_once_for_each_shape() -> None:
+    jacobian = adarray.sparse_jacobian(neighbours, jit=False)
+    for n in (3, 5, 3):
+        assert jacobian(np.ones(n)).shape == (n - 1, n)
+    assert len(jacobian._prepared) == 2
+
+
+def test_nests_and_several_arguments() -> None:
+    def f(w: Any, x: Any) -> Any:
+        return w["a"] * x[:3] + w["b"] * x[0]
+
+    w, x = {"a": np.array([1.0, 2.0, 3.0]), "b": 0.5, "kind": "linear"}, X
+    found = adarray.sparse_jacobian(f, jit=False)(w, x)
+    np.testing.assert_allclose(found["a"].toarray(), np.diag(x[:3]))
+    np.testing.assert_allclose(found["b"].toarray(), np.full((3, 1), x[0]))
+    assert found["kind"] is None
+    by_w, by_x = adarray.sparse_jacobian(f, argnums=("w", "x"), jit=False)(w, x=x)
+    assert by_w["a"].shape == (3, 3)
+    np.testing.assert_allclose(by_x.toarray()[:, 1], [0.0, 2.0, 0.0])
+
+    def loss(w: Any, x: Any) -> Any:
+        return np.sum(f(w, x) ** 2)
+
+    hessian = adarray.sparse_hessian(loss, jit=False)(w, x)
+    np.testing.assert_allclose(hessian["a"]["b"].toarray()[:, 0], 2.0 * x[:3] * x[0])
+    blocks = adarray.sparse_hessian(loss, argnums=(1, 0), jit=False)(w, x)
+    np.testing.assert_allclose(blocks[0][1]["a"].toarray(), hessian_of_both(loss, w, x))
+
+
+def hessian_of_both(loss: Any, w: Any, x: np.ndarray) -> np.ndarray:
+    """Return the mixed derivatives by `x` and ``w["a"]``."""
+    return np.asarray(adarray.hessian(loss, argnums=(1, 0))(w, x)[0][1]["a"])
+
+
+def test_float32() -> None:
+    made = adarray.sparse_jacobian(neighbours)(X.astype(np.float32))
+    assert made.dtype == np.float32
+
+
+def test_results_of_any_shape_and_jitted_functions() -> None:
+    f = adarray.jit(lambda x: np.outer(x, x[:2]))
+    for _ in range(3):
+        made = adarray.sparse_jacobian(f)(X)
+        assert made.shape == (10, 5)
+        np.testing.assert_allclose(made.toarray(), adarray.jacobian(f)(X).reshape(10, 5))
+    scalar = adarray.sparse_jacobian(lambda x: x[0] * x[1], jit=False)(X)
+    assert scalar.shape == (1, 5)
+    constant = adarray.sparse_jacobian(lambda x: np.ones(3))(X)
+    assert constant.nnz == 0
+
+
+def test_a_given_pattern_is_taken() -> None:
+    pattern = np.eye(4, 5, dtype=bool) | np.eye(4, 5, 1, dtype=bool)
+    found = adarray.sparse_jacobian(neighbours, pattern=pattern)(X)
+    np.testing.assert_allclose(found.toarray(), adarray.jacobian(neighbours)(X))
+    with pytest.raises(ShapeError, match=r"pattern has shape \(5, 4\) and the matrix \(4, 5\)"):
+        adarray.sparse_jacobian(neighbours, pattern=pattern.T)(X)
+
+
+def test_many_colours_are_evaluated_in_blocks() -> None:
+    def f(x: Any) -> Any:
+        return np.concatenate([x * np.sum(x[:9]), np.exp(x[:9]) * x[9:18]])
+
+    x = np.linspace(0.1, 1.0, 20)
+    for mode in ("forward", "reverse"):
+        prepared = adarray.sparse_jacobian(f, mode=mode).prepare(x)
+        assert prepared.n_colors > 8
+        for _ in range(3):
+            np.testing.assert_allclose(prepared(x).toarray(), adarray.jacobian(f)(x))
+
+    def g(x: Any) -> Any:
+        return np.sum(x[:9]) ** 2 * np.sum(x[9:]) + np.sum(x**3)
+
+    for recovery in ("direct", "substitution"):
+        found = adarray.sparse_hessian(g, recovery=recovery)(x)
+        np.testing.assert_allclose(found.toarray(), adarray.hessian(g)(x))
+
+
+def test_functions_with_a_rule_of_reverse_mode_alone() -> None:
+    @adarray.custom_vjp
+    def doubled(x: Any) -> Any:
+        return x * 2.0
+
+    doubled.defvjp(lambda x: (x * 2.0, None), lambda _, g: (g * 2.0,))
+    f = lambda x: doubled(x) ** 2  # noqa: E731
+    made = adarray.sparse_jacobian(f, mode="forward")(X)
+    np.testing.assert_allclose(made.toarray(), np.diag(8.0 * X))
+
+
+REFUSED = [
+    (lambda: adarray.sparse_jacobian(lambda x: (x, x))(X), ShapeError,
+     "sparse_jacobian: the function returned 2 leaves (ndarray, ndarray); return one array, for "
+     "instance by np.concatenate of raveled parts"),
+    (lambda: adarray.sparse_jacobian(lambda x: x * 1j)(X), DTypeError,
+     "sparse_jacobian: the result has dtype complex128; return real floating point, for instance "
+     "real and imaginary parts behind one another"),
+    (lambda: adarray.sparse_jacobian(lambda x: x)(X * 1j), DTypeError,
+     "sparse_jacobian: argument 0: has dtype complex128; pass real floating point, for instance "
+     "real and imaginary parts behind one another"),
+    (lambda: adarray.sparse_hessian(lambda x: x**2)(X), ShapeError,
+     "sparse_hessian: the function returned shape (5,), not a scalar"),
+    (lambda: adarray.sparse_jacobian(neighbours).prepare(X)(X[:3]), ShapeError,
+     "sparse_jacobian: prepared for arguments of other shapes, dtypes or structure; call "
+     "prepare(...) with arguments like these"),
+    (lambda: adarray.sparse_jacobian(neighbours, mode="both"), ValueError,
+     "sparse_jacobian: mode 'both'; one of 'auto', 'forward', 'reverse'"),
+    (lambda: adarray.sparse_hessian(rosenbrock, recovery="none"), ValueError,
+     "sparse_hessian: recovery 'none'; one of 'direct', 'substitution'"),
+    (lambda: adarray.sparse_jacobian(neighbours, format="csc"), ValueError,
+     "sparse_jacobian: format 'csc'; one of 'csr', 'coo'"),
+    (lambda: adarray.sparse_jacobian(3.0), TypeError,
+     "sparse_jacobian: expected a function, got float"),
+    (lambda: adarray.sparse_jacobian(np.cumsum)(np.ones(100_000)), NotDifferentiableError,
+     "sparse_jacobian: the pattern has about 5,000,050,000 entries, which is not sparse; use "
+     "adarray.jacobian or hvp"),
+    (lambda: adarray.sparse_jacobian(lambda x: x * time.time())(X), NotDifferentiableError,
+     "so that the pattern is not known; pass pattern= if you know it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("k", range(len(REFUSED)))
+def test_refusals(k: int) -> None:
+    call, error, text = REFUSED[k]
+    with pytest.raises(error) as raised:
+        call()
+    assert text in str(raised.value)
+
+
+def test_traced_arguments_are_refused() -> None:
+    def f(x: Any) -> Any:
+        return np.sum(adarray.sparse_jacobian(neighbours)(x).data)
+
+    with pytest.raises(NotDifferentiableError, match="is traced, and sparse matrices of SciPy"):
+        adarray.grad(f)(X)
+
+
+def test_scipy_may_be_missing() -> None:
+    code = (
+        "import sys; sys.modules['scipy'] = None\n"
+        "import numpy as np, adarray\n"
+        "try:\n"
+        "    adarray.sparse_jacobian(np.sin)(np.ones(3))\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout == (
+        "sparse_jacobian: sparse matrices are those of SciPy, which is not installed; install it, "
+        "for instance by pip install 'adarray[scipy]'\n"
+    )
