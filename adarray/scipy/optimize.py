@@ -1,9 +1,9 @@
 """Drop-in for `scipy.optimize`: roots, fixed points and minima by the implicit function theorem.
 
 SciPy finds the solution with plain values. Newton steps from there, recorded, give its
-derivatives with respect to ``args`` and to what the function uses from outside: two
+derivatives with respect to ``args``, to what functions use from outside, and to bounds: two
 of them all derivatives up to the third order. The starting point and the bracket have
-none. Minima must lie inside of the bounds, or where a bound holds a variable it stays.
+none. Bounds and constraints are in `adarray.scipy._active`.
 """
 
 from __future__ import annotations
@@ -17,36 +17,25 @@ import numpy as np
 import scipy.optimize
 
 from adarray.errors import NotDifferentiableError
-from adarray.protocol import traced
+from adarray.scipy._active import minimum
+from adarray.scipy._constraints import listed, plain_bounds, sides
 from adarray.scipy._drop_in import REPLACEMENTS, array, constant, fill_in, holds, value
-from adarray.scipy._functions import Plainly, corrected, recording
-from adarray.transforms import grad, jacobian
-
-_STEPS = 2  # k Newton steps have the derivatives of the solution up to order 2**k - 1
+from adarray.scipy._functions import Plainly, corrected
+from adarray.scipy._implicit import elementwise, system
+from adarray.scipy._programs import (
+    linprog as linprog,
+)
+from adarray.scipy._programs import (
+    lsq_linear as lsq_linear,
+)
+from adarray.scipy._programs import (
+    nnls as nnls,
+)
+from adarray.transforms import jacobian
 
 
 def _tuple(args: Any) -> tuple[Any, ...]:
     return args if isinstance(args, tuple) else (args,)
-
-
-def _elementwise(f: Callable[[Any], Any], x: Any) -> Any:
-    """Return the root near `x` of a function of numbers, with its derivatives."""
-    z: Any = np.asarray(x, float)[()]
-    for _ in range(_STEPS if recording() else 0):
-        slope = grad(lambda v: np.sum(f(v)))(z)
-        z = z - array(f(z)) / slope
-    return corrected(z + np.zeros(np.shape(x)), np.asarray(x))
-
-
-def _system(f: Callable[[Any], Any], x: Any) -> Any:
-    """Return the root near `x` of a system of equations, with its derivatives."""
-    x = np.asarray(x, float)
-    z: Any = x
-    for _ in range(_STEPS if recording() else 0):
-        residual = np.reshape(array(f(z)), (-1,))
-        matrix = np.reshape(jacobian(lambda v: np.reshape(array(f(v)), (-1,)))(z), (x.size, x.size))
-        z = z - np.reshape(np.linalg.solve(matrix, residual), x.shape)
-    return corrected(z + np.zeros(x.shape), x)
 
 
 def _on_args(f: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[Any], Any]:
@@ -67,7 +56,7 @@ def _bracketing(name: str) -> Callable[..., Any]:
         if not (plain.seen or holds((a, b))):
             return found
         root = found[0] if isinstance(found, tuple) else found
-        root = _elementwise(_on_args(f, args), root)
+        root = elementwise(name, _on_args(f, args), root)
         return (root, *found[1:]) if isinstance(found, tuple) else root
 
     REPLACEMENTS[function] = call
@@ -91,7 +80,7 @@ def newton(func: Any, x0: Any, fprime: Any = None, args: Any = (), *rest: Any,
     if not (plain.seen or holds(x0)):
         return found
     root = found[0] if isinstance(found, tuple) else found
-    root = _elementwise(_on_args(func, args), root)
+    root = elementwise("newton", _on_args(func, args), root)
     if not isinstance(found, tuple):
         return root
     return type(found)(root, *found[1:]) if hasattr(found, "_fields") else (root, *found[1:])
@@ -110,9 +99,9 @@ def root_scalar(f: Any, args: Any = (), method: Any = None, bracket: Any = None,
     if not (plain.seen or holds((bracket, x0, x1))):
         return found
     if fprime is True:  # the function returns its derivative, too
-        found.root = _elementwise(lambda x: f(x, *args)[0], found.root)
+        found.root = elementwise("root_scalar", lambda x: f(x, *args)[0], found.root)
     else:
-        found.root = _elementwise(_on_args(f, args), found.root)
+        found.root = elementwise("root_scalar", _on_args(f, args), found.root)
     return found
 
 
@@ -129,8 +118,8 @@ def root(fun: Any, x0: Any, args: Any = (), method: str = "hybr", jac: Any = Non
     if not (plain.seen or holds(x0)):
         return found
     if jac is True:
-        return _with_x(found, _system(lambda x: fun(x, *args)[0], found.x))
-    return _with_x(found, _system(_on_args(fun, args), found.x))
+        return _with_x(found, system("root", lambda x: fun(x, *args)[0], found.x))
+    return _with_x(found, system("root", _on_args(fun, args), found.x))
 
 
 def _with_x(found: Any, x: Any) -> Any:
@@ -148,8 +137,8 @@ def fsolve(func: Any, x0: Any, args: Any = (), fprime: Any = None, full_output: 
     if not (plain.seen or holds(x0)):
         return found
     if full_output:
-        return (_system(_on_args(func, args), found[0]), *found[1:])
-    return _system(_on_args(func, args), found)
+        return (system("fsolve", _on_args(func, args), found[0]), *found[1:])
+    return system("fsolve", _on_args(func, args), found)
 
 
 @functools.wraps(scipy.optimize.fixed_point)
@@ -159,45 +148,10 @@ def fixed_point(func: Any, x0: Any, args: Any = (), **options: Any) -> Any:
     found = scipy.optimize.fixed_point(plain, value(array(x0)), (), **options)
     if not (plain.seen or holds(x0)):
         return found
-    return _system(lambda x: array(func(x, *args)) - x, found)
+    return system("fixed_point", lambda x: array(func(x, *args)) - x, found)
 
 
 # -- minima ----------------------------------------------------------------------------------------
-
-
-def _stationary(cost: Callable[[Any], Any], x: Any, free: Any) -> Any:
-    """Return the minimum near `x`, the variables that are not `free` held."""
-    x = np.asarray(x, float)
-    at = np.flatnonzero(np.broadcast_to(free, x.shape))
-    if at.size == 0:
-        return x
-    if at.size == x.size:
-        return _system(grad(cost), x)
-
-    source = at.size + np.arange(x.size)  # held variables come from behind the free ones
-    source[at] = np.arange(at.size)
-
-    def placed(u: Any) -> Any:
-        return np.concatenate([u, x])[source]
-
-    inner = _system(grad(lambda u: cost(placed(u))), x[at])
-    return corrected(placed(inner), x)
-
-
-def _inside(x: Any, low: Any, high: Any) -> Any:
-    """Return which variables no bound holds."""
-    width = 1e-7 * (1 + np.abs(x))
-    return (x - low > width) & (high - x > width)
-
-
-def _bounds(bounds: Any, n: int) -> tuple[Any, Any]:
-    if bounds is None:
-        return -np.inf, np.inf
-    if isinstance(bounds, scipy.optimize.Bounds):
-        return np.asarray(bounds.lb, float), np.asarray(bounds.ub, float)
-    pairs = [(-np.inf if a is None else a, np.inf if b is None else b) for a, b in bounds]
-    low, high = np.array(pairs, float).T
-    return low, high
 
 
 @functools.wraps(scipy.optimize.minimize)
@@ -207,25 +161,24 @@ def minimize(fun: Any, x0: Any, args: Any = (), method: Any = None, jac: Any = N
     args = _tuple(args)
     plain = Plainly(fun, args)
     slopes = [Plainly(d, args) if callable(d) else d for d in (jac, hess, hessp)]
+    rows = listed(constraints)
+    taken = [r.plain() for r in rows]
+    watched = [plain, *(w for _, functions in taken for w in functions)]
     found = scipy.optimize.minimize(
-        plain, value(array(x0)), (), method, *slopes, bounds, constraints, **options
-    )
-    if not (plain.seen or holds(x0)):
+        plain, value(array(x0)), (), method, *slopes, plain_bounds(bounds),
+        [c for c, _ in taken] if rows else (), **options,
+    )  # fmt: skip
+    limited = holds((x0, *sides(bounds))) or any(r.traced() for r in rows)
+    if not (limited or any(w.seen for w in watched)):
         return found
-    if constraints:
-        if not traced(fun(found.x, *args)):
-            return found
-        raise NotDifferentiableError(
-            "minimize: constraints are not differentiated; solve the equations of Karush, Kuhn and "
-            "Tucker with adarray.scipy.optimize.root"
-        )
 
     def cost(x: Any) -> Any:
         r = fun(x, *args)
         return np.reshape(array(r[0] if jac is True else r), ())
 
-    low, high = _bounds(bounds, found.x.size)
-    x = _stationary(cost, found.x, _inside(found.x, low, high))
+    start = np.reshape(np.asarray(value(array(x0)), float), (-1,))
+    limits = [r.constraint() for r in rows]
+    x = minimum("minimize", cost, found.x, start, sides(bounds), limits)
     made = _with_x(found, x)
     made["fun"] = corrected(cost(x), found.fun)
     return made
@@ -239,22 +192,32 @@ def minimize_scalar(fun: Any, bracket: Any = None, bounds: Any = None, args: Any
     found = scipy.optimize.minimize_scalar(plain, value(bracket), value(bounds), (), **options)
     if not (plain.seen or holds((bracket, bounds))):
         return found
-    if bounds is not None and not _inside(np.asarray(found.x), *map(float, value(bounds))):
-        raise NotDifferentiableError(
-            "minimize_scalar: the minimum lies at a bound, where it has no derivative with respect "
-            "to args; widen the bounds"
-        )
     cost = _on_args(fun, args)
-    x = _elementwise(grad(lambda v: np.reshape(array(cost(v)), ())), found.x)
+    low, high = (-np.inf, np.inf) if bounds is None else (array(b) for b in bounds)
+    at = np.reshape(np.asarray(found.x, float), (1,))
+    start = at if bounds is None else np.reshape((value(low) + value(high)) / 2, (1,))
+    x = minimum("minimize_scalar", lambda v: np.reshape(array(cost(v[0])), ()), at, start,
+                (low, high))[0]  # fmt: skip
     made = _with_x(found, x)
     made["fun"] = corrected(array(cost(x)), found.fun)
     return made
 
 
-def _half_squares(residual: Callable[[Any], Any]) -> Callable[[Any], Any]:
+_LOSSES: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda z: z,
+    "soft_l1": lambda z: 2 * (np.sqrt(1 + z) - 1),
+    "huber": lambda z: np.where(z <= 1, z, 2 * np.sqrt(np.where(z <= 1, 1.0, z)) - 1),
+    "cauchy": np.log1p,
+    "arctan": np.arctan,
+}
+
+
+def _half_squares(
+    residual: Callable[[Any], Any], loss: str = "linear", scale: Any = 1.0
+) -> Callable[[Any], Any]:
     def cost(x: Any) -> Any:
-        r = array(residual(x))
-        return np.sum(r * r) / 2
+        r = array(residual(x)) / scale
+        return np.sum(_LOSSES[loss](r * r)) * scale**2 / 2
 
     return cost
 
@@ -262,7 +225,7 @@ def _half_squares(residual: Callable[[Any], Any]) -> Callable[[Any], Any]:
 @functools.wraps(scipy.optimize.least_squares)
 def least_squares(fun: Any, x0: Any, jac: Any = "2-point", bounds: Any = (-np.inf, np.inf),
                   method: str = "trf", *rest: Any, args: Any = (), kwargs: Any = None,
-                  loss: Any = "linear", **options: Any) -> Any:  # fmt: skip
+                  loss: Any = "linear", f_scale: Any = 1.0, **options: Any) -> Any:  # fmt: skip
     args, named = _tuple(args), kwargs or {}
 
     def bound(x: Any) -> Any:
@@ -270,19 +233,21 @@ def least_squares(fun: Any, x0: Any, jac: Any = "2-point", bounds: Any = (-np.in
 
     plain = Plainly(bound)
     slope = Plainly(lambda x: jac(x, *args, **named)) if callable(jac) else jac
+    pair = (bounds.lb, bounds.ub) if isinstance(bounds, scipy.optimize.Bounds) else bounds
     found = scipy.optimize.least_squares(
-        plain, value(array(x0)), slope, bounds, method, *rest, loss=loss, **options
-    )
-    if not (plain.seen or holds(x0)):
+        plain, value(array(x0)), slope, value(pair), method, *rest, loss=loss,
+        f_scale=value(f_scale), **options,
+    )  # fmt: skip
+    if not (plain.seen or holds((x0, pair, f_scale))):
         return found
-    if loss != "linear":
+    if loss not in _LOSSES:
         raise NotDifferentiableError(
-            f"least_squares: loss={loss!r} is not differentiated; minimize the loss with minimize"
+            "least_squares: a loss that is a function is not differentiated; minimize it with "
+            "minimize, or take one of SciPy's by its name"
         )
-    if isinstance(bounds, scipy.optimize.Bounds):
-        bounds = (bounds.lb, bounds.ub)
-    cost = _half_squares(bound)
-    x = _stationary(cost, found.x, _inside(found.x, *map(np.asarray, bounds)))
+    cost = _half_squares(bound, loss, f_scale)
+    start = np.reshape(np.asarray(value(array(x0)), float), (-1,))
+    x = minimum("least_squares", cost, found.x, start, tuple(pair))
     made = _with_x(found, x)
     made["fun"] = corrected(array(bound(x)), found.fun)
     made["cost"] = corrected(cost(x), found.cost)
@@ -316,9 +281,9 @@ def curve_fit(f: Any, xdata: Any, ydata: Any, p0: Any = None, sigma: Any = None,
         r = array(f(xdata, *[p[i] for i in range(len(result[0]))])) - y
         return r if spread is None else r / spread
 
-    low, high = bounds if isinstance(bounds, tuple) else (bounds.lb, bounds.ub)
-    free = _inside(result[0], np.asarray(low), np.asarray(high))
-    popt = _stationary(_half_squares(residual), result[0], free)
+    pair = bounds if isinstance(bounds, tuple) else (bounds.lb, bounds.ub)
+    start = np.broadcast_to(np.asarray(value(p0), float), result[0].shape)
+    popt = minimum("curve_fit", _half_squares(residual), result[0], start, pair)
     matrix = jacobian(residual)(popt)
     covariance = np.linalg.inv(np.matmul(matrix.T, matrix))
     if not absolute_sigma:
@@ -364,9 +329,9 @@ for _function, _ours in (
 
 linear_sum_assignment = constant(scipy.optimize.linear_sum_assignment)
 
-_ACTIVE = "its solution changes by jumps of the active constraints"
+_JUMPS = "its solution changes by jumps"
 __getattr__, __dir__, __all__ = fill_in(
     globals(),
     scipy.optimize,
-    dict.fromkeys(("linprog", "milp", "nnls", "lsq_linear", "isotonic_regression"), _ACTIVE),
+    dict.fromkeys(("milp", "isotonic_regression"), _JUMPS),
 )
