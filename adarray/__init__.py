@@ -34,6 +34,8 @@ from adarray.errors import (
 from adarray.transforms import (
     checkpoint,
     checkpoint_sequential,
+    checkpointed_loop,
+    checkpointed_while,
     custom_vjp,
     directional_derivative,
     elementwise_grad,
@@ -98,6 +100,8 @@ __all__ = [
     "backends",
     "checkpoint",
     "checkpoint_sequential",
+    "checkpointed_loop",
+    "checkpointed_while",
     "copy_context",
     "current_backend",
     "custom_vjp",

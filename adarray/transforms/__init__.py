@@ -3,6 +3,7 @@
 from adarray.transforms.batch import vmap
 from adarray.transforms.checkpointing import checkpoint, checkpoint_sequential
 from adarray.transforms.gradients import grad, value_and_grad
+from adarray.transforms.loops import checkpointed_loop, checkpointed_while
 from adarray.transforms.matrices import hessian, jacfwd, jacobian, jacrev
 from adarray.transforms.modes import jvp, no_grad, vjp
 from adarray.transforms.products import (
@@ -19,6 +20,8 @@ from adarray.transforms.rules import custom_vjp
 __all__ = [
     "checkpoint",
     "checkpoint_sequential",
+    "checkpointed_loop",
+    "checkpointed_while",
     "custom_vjp",
     "directional_derivative",
     "elementwise_grad",

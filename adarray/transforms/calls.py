@@ -104,6 +104,8 @@ class Whole:
 
     # Whether the function may read traced values that are no arguments.
     captures = False
+    # Whether what it keeps may share memory with what it returns.
+    holds = True
 
     def __init__(self, name: str, f: Callable[..., Any], fixed: Sequence[int] = ()) -> None:
         check_function(name, f)
@@ -185,7 +187,7 @@ class Whole:
             return self._along(args)
         if not captured and not any(map(traced, leaves)):
             return y
-        results = [_result(x, before, bool(captured)) for x in found]
+        results = [_result(x, before, bool(captured) or self.holds) for x in found]
         places = [
             k for k, x in enumerate(results) if isinstance(x, ADArray) and dtype_of(x).kind in "fc"
         ]
@@ -202,8 +204,12 @@ class Whole:
                 f"{self._op.name}: the function reads a traced value that is no argument of it, "
                 "and its gradient would be lost; pass it as an argument"
             )
-        captured = made_before(start, [x._node for x in seen])
+        captured = self._reached(start, seen)
         return captured if is_forward_over_reverse([*leaves, *seen], captured) else None
+
+    def _reached(self, start: Node, seen: list[Any]) -> list[Node]:
+        """Return what was made before the run, and values of the result were computed from."""
+        return made_before(start, [x._node for x in seen])
 
     def _hang(self, floating: list[ADArray], leaves: list[Any], call: Made) -> None:
         """Give results a node whose parents are the arguments."""

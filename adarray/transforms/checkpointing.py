@@ -42,6 +42,7 @@ class Checkpoint(Whole):
     """A function of which only the arguments are kept; see `checkpoint`."""
 
     captures = True
+    holds = False
 
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
         mode = MODE.get()

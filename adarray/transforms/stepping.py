@@ -1,0 +1,434 @@
+"""Loops of steps that are one operation each, and keep states as a schedule says."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray.ad.reverse import WALK
+from adarray.array import ADArray
+from adarray.errors import TraceError
+from adarray.graph import Node
+from adarray.protocol import traced
+from adarray.trace import Extras, Handle, is_weak, save, snapshot
+from adarray.transforms import schedules
+from adarray.transforms.calls import Made, Whole, dtype_of, plain_number, rest_of
+from adarray.transforms.replay import Replay, made_before, mark, walk_level
+from adarray.transforms.running import prepared
+from adarray.transforms.storing import Disk, Snapshot, State
+from adarray.transforms.tree import flatten, is_array
+
+Step = Callable[..., Any]
+
+
+class _Recorded(NamedTuple):
+    """A step that was recorded, to be walked back.
+
+    Parameters
+    ----------
+    at : int
+        Its number.
+    replay : Replay
+    places : list of int
+        The floating ones among the leaves of the state before.
+    before : int
+        How many leaves that has.
+    moves : list of bool
+        Which leaves of the result are floating.
+    after : State
+    outputs : any
+        What it returned besides.
+    """
+
+    at: int
+    replay: Replay
+    places: list[int]
+    before: int
+    moves: list[bool]
+    after: State
+    outputs: Any
+
+
+class _Stack(list[Any]):
+    """States and recorded steps on the way to the step that is walked back next."""
+
+    def __init__(self, disk: Disk | None) -> None:
+        super().__init__()
+        self.disk = disk
+        self.in_memory = 0
+
+    def take(self, place: int = -1) -> Any:
+        """Remove an item, the last one if no place is given."""
+        item = self.pop(place)
+        self.in_memory -= isinstance(item, Snapshot) and item.disk is None
+        return item
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Put a state on top."""
+        self.append(snapshot)
+        self.in_memory += snapshot.disk is None
+
+
+class _Kept:
+    """What a loop has kept for its derivative: it serves once, and is made again after that."""
+
+    def __init__(self, stack: _Stack, count: int, aux: list[int]) -> None:
+        self.stacks = [stack]
+        self.count = count  # of steps
+        self.aux = aux  # how many leaves each step has returned besides the state
+
+
+class Loop(Whole):
+    """A loop of steps, which is one operation.
+
+    Parameters
+    ----------
+    name : str
+    step : callable
+    run : callable
+        ``run(state)`` runs the loop plainly.
+    units : int
+        States that are kept at a time.
+    schedule : callable
+    memory : int
+        How many of them are in memory.
+    on_disk : set of int or None
+        Places of the stack that are on disk; None: those for which memory has no room.
+    directory : str or path, optional
+        Of the disk.
+    count : int or None
+        Of steps; None if `cond` tells.
+    cond : callable, optional
+    has_aux : bool
+    """
+
+    captures = True
+
+    def __init__(
+        self,
+        name: str,
+        step: Step,
+        run: Callable[[Any], Any],
+        *,
+        units: int,
+        schedule: schedules.Schedule,
+        memory: int,
+        on_disk: set[int] | None,
+        directory: Any,
+        count: int | None,
+        cond: Callable[[Any], Any] | None = None,
+        has_aux: bool = False,
+    ) -> None:
+        super().__init__(name, run)
+        self._step = prepared(step, True)
+        self._numbered = takes_number(step)
+        self._units = units
+        self._schedule = schedule
+        self._memory_units = memory
+        self._on_disk = on_disk
+        self._directory = directory
+        self._found: dict[int, Node] = {}  # what the steps read besides the state
+        self._count = count
+        self._cond = None if cond is None else prepared(cond, True)
+        self._has_aux = has_aux
+
+    # -- forward ------------------------------------------------------------------------------
+
+    def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
+        aux: list[Any] = []
+        stack = self._stack()
+        state = State(*flatten(args[0]))
+        if self._cond is None:
+            state = self._descend(state, 0, self._count or 0, stack, aux)
+            count = self._count or 0
+        else:
+            state, count = self._explore(state, stack, aux)
+        y = state.rebuild([_private(x) for x in state.leaves])
+        kept = _Kept(stack, count, [len(flatten(x)[0]) for x in aux])
+        return ((y, aux) if self._has_aux else y), kept
+
+    def _reached(self, start: Node, seen: list[Any]) -> list[Node]:  # noqa: ARG002
+        return [self._found[k] for k in sorted(self._found, reverse=True)]
+
+    def _stack(self) -> _Stack:
+        disk = None if self._memory_units == self._units else Disk(self._directory)
+        return _Stack(disk)
+
+    def _explore(self, state: State, stack: _Stack, aux: list[Any]) -> tuple[State, int]:
+        """Run a loop of unknown length, and keep states on the way."""
+        plan, at = schedules.Dynamic(self._units), 0
+        assert self._cond is not None
+        while self._cond(self._tree(state)):
+            gone = plan.place()
+            if gone != -1:
+                if gone is not None:
+                    stack.take(gone).drop()
+                stack.keep(self._kept(stack, at, state))
+            state = self._advance(state, at, aux)
+            at += 1
+        return state, at
+
+    def _descend(
+        self,
+        state: State,
+        at: int,
+        end: int,
+        stack: _Stack,
+        aux: list[Any] | None = None,
+        held: Snapshot | None = None,
+    ) -> State:
+        """Run to the end of a stretch, such that its last step is on top of the stack.
+
+        `aux` says that this is the first time, and takes what the steps return besides; `held`
+        is what the state was read from.
+        """
+        for move in self._schedule(end - at, self._units - len(stack)) if end > at else ():
+            if move.keep:
+                stack.keep(held or self._kept(stack, at, state))
+                held = None
+                for k in range(at, at + move.steps):
+                    state = self._advance(state, k, aux)
+            else:
+                recorded = self._record(state, at)
+                state = recorded.after
+                stack.append(recorded)
+                if held is not None:
+                    held.drop()
+                    held = None
+                if aux is not None:
+                    self._found.update((n.order, n) for n in recorded.replay.captured)
+                    aux.append(recorded.outputs)
+            at += move.steps
+        return state
+
+    def _kept(self, stack: _Stack, at: int, state: State) -> Snapshot:
+        if self._on_disk is None:
+            full = stack.in_memory >= self._memory_units
+        else:
+            full = len(stack) in self._on_disk
+        return Snapshot(at, state, stack.disk if full else None)
+
+    @staticmethod
+    def _tree(state: State) -> Any:
+        """Return a state as a step gets it: it may write into it."""
+        return state.rebuild([_private(x) for x in state.leaves])
+
+    def _call(self, tree: Any, at: int) -> Any:
+        y = self._step(tree, at) if self._numbered else self._step(tree)
+        return parts(self._op.name, y) if self._has_aux else (y, None)
+
+    def _advance(self, state: State, at: int, aux: list[Any] | None) -> State:
+        """Run a step, and keep nothing of it."""
+        start = mark()
+        y, output = self._call(self._tree(state), at)
+        leaves, rebuild = flatten(y)
+        outputs, rebuild_output = flatten(output)
+        if aux is not None:
+            nodes = [x._node for x in (*leaves, *outputs) if traced(x)]
+            self._found.update((n.order, n) for n in made_before(start, nodes))
+            aux.append(rebuild_output([_settled(x) for x in outputs]))
+        return State([_settled(x) for x in leaves], rebuild)
+
+    def _record(self, state: State, at: int) -> _Recorded:
+        """Run a step to be walked back."""
+        places = [k for k, x in enumerate(state.leaves) if _moves(x)]
+        made: list[Any] = []
+
+        def run(*xs: Any) -> Any:
+            leaves = [_private(x) for x in state.leaves]
+            for k, x in zip(places, xs, strict=True):
+                leaves[k] = _private(x)
+            made[:] = self._call(state.rebuild(leaves), at)
+            return [flatten(made[0])[0], flatten(made[1])[0]]
+
+        replay = Replay(self._op.name, run, [state.leaves[k] for k in places])
+        _, rebuild = flatten(made[0])
+        outputs, rebuild_output = flatten(made[1])
+        count = len(replay.leaves) - len(outputs)
+        after = [_settled(x) for x in replay.leaves[:count]]
+        aux = rebuild_output([_settled(x) for x in replay.leaves[count:]])
+        moves = [_moves(x) for x in replay.leaves]
+        replay.leaves = []  # what they hold is not needed
+        return _Recorded(at, replay, places, len(state.leaves), moves, State(after, rebuild), aux)
+
+    # -- back ---------------------------------------------------------------------------------
+
+    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+        around = WALK.get()
+        record = around is not None and (around.record or call.span[0] < around.level)
+        if record and not call.tangents:
+            return self._pull_recorded(call, operands, cotangents)
+        kept: _Kept = call.kept
+        try:
+            stack = kept.stacks.pop()
+        except IndexError:  # another walk has used it up
+            stack = self._stack()
+            self._descend(self._first(call, operands), 0, kept.count, stack)
+        walk, todo = _Back(self, call, cotangents), kept.count
+        while todo:
+            top = stack.take()
+            if isinstance(top, Snapshot):
+                self._descend(top.get(), top.at, todo, stack, held=top)
+            else:
+                walk.pull(top)
+                todo = top.at
+        return walk.result(operands)
+
+    @staticmethod
+    def _first(call: Made, operands: list[Any]) -> State:
+        """Return the state that the loop began with, from what its node holds."""
+        given, rebuild = flatten(call.args[0])
+        leaves = [
+            ADArray(x, None, Extras(weak=True) if is_weak(h) else None, True)
+            if isinstance(h, Handle) and not isinstance(x, Handle)
+            else x
+            for x, h in zip(operands, given, strict=True)
+        ]
+        return State(leaves, rebuild)
+
+    def _pull_recorded(
+        self, call: Made, operands: list[Any], cotangents: list[Any]
+    ) -> dict[int, Any]:
+        """Walk back where this is differentiated, too: all states are kept."""
+        states = [self._first(call, operands)]
+        for k in range(call.kept.count):
+            y, _ = self._call(self._tree(states[-1]), k)
+            leaves, rebuild = flatten(y)
+            states.append(State([_frozen(x) for x in leaves], rebuild))
+        states.pop()
+        walk = _Back(self, call, cotangents)
+        while states:
+            state = states.pop()
+            walk.pull(self._record(state, len(states)))
+        return walk.result(operands)
+
+
+class _Back:
+    """One walk back through the steps of a loop."""
+
+    def __init__(self, loop: Loop, call: Made, cotangents: list[Any]) -> None:
+        self.loop = loop
+        self.call = call
+        self.asked = call.asked()
+        self.totals: list[Any] = [None] * len(self.asked)
+        self.seen: set[int] = set()
+        self.aux = list(call.kept.aux)
+        whole: list[Any] = [None] * call.leaves
+        for k, g in zip(call.places, cotangents, strict=True):
+            whole[k] = g
+        last = call.leaves - sum(self.aux)
+        self.outputs = whole[last:]  # cotangents of what the steps have returned besides
+        self.g: list[Any] = whole[:last]  # of the leaves of the state
+
+    def pull(self, step: _Recorded) -> None:
+        """Walk back one step."""
+        size = self.aux.pop()
+        outputs = self.outputs[len(self.outputs) - size :]
+        del self.outputs[len(self.outputs) - size :]
+        self.seen.update(n.order for n in step.replay.captured if n.span[1] >= walk_level())
+        given = [g if m else None for g, m in zip([*self.g, *outputs], step.moves, strict=True)]
+        found = step.replay.pull(given, self.asked)
+        self.g = [None] * step.before
+        for k, g in zip(step.places, found, strict=False):
+            self.g[k] = plain_number(g)
+        for k, g in enumerate(found[len(step.places) :]):
+            self.totals[k] = g if self.totals[k] is None else self.totals[k] + g
+
+    def result(self, operands: list[Any]) -> dict[int, Any]:
+        """Return the cotangents of the operands, and of what was captured."""
+        if self.seen != {n.order for n in self.asked}:
+            raise TraceError(
+                f"{self.loop._op.name}: a step read other traced values when it ran again for its "
+                "derivative; what changes meanwhile must be part of the state"
+            )
+        n = len(operands)
+        at = {id(node): n + k for k, node in enumerate(self.call.captured)}
+        made = {at[id(node)]: g for node, g in zip(self.asked, self.totals, strict=True)}
+        for k in self.call.followed:
+            if k < n:
+                made[k] = self.g[k]
+        return made
+
+
+def _moves(x: Any) -> bool:
+    """Whether a leaf of a state is differentiated."""
+    return is_array(x) and dtype_of(x).kind in "fc"
+
+
+def _settled(x: Any) -> Any:
+    """Return a leaf of a result apart from how it was computed; its tangents stay."""
+    if isinstance(x, np.ndarray):
+        return x.copy()
+    if not isinstance(x, Handle):
+        return x
+    traced(x)  # which brings views up to date
+    rest = rest_of(x)
+    return type(x)(save(x), None, rest, True)
+
+
+def _frozen(x: Any) -> Any:
+    """Return a leaf of a result as it is now."""
+    if isinstance(x, Handle):
+        traced(x)
+        return snapshot(x)
+    return x.copy() if isinstance(x, np.ndarray) else x
+
+
+def _private(x: Any) -> Any:
+    """Return a leaf of a state such that who gets it may write into it."""
+    if isinstance(x, np.ndarray):
+        return x.copy()
+    return snapshot(x) if isinstance(x, Handle) else x
+
+
+def takes_number(step: Step) -> bool:
+    """Whether a step takes its number besides the state: it has a second argument to be given."""
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is p.empty for p in parameters) > 1
+
+
+def parts(name: str, y: Any) -> tuple[Any, Any]:
+    """Return the state and what a step has returned besides.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not isinstance(y, tuple) or len(y) != 2:
+        raise TypeError(
+            f"{name}: has_aux=True, but the step returned {type(y).__name__}; return a pair "
+            "(state, aux)"
+        )
+    return y
+
+
+def plain_loop_of(
+    name: str, step: Step, count: int | None, cond: Callable[[Any], Any] | None, has_aux: bool
+) -> Callable[[Any], Any]:
+    """Return the loop as it would be written."""
+    numbered, run = takes_number(step), prepared(step, True)
+    goes_on = None if cond is None else prepared(cond, True)
+
+    def plain_loop(state: Any) -> Any:
+        leaves, rebuild = flatten(state)
+        state = rebuild([_private(x) for x in leaves])
+        aux: list[Any] = []
+        k = 0
+        while k < count if count is not None else goes_on(state):  # type: ignore[misc]
+            y = run(state, k) if numbered else run(state)
+            state = y
+            if has_aux:
+                state, output = parts(name, y)
+                found, rebuild = flatten(output)
+                aux.append(rebuild([_frozen(x) for x in found]))
+            k += 1
+        return (state, aux) if has_aux else state
+
+    return plain_loop
