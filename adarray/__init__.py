@@ -60,6 +60,7 @@ if _typing.TYPE_CHECKING:
     from adarray import numpy as numpy
     from adarray import scipy as scipy
     from adarray import testing as testing
+    from adarray.evaluation import evaluation_trace
     from adarray.intercepting import intercept, wrap
     from adarray.jitting import JitWarning, jit, register_captured
     from adarray.profiling import profile
@@ -78,6 +79,8 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module("adarray.jitting"), name)
     if name in ("sparse_hessian", "sparse_jacobian"):
         return getattr(importlib.import_module("adarray.sparsity"), name)
+    if name == "evaluation_trace":
+        return importlib.import_module("adarray.evaluation").evaluation_trace
     if name == "profile":
         return importlib.import_module("adarray.profiling").profile
     raise AttributeError(f"module 'adarray' has no attribute {name!r}")
@@ -108,6 +111,7 @@ __all__ = [
     "debug_nans",
     "directional_derivative",
     "elementwise_grad",
+    "evaluation_trace",
     "grad",
     "hessian",
     "hvp",
