@@ -19,8 +19,8 @@ def test_all_is_complete_and_sorted():
     }
     # Imported when they are asked for.
     late = {
-        "JitWarning", "intercept", "jit", "profile", "register_captured", "sparse_hessian",
-        "sparse_jacobian", "wrap",
+        "JitWarning", "evaluation_trace", "intercept", "jit", "profile", "register_captured",
+        "sparse_hessian", "sparse_jacobian", "wrap",
     }  # fmt: skip
     assert public | late | {"__version__"} == set(adarray.__all__)
     for name in late:
