@@ -27,6 +27,7 @@ from adarray.protocol import traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
 from adarray.scipy._functions import Plainly, corrected
 from adarray.scipy._ode_kinks import Field, Refinement, Step
+from adarray.scipy._ode_track import Dense, Track, located
 
 _ORDERS = 3  # derivatives that recorded Newton iterations give
 _ROOT = 6**0.5
@@ -138,34 +139,22 @@ def replay(
     step: Step, f: Field, t0: Any, y0: Any, mesh: Any, outputs: Sequence[Any],
     refinement: Refinement | None,
 ) -> list[Any]:  # fmt: skip
-    """Take the steps of `mesh`, and stop at `outputs`, which may be traced times.
-
-    A traced time is reached by a step of length 0 from its value: it has the
-    derivative that the equation gives.
-    """
-    at = [float(value(t)) for t in outputs]
-    times = np.unique(np.concatenate([np.asarray(mesh, float), at]))
-    if mesh[-1] < mesh[0]:
-        times = times[::-1]
-    if refinement is not None:
-        times = refinement.times(y0, times)
-    state = y0
-    if traced(t0):
-        state = step(f, t0, state, float(value(t0)) - t0)
-    reached = {float(times[0]): state}
-    for start, stop in zip(times[:-1].tolist(), times[1:].tolist(), strict=True):
-        state = step(f, start, state, stop - start)
-        reached[stop] = state
-    results = []
-    for t, time in zip(outputs, at, strict=True):
-        y = reached[time]
-        results.append(step(f, time, y, t - time) if traced(t) and y is not y0 else y)
+    """Take the steps of `mesh`, and stop at `outputs`, which may be traced times."""
+    track = Track(step, f, t0, y0, _ends(mesh, outputs), refinement)
+    results = [track.at(t) for t in outputs]
     if refinement is not None:
         refinement.check_orders(results)
     return results
 
 
+def _ends(mesh: Any, outputs: Sequence[Any]) -> list[float]:
+    """Return the times of steps and results, between the first and the last step."""
+    ends = np.asarray(mesh, float).tolist()
+    return [*ends[:-1], *(float(value(t)) for t in outputs), ends[-1]]
+
+
 _EXPLICIT = ("RK45", "RK23", "DOP853")
+_STEPPED = (*_EXPLICIT, "Radau", "BDF", "LSODA")
 
 
 def _field(fun: Any, args: tuple[Any, ...]) -> Field:
@@ -182,55 +171,89 @@ def solve_ivp(
     call = Plainly(fun, given)
     if callable(options.get("jac")):
         options["jac"] = Plainly(options["jac"], given)
-    if events is not None and not (holds(given) or holds(y0)):
-        # SciPy hands args to events, too: they stay as they are.
-        return _with_events(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
-                            args, options)  # fmt: skip
+    happenings = () if events is None else events if isinstance(events, (list, tuple)) else [events]
+    watched = [_watched(e, given) for e in happenings]
     span, start, at = value(t_span), np.asarray(value(array(y0))), value(t_eval)
+    options["events"] = None if events is None else watched
     solution = scipy.integrate.solve_ivp(
-        call, span, start, method, at, dense_output, events, vectorized, **options
+        call, span, start, method, at, dense_output, vectorized=vectorized, **options
     )
-    if not (call.seen or holds((t_span, y0, t_eval))):
+    seen = call.seen or any(w.seen for w in watched)
+    name = method if isinstance(method, str) else method.__name__
+
+    def follow(mesh: Any, states: Any) -> tuple[Track, Refinement | None]:
+        """Take SciPy's steps again, recorded."""
+        step = _step_of(name, lambda t, y: np.asarray(call(t, y)))
+        first = array(y0)
+        if first.dtype != solution.y.dtype and solution.y.size:
+            first = first.astype(solution.y.dtype)
+        refinement = None
+        if name in _EXPLICIT:  # stiff equations amplify what is no error of the results
+            known = [(solution.t, solution.y), (mesh, states)]
+            tolerances = options.get("rtol", 1e-3), options.get("atol", 1e-6)  # SciPy's defaults
+            refinement = Refinement(
+                "solve_ivp", step, _field(fun, value(given)),
+                lambda t, y: np.asarray(call(t, y)), tolerances, known,
+            )  # fmt: skip
+        ends = _ends(mesh, solution.t)
+        return Track(step, _field(fun, given), t_span[0], first, ends, refinement), refinement
+
+    if not (seen or holds((t_span, y0, t_eval))):
+        if dense_output and name in _STEPPED:  # times may be traced
+            ts = solution.sol.ts
+            solution.sol = Dense(
+                lambda: follow(ts, solution.sol(ts))[0], solution.sol, recorded=False
+            )
         return solution
-    if dense_output or events is not None:
-        raise NotDifferentiableError(
-            f"solve_ivp: dense_output={dense_output!r} with events={events!r} is not "
-            "differentiated; ask for times with t_eval"
-        )
     chosen = solution
     if t_eval is not None:
         chosen = scipy.integrate.solve_ivp(call, span, start, method, **options)
-    mesh = chosen.t
-    name = method if isinstance(method, str) else method.__name__
-    if name not in (*_EXPLICIT, "Radau", "BDF", "LSODA"):
+    track, refinement = follow(chosen.t, chosen.y)
+    happened = [
+        located("solve_ivp", track, functools.partial(_called, e, given), *found)
+        for e, *found in zip(
+            happenings, solution.t_events or (), solution.y_events or (), strict=True
+        )
+    ]
+    times = _times(t_span, t_eval, solution, [t for t, _ in happened])
+    states = [track.at(t) for t in times]
+    if refinement is not None:
+        refinement.check_orders([*states, *(y for _, y in happened)])
+    made = dict(solution)
+    if times:
+        made["t"] = np.stack(list(map(array, times)))
+        made["y"] = corrected(np.stack(states, axis=1), solution.y)
+    if events is not None:
+        made["t_events"], made["y_events"] = [t for t, _ in happened], [y for _, y in happened]
+    if dense_output:
+        made["sol"] = Dense(lambda: track, solution.sol, recorded=True)
+    return type(solution)(**made)
+
+
+def _step_of(name: str, plain_field: Field) -> Step:
+    """Return one step of a method of SciPy."""
+    if name not in _STEPPED:
         raise NotDifferentiableError(
             f"solve_ivp: the method {name} is not differentiated; use one of SciPy's"
         )
-
-    def plain_field(t: Any, y: Any) -> Any:
-        return np.asarray(call(t, y))
-
-    step = _explicit(name) if name in _EXPLICIT else _radau(plain_field)
-    times = _times(t_span, t_eval, solution)
-    first = array(y0)
-    if first.dtype != solution.y.dtype:
-        first = first.astype(solution.y.dtype)
-    field = _field(fun, given)
-    tolerances = options.get("rtol", 1e-3), options.get("atol", 1e-6)  # SciPy's own defaults
-    tried = _field(fun, value(given))
-    refinement = None
-    if name in _EXPLICIT:  # stiff equations amplify what is no error of the results
-        refinement = Refinement(
-            "solve_ivp", step, tried, plain_field, tolerances,
-            [(solution.t, solution.y), (mesh, chosen.y)],
-        )  # fmt: skip
-    states = replay(step, field, t_span[0], first, mesh, times, refinement)
-    y = corrected(np.stack(states, axis=1), solution.y)
-    return type(solution)(**{**solution, "t": np.stack(list(map(array, times))), "y": y})
+    return _explicit(name) if name in _EXPLICIT else _radau(plain_field)
 
 
-def _times(t_span: Any, t_eval: Any, solution: Any) -> list[Any]:
-    """Return the times of the results; the ends of `t_span` and `t_eval` may be traced."""
+def _called(event: Any, given: tuple[Any, ...], t: Any, y: Any) -> Any:
+    return event(t, y, *given)
+
+
+def _watched(event: Any, given: tuple[Any, ...]) -> Plainly:
+    """Return an event as SciPy may call it, with what it is marked by."""
+    watched = Plainly(event, given)
+    for mark in ("terminal", "direction"):
+        if hasattr(event, mark):
+            setattr(watched, mark, getattr(event, mark))
+    return watched
+
+
+def _times(t_span: Any, t_eval: Any, solution: Any, happened: list[Any]) -> list[Any]:
+    """Return the times of the results: ends of `t_span`, `t_eval` and events may be traced."""
     times: list[Any] = list(solution.t)
     if t_eval is not None:
         given = array(t_eval)
@@ -239,24 +262,10 @@ def _times(t_span: Any, t_eval: Any, solution: Any) -> list[Any]:
         times[0] = t_span[0]
     if traced(t_span[1]) and solution.status == 0:
         times[-1] = t_span[1]
+    if solution.status == 1:  # a terminal event: it moves
+        ends = [ts[-1] for ts in happened if len(ts) and float(value(ts[-1])) == times[-1]]
+        times[-1] = ends[0] if ends else times[-1]
     return times
-
-
-def _with_events(fun: Any, t_span: Any, y0: Any, method: Any, t_eval: Any, dense: bool,
-                 events: Any, vectorized: bool, args: Any, options: Any) -> Any:  # fmt: skip
-    """Let SciPy solve a plain problem with events; raise if it is not plain."""
-    call = Plainly(fun)
-    listed = events if isinstance(events, (list, tuple)) else [events]
-    watched: list[Any] = [functools.wraps(e)(Plainly(e)) for e in listed]
-    solution = scipy.integrate.solve_ivp(
-        call, value(t_span), y0, method, value(t_eval), dense, watched, vectorized, args, **options
-    )
-    if call.seen or any(e.seen for e in watched) or holds((t_span, t_eval)):
-        raise NotDifferentiableError(
-            "solve_ivp: events are not differentiated; find the time of an event from the "
-            "solution with adarray.scipy.optimize.brentq, or leave events out"
-        )
-    return solution
 
 
 class _TooLong(Exception):  # noqa: N818  (not an error: another method takes over)

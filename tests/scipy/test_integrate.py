@@ -290,14 +290,6 @@ def test_solve_ivp_plain_and_refused() -> None:
 
     plain = ours.solve_ivp(lambda t, y: -y, (0, 1), [1.0], events=hit)
     np.testing.assert_allclose(plain.t_events[0], math.log(2), rtol=1e-3)
-    with pytest.raises(NotDifferentiableError, match="solve_ivp: events are not differentiated"):
-        adarray.grad(
-            lambda k: ours.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], events=hit).y.sum()
-        )(1.0)
-    with pytest.raises(NotDifferentiableError, match="solve_ivp: dense_output=True"):
-        adarray.grad(
-            lambda k: ours.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], dense_output=True).y.sum()
-        )(1.0)
     with pytest.raises(NotDifferentiableError, match=r"solve_bvp: boundary value problems"):
         adarray.grad(lambda y: ours.solve_bvp(None, None, T, y).y.sum())(Y)
 
