@@ -23,6 +23,7 @@ from adarray.refusals import no_derivative, reraise
 from adarray.runtime import MODE, Mode
 from adarray.saving import as_array, saved_for
 from adarray.tangents import (
+    SERIES,
     attach,
     inexact,
     save_tangents,
@@ -400,12 +401,18 @@ def sync(view: Handle) -> None:
 
 def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int) -> Any:
     """Apply `op` and push the tangents of `level`, the highest one, through it."""
-    primals = tuple(strip(x, level) for x in operands)
+    series = SERIES.get(level)
+    if series is None:
+        primals = tuple(strip(x, level) for x in operands)
+    else:
+        primals = tuple(map(series.strip, operands))
     out = apply(op, primals, params)
     for x, p in zip(operands, primals, strict=True):
         if p is not x and p._frozen:
             root_of(x)._frozen = True
     if op.outputs > 1:
+        if series is not None:
+            return series.push(op, operands, primals, params, out)
         return _push_several(op, operands, primals, params, out, level)
     if out._v is None or not inexact(op, out._v):
         return out
@@ -418,6 +425,8 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
         assert out._x is not None
         moved._x.tangents = out._x.tangents
         out = moved
+    if series is not None:
+        return series.push(op, operands, primals, params, out)
     total: Any = None
     seen = out
     if out._node is not None:

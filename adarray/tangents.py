@@ -15,6 +15,8 @@ from adarray.op import Op
 from adarray.refusals import no_derivative
 from adarray.trace import Extras, Handle, Tangent, extras, snapshot
 
+# Levels that hold the coefficients of a power series, with what pushes them (adarray.ad.series).
+SERIES: dict[int, Any] = {}
 _SMALL = 4096  # elements up to which a product is faster than a sum, and takes one thread
 
 

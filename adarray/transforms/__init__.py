@@ -16,6 +16,7 @@ from adarray.transforms.products import (
 )
 from adarray.transforms.ravelling import ravel
 from adarray.transforms.rules import custom_vjp
+from adarray.transforms.taylor import jet
 
 __all__ = [
     "checkpoint",
@@ -31,6 +32,7 @@ __all__ = [
     "jacfwd",
     "jacobian",
     "jacrev",
+    "jet",
     "jvp",
     "linear_transpose",
     "linearize",

@@ -263,7 +263,7 @@ def forward(
     for k, (x, tree) in enumerate(zip(primals, trees, strict=True)):
         check_variables(name, f"primals[{k}]", x, tree, allow_int)
     xs = [x for tree in trees for x in tree.moving]
-    ts = _along(name, trees, tangents)
+    ts = tangents_along(name, trees, tangents)
     wheres: list[Any] = [
         Leaf(name, f"primals[{k}]", x, i)
         for k, (x, tree) in enumerate(zip(primals, trees, strict=True))
@@ -272,37 +272,9 @@ def forward(
     with tracing(name, forward=True) as level:
         duals = []
         for x, t, where in zip(xs, ts, wheres, strict=True):
-            dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
-            if dtype.kind == "f" and (
-                t.dtype.kind == "c" if type(t) in KINDS else np.iscomplexobj(t)
-            ):
-                raise DTypeError(
-                    f"{where}: has dtype {dtype} and its tangent is complex; pass "
-                    "a real tangent, or the primal as a complex number"
-                )
+            refuse_complex(where, x, t)
             duals.append(dual(x, t, level, where))
-        places = [
-            Place(f"{name}: input {i}", x, d)
-            for i, (x, d) in enumerate(zip(xs, duals, strict=True))
-            if has_memory(x) and has_memory(d)
-        ]
-        places += [
-            Place(f"{name}: input {k}", x, None)
-            for k, tree in enumerate(trees)
-            if not tree.whole
-            for x in tree.kept
-            if has_memory(x)
-        ]
-        if len(places) > 1:
-            tie(f, places)
-        plain = [
-            (i, x, d, d._v)
-            for i, (x, d) in enumerate(zip(xs, duals, strict=True))
-            if has_memory(x) and has_memory(d)
-        ]
-        y = prepared(f, intercept)(*_arguments(trees, duals))
-        if plain:
-            refuse_unseen(f, f"{name}: input", plain)
+        y = run_moving(name, f, trees, duals, intercept)
         aux = None
         if has_aux:
             y, aux = with_aux(name, y)
@@ -314,7 +286,55 @@ def forward(
         return primal, tangent, closed_tree(aux, level, given)
 
 
-def _along(name: str, trees: list[Variables], tangents: Sequence[Any]) -> list[Any]:
+def run_moving(
+    name: str, f: Callable[..., Any], trees: list[Variables], duals: list[Any], intercept: bool
+) -> Any:
+    """Return what `f` returns for arguments whose variables have tangents.
+
+    Writes into these must be seen, where others share their memory.
+    """
+    xs = [x for tree in trees for x in tree.moving]
+    places = [
+        Place(f"{name}: input {i}", x, d)
+        for i, (x, d) in enumerate(zip(xs, duals, strict=True))
+        if has_memory(x) and has_memory(d)
+    ]
+    places += [
+        Place(f"{name}: input {k}", x, None)
+        for k, tree in enumerate(trees)
+        if not tree.whole
+        for x in tree.kept
+        if has_memory(x)
+    ]
+    if len(places) > 1:
+        tie(f, places)
+    plain = [
+        (i, x, d, d._v)
+        for i, (x, d) in enumerate(zip(xs, duals, strict=True))
+        if has_memory(x) and has_memory(d)
+    ]
+    y = prepared(f, intercept)(*_arguments(trees, duals))
+    if plain:
+        refuse_unseen(f, f"{name}: input", plain)
+    return y
+
+
+def refuse_complex(where: Any, x: Any, t: Any) -> None:
+    """Raise if the tangent `t` of a real number `x` is complex.
+
+    Raises
+    ------
+    DTypeError
+    """
+    dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
+    if dtype.kind == "f" and (t.dtype.kind == "c" if type(t) in KINDS else np.iscomplexobj(t)):
+        raise DTypeError(
+            f"{where}: has dtype {dtype} and its tangent is complex; pass "
+            "a real tangent, or the primal as a complex number"
+        )
+
+
+def tangents_along(name: str, trees: list[Variables], tangents: Sequence[Any]) -> list[Any]:
     """Return the tangents of the variables of all arguments."""
     found = None
     if len(trees) == len(tangents):

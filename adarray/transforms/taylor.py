@@ -1,0 +1,157 @@
+"""jet: Taylor mode."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adarray.ad.forward import dual, split
+from adarray.ad.series import Series
+from adarray.errors import ShapeError
+from adarray.inplace import sync_if_view
+from adarray.tangents import attach, tangent_of
+from adarray.trace import Handle, tracing
+from adarray.transforms.inputs import mirrored, plain_result
+from adarray.transforms.modes import refuse_complex, run_moving, tangents_along
+from adarray.transforms.running import check_function
+from adarray.transforms.tree import Leaf, flatten, is_number
+from adarray.transforms.variables import Variables, check_variables
+
+
+def jet(
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    series: Sequence[Any],
+    factorial_scaled: bool = True,
+    *,
+    intercept: bool = True,
+) -> Any:
+    r"""Return the value of `f` and its derivatives along a curve: Taylor mode, to any order.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array, or a nest of arrays.
+    primals : sequence
+        Arguments of `f`, where the curve begins: arrays, numbers, or nests of them.
+    series : sequence
+        For each argument a sequence of its derivatives along the curve: the first, the second and
+        so on, each of the structure and shapes of the argument; of all arguments equally many.
+    factorial_scaled : bool
+        Whether `series` and the result are derivatives. If False, they are coefficients of powers,
+        which are derivatives divided by factorials.
+    intercept : bool
+        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
+        arrays that it has made (see `adarray.intercept`). If False, such code raises
+        `TraceError`.
+
+    Returns
+    -------
+    y : structure of the result of `f`
+    y_series : structure of the result, in whose leaves stand lists
+        The derivatives of the result along the curve, as many as `series` has.
+
+    Raises
+    ------
+    ShapeError
+        If the series have other structures or shapes than the primals, or not all of them
+        equally many terms.
+    DTypeError
+        If a primal is neither floating nor complex, or the series of a real one is complex.
+    NotDifferentiableError
+        If an operation has no rule of forward mode.
+
+    Notes
+    -----
+    With :math:`x(t) = x_0 + x_1 t + x_2 t^2/2 + \dots` it computes the derivatives of
+    :math:`f(x(t))` at 0. One pass; a product costs about :math:`k^2/2` products to order k, where
+    nested calls of `jvp` take :math:`2^k`. Products, quotients, roots, exponentials,
+    logarithms and trigonometric functions have recurrences; other operations are derived from
+    their derivative rules. It nests with the other transforms and with `adarray.jit`.
+
+    References
+    ----------
+    A. Griewank, A. Walther: Evaluating Derivatives, 2nd ed., SIAM 2008, chapter 13.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> y, (dy, d2y, d3y) = adarray.jet(np.sin, (0.0,), ([1.0, 0.0, 0.0],))
+    >>> y, dy, d2y, d3y
+    (0.0, 1.0, 0.0, -1.0)
+    """
+    name = "jet"
+    check_function(name, f)
+    if not isinstance(primals, (tuple, list)) or not isinstance(series, (tuple, list)):
+        raise TypeError("jet: primals and series are a tuple or list, with an item per argument")
+    trees = [Variables(x) for x in primals]
+    for k, (x, tree) in enumerate(zip(primals, trees, strict=True)):
+        check_variables(name, f"primals[{k}]", x, tree, False)
+    order = _order(primals, series)
+    terms = [tangents_along(name, trees, [s[k] for s in series]) for k in range(order)]
+    xs = [x for tree in trees for x in tree.moving]
+    wheres: list[Any] = [
+        Leaf(name, f"primals[{k}]", x, i)
+        for k, (x, tree) in enumerate(zip(primals, trees, strict=True))
+        for i in tree.places
+    ]
+    scales = [math.factorial(k + 1) if factorial_scaled else 1 for k in range(order)]
+    with contextlib.ExitStack() as stack:
+        levels = [stack.enter_context(tracing(name, forward=True)) for _ in range(order)]
+        group = Series(levels)
+        stack.callback(group.close)
+        duals = []
+        for i, (x, where) in enumerate(zip(xs, wheres, strict=True)):
+            made = None
+            for level, ts, scale in zip(levels, terms, scales, strict=True):
+                refuse_complex(where, x, ts[i])
+                moved = dual(x, ts[i], level, where)  # for what it checks, too
+                c: Any = tangent_of(moved, level)
+                c = c if scale == 1 else c / scale
+                if made is None:
+                    made = moved
+                attach(made, level, c)
+            duals.append(made)
+        y = run_moving(name, f, trees, duals, intercept)
+        leaves, rebuild = flatten(y)
+        given = mirrored((*xs, *(t for ts in terms for t in ts)))
+        pairs = [_split(x, group, scales) if is_number(x) else (x, None) for x in leaves]
+        low = levels[0]
+        value = rebuild([plain_result(p, low, given) for p, _ in pairs])
+        found = rebuild(
+            [None if c is None else [plain_result(t, low, given) for t in c] for _, c in pairs]
+        )
+        return value, found
+
+
+def _order(primals: Sequence[Any], series: Sequence[Any]) -> int:
+    """Return how many terms the series have.
+
+    Raises
+    ------
+    ShapeError
+    """
+    if len(primals) != len(series):
+        raise ShapeError(
+            f"jet: {len(primals)} primals and {len(series)} series; pass one series for each"
+        )
+    lengths = {len(s) if isinstance(s, (tuple, list)) else -1 for s in series}
+    if lengths == set() or len(lengths) > 1 or min(lengths) < 1:
+        counts = [len(s) if isinstance(s, (tuple, list)) else type(s).__name__ for s in series]
+        raise ShapeError(
+            f"jet: the series have {counts} terms; pass a list of derivatives for each primal, of "
+            "all equally many and at least one"
+        )
+    return lengths.pop()
+
+
+def _split(x: Any, group: Series, scales: list[int]) -> tuple[Any, list[Any]]:
+    """Return the primal and the terms of a result."""
+    terms = []
+    for level, scale in zip(group.levels, scales, strict=True):
+        t = split(x, level)[1]
+        terms.append(t if scale == 1 else t * scale)
+    primal = group.strip(sync_if_view(x)) if isinstance(x, Handle) else x
+    return primal, terms
