@@ -78,9 +78,9 @@ def jet(
     Examples
     --------
     >>> import numpy as np, adarray
-    >>> y, (dy, d2y, d3y) = adarray.jet(np.sin, (0.0,), ([1.0, 0.0, 0.0],))
-    >>> y, dy, d2y, d3y
-    (0.0, 1.0, 0.0, -1.0)
+    >>> y, derivatives = adarray.jet(np.sin, (np.pi,), ([1.0, 0.0, 0.0],))
+    >>> np.array(derivatives).round(12)
+    array([-1., -0.,  1.])
     """
     name = "jet"
     check_function(name, f)
