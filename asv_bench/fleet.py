@@ -56,12 +56,15 @@ class Result(NamedTuple):
         Cores that other processes used meanwhile, per round.
     error : str
         Why there are no times; empty if there are.
+    prepared : dict
+        What the worker said when the workload was ready.
     """
 
     times: list[list[float]]
     ratios: list[float]
     others: list[float]
     error: str = ""
+    prepared: dict[str, Any] = {}  # noqa: RUF012  (never changed)
 
     @property
     def median(self) -> float:
@@ -235,6 +238,8 @@ class Fleet:
         Told what is measured next.
     patience : float, optional
         Seconds to wait for one answer.
+    worker : Path, optional
+        The script that answers.
     """
 
     def __init__(
@@ -245,12 +250,15 @@ class Fleet:
         rounds: int,
         progress: Any = None,
         patience: float = PATIENCE_S,
+        worker: Path = WORKER,
     ) -> None:
         self.rounds = rounds
         self.others: list[float] = []
         self.progress = progress or (lambda _: None)
         self.members = {
-            name: Member(name, interpreter(name, peer_python), threads, patience=patience)
+            name: Member(
+                name, interpreter(name, peer_python), threads, patience=patience, worker=worker
+            )
             for name in engines
         }
 
@@ -277,12 +285,12 @@ class Fleet:
                 results[member.name] = Result([], [], [], "absent")
                 continue
             try:
-                digest = member.ask(do="prepare", kind=kind, name=name, **options)["digest"]
-                reference = agreed(digest, reference)
+                answer = member.ask(do="prepare", kind=kind, name=name, **options)
+                reference = agreed(answer["digest"], reference)
             except Failed as error:
                 results[member.name] = Result([], [], [], str(error))
                 continue
-            results[member.name] = Result([], [], [])
+            results[member.name] = Result([], [], [], prepared=answer)
             ready.append(member)
         order = random.Random(0)
         for _ in range(self.rounds):
