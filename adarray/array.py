@@ -16,9 +16,10 @@ from adarray.conversion import Conversions, new_leaf
 from adarray.device import is_device, of_dlpack
 from adarray.dispatch import apply, binary, join_hook, unary
 from adarray.errors import DTypeError, TraceError
+from adarray.frames import REDUCING, refuse_pandas_method
 from adarray.inplace import plain_index, setitem, sync_if_view
 from adarray.interchange import Interchange
-from adarray.levels import LEVEL
+from adarray.levels import LEVEL, MET
 from adarray.op import FUNCTIONS, POINTWISE
 from adarray.operators import Operators, weakened
 from adarray.plainarrays import shown_to
@@ -306,7 +307,11 @@ def install_methods(functions: dict[str, Callable[..., Any]]) -> None:
 
 
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    reduces = name in REDUCING
+
     def method(self: ADArray, *args: Any, **kwargs: Any) -> Any:
+        if reduces and MET:
+            refuse_pandas_method(name, self.shape, args, kwargs)
         r = call_function(function, (self, *args), kwargs)
         return r if SCOPE.get() is None else shown_to(r, _getframe(1))
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import DTypeError, user_line
+from adarray.errors import DTypeError, UnsupportedFunctionError, user_line
+from adarray.levels import has_met, meet
 
 # Above that of DataFrame, 4000.
 PRIORITY = 10_000
@@ -41,6 +42,8 @@ def unframed(x: Any, name: str) -> Any:
     values = x.data if is_labelled(x) else x.to_numpy()
     if hasattr(values, "__array_function__") and not isinstance(values, np.ndarray):
         return values  # an ADArray
+    if not is_labelled(x):
+        meet(values.shape)
     if values.dtype.kind == "O":
         values = _numbers(values)
     if values.dtype.kind in "biufc":
@@ -60,3 +63,32 @@ def _numbers(values: np.ndarray) -> np.ndarray:
     if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in values.flat):
         return values.astype(float)
     return values
+
+
+# Methods by which pandas reduces a DataFrame column by column, and those that divide by n - 1.
+REDUCING = frozenset({"sum", "mean", "max", "min", "prod", "any", "all", "std", "var"})
+DEVIATING = frozenset({"std", "var"})
+
+
+def refuse_pandas_method(name: str, shape: tuple[int, ...], args: Any, kwargs: Any) -> None:
+    """Raise where pandas' method of an array that was a Series or DataFrame does something else.
+
+    Arrays are told by their shape: operations of pandas keep it.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        If a Series or DataFrame of this shape was an operand in the trace, and the call does not
+        say what it means.
+    """
+    columns = len(shape) == 2 and not args and "axis" not in kwargs
+    divides = name in DEVIATING and len(args) < 3 and not {"ddof", "correction"} & kwargs.keys()
+    if not (columns or divides) or not has_met(shape):
+        return
+    _, _, where = user_line()
+    what, fix = ("divides by n - 1, NumPy by n", "ddof=1") if divides else (
+        "reduces each column, NumPy all of them at once", "axis=0 or axis=None")  # fmt: skip
+    raise UnsupportedFunctionError(
+        f"{name}: an array of shape {shape}, which a pandas object in this computation has, too; "
+        f"pandas {what}: pass {fix}, or call np.{name}{where}"
+    )

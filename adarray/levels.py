@@ -32,6 +32,9 @@ find: list[Callable[[], Iterable[int]]] = []
 
 _refused: dict[int, BaseException] = {}
 
+# Shapes of pandas' objects that a trace, or a recording by the identity of its list, has met.
+MET: dict[int, set[tuple[int, ...]]] = {}
+
 # Traces whose pullbacks run, and how many of them do.
 _again: dict[int, int] = {}
 _lock = threading.Lock()
@@ -114,8 +117,25 @@ def close_again(level: int) -> None:
                 _refused.pop(level, None)
 
 
+def _here() -> list[int]:
+    recorded = RECORDED.get()
+    return [*around(), *([] if recorded is None else [id(recorded)])]
+
+
+def meet(shape: tuple[int, ...]) -> None:
+    """Note that the traces of this context have met an object of pandas."""
+    for key in _here():
+        MET.setdefault(key, set()).add(shape)
+
+
+def has_met(shape: tuple[int, ...]) -> bool:
+    """Whether a trace of this context has met an object of pandas of that shape."""
+    return any(shape in MET.get(key, ()) for key in _here())
+
+
 def end(level: int) -> BaseException | None:
     """Close a trace, and return the first refusal inside of it."""
     del OPEN[level]
+    MET.pop(level, None)
     FORWARD.discard(level)
     return _refused.pop(level, None) if _refused else None

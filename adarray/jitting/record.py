@@ -20,7 +20,7 @@ from adarray.jitting.recorder import Recorder
 from adarray.jitting.signature import INPUT_LIMIT
 from adarray.jitting.symbolic import Traced, UntraceableError, concrete, opened
 from adarray.jitting.whole import is_whole
-from adarray.levels import RECORDED, RECORDINGS
+from adarray.levels import MET, RECORDED, RECORDINGS
 from adarray.recording import Recording, Symbol
 from adarray.runtime import MODE, Mode
 from adarray.trace import Handle
@@ -168,6 +168,7 @@ def record(
     finally:
         RECORDED.reset(noted)
         RECORDINGS[:] = [r for r in RECORDINGS if r is not refused]
+        MET.pop(id(refused), None)
         MODE.reset(token)
         recorder.forget()
     if recorder.error is not None:

@@ -11,6 +11,7 @@ import pytest
 from frame_calls import PANDAS, sampled
 
 import adarray
+from adarray.levels import MET
 
 pd = pytest.importorskip("pandas", minversion="2.1")
 # np.sum(frame) in the plain run.
@@ -96,3 +97,53 @@ def test_beside_plain_adarrays_pandas_computes() -> None:
         pd.testing.assert_frame_equal(r, num * np.array([1.0, 2.0]))
     mask = s > adarray.array(X)
     assert isinstance(mask, pd.Series)
+
+
+@pytest.mark.parametrize(
+    "transform", [lambda f: adarray.grad(f)(X), lambda f: adarray.jvp(f, (X,), (X,))]
+)
+@pytest.mark.parametrize(
+    ("call", "fix"),
+    [
+        ("(s * x).std()", "divides by n - 1, NumPy by n: pass ddof=1"),
+        ("np.exp(x / s).var()", "divides by n - 1, NumPy by n: pass ddof=1"),
+        (
+            "(num * x[:2]).max().sum()",
+            "reduces each column, NumPy all of them at once: pass axis=0",
+        ),
+        ("(x[:2] - num).sum().sum()", "reduces each column"),
+        ("(num * x[:2]).std().sum()", "divides by n - 1"),
+    ],
+)
+def test_methods_that_pandas_has_otherwise_are_refused(call: str, fix: str, transform: Any) -> None:
+    with pytest.raises(adarray.UnsupportedFunctionError, match=fix) as caught:
+        transform(function(call))
+    assert str(caught.value).startswith(re.findall(r"\.(\w+)\(\)", call)[0])
+    assert "in f, file" in str(caught.value)
+    assert not MET
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "(s * x).std(ddof=1)", "(s * x).var(ddof=1)", "np.std(s * x)", "(s * x).mean()",
+        "(num * x[:2]).max(axis=0).sum()", "(num * x[:2]).std(axis=0, ddof=1).sum()",
+        "(s * x).sum() * x[:4].std()",
+    ],
+)  # fmt: skip
+def test_methods_that_say_what_they_mean(call: str) -> None:
+    f = function(call)
+    steps = 1e-6 * np.eye(6)
+    expected = [(f(X + h) - f(X - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(adarray.grad(f)(X), expected, rtol=1e-7, atol=1e-8)
+    jitted = adarray.jit(f)
+    for _ in range(3):
+        assert jitted(X) == pytest.approx(f(X), rel=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore::adarray.JitWarning")
+def test_compiled_functions_leave_such_methods_to_pandas() -> None:
+    f = function("(s * x).std() + (num * x[:2]).max().sum()")
+    jitted = adarray.jit(f)
+    for _ in range(3):
+        assert jitted(X) == f(X)
