@@ -40,6 +40,7 @@ from adarray.batching.values import (
     ufunc_hook,
     write_hook,
 )
+from adarray.device import is_device
 from adarray.errors import NotDifferentiableError
 from adarray.levels import forget
 from adarray.op import COMPOSITES, FUNCTIONS
@@ -159,10 +160,8 @@ def _at(function: np.ufunc, a: Any, index: Any, *values: Any) -> None:
     batch = innermost((a, index, *values))
     assert batch is not None
     if type(a) is not Batched or a.batch is not batch:
-        raise TypeError(
-            f"vmap: {function.__name__}.at writes a value of each member into a plain array of "
-            f"shape {np.shape(a)}; make the array with a NumPy function inside of the function"
-        )
+        function.at(a, *_looked((index, *values)))  # into memory of others: one by one
+        return
     at = batched_index(index, a.shape, batch)
     region = region_of(index, a.shape, batch)
     given = [as_written(_broadcast(v, region, batch), at, region) for v in values]
@@ -227,7 +226,8 @@ def write(x: Any, index: Any, value: Any) -> Any:
 def _chosen(x: Batched, mask: Batched, value: Any, batch: Batch) -> Any:
     """Return the array of all members with one value where a mask holds."""
     lead = x.ndim - mask.ndim
-    chosen = mask.raw.reshape((batch.size, *mask.shape) + (1,) * lead)
+    chosen: Any = mask if mask.batch is not batch else mask.raw  # or of a batch around
+    chosen = np.reshape(chosen, chosen.shape + (1,) * lead)
     if type(value) is Batched and value.batch is batch:
         value = value.raw.reshape((batch.size,) + (1,) * x.ndim)
     made = np.where(chosen, value, x.raw)
@@ -363,13 +363,18 @@ def _filled(
 
 
 def _shares(a: Any, b: Any) -> bool:
-    """Whether arrays may share memory, that of a device or of NumPy's."""
-    a, b = (x.raw if type(x) is Batched else x for x in (a, b))
-    if type(a) is Batched or type(b) is Batched:
-        return _shares(a, b)
-    if isinstance(a, Symbolic) or isinstance(b, Symbolic):
-        return False  # what `jit` records never changes
+    """Whether arrays may share memory, that of a device or of NumPy's, in this run."""
+    a, b = map(_in_memory, (a, b))
+    if is_device(a) or is_device(b):
+        both = is_device(a) and is_device(b) and a.library is b.library
+        return both and bool(a.library.shares(a.raw, b.raw))
     return bool(np.may_share_memory(a, b))
+
+
+def _in_memory(x: Any) -> Any:
+    while type(x) is Batched:
+        x = x.raw
+    return x.value if isinstance(x, Symbolic) else x
 
 
 def registered() -> None:

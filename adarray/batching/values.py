@@ -367,8 +367,11 @@ def raw_of(x: Any, batch: Batch) -> Any:
 
 
 def as_batched(raw: Any, batch: Batch, scalar: bool = False) -> Batched:
-    """Return the arrays of all members as the value of one."""
-    return Batched(raw, batch, scalar and len(raw.shape) == 1)
+    """Return the arrays of all members as the value of one; its scalars share no memory."""
+    scalar = scalar and len(raw.shape) == 1
+    if scalar and not (isinstance(raw, Symbolic) and not is_batched(raw)) and raw.base is not None:
+        raw = raw.copy()
+    return Batched(raw, batch, scalar)
 
 
 def innermost(*trees: Any) -> Batch | None:

@@ -54,9 +54,9 @@ def write_members(root: Handle, steps: tuple[Any, ...], index: Any, v: Any) -> A
         target = replay(value, steps)
         if not target.flags.writeable:
             raise ValueError("assignment destination is read-only")
-        if isinstance(target, np.ndarray) and np.may_share_memory(target, value):
-            write(target, index, v)
-            return value
+        shared = isinstance(target, np.ndarray) and np.may_share_memory(target, value)
+        if shared and write(target, index, v) is target:
+            return value  # else the view would be another array: of a batch around, too
     return _by_positions(value, steps, index, v)
 
 

@@ -65,6 +65,20 @@ def weighted(t: Any, weights: Any) -> Any:
     return np.where(np.equal(weights, 0), 0, t) * weights
 
 
+def depth(x: Any) -> int:
+    """Return of how many batches a plain value has the members."""
+    n = 0
+    while type(x) in BATCHED:
+        x, n = x.raw, n + 1
+    return n
+
+
+def first_of_many(index: Any, default: Any) -> Any:
+    """Return what stands for many in an index, `default` if nothing does."""
+    parts = index if isinstance(index, (tuple, list)) else (index,)
+    return next((i for i in parts if type(i) in BATCHED), default)
+
+
 class Placed:
     """A cotangent that is zero outside of one region: (array, region), never dense zeros.
 
@@ -90,14 +104,17 @@ class Placed:
 
     def zeros(self) -> Any:
         """Return zeros of the whole's shape, ADArray if the values are one."""
-        made = zeros_beside(plain_value(self.g), self.aval.shape, self.aval.dtype)
+        beside = plain_value(self.g)
+        if BATCHED and type(beside) not in BATCHED:  # an index of members places what all have
+            beside = first_of_many(self.index, beside)
+        made = zeros_beside(beside, self.aval.shape, self.aval.dtype)
         return type(self.g)(made) if isinstance(self.g, Handle) else made
 
     def add_to(self, total: Any) -> Any:
         """Add the region into `total`, in place, and return it."""
         if isinstance(self.g, Handle) and not isinstance(total, Handle):
             total = type(self.g)(total)
-        elif type(self.g) in BATCHED and type(total) not in BATCHED:
+        elif BATCHED and depth(total) < max(depth(self.g), depth(first_of_many(self.index, 0))):
             total = self.zeros() + total
         target = replay(total, self.steps)
         if _may_repeat(self.index):

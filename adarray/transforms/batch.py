@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
-import numpy as np
-
-from adarray.ad.batches import enter, install, leave
-from adarray.batching import writes as _writes  # noqa: F401  (in-place updates)
-from adarray.batching.batch import Batch, SplitError
-from adarray.batching.values import is_batched
-from adarray.device import KINDS, adopt
-from adarray.errors import ShapeError
-from adarray.inplace import sync_if_view
-from adarray.protocol import call_function
-from adarray.trace import Handle, snapshot, tracing
 from adarray.transformed import Transform, Transformed
-from adarray.transforms.axes import axes_of, result_axes, size_of
-from adarray.transforms.inputs import mirrored, plain_result
 from adarray.transforms.running import check_function, prepared
-from adarray.transforms.shared import refuse_captured
-from adarray.transforms.tree import flatten, is_array
 
 _P = ParamSpec("_P")
 
@@ -91,198 +78,12 @@ def vmap(
     run = prepared(f, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        install()
-        leaves, rebuild = flatten((args, kwargs))
-        axes = axes_of(args, kwargs, in_axes)
-        size, axes = size_of(args, kwargs, leaves, axes)
-        return _Members(f, run, leaves, rebuild, axes, size).results(out_axes)
+        return _members().run_members(f, run, args, kwargs, in_axes, out_axes)
 
     options = {"in_axes": in_axes, "out_axes": out_axes, "intercept": intercept}
     return Transformed(Transform(vmap, f, options), transformed)
 
 
-class _Members:
-    """One call for all members.
-
-    Parameters
-    ----------
-    f : callable
-    run : callable
-        Runs it.
-    leaves : list
-        Of the arguments, positional and by keyword.
-    rebuild : callable
-        Makes these of leaves.
-    axes : list of int or None
-        Where the members lie in each leaf.
-    size : int
-        How many there are.
-    """
-
-    def __init__(
-        self,
-        f: Callable[..., Any],
-        run: Callable[..., Any],
-        leaves: list[Any],
-        rebuild: Any,
-        axes: list[int | None],
-        size: int,
-    ) -> None:
-        self.f = f
-        self.run = run
-        self.rebuild = rebuild
-        self.size = size
-        self.given = mirrored(leaves)
-        self.axes = axes
-        self.leaves = [
-            x if a is None else _in_front(x, a) for x, a in zip(leaves, axes, strict=True)
-        ]
-
-    def results(self, out_axes: Any) -> Any:
-        """Run the function, for parts of the members where they go different ways."""
-        waiting: list[np.ndarray | None] = [None]  # None: all of them
-        done: list[tuple[Any, list[Any], list[bool]]] = []
-        rebuild: Any = None
-        while waiting:
-            numbers = waiting.pop()
-            try:
-                made, rebuild = self._once(numbers)
-            except _GroupsError as own:
-                groups = own.groups
-                if numbers is not None:
-                    groups = [numbers[g] for g in groups]
-                waiting += groups[::-1]
-                continue
-            done.append((numbers, *made))
-        leaves, mapped = self._together(done)
-        places = result_axes(rebuild, leaves, out_axes)
-        return rebuild(
-            [self._placed(x, a, own) for x, a, own in zip(leaves, places, mapped, strict=True)]
-        )
-
-    def _once(self, numbers: np.ndarray | None) -> Any:
-        """Run the function for some of the members."""
-        size = self.size if numbers is None else len(numbers)
-        with tracing("vmap") as level:
-            batch = Batch(size, level)
-            try:
-                leaves, checked = self._entered(batch, numbers)
-                args, kwargs = self.rebuild(leaves)
-                y = self.run(*args, **kwargs)
-                for k, x, h, before in checked:
-                    if h._v is not before:
-                        refuse_captured(self.f, f"vmap: argument {k}", x, "was written into")
-                found, rebuild = flatten(y)
-                made = [_stacked(x, batch, level, self.given) for x in found]
-            except (SplitError, ValueError) as error:
-                # NumPy wraps what is raised while it converts a value to store it.
-                cause = error if isinstance(error, SplitError) else error.__cause__
-                if not isinstance(cause, SplitError):
-                    raise
-                if cause.batch is not batch:
-                    raise cause from None
-                raise _GroupsError(cause.groups) from None
-            finally:
-                batch.open = False
-        return ([x for x, _ in made], [own for _, own in made]), rebuild
-
-    def _entered(self, batch: Batch, numbers: np.ndarray | None) -> Any:
-        """Return the leaves as the function gets them, and those that must not be written into."""
-        made, checked = [], []
-        for k, (x, a) in enumerate(zip(self.leaves, self.axes, strict=True)):
-            if a is None:  # a write is no more seen outside than into other arguments
-                made.append(snapshot(sync_if_view(x)) if isinstance(x, Handle) else x)
-                continue
-            part = x if numbers is None else x[numbers]
-            h = enter(part, batch)
-            if not isinstance(h, Handle):
-                h = Handle.array_class(h, None, None, True)
-            made.append(h)
-            checked.append((k, x, h, h._v))
-        return made, checked
-
-    def _together(self, done: list[Any]) -> tuple[list[Any], list[bool]]:
-        """Return the results of all members, in their order, from those of parts."""
-        _, leaves, mapped = done[0]
-        if len(done) == 1:
-            return leaves, mapped
-        numbers = np.concatenate([n for n, _, _ in done])
-        back = np.argsort(numbers, kind="stable")
-        made = []
-        for k in range(len(leaves)):
-            parts = [_rows(found[k], own[k], len(n)) for n, found, own in done]
-            if any(not is_array(p) for p in parts):
-                made.append(parts[0])
-                continue
-            shapes = sorted({np.shape(p)[1:] for p in parts})
-            if len(shapes) > 1:
-                raise ShapeError(
-                    f"vmap: members that go different ways return the shapes {shapes}; they must "
-                    "be equal: pad them, or return lists from a loop"
-                )
-            made.append(np.concatenate(parts)[back])
-        if any(len(found) != len(leaves) for _, found, _ in done):
-            raise ShapeError(
-                "vmap: members that go different ways return different structures; they must be "
-                "equal"
-            )
-        return made, [True] * len(made)
-
-    def _placed(self, x: Any, axis: int | None, own: bool) -> Any:
-        """Return a result with the members along an axis."""
-        if not is_array(x) and not isinstance(x, bool):
-            return x
-        if axis is None:
-            if own:
-                raise ShapeError(
-                    "vmap: out_axes=None, but the result differs between members; give the axis "
-                    "along which they shall lie"
-                )
-            return x
-        x = _rows(x, own, self.size)
-        ndim = np.ndim(x)
-        if not -ndim <= axis < ndim:
-            raise ShapeError(
-                f"vmap: out_axes={axis}, but a result has shape {np.shape(x)[1:]} for a member: "
-                f"the axis must be from {-ndim} to {ndim - 1}"
-            )
-        return np.moveaxis(x, 0, axis) if axis % ndim else x
-
-
-class _GroupsError(Exception):
-    """The members of this call go different ways."""
-
-    def __init__(self, groups: list[np.ndarray]) -> None:
-        super().__init__()
-        self.groups = groups
-
-
-def _in_front(x: Any, axis: int) -> Any:
-    """Return an argument with the axis of the members as the first one."""
-    if isinstance(x, Handle):
-        sync_if_view(x)
-        return x if not axis else call_function(np.moveaxis, (x, axis, 0), {})
-    if type(x) in KINDS:
-        x = adopt(x)
-    return np.moveaxis(x, axis, 0) if axis else x
-
-
-def _stacked(x: Any, batch: Batch, level: int, given: Any) -> tuple[Any, bool]:
-    """Return a result of all members as the caller gets it, and whether members have their own."""
-    if not isinstance(x, Handle):
-        return plain_result(x, level, given), False
-    sync_if_view(x)
-    own = is_batched(x._v) and x._v.batch is batch
-    return plain_result(leave(x, batch) if own else x, level, given), own
-
-
-def _rows(x: Any, own: bool, size: int) -> Any:
-    """Return a result with an axis of the members in front."""
-    if own or not (is_array(x) or isinstance(x, bool)):
-        return x
-    if isinstance(x, Handle):
-        return np.copy(np.broadcast_to(x, (size, *np.shape(x))))  # type: ignore[call-overload]
-    return np.array(np.broadcast_to(x, (size, *np.shape(x))))
-
-
-__all__ = ["vmap"]
+@functools.cache
+def _members() -> Any:
+    return importlib.import_module("adarray.transforms.members")  # with the rules, when needed
