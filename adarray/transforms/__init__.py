@@ -15,7 +15,7 @@ from adarray.transforms.products import (
     make_hvp,
 )
 from adarray.transforms.ravelling import ravel
-from adarray.transforms.rules import custom_vjp
+from adarray.transforms.rules import custom_jvp, custom_vjp
 from adarray.transforms.taylor import jet
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "checkpoint_sequential",
     "checkpointed_loop",
     "checkpointed_while",
+    "custom_jvp",
     "custom_vjp",
     "directional_derivative",
     "elementwise_grad",

@@ -104,6 +104,8 @@ class Whole:
 
     # Whether the function may read traced values that are no arguments.
     captures = False
+    # Whether tangents of traces around those that walk back are computed with the result.
+    keeps_tangents = False
     # Whether what it keeps may share memory with what it returns.
     holds = True
 
@@ -156,7 +158,7 @@ class Whole:
                 "apart from those that are differentiated; make them positional"
             )
         tangents = any(isinstance(x, Handle) and x._x is not None and x._x.tangents for x in leaves)
-        if tangents and not (self.captures and is_forward_over_reverse(leaves)):
+        if tangents and not (self.keeps_tangents and is_forward_over_reverse(leaves)):
             return self._along(args)
         return self._joined(args, leaves, rebuild)
 
@@ -199,7 +201,10 @@ class Whole:
     def _captured(self, start: Node, leaves: list[Any], found: list[Any]) -> list[Node] | None:
         """Return what a run has read besides its arguments; None, if it cannot be one node."""
         seen = [x for x in found if traced(x)]
-        if seen and not self.captures:
+        known = {t.level for t in tangents_of(leaves)}
+        if not self.captures and any(
+            x._node is not None or any(t.level not in known for t in x._x.tangents) for x in seen
+        ):
             raise TraceError(
                 f"{self._op.name}: the function reads a traced value that is no argument of it, "
                 "and its gradient would be lost; pass it as an argument"

@@ -42,6 +42,7 @@ class Checkpoint(Whole):
     """A function of which only the arguments are kept; see `checkpoint`."""
 
     captures = True
+    keeps_tangents = True
     holds = False
 
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:

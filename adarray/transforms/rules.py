@@ -1,4 +1,4 @@
-"""Functions with a derivative rule of their own: `custom_vjp`."""
+"""Functions with a derivative rule of their own: `custom_jvp` and `custom_vjp`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from adarray.array import ADArray
 from adarray.errors import ForwardModeError, ShapeError
+from adarray.inplace import sync_if_view
+from adarray.ops.common import zero_beside
 from adarray.protocol import traced
+from adarray.tangents import attach, save_tangents, strip, tangent_of
+from adarray.trace import Handle, snapshot
 from adarray.transforms.calls import Made, Whole, dtype_of, plain_number
-from adarray.transforms.modes import shape_of
+from adarray.transforms.modes import shape_of, vjp
+from adarray.transforms.replay import tangents_of
 from adarray.transforms.running import check_function, prepared
 from adarray.transforms.tree import flatten, is_array
 
@@ -36,6 +42,7 @@ class custom_vjp(Whole):  # noqa: N801  (the name that it has in JAX)
 
     See Also
     --------
+    custom_jvp : A rule for both modes.
     register_rule : Rules for functions of other packages, operand by operand.
 
     Notes
@@ -92,7 +99,7 @@ class custom_vjp(Whole):  # noqa: N801  (the name that it has in JAX)
     def _along(self, args: tuple[Any, ...]) -> Any:  # noqa: ARG002
         raise ForwardModeError(
             f"{self._op.name}: it has a rule of reverse mode and none of forward mode; take grad, "
-            "vjp or jacrev, or register_rule with jvp="
+            "vjp or jacrev, or give it a rule by custom_jvp, which serves both"
         )
 
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
@@ -143,3 +150,241 @@ class custom_vjp(Whole):  # noqa: N801  (the name that it has in JAX)
                 f"{shape_of(x)}; they must be equal"
             )
         return plain_number(ct)
+
+
+class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
+    """A function with a derivative rule of its own for both modes; also a decorator.
+
+    Parameters
+    ----------
+    f : callable
+        Returns an array or a nest of arrays.
+    nondiff_argnums : sequence of int
+        Positions of arguments of which no derivative is taken, such as functions and options.
+
+    Raises
+    ------
+    TypeError
+        If a derivative is taken before `defjvp` or `defjvps` has set the rule.
+    TraceError
+        If `f` reads a traced value that is no argument, or writes into an argument.
+
+    See Also
+    --------
+    custom_vjp : A rule for reverse mode alone.
+    black_box : For compiled functions.
+
+    Notes
+    -----
+    The rule says what the tangent of the result is. Reverse mode transposes it: the rule runs
+    once more on the way back, and must be linear in the tangents. Second derivatives are those of
+    the rule; where it calls the function itself, its rule is used again.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> @adarray.custom_jvp
+    ... def log1pexp(x):
+    ...     return np.log(1.0 + np.exp(x))
+    >>> @log1pexp.defjvp
+    ... def log1pexp_jvp(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return np.logaddexp(0.0, x), t / (1.0 + np.exp(-x))
+    >>> adarray.grad(log1pexp)(1000.0)
+    1.0
+    >>> adarray.jvp(log1pexp, (0.0,), (1.0,))[1]
+    np.float64(0.5)
+    """
+
+    keeps_tangents = True
+
+    def __init__(self, f: Callable[..., Any], nondiff_argnums: Sequence[int] = ()) -> None:
+        super().__init__("custom_jvp", f, nondiff_argnums)
+        self._tangent: Callable[..., Any] | None = None
+        self._each: tuple[Any, ...] | None = None
+
+    def functions(self) -> tuple[str, ...]:
+        """Return the names of the attributes that hold functions of the user's."""
+        return (
+            ("_f",)
+            + (("_tangent",) if self._tangent is not None else ())
+            + (("_each",) if self._each is not None else ())
+        )
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the derivative rule; also a decorator.
+
+        Parameters
+        ----------
+        rule : callable
+            ``rule(*nondiff, primals, tangents)``: takes the arguments of `nondiff_argnums`, a
+            tuple of the others, and one of their tangents, of the same structures: zeros where
+            an argument does not move, None for what is no floating-point array. Returns a pair:
+            the result, and its tangent, of the same structure.
+
+        Returns
+        -------
+        callable
+            `rule`.
+        """
+        check_function("custom_jvp.defjvp", rule)
+        self._tangent, self._each = rule, None
+        return rule
+
+    def defjvps(self, *rules: Callable[..., Any] | None) -> None:
+        """Set one rule for each argument, for functions of arrays that return one array.
+
+        Parameters
+        ----------
+        *rules : callable or None
+            ``rule(t, out, *primals)``: the tangent of the result `out` for the tangent `t` of
+            this argument alone. None where it is zero.
+        """
+        for rule in rules:
+            if rule is not None:
+                check_function("custom_jvp.defjvps", rule)
+        self._tangent, self._each = None, rules
+
+    def _along(self, args: tuple[Any, ...]) -> Any:
+        moving = self._moving(args)
+        leaves, rebuild = flatten(moving)
+        level = max(t.level for t in tangents_of(leaves))
+        primals = [strip(x, level) for x in map(_synced, leaves)]
+        tangents = [tangent_of(x, level) for x in leaves]
+        y, dy = self._moved(args, rebuild(primals), tangents, rebuild)
+        if any(map(traced, primals)):  # a derivative of the result takes the rule, too
+            y = self(*self._full(args, rebuild(primals)))
+        found, rebuild_y = flatten(y)
+        self._remember(found, leaves)
+        made = [
+            x if t is None else self._attached(x, t, level) for x, t in zip(found, dy, strict=True)
+        ]
+        return rebuild_y(made)
+
+    def _remember(self, found: list[Any], leaves: list[Any]) -> None:
+        """Let the node of a result save the tangents of the arguments, for walks of inner traces.
+
+        They differentiate the rule, as it is run with what the node has saved.
+        """
+        for x in found:
+            node = x._node if isinstance(x, Handle) else None
+            whole = node.parents[0] if node is not None and node.parents else None
+            if node is not None and whole is not None and whole.op is self._op:
+                save_tangents(whole, (None, *leaves))
+                node.span = whole.span
+
+    def _moved(
+        self, args: tuple[Any, ...], primals: Any, tangents: list[Any], rebuild: Any
+    ) -> tuple[Any, list[Any]]:
+        """Return the result and the tangents of its leaves, by the rule."""
+        leaves, _ = flatten(primals)
+        if self._each is not None:
+            return self._by_argument(args, primals, tangents)
+        if self._tangent is None:
+            raise TypeError(f"{self._op.name}: no rule; set it by defjvp(rule)")
+        full = [
+            t if t is not None or not _floats(x) else _zeros(x)
+            for x, t in zip(leaves, tangents, strict=True)
+        ]
+        fixed = [x for k, x in enumerate(args) if k in self._fixed]
+        made = prepared(self._tangent, True)(*fixed, primals, rebuild(full))
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise TypeError(
+                f"{self._op.name}: the rule returned {type(made).__name__}; it returns a pair, of "
+                "the result and of its tangent"
+            )
+        y, dy = made
+        found, along = flatten(y)[0], flatten(dy)[0]
+        if len(found) != len(along):
+            along = _aligned(found, dy)
+        if len(found) != len(along):
+            raise ShapeError(
+                f"{self._op.name}: the tangent has {len(along)} arrays, and the result "
+                f"{len(found)}; their structures must be equal"
+            )
+        return y, [self._checked(t, x) for x, t in zip(found, along, strict=True)]
+
+    def _by_argument(
+        self, args: tuple[Any, ...], primals: Any, tangents: list[Any]
+    ) -> tuple[Any, list[Any]]:
+        """Return the result and its tangent by the rules of `defjvps`."""
+        assert self._each is not None
+        leaves, _ = flatten(primals)
+        if len(self._each) != len(leaves):
+            raise TypeError(
+                f"{self._op.name}: {len(self._each)} rules were given to defjvps, and "
+                f"{len(leaves)} arrays as arguments; give one for each, or set defjvp"
+            )
+        y = self(*self._full(args, primals))
+        total: Any = None
+        for t, rule in zip(tangents, self._each, strict=True):
+            if t is not None and rule is not None:
+                part = prepared(rule, True)(t, y, *primals)
+                total = part if total is None else total + part
+        return y, [None if total is None else self._checked(total, y)]
+
+    def _checked(self, t: Any, x: Any) -> Any:
+        if t is None or not _floats(x):
+            return None
+        if shape_of(t) != shape_of(x):
+            raise ShapeError(
+                f"{self._op.name}: the tangent has shape {shape_of(t)}, and the result "
+                f"{shape_of(x)}; they must be equal"
+            )
+        return t
+
+    @staticmethod
+    def _attached(x: Any, t: Any, level: int) -> Any:
+        """Return a leaf of the result with its tangent."""
+        made = snapshot(_synced(x)) if isinstance(x, Handle) else ADArray(np.asarray(x)[()])
+        attach(made, level, t)
+        return made
+
+    def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
+        leaves, _ = flatten(self._moving(tuple(args)))
+        if tangents_of(leaves):
+            return self._along(tuple(args)), None
+        if self._tangent is None and self._each is None:
+            raise TypeError(f"{self._op.name}: no rule; set it by defjvp(rule)")
+        return prepared(self._f, True)(*args), None
+
+    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+        primals = call.rebuild(operands)
+
+        def along(*ts: Any) -> list[Any]:
+            tangents: list[Any] = [None] * len(operands)
+            for k, t in zip(call.followed, ts, strict=True):
+                tangents[k] = t
+            _, dy = self._moved(call.args, primals, tangents, call.rebuild)
+            return [
+                zero_beside(None, a.shape, a.dtype) if dy[k] is None else dy[k]
+                for k, a in zip(call.places, call.avals, strict=True)
+            ]
+
+        zeros = [_zeros(operands[k]) for k in call.followed]
+        _, pullback = vjp(along, *zeros, intercept=False)
+        return dict(zip(call.followed, map(plain_number, pullback(cotangents)), strict=True))
+
+
+def _synced(x: Any) -> Any:
+    return sync_if_view(x) if isinstance(x, Handle) else x
+
+
+def _floats(x: Any) -> bool:
+    return is_array(x) and dtype_of(x).kind in "fc"
+
+
+def _zeros(x: Any) -> Any:
+    """Return the tangent of what does not move."""
+    if isinstance(x, (float, complex)) and not isinstance(x, np.generic):
+        return type(x)(0.0)
+    value = x._v if isinstance(x, Handle) else x
+    return zero_beside(value, shape_of(x), dtype_of(x))
+
+
+def _aligned(found: list[Any], dy: Any) -> list[Any]:
+    """Return tangents of all leaves, where None holds the places of those without one."""
+    import optree
+
+    along = optree.tree_leaves(dy, none_is_leaf=True, namespace="adarray")
+    return along if len(along) == len(found) else flatten(dy)[0]

@@ -106,6 +106,7 @@ class Loop(Whole):
     """
 
     captures = True
+    keeps_tangents = True
 
     def __init__(
         self,
