@@ -18,11 +18,17 @@ from adarray.op import (
     REFUSED,
     Op,
     Opaque,
+    Pointwise,
     Rule,
     register,
 )
 from adarray.protocol import check_params, finish, plain
+from adarray.runtime import MODE
+from adarray.scope import SCOPE
 from adarray.trace import Handle
+
+# Functions that users have registered, by ``id``.
+REGISTERED: dict[int, Any] = {}
 
 
 def register_rule(
@@ -33,14 +39,15 @@ def register_rule(
     params: Sequence[str] = (),
     samples: Callable[[np.random.Generator], list[Any]] | None = None,
     name: str | None = None,
+    expr: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Give a function derivative rules; adarray then treats it as one operation.
 
     Parameters
     ----------
     function : callable
-        A ufunc of any package, or a function of arrays (written in C, say) that
-        returns one array.
+        A ufunc of any package (of Numba, or made by `numpy.frompyfunc`), an instance of
+        `numpy.vectorize`, or a function of arrays (written in C, say) that returns one array.
     *rules : callable or None
         One for each operand: ``rule(g, out, *operands, **params)`` returns the
         cotangent of the operand, of its shape, for the cotangent `g` of the
@@ -62,6 +69,10 @@ def register_rule(
         `adarray.testing.opcheck`.
     name : str, optional
         Name in messages; that of the function if not given.
+    expr : callable, optional
+        Of a function of elements: ``expr(*operands)`` computes an element by operators and NumPy's
+        ufuncs, `numpy.where` among them. `adarray.jit` then puts it into its kernels, on every
+        backend, with the rules; else it calls the function between two kernels.
 
     Returns
     -------
@@ -110,18 +121,75 @@ def register_rule(
     CONSTANT_FUNCTIONS.discard(function)
     REFUSED.pop(function, None)
     if isinstance(function, np.ufunc):
-        return _register_ufunc(function, rules, jvp, samples, name)
+        return _register_ufunc(function, rules, jvp, samples, name, expr)
+    elementwise = _is_elementwise(function)
+    if expr is not None and not elementwise:
+        raise TypeError(
+            f"register_rule: expr= is for functions of elements, and {name} is none that is known "
+            "as one; wrap it by numpy.vectorize or numpy.frompyfunc"
+        )
+    if elementwise and jvp is None:
+        jvp = rules
     operands, params = _arguments(function, rules, operands, params, name)
-    op = Op(
-        name, function, Opaque(), rules, jvp=jvp, operands=tuple(operands), params=tuple(params),
-        samples=samples, needs=_all_values(len(rules)) if samples is None else None,
-    )  # fmt: skip
+    signature = ", ".join((*operands, *params)) if elementwise else None
+    if expr is not None:
+        op = Op(
+            name, function, Pointwise(expr), rules, operands=tuple(operands), samples=samples,
+            signature=signature, evaluate=outside(function),
+        )  # fmt: skip
+    else:
+        op = Op(
+            name, function, Opaque(), rules, jvp=jvp, operands=tuple(operands),
+            params=tuple(params), samples=samples, signature=signature, evaluate=outside(function),
+            needs=_all_values(len(rules)) if samples is None else None,
+        )  # fmt: skip
     register(op)
-    return _dispatching(op, function)
+    REGISTERED[id(function)] = function
+    return dispatching_of(op, function)
+
+
+def outside(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is one operation as it computes: not intercepted, nor recorded."""
+
+    def evaluate(*args: Any, **params: Any) -> Any:
+        scope, mode = SCOPE.set(None), MODE.set(None)
+        try:
+            return plain(function(*args, **params))
+        finally:
+            MODE.reset(mode)
+            SCOPE.reset(scope)
+
+    evaluate.__name__ = str(getattr(function, "__name__", function))
+    return evaluate
+
+
+def _is_elementwise(function: Any) -> bool:
+    """Whether a function that is no ufunc is known to work element by element."""
+    if isinstance(function, np.vectorize):
+        return function.signature is None and not function.excluded
+    kind = type(function)  # Numba's ufuncs are objects of its own
+    return kind.__name__ == "DUFunc" and kind.__module__.partition(".")[0] == "numba"
+
+
+def _of_objects(ufunc: np.ufunc) -> Callable[..., Any] | None:
+    """Return how to compute a ufunc that knows Python objects only; None for others."""
+    if any(set(t) - set("O->") for t in ufunc.types):
+        return None
+
+    def evaluate(*values: Any, **params: Any) -> Any:
+        made = np.asarray(ufunc(*values, **params))
+        dtype = np.result_type(*(v if hasattr(v, "dtype") else np.asarray(v).dtype for v in values))
+        if made.dtype.kind == "O":
+            found = np.asarray(made.tolist())
+            dtype = np.result_type(found.dtype, dtype) if found.dtype.kind == "c" else dtype
+            made = made.astype(dtype if dtype.kind in "fc" else found.dtype)
+        return made[()]
+
+    return evaluate
 
 
 def _register_ufunc(
-    ufunc: np.ufunc, rules: Any, jvp: Any, samples: Any, name: str
+    ufunc: np.ufunc, rules: Any, jvp: Any, samples: Any, name: str, expr: Any
 ) -> Callable[..., Any]:
     if len(rules) != ufunc.nin or ufunc.nout != 1:
         raise TypeError(
@@ -131,13 +199,26 @@ def _register_ufunc(
         )
     if ufunc.signature is None and jvp is None:
         jvp = rules  # a diagonal Jacobian is its own transpose
-    op = Op(
-        name, ufunc, Opaque(), rules, jvp=jvp, samples=samples,
-        operands=tuple(f"x{i}" for i in range(ufunc.nin)),
-        signature=", ".join(f"x{i}" for i in range(ufunc.nin)) + ", /, out=None",
-        needs=_all_values(ufunc.nin) if samples is None else None,
-    )  # fmt: skip
+    if expr is not None and ufunc.signature is not None:
+        raise TypeError(
+            f"register_rule: expr= is for functions of elements, and {name} takes whole arrays of "
+            f"signature {ufunc.signature}; leave it out"
+        )
+    names = tuple(f"x{i}" for i in range(ufunc.nin))
+    signature = ", ".join(names) + ", /, out=None"
+    if expr is not None:
+        op = Op(
+            name, ufunc, Pointwise(expr), rules, samples=samples, operands=names,
+            signature=signature, evaluate=_of_objects(ufunc),
+        )  # fmt: skip
+    else:
+        op = Op(
+            name, ufunc, Opaque(), rules, jvp=jvp, samples=samples, operands=names,
+            signature=signature, evaluate=_of_objects(ufunc),
+            needs=_all_values(ufunc.nin) if samples is None else None,
+        )  # fmt: skip
     register(op)
+    REGISTERED[id(ufunc)] = ufunc
     return ufunc
 
 
@@ -154,7 +235,8 @@ def _arguments(
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return the names of the differentiable arguments and of the others."""
     try:
-        names = list(inspect.signature(function).parameters)
+        seen = function.pyfunc if isinstance(function, np.vectorize) else function
+        names = list(inspect.signature(seen).parameters)
     except (TypeError, ValueError):
         raise TypeError(
             f"register_rule: {name} does not tell its arguments; wrap it in a Python function"
@@ -169,7 +251,7 @@ def _arguments(
     return operands, params or [n for n in names if n not in operands]
 
 
-def _dispatching(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
+def dispatching_of(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function to call in place of `function`: ADArrays take the operation's way."""
 
     @functools.wraps(function)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.custom import REGISTERED
 from adarray.device import KINDS
 from adarray.intercepting.memory import is_cached
 from adarray.intercepting.standins import FunctionStandIn, ObjectStandIn
@@ -109,6 +110,8 @@ def _kind_of_class(x: Any, cls: type) -> str:
     known, rule = rule_of(cls)
     if known:
         return "opaque" if rule is None else "held"
+    if id(x) in REGISTERED:  # one operation, such as a ufunc of Numba's
+        return "opaque"
     if is_code(x) or package_of(cls.__module__) in _OURS or issubclass(cls, types.ModuleType):
         return "opaque"
     if cls in _OBJECTS or (not is_library(cls.__module__) and is_python(cls)):

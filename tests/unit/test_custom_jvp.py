@@ -70,6 +70,7 @@ def loss_of(f: Any) -> Any:
     return lambda x: np.sum(f(x * x, np.cos(x)) ** 2 * f(x, 2.0))
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("f", [full, each, by_nest])
 def test_derivatives_of_every_order(f: Any) -> None:
     mine, expected = loss_of(f), loss_of(plain)
@@ -92,6 +93,7 @@ def test_derivatives_of_every_order(f: Any) -> None:
     close(adarray.linearize(mine, X)[1](V), h[0, 0] * 0 + adarray.jvp(expected, (X,), (V,))[1])
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("f", [full, each, by_nest])
 def test_compiled(f: Any) -> None:
     mine, expected = loss_of(f), loss_of(plain)
