@@ -246,7 +246,7 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
         values = concrete_of(x)
         # From the outermost batch, whose axis is that of the innermost array.
         if isinstance(x, Symbolic):
-            _guard(x, values)
+            _guard(x)
         split(values, batches[::-1])
         first = values[(0,) * len(batches)] if values.size else np.zeros(self.shape, self.dtype)
         return first.item() if self.weak else first[()] if self.scalar else first
@@ -311,19 +311,36 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
         )
 
 
-def _guard(x: Any, values: np.ndarray) -> None:
-    """Let later calls of what `jit` compiled ask whether members answer as they do now."""
-    if values.dtype.kind == "b" and values.size:
-        if values.all():
-            bool(np.all(x))
+_BITS = 62  # of an integer that Python looks at
+_MANY = 4096  # numbers of members that `jit` is made to look at, one by one
+
+
+def _guard(x: Any) -> None:
+    """Let later calls of what `jit` compiled ask whether members answer as they do now.
+
+    What is asked next depends on answers alone: so other members' ways are recorded beside.
+
+    Raises
+    ------
+    TraceError
+        If there are too many numbers to look at.
+    """
+    flat = np.reshape(x, (-1,))
+    if x.dtype.kind == "b":
+        if not x.size or bool(np.all(flat)) or not bool(np.any(flat)):
             return
-        if not values.any():
-            bool(np.any(x))
-            return
-    same = np.equal(x, values)
-    if values.dtype.kind in "fc":
-        same = np.logical_or(same, np.logical_and(np.isnan(x), np.isnan(values)))
-    bool(np.all(same))
+        for k in range(0, x.size, _BITS):
+            part = flat[k : k + _BITS]
+            operator.index(np.sum(np.where(part, 1 << np.arange(part.size), 0)))
+        return
+    if x.size > _MANY:
+        raise TraceError(
+            f"vmap: Python looks at {x.size} numbers of members, which are too many for jit to "
+            "tell calls apart by; ask a question with few answers, such as x > 0"
+        )
+    look = {"f": float, "c": complex}.get(x.dtype.kind, operator.index)
+    for k in range(x.size):
+        look(flat[k])
 
 
 def in_layout(raw: Any, order: Any) -> Any:

@@ -102,7 +102,7 @@ class JitFunction(Tracing):
             return self._f(*args, **kwargs)  # another jit looks into it
         if LEVEL.get():
             bound = Bound(args, kwargs, self._ints)
-            if bound.follows:
+            if bound.follows and not bound.batched:
                 return self._followed(bound, (args, kwargs), mode)
             return self.plainly(args, kwargs)  # it may have captured what is traced
         if not kwargs:
@@ -152,6 +152,8 @@ class JitFunction(Tracing):
     def apart(self, *args: Any) -> Any:
         """Call it with plain arrays although a transform is at work, which need not see it."""
         bound = Bound(args, {}, self._ints)
+        if bound.batched:
+            return self.plainly(args, {})
         if bound.follows:
             return self._followed(bound, (args, {}), MODE.get())
         return self._outcome(bound, (args, {}), MODE.get(), alone=False)[0]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aliasing import firsts
+from adarray.aval import BATCHED
 from adarray.device import KINDS, DeviceArray, adopt, is_device
 from adarray.inplace import sync_if_view
 from adarray.protocol import traced
@@ -74,6 +75,8 @@ class Bound:
         Whether an ADArray was among the arguments, so that results are ADArrays.
     follows : bool
         Whether an argument is traced: a derivative is taken, and f is called directly.
+    batched : bool
+        Whether an argument is that of the members of a batch: f is called directly.
     linked : frozenset of int
         The leaves of the result that are, or are views of, arguments or other leaves; set when
         the result is made.
@@ -82,6 +85,7 @@ class Bound:
     """
 
     __slots__ = (
+        "batched",
         "follows",
         "key",
         "leaves",
@@ -101,6 +105,7 @@ class Bound:
         self.targets: list[Any] = []
         self.linked: frozenset[int] = frozenset()
         self.loose = False
+        self.batched = False
         if not kwargs and all(type(x) in _FLAT for x in args):
             leaves, structure = list(args), len(args)
             self.rebuild: Callable[[list[Any]], Any] = positional
@@ -121,6 +126,10 @@ class Bound:
                 self.follows = True
             x = sync_if_view(x)._v
             self.to_adarray = True
+            if type(x) in BATCHED:
+                self.batched = True
+                self.leaves.append(x)
+                return "of members"
         kind = type(x)
         if kind is np.ndarray:
             self._input(x, given)

@@ -75,6 +75,13 @@ def vmap(
     array([2., 0., 3.])
     """
     check_function("vmap", f)
+    if getattr(f, "adarray_jitted", False):  # what it compiles is that for all members
+        jitted: Any = f
+        of_member = jitted.__wrapped__
+        made: Callable[..., Any] = jitted.like(
+            vmap(of_member, in_axes, out_axes, intercept=intercept)
+        )
+        return made
     run = prepared(f, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:

@@ -372,3 +372,54 @@ def test_dtypes_of_python_numbers_yield() -> None:
     got = adarray.vmap(lambda v: v * v[0].item() + 1.0)(x)
     assert got.dtype == np.float32
     check(lambda v: v * v[0].item() + 1.0, x)
+
+
+# -- jit -------------------------------------------------------------------------------------------
+
+
+def test_under_jit_other_ways_are_recorded_too() -> None:
+    compiled = adarray.jit(adarray.vmap(lambda x: np.sqrt(x) if x > 0 else -x))
+    for _ in range(2):
+        for x in (X[:, 0], -X[:, 0], np.ones(5), np.zeros(5)):
+            want = np.where(x > 0, np.sqrt(np.abs(x)), -x)
+            np.testing.assert_allclose(compiled(x), want, rtol=1e-12)
+
+
+def test_of_jitted_functions() -> None:
+    energy = adarray.jit(_energy)
+    want = np.stack([_energy(W, x) for x in X])
+    batch = adarray.vmap(energy, in_axes=(None, 0))
+    for _ in range(2):
+        np.testing.assert_allclose(batch(W, X), want, rtol=1e-12)
+    assert batch.stats().compiled >= 1  # type: ignore[attr-defined]
+    slopes = np.stack([adarray.grad(_energy)(W, x) for x in X])
+    gradients = adarray.vmap(lambda x: adarray.grad(energy)(W, x))(X)
+    np.testing.assert_allclose(gradients, slopes, rtol=1e-12)
+    total = adarray.grad(lambda w: np.sum(batch(w, X)))(W)
+    np.testing.assert_allclose(total, slopes.sum(0), rtol=1e-12)
+    values = adarray.vmap(lambda x: 2.0 * energy(W, x))(X)
+    np.testing.assert_allclose(values, 2.0 * want, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda f: adarray.jit(adarray.vmap(adarray.grad(f), in_axes=(None, 0))),
+        lambda f: adarray.vmap(adarray.jit(adarray.grad(f)), in_axes=(None, 0)),
+        lambda f: adarray.jit(adarray.vmap(adarray.hessian(f), in_axes=(None, 0))),
+    ],
+)
+def test_derivatives_under_jit(of: Any, backend: str) -> None:
+    with adarray.use(backend):
+        compiled = of(_energy)
+        found = [compiled(W, X) for _ in range(3)]
+    inner = adarray.grad if found[0].ndim == 2 else adarray.hessian
+    want = np.stack([inner(_energy)(W, x) for x in X])
+    for got in found:
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+def test_on_backends(backend: str) -> None:
+    with adarray.use(backend):
+        for f in (*IN_PLACE[:3], *WAYS):
+            assert_same(adarray.vmap(f)(X), looped(f, (X,), (0,)))
