@@ -51,6 +51,8 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
             writer: Any = np.empty(np.shape(region), int)
             if is_device(held) or type(held) in BATCHED:
                 writer = np.zeros_like(held, int)
+            elif isinstance(held, Symbolic):
+                writer = np.zeros_like(region, int)  # an ADArray, into which code can write
             writer[index] = count
             value_g = value_g * (writer[index] == count)
         if part is not None and part.name == "imag":  # cotangents are a - ib for a and b
@@ -67,7 +69,12 @@ def plain_value(x: Any) -> Any:
 def _repeats(index: Any, shape: tuple[int, ...]) -> bool:
     """Whether an index names an element twice: arrays of integers may."""
     parts = index if isinstance(index, tuple) else (index,)
-    if any((is_device(i) or type(i) in BATCHED) and i.dtype.kind in "iu" and i.ndim for i in parts):
+    if any(
+        (is_device(i) or type(i) in BATCHED or isinstance(i, Symbolic))
+        and i.dtype.kind in "iu"
+        and i.ndim
+        for i in parts
+    ):
         return True  # it may: to look would take longer than what follows
     if not any(isinstance(i, (np.ndarray, list)) for i in parts):
         return False

@@ -72,7 +72,7 @@ def _segments(x: Any, xp: Any) -> tuple[Any, Any, Any, Any]:
     low = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, max(len(knots) - 2, 0))
     high = np.minimum(low + 1, len(knots) - 1)
     inside = (at >= knots[0]) & (at <= knots[-1])
-    width = xp[high] - xp[low]
+    width = np.take(xp, high) - np.take(xp, low)
     return low, high, width + (width == 0), inside
 
 
@@ -82,7 +82,7 @@ def _weights(x: Any, xp: Any, left: Any, right: Any) -> tuple[Any, Any, Any, Any
     at, knots = plain(x), plain(xp)
     below = (at < knots[0]) & (left is None)
     above = (at > knots[-1]) & (right is None)
-    w = (x - xp[low]) / width
+    w = (x - np.take(xp, low)) / width
     first = np.where(inside, 1 - w, np.where(below, 1.0, 0.0))
     second = np.where(inside, w, np.where(above, 1.0, 0.0))
     return low, high, first, second
@@ -90,8 +90,8 @@ def _weights(x: Any, xp: Any, left: Any, right: Any) -> tuple[Any, Any, Any, Any
 
 def _slope(x: Any, xp: Any, fp: Any) -> tuple[Any, Any, Any, Any]:
     low, high, width, inside = _segments(x, xp)
-    slope = np.where(inside, (fp[high] - fp[low]) / width, 0.0)
-    return low, high, slope, (x - xp[low]) / width
+    slope = np.where(inside, (np.take(fp, high) - np.take(fp, low)) / width, 0.0)
+    return low, high, slope, (x - np.take(xp, low)) / width
 
 
 def _spread(shape: tuple[int, ...], low: Any, high: Any, first: Any, second: Any) -> Any:
@@ -127,14 +127,14 @@ def _interp_jvp_xp(
     t: Any, out: Any, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None
 ) -> Any:
     low, high, slope, w = _slope(x, xp, fp)
-    return -slope * (weighted(t[low], 1 - w) + weighted(t[high], w))
+    return -slope * (weighted(np.take(t, low), 1 - w) + weighted(np.take(t, high), w))
 
 
 def _interp_jvp_fp(
     t: Any, out: Any, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None
 ) -> Any:
     low, high, first, second = _weights(x, xp, left, right)
-    return weighted(t[low], first) + weighted(t[high], second)
+    return weighted(np.take(t, low), first) + weighted(np.take(t, high), second)
 
 
 def _interp_samples(rng: np.random.Generator) -> list[Any]:
