@@ -245,11 +245,8 @@ def summed(call: Call) -> Any:
 def solved(call: Call) -> Any:
     """Solve the equations of every member."""
     a, vector = call.values[0], len(call.shape(1)) == 1
-    if not call.has(a) and len(call.shape(0)) == 2:
-        # One matrix: its factors serve all members.
-        b = call.full(1)
-        if vector:
-            return np.swapaxes(call.run(a, np.swapaxes(b, 0, 1)), 0, 1)
+    if not call.has(a) and len(call.shape(0)) == 2 and len(call.shape(1)) <= 2:
+        return columns(call)  # one matrix: its factors serve all members
     a, b = call.full(0), call.full(1)
     b = b[..., None] if vector else b
     rank = max(a.ndim, b.ndim)
@@ -257,6 +254,16 @@ def solved(call: Call) -> Any:
     b = b.reshape((call.batch.size,) + (1,) * (rank - b.ndim) + b.shape[1:])
     r = call.run(a, b)
     return r[..., 0] if vector else r
+
+
+def columns(call: Call) -> Any:
+    """Multiply or solve with one matrix for the columns of all members."""
+    if not call.only(1):
+        return members(call)
+    k, *rest = call.shape(1)
+    flat = np.reshape(np.moveaxis(call.full(1), 0, 1), (k, call.batch.size * math.prod(rest)))
+    r = call.run(call.values[0], flat, **call.params)
+    return np.moveaxis(np.reshape(r, (r.shape[0], call.batch.size, *rest)), 1, 0)
 
 
 def interpolated(call: Call) -> Any:

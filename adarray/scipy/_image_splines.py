@@ -15,6 +15,7 @@ import numpy as np
 import scipy.ndimage
 import scipy.special
 
+from adarray.batching.rules import shifted
 from adarray.ops.common import s
 from adarray.protocol import traced
 from adarray.scipy._convolution import extend
@@ -71,6 +72,7 @@ spline_line: Any = operation(
     samples=_samples,
     operands=("x",),
     params=("order", "axis", "mode", "transposed"),
+    batch=shifted("axis"),
 )
 
 

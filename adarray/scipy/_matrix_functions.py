@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from adarray.batching.rules import stacked
 from adarray.ops.common import s
 from adarray.protocol import traced
 from adarray.scipy._drop_in import array, instead_of, is_complex, operation, over_batch, value
@@ -75,6 +76,7 @@ def matrix_function(name: str, samples: Any = _samples) -> Callable[..., Any]:
         jvp=[lambda d, out, a: along(made, a, d)],
         samples=samples,
         operands=("A",),
+        batch=stacked(2),
     )
     return made  # type: ignore[no-any-return]
 
@@ -96,6 +98,7 @@ _fractional: Any = operation(
     samples=lambda rng: [s(x.args[0], p) for x in _samples(rng) for p in (0.3, -1.5)],
     operands=("A",),
     params=("t",),
+    batch=stacked(2),
 )
 
 
@@ -123,6 +126,7 @@ sylvester: Any = operation(
         lambda g, out, a, b, q: _sum_to(-np.matmul(t(out), sylvester(t(a), t(b), g)), b),
         lambda g, out, a, b, q: _sum_to(sylvester(t(a), t(b), g), q),
     ],
+    batch=stacked(2, 2, 2),
     jvp=[
         lambda d, out, a, b, q: sylvester(a, b, -np.matmul(d, out)),
         lambda d, out, a, b, q: sylvester(a, b, -np.matmul(out, d)),
@@ -142,6 +146,7 @@ _sqrtm: Any = operation(
     "scipy.linalg.sqrtm",
     _sqrtm_plain,
     [lambda g, out, a: sylvester(t(out), t(out), g)],
+    batch=stacked(2),
     jvp=[lambda d, out, a: sylvester(out, out, d)],
     samples=_samples,
     operands=("A",),

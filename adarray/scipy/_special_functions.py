@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from adarray.batching.rules import along
 from adarray.dispatch import run
 from adarray.errors import DTypeError, NotDifferentiableError
 from adarray.ops.common import keep, s
@@ -50,6 +51,7 @@ _softmax: Any = operation(
     "special.softmax",
     _plain_softmax,
     [_softmax_rule],
+    batch=along(),
     jvp=[_softmax_rule],  # the Jacobian is symmetric
     samples=_axis_samples,
     operands=("x",),
@@ -59,6 +61,7 @@ _log_softmax: Any = operation(
     "special.log_softmax",
     _plain_log_softmax,
     [lambda g, out, x, axis=None: g - np.exp(out) * np.sum(g, axis=axis, keepdims=True)],
+    batch=along(),
     jvp=[lambda t, out, x, axis=None: t - np.sum(np.exp(out) * t, axis=axis, keepdims=True)],
     samples=_axis_samples,
     operands=("x",),
@@ -129,6 +132,7 @@ _logsumexp: Any = operation(
     "special.logsumexp",
     _log_of_sum,
     [_log_sum_rule(0), _log_sum_rule(1)],
+    batch=along(stay=[1]),
     jvp=[_log_sum_tangent(0), _log_sum_tangent(1)],
     samples=lambda rng: [
         s(rng.normal(size=(3, 4))),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.fft
 
+from adarray.batching.rules import same
 from adarray.ops.common import s as sample
 from adarray.scipy._drop_in import array, constant, fill_in, instead_of, operation, refuse_traced
 
@@ -113,6 +114,7 @@ line: Any = operation(
     ],
     operands=("x",),
     params=("kind", "form"),
+    batch=same,
     note="cosine and sine transforms of the types 1 to 4",
 )
 

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
+from adarray.batching.layouts import columns
 from adarray.ops.common import s
 from adarray.ops.indexing import apply_add_at
 from adarray.scipy._drop_in import operation
@@ -106,6 +107,7 @@ product: Any = operation(
     samples=_samples,
     operands=("data", "x"),
     params=("pattern",),
+    batch=columns,
     note="the derivative of the matrix is that of its nonzeros",
 )
 
@@ -188,6 +190,7 @@ solution: Any = operation(
         ),
         lambda g, out, data, b, pattern, solver: solution(data, g, pattern.T, solver),
     ],
+    batch=columns,
     jvp=[
         lambda d, out, data, b, pattern, solver: (
             -solution(data, product(d, out, pattern), pattern, solver)
