@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ from adarray.trace import Handle
 
 # Rules of functions that have no record, since they have no derivative: see `batched`.
 RULES: dict[Any, Rule] = {}
+# Functions whose bodies run: those that call themselves on plain values meet those of members.
+_INSIDE: ContextVar[frozenset[Any]] = ContextVar("adarray_batched_bodies", default=frozenset())
 # Of shapes and dtypes, which are the same for all members.
 _METADATA = frozenset(
     {
@@ -278,10 +281,15 @@ def _computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func in (np.stack, np.vstack, np.hstack, np.broadcast_arrays):
         return opened(COMPOSITES[func](*_handles(args), **_handles(kwargs)))
     composite = COMPOSITES.get(func)
-    if composite is not None and func is not np.copyto:
+    inside = _INSIDE.get()
+    if composite is not None and func is not np.copyto and func not in inside:
         body = getattr(composite, "__wrapped__", None)
         if body is None or _is_real(args):
-            return opened((body or composite)(*_handles(args), **_handles(kwargs)))
+            token = _INSIDE.set(inside | {func})
+            try:
+                return opened((body or composite)(*_handles(args), **_handles(kwargs)))
+            finally:
+                _INSIDE.reset(token)
     if func in _DYNAMIC:
         return func(*_looked(args), **_looked(kwargs))
     call = Call(batch, func, args, kwargs, func.__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -423,3 +424,23 @@ def test_on_backends(backend: str) -> None:
     with adarray.use(backend):
         for f in (*IN_PLACE[:3], *WAYS):
             assert_same(adarray.vmap(f)(X), looped(f, (X,), (0,)))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.histogram(x, 3, (-2.0, 2.0))[0] * x[0],
+        lambda x: np.unique(np.round(x))[:1] * x,
+        lambda x: np.unique(np.round(x), return_inverse=True)[1].reshape(-1) * x,
+        lambda x: np.bincount(np.array([0, 1, 1, 2, 0]), weights=x, minlength=4),
+    ],
+)
+@pytest.mark.parametrize("transform", [lambda f: f, adarray.jit], ids=["eager", "jit"])
+def test_functions_that_call_themselves_on_plain_values(f, transform) -> None:
+    xs = np.random.default_rng(0).normal(size=(6, 5))
+    expected = np.stack([f(x) for x in xs])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", adarray.JitWarning)
+        np.testing.assert_allclose(transform(adarray.vmap(f))(xs), expected, rtol=1e-14)
+    slope = adarray.grad(lambda x: np.sum(f(x)))
+    np.testing.assert_allclose(adarray.vmap(slope)(xs), np.stack([slope(x) for x in xs]))
