@@ -40,6 +40,7 @@ from adarray.texts import (
     text_is_kept,
 )
 from adarray.trace import Extras, Handle, snapshot
+from adarray.watching import WATCHES, looked
 
 if TYPE_CHECKING:
     from adarray.array import ADArray
@@ -230,6 +231,8 @@ class Conversions(_State):
     def __int__(self) -> int:
         if SCOPE.get() is None:
             self._must_be_constant("int", "use np functions in place of int()")
+        if WATCHES and traced(self):
+            looked()
         sync_if_view(self)  # in foreign code: piecewise constant, as np.trunc
         return int(self._v)
 
@@ -247,6 +250,8 @@ class Conversions(_State):
         return operator.index(v)
 
     def __bool__(self) -> bool:
+        if WATCHES and traced(self):
+            looked()
         return bool(sync_if_view(self)._v)
 
     # Whole numbers are constant between jumps, as the results of np.floor are.
@@ -264,12 +269,18 @@ class Conversions(_State):
         return weakened(rounded) if weak else rounded
 
     def __floor__(self) -> int:
+        if WATCHES and traced(self):
+            looked()
         return math.floor(float(sync_if_view(self)._v))
 
     def __ceil__(self) -> int:
+        if WATCHES and traced(self):
+            looked()
         return math.ceil(float(sync_if_view(self)._v))
 
     def __trunc__(self) -> int:
+        if WATCHES and traced(self):
+            looked()
         return math.trunc(float(sync_if_view(self)._v))
 
     @of_some()

@@ -26,6 +26,7 @@ from adarray.refusals import leaves_graph
 from adarray.runtime import MODE
 from adarray.texts import as_text
 from adarray.trace import Handle, is_over, is_weak, levels_of
+from adarray.watching import WATCHES, looked
 
 # Bodies of the methods of ufuncs for traced operands, ``body(ufunc, *inputs, **kwargs)``,
 # by the method's name; they are written over other functions, in `adarray.ops.ufunc`.
@@ -285,7 +286,8 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if func in CONSTANT_FUNCTIONS or not (traced(args) or traced(kwargs)):
         if func not in CONSTANT_FUNCTIONS and func not in REFUSED:
             warn_unknown(func)
-        r = func(*plain(args), **plain(kwargs))
+        values = bare if WATCHES and name in _OF_SHAPES else plain
+        r = func(*values(args), **values(kwargs))
         if type(r) is str and traced(args):
             return as_text(r, args)
         return finish(r, out, func.__name__)
@@ -311,6 +313,13 @@ def warn_unknown(func: Any) -> None:
 
 
 _SIZES = frozenset({int, type(None)})
+
+# Functions that read shapes and dtypes, and no values.
+_OF_SHAPES = frozenset(
+    {"broadcast_shapes", "can_cast", "common_type", "empty_like", "full_like", "iscomplexobj",
+     "isrealobj", "isscalar", "may_share_memory", "ndim", "ones_like", "result_type", "shape",
+     "shares_memory", "size", "zeros_like"}
+)  # fmt: skip
 
 
 def check_params(op: Op, params: dict[str, Any]) -> None:
@@ -421,6 +430,8 @@ def followed(x: Any) -> bool:
 def plain(x: Any) -> Any:
     """Return `x` with the ADArrays in it replaced by their plain values (not copied)."""
     if isinstance(x, Handle):
+        if WATCHES and traced(x):
+            looked()
         return sync_if_view(x)._v
     if isinstance(x, tuple):
         return type(x)(*map(plain, x)) if hasattr(x, "_fields") else tuple(map(plain, x))
@@ -428,6 +439,19 @@ def plain(x: Any) -> Any:
         return [plain(i) for i in x]
     if isinstance(x, dict):
         return {k: plain(v) for k, v in x.items()}
+    return adopt(x) if KINDS and type(x) in KINDS else x
+
+
+def bare(x: Any) -> Any:
+    """Return what `plain` does, to code that does not let values decide what is computed."""
+    if isinstance(x, Handle):
+        return sync_if_view(x)._v
+    if isinstance(x, tuple):
+        return type(x)(*map(bare, x)) if hasattr(x, "_fields") else tuple(map(bare, x))
+    if isinstance(x, list):
+        return [bare(i) for i in x]
+    if isinstance(x, dict):
+        return {k: bare(v) for k, v in x.items()}
     return adopt(x) if KINDS and type(x) in KINDS else x
 
 
@@ -457,7 +481,7 @@ def plain_array(x: Any, dtype: Any = None) -> Any:
 
 def concrete(x: Any) -> Any:
     """Return `plain(x)` with symbolic values replaced by those of this run."""
-    x = plain(x)
+    x = bare(x)
     if isinstance(x, Symbolic):
         return x.value
     if isinstance(x, (tuple, list)) and type(x) in (tuple, list):

@@ -26,7 +26,8 @@ from adarray.errors import NotDifferentiableError
 from adarray.protocol import traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
 from adarray.scipy._functions import Plainly, corrected
-from adarray.scipy._ode_kinks import Field, Refinement, Step
+from adarray.scipy._ode_kinks import Refinement, Step
+from adarray.scipy._ode_smooth import Field
 from adarray.scipy._ode_track import Dense, Track, located
 
 _ORDERS = 3  # derivatives that recorded Newton iterations give

@@ -6,6 +6,9 @@ only. So each step is tried with one derivative that is known: moved along the s
 to end as much farther along it. A step that misses is cut at the place where it begins to miss,
 until what is left of the kink matters no more.
 
+A right-hand side of smooth operations that looks at no values has no kinks, and is not tried (see
+`adarray.scipy._ode_smooth`).
+
 All steps are tried at once where the right-hand side takes states that are stacked along a further
 axis, which is verified with its values one by one. Where it does not, each step is tried with
 plain shifted states first. Steps that miss by little are halved: without a kink, the halves miss
@@ -24,11 +27,11 @@ import numpy as np
 from adarray.errors import ADArrayError, NotDifferentiableError
 from adarray.levels import forget, remembered, restore
 from adarray.scipy._drop_in import value
+from adarray.scipy._ode_smooth import Field, is_smooth
 from adarray.scope import package_of
 from adarray.trace import Handle
 from adarray.transforms import jvp
 
-Field = Callable[[Any, Any], Any]
 Step = Callable[[Field, Any, Any, Any], Any]
 
 _FINEST = 1e-13  # of the whole interval: shorter steps are rounding errors
@@ -115,6 +118,8 @@ class Refinement:
             return times
         self._span = abs(float(times[-1] - times[0]))
         at, state = float(times[0]), np.asarray(value(start))
+        if is_smooth(self._field, at, state):
+            return times
         missed = self._all_tried(times)
         if missed is not None and not missed.any():
             return times

@@ -12,7 +12,14 @@ from adarray.protocol import traced
 from adarray.scipy._drop_in import array, holds, value
 from adarray.scipy._functions import corrected
 from adarray.scipy._implicit import elementwise
-from adarray.scipy._ode_kinks import Field, Refinement, Step
+from adarray.scipy._ode_kinks import Refinement, Step
+from adarray.scipy._ode_smooth import Field
+from adarray.transforms.checkpointing import Checkpoint
+
+# Bytes of states, one for each evaluation of the right-hand side, from which steps run again on the
+# way back, and their states alone are kept. What it computes takes a multiple of that.
+MUCH = 1 << 24
+_STAGES = 6  # of RK45, the usual method
 
 
 class Track:
@@ -47,8 +54,14 @@ class Track:
             state = step(field, t0, state, float(value(t0)) - t0)
         self.times: list[float] = ends.tolist()
         self.states = [state]
+
+        def taken(t: float, y: Any, h: float) -> Any:
+            return step(field, t, y, h)
+
+        if _STAGES * len(self.times) * np.asarray(value(y0)).nbytes >= MUCH:
+            taken = Checkpoint("solve_ivp", taken)
         for start, stop in zip(self.times[:-1], self.times[1:], strict=True):
-            state = step(field, start, state, stop - start)
+            state = taken(start, state, stop - start)
             self.states.append(state)
         self._index = {t: i for i, t in enumerate(self.times)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.special import ellipk
 
 import adarray
 import adarray.scipy.integrate as ours
+from adarray.scipy import _ode_track
 from adarray.testing import check_grads
 
 METHODS = ["RK45", "DOP853", "Radau", "LSODA"]
@@ -195,3 +197,51 @@ def test_original_code(wrap: Any) -> None:
         with pytest.warns(adarray.JitWarning):
             assert g(H) == pytest.approx(expected, rel=1e-6)
     assert g(H) == pytest.approx(expected, rel=1e-6)
+
+
+def heat(k: Any, y0: Any) -> Any:
+    """Return a functional of a solution whose right-hand side reads what is around it."""
+    r = ours.solve_ivp(
+        lambda t, y: k * (np.roll(y, 1) - 2 * y + np.roll(y, -1)) + np.cos(t) * y, (0.0, 0.3), y0,
+        rtol=1e-4, dense_output=True, events=lambda t, y: y[0] - 0.2,
+    )  # fmt: skip
+    return np.sum(r.y[:, -1] ** 2) + r.t_events[0].sum() + r.sol(0.1)[1]
+
+
+def test_long_solutions_keep_their_states_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    y0 = np.sin(np.linspace(0.0, 3.0, 5)) + 0.1
+    expected = adarray.grad(heat, (0, 1))(3.0, y0)
+    second = adarray.hvp(heat)(3.0, y0, 1.0)
+    _, along = adarray.jvp(heat, (3.0, y0), (1.0, y0))
+    monkeypatch.setattr(_ode_track, "MUCH", 0)
+    for found, known in zip(adarray.grad(heat, (0, 1))(3.0, y0), expected, strict=True):
+        np.testing.assert_allclose(found, known, rtol=1e-10)
+    assert adarray.hvp(heat)(3.0, y0, 1.0) == pytest.approx(second, rel=1e-8)
+    assert adarray.grad(adarray.grad(heat))(3.0, y0) == pytest.approx(second, rel=1e-8)
+    assert adarray.jvp(heat, (3.0, y0), (1.0, y0))[1] == pytest.approx(along, rel=1e-10)
+
+
+@pytest.mark.unchecked
+def test_memory_of_a_long_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One state a step, and what one step computes."""
+    monkeypatch.setattr(_ode_track, "MUCH", 0)
+    n = 4_000
+    y0 = np.sin(np.linspace(0.0, 3.0, n))
+    peak, steps = [], []
+
+    def f(k: Any) -> Any:
+        r = ours.solve_ivp(
+            lambda t, y: -k * np.sin(y) * np.exp(-y) * np.tanh(y + t), (0.0, 20.0), y0, rtol=1e-6
+        )
+        steps.append(r.t.size)
+        return np.sum(r.y[:, -1])
+
+    tracemalloc.start()
+    try:
+        adarray.grad(f)(1.0)
+        peak.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+    state = 8 * n
+    assert steps[0] > 20
+    assert peak[0] < (8 * steps[0] + 150) * state  # SciPy has it several times; a step has 100

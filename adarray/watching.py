@@ -1,0 +1,45 @@
+"""Whether code looks at values: a watch that traced values set off when they become plain ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Those that are set, with the threads that set them. What makes a value plain looks whether there
+# is one at all, which costs nothing to speak of, and only then calls `looked`.
+WATCHES: list[Watch] = []
+
+
+class Watch:
+    """Says whether a value was looked at.
+
+    Attributes
+    ----------
+    asked : bool
+    """
+
+    __slots__ = ("asked", "thread")
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.thread = threading.get_ident()
+
+
+def looked() -> None:
+    """Set off the watches of this thread."""
+    me = threading.get_ident()
+    for watch in WATCHES:
+        if watch.thread == me:
+            watch.asked = True
+
+
+@contextmanager
+def watched() -> Iterator[Watch]:
+    """Watch whether values are looked at: compared, rounded, or taken as Python numbers."""
+    watch = Watch()
+    WATCHES.append(watch)
+    try:
+        yield watch
+    finally:
+        WATCHES.remove(watch)
