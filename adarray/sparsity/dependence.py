@@ -68,12 +68,17 @@ class Dependence:
     def run(self) -> list[Terms]:
         """Return the dependence of each result."""
         last: dict[int, int] = {}
+        uses: dict[int, int] = {}
         for i, v in enumerate(self.program.values):
             for a in v.args:
                 last[id(a)] = i
+                uses[id(a)] = uses.get(id(a), 0) + 1
         outputs = {id(v) for v in self.program.outputs}
         for i, v in enumerate(self.program.values):
-            self._terms[id(v)] = self._made(v)
+            terms = self._made(v)
+            if len(terms) > SHARED and uses.get(id(v), 0) > 1 and type(terms) is tuple:
+                terms = settled(terms, v.shape, self.n)
+            self._terms[id(v)] = terms
             for a in v.args:
                 if last[id(a)] == i and id(a) not in outputs:
                     self._terms[id(a)] = ()
@@ -338,7 +343,9 @@ def slotted(
 
 
 # Terms from which arrays are put together row by row.
-MANY_SLOTS = 12
+MANY_SLOTS = 24
+# Terms of a value with several uses, which would meet again in different places.
+SHARED = 8
 
 _RULES: dict[str, Callable[[Dependence, Value], Terms]] = {
     "map": Dependence._map, "view": Dependence._view, "place": Dependence._place,

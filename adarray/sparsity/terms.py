@@ -20,6 +20,8 @@ from adarray.errors import ADArrayError
 LIMIT = 1 << 28
 # Terms up to which unions stay lists of terms.
 MANY = 24
+# Terms from which those of equal contents are looked for.
+FEW = 4
 
 
 class NotSparseError(ADArrayError):
@@ -88,7 +90,21 @@ def union(parts: Iterable[Terms], shape: tuple[int, ...], n: int) -> Terms:
             made = t if t.row.shape == shape else Term(t.table, np.broadcast_to(t.row, shape))
             found.setdefault(_key(made), made)
     terms = tuple(found.values())
+    if len(terms) > FEW:
+        terms = distinct(terms)
     return terms if len(terms) <= MANY else settled(terms, shape, n)
+
+
+def distinct(terms: Terms) -> Terms:
+    """Return terms without those of equal contents: ``roll(roll(x, 1), -1)`` is `x`."""
+    found: dict[Any, list[Term]] = {}
+    for t in terms:
+        flat = t.row.reshape(-1) if t.row.flags.c_contiguous else t.row.flat
+        step = max(t.row.size // 8, 1)
+        same = found.setdefault((id(t.table), *map(int, flat[::step])), [])
+        if not any(np.array_equal(t.row, other.row) for other in same):
+            same.append(t)
+    return tuple(t for same in found.values() for t in same)
 
 
 def settled(terms: Terms, shape: tuple[int, ...], n: int) -> Terms:
@@ -140,13 +156,26 @@ def gathered(
     """
     size = math.prod(shape)
     total: Any = None
-    for table, out, row in pairs:
-        chosen = _selection(size, table, out, row, n)
+    for table, outs, rows in _by_table(pairs):
+        chosen = _selection(size, table, outs, rows, n)
         total = chosen if total is None else total + chosen
     if total is None:
         return ()
     start, at = _sorted(total)
     return (Term(Table(start, at), np.arange(size, dtype=np.int32).reshape(shape)),)
+
+
+def _by_table(
+    pairs: Sequence[tuple[Table, np.ndarray, np.ndarray]],
+) -> Iterable[tuple[Table, np.ndarray, np.ndarray]]:
+    """Yield pairs such that each table comes once."""
+    groups: dict[int, list[tuple[Table, np.ndarray, np.ndarray]]] = {}
+    for pair in pairs:
+        groups.setdefault(id(pair[0]), []).append(pair)
+    for group in groups.values():
+        outs = [np.ravel(out) for _, out, _ in group]
+        rows = [np.ravel(row) for _, _, row in group]
+        yield group[0][0], np.concatenate(outs), np.concatenate(rows)
 
 
 def _selection(size: int, table: Table, out: np.ndarray, row: np.ndarray, n: int) -> Any:
@@ -213,10 +242,9 @@ def rows_of(terms: Terms, size: int, n: int) -> tuple[np.ndarray, np.ndarray]:
         start, at = total
         matrix = scipy.sparse.csr_array((np.ones(at.size, np.int32), at, start), shape=(size, n))
     outs = np.arange(size, dtype=np.int32)
-    for t in terms:
-        if t.table.identity:
-            continue
-        made = _selection(size, t.table, outs, t.row, n)
+    pairs = [(t.table, outs, t.row) for t in terms if not t.table.identity]
+    for table, out, row in _by_table(pairs):
+        made = _selection(size, table, out, row, n)
         matrix = made if matrix is None else matrix + made
         matrix.data[:] = 1
         _check(matrix.nnz)
