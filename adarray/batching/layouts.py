@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adarray.batching.indices import as_written, batched_index, region_of
-from adarray.batching.rules import Call, members
+from adarray.batching.rules import Call, Coupling, members
 from adarray.batching.values import innermost, member_axis
 
 
@@ -242,7 +242,7 @@ def summed(call: Call) -> Any:
     return call.run(*arrays, subscripts=f"{','.join(terms)}->{spare}{right}")
 
 
-def solved(call: Call) -> Any:
+def _solved(call: Call) -> Any:
     """Solve the equations of every member."""
     a, vector = call.values[0], len(call.shape(1)) == 1
     if not call.has(a) and len(call.shape(0)) == 2 and len(call.shape(1)) <= 2:
@@ -254,6 +254,9 @@ def solved(call: Call) -> Any:
     b = b.reshape((call.batch.size,) + (1,) * (rank - b.ndim) + b.shape[1:])
     r = call.run(a, b)
     return r[..., 0] if vector else r
+
+
+solved = Coupling(_solved, None, (2, 2))
 
 
 def columns(call: Call) -> Any:

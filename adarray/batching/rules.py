@@ -78,6 +78,31 @@ class Call:
         return self.function(*values, **params)
 
 
+class Coupling:
+    """A rule that says which axes of operands depend on each other.
+
+    Parameters
+    ----------
+    rule : callable
+    along : tuple or None
+        Of an operation along axes of its first operand: what ``axis=None`` means, the name of the
+        parameter, and its default.
+    core : tuple of int
+        Of an operation on stacks: how many of the last axes of each operand belong together.
+    """
+
+    __slots__ = ("along", "core", "rule")
+
+    def __init__(self, rule: Rule, along: Any, core: tuple[int, ...]) -> None:
+        self.rule = rule
+        self.along = along
+        self.core = core
+
+    def __call__(self, call: Call) -> Any:
+        """Apply the rule."""
+        return self.rule(call)
+
+
 def pointwise(call: Call) -> Any:
     """Align the operands of members, and apply the operation to those of all."""
     return call.run(*aligned(call), **call.params)
@@ -158,7 +183,7 @@ def along(
             r = np.moveaxis(r, np.ndim(call.values[1]), 0)
         return r
 
-    return rule
+    return Coupling(rule, None if stay or moved else (none, name, default), ())
 
 
 def _of_numbers(call: Call, a: Any, none: str) -> Any:
@@ -197,7 +222,7 @@ def stacked(*core: int) -> Rule:
                 made.append(v)
         return call.run(*made, **call.params)
 
-    return rule
+    return Coupling(rule, None, core)
 
 
 def shifted(*names: str, kept: Callable[[Call], bool] | None = None) -> Rule:

@@ -16,16 +16,18 @@ from adarray.op import CONSTANT_FUNCTIONS
 from adarray.passes.interpret_values import MAKERS, Step, _slices
 from adarray.passes.looks import look
 from adarray.program import Program, Value
+from adarray.sparsity.calls import of_record
 from adarray.sparsity.known import Known
 from adarray.sparsity.terms import (
-    Table,
     Term,
     Terms,
     _check,
     gathered,
     identity,
+    masked,
     reduced,
     settled,
+    slotted,
     union,
     whole,
 )
@@ -167,18 +169,18 @@ class Dependence:
 
     def _gather(self, v: Value) -> Terms:
         source, *indices = v.args
-        axes, position = tuple(v.params["axes"]), v.params["position"]
         terms = self.of(source)
-        if any(map(self.known.varies, indices)):
-            depth = indices[0].ndim
-            folded = reduced(terms, axes, self.n)
-            return tuple(
-                Term(t.table, np.broadcast_to(
-                    t.row.reshape(
-                        t.row.shape[:position] + (1,) * depth + t.row.shape[position:]), v.shape))
-                for t in folded
-            )  # fmt: skip
-        found = [np.asarray(self.known.value(i)) for i in indices]
+        varying = [
+            a for a, i in zip(v.params["axes"], indices, strict=True) if self.known.varies(i)
+        ]
+        if varying:  # anything along these axes, which become one element each
+            kept = tuple(1 if a in varying else m for a, m in enumerate(source.shape))
+            folded = reduced(terms, tuple(sorted(varying)), self.n)
+            terms = tuple(Term(t.table, t.row.reshape(kept)) for t in folded)
+        found = [
+            np.zeros(i.shape, np.int64) if self.known.varies(i) else np.asarray(self.known.value(i))
+            for i in indices
+        ]
         run = MAKERS["gather"](v, Step(tuple(range(1 + len(found))), None, False))
         return tuple(Term(t.table, run([t.row, *found])) for t in terms)
 
@@ -272,13 +274,16 @@ class Dependence:
     # -- the rest ----------------------------------------------------------------------------
 
     def _call(self, v: Value) -> Any:
-        """Return the dependence of a call: all results on all operands."""
+        """Return the dependence of a call: all results on all operands, if nothing else is said."""
+        results = v.params.get("results")
+        shapes = [(v.shape, v.dtype)] if results is None else list(results)
+        said = of_record(v, shapes, self.of, self.known, self.n)
+        if said is not None:
+            return said[0] if results is None else said
         found: Terms = ()
         for a in v.args:
             if a.dtype.kind in "fc":
                 found = union([found, whole(self.of(a), self.n)], (), self.n)
-        results = v.params.get("results")
-        shapes = [(v.shape, v.dtype)] if results is None else list(results)
         name = getattr(v.params["function"], "__name__", "?")
         if found and name not in _CONSTANT:
             self.dense.add(name)
@@ -291,59 +296,6 @@ class Dependence:
         return made[0] if results is None else made
 
 
-def masked(terms: Terms, kept: np.ndarray) -> Terms:
-    """Return a dependence without that of some elements."""
-    return tuple(Term(t.table, np.where(kept, t.row, np.int32(-1))) for t in terms)
-
-
-def slotted(
-    parts: list[tuple[Terms, Any, Any]], shape: tuple[int, ...], n: int, apart: bool = False
-) -> Terms:
-    """Return the dependence of a value that is put together from parts.
-
-    Parameters
-    ----------
-    parts : list of (Terms, ndarray of bool or None, index or None)
-        The dependence of a part; which of its elements count; where it is in the value. Later
-        parts take the place of earlier ones.
-    shape : tuple of int
-    n : int
-    apart : bool
-        Whether they are added instead.
-    """
-    if any(len(terms) > MANY_SLOTS for terms, _, _ in parts):
-        parts = [
-            (settled(terms, terms[0].row.shape, n) if len(terms) > MANY_SLOTS else terms, m, k)
-            for terms, m, k in parts
-        ]
-    tables: dict[int, Table] = {id(t.table): t.table for terms, _, _ in parts for t in terms}
-    rows: dict[int, list[np.ndarray]] = {key: [] for key in tables}
-    for number, (terms, kept, index) in enumerate(parts):
-        taken = dict.fromkeys(tables, 0)
-        if apart and number:
-            taken = {key: len(found) for key, found in rows.items()}
-        elif number and index is not None:
-            for found in rows.values():
-                for row in found:
-                    row[index] = -1
-        for t in terms:
-            key = id(t.table)
-            k = taken[key]
-            taken[key] += 1
-            if k == len(rows[key]):
-                rows[key].append(np.full(shape, -1, np.int32))
-            if index is not None:
-                rows[key][k][index] = t.row
-            elif kept is not None:
-                np.copyto(rows[key][k], t.row, where=kept)
-            else:
-                rows[key][k][...] = t.row
-    made = tuple(Term(tables[key], row) for key, found in rows.items() for row in found)
-    return made if len(made) <= 2 * MANY_SLOTS else settled(made, shape, n)
-
-
-# Terms from which arrays are put together row by row.
-MANY_SLOTS = 24
 # Terms of a value with several uses, which would meet again in different places.
 SHARED = 8
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.aval import Symbolic
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError
+from adarray.inplace import plain_value
 from adarray.jitting.signature import static_key
+from adarray.jitting.symbolic import Traced, UntraceableError
 from adarray.protocol import traced
 from adarray.sparsity.coloring import Coloring, of_hessian, of_jacobian
 from adarray.sparsity.detection import Found, Given, check_result, find, places_of
@@ -116,7 +119,13 @@ class Task:
             check_variables(self.name, k, args[k], found, False)
             for i, x in zip(found.places, found.moving, strict=True):
                 where = Leaf(self.name, k, args[k], i)
-                if traced(x):
+                value = plain_value(x)
+                if type(value) is Traced:
+                    raise UntraceableError(
+                        f"{where}: a sparse matrix of SciPy cannot be recorded by jit; call "
+                        f"{self.name} outside of it, where its evaluation is compiled, too"
+                    )
+                if traced(x) or isinstance(value, Symbolic):
                     raise NotDifferentiableError(
                         f"{where}: is traced, and sparse matrices of SciPy hold plain numbers; "
                         "use adarray.jacobian or hessian inside of other transforms"

@@ -20,6 +20,8 @@ from adarray.errors import ADArrayError
 LIMIT = 1 << 28
 # Terms up to which unions stay lists of terms.
 MANY = 24
+# Terms from which arrays are put together row by row.
+MANY_SLOTS = 24
 # Terms from which those of equal contents are looked for.
 FEW = 4
 
@@ -263,3 +265,54 @@ def _side_by_side(terms: list[Term], size: int) -> tuple[np.ndarray, np.ndarray]
     start = np.zeros(size + 1, np.int64)
     np.cumsum(used.sum(axis=1), out=start[1:])
     return start, block[used]
+
+
+def masked(terms: Terms, kept: np.ndarray) -> Terms:
+    """Return a dependence without that of some elements."""
+    return tuple(Term(t.table, np.where(kept, t.row, np.int32(-1))) for t in terms)
+
+
+def slotted(
+    parts: list[tuple[Terms, Any, Any]], shape: tuple[int, ...], n: int, apart: bool = False
+) -> Terms:
+    """Return the dependence of a value that is put together from parts.
+
+    Parameters
+    ----------
+    parts : list of (Terms, ndarray of bool or None, index or None)
+        The dependence of a part; which of its elements count; where it is in the value. Later
+        parts take the place of earlier ones.
+    shape : tuple of int
+    n : int
+    apart : bool
+        Whether they are added instead.
+    """
+    if any(len(terms) > MANY_SLOTS for terms, _, _ in parts):
+        parts = [
+            (settled(terms, terms[0].row.shape, n) if len(terms) > MANY_SLOTS else terms, m, k)
+            for terms, m, k in parts
+        ]
+    tables: dict[int, Table] = {id(t.table): t.table for terms, _, _ in parts for t in terms}
+    rows: dict[int, list[np.ndarray]] = {key: [] for key in tables}
+    for number, (terms, kept, index) in enumerate(parts):
+        taken = dict.fromkeys(tables, 0)
+        if apart and number:
+            taken = {key: len(found) for key, found in rows.items()}
+        elif number and index is not None:
+            for found in rows.values():
+                for row in found:
+                    row[index] = -1
+        for t in terms:
+            key = id(t.table)
+            k = taken[key]
+            taken[key] += 1
+            if k == len(rows[key]):
+                rows[key].append(np.full(shape, -1, np.int32))
+            if index is not None:
+                rows[key][k][index] = t.row
+            elif kept is not None:
+                np.copyto(rows[key][k], t.row, where=kept)
+            else:
+                rows[key][k][...] = t.row
+    made = tuple(Term(tables[key], row) for key, found in rows.items() for row in found)
+    return made if len(made) <= 2 * MANY_SLOTS else settled(made, shape, n)

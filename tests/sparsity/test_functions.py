@@ -301,6 +301,19 @@ def test_traced_arguments_are_refused() -> None:
     with pytest.raises(NotDifferentiableError, match="is traced, and sparse matrices of SciPy"):
         adarray.grad(f)(X)
 
+    with pytest.raises(NotDifferentiableError, match="is traced, and sparse matrices of SciPy"):
+        adarray.vmap(f)(np.stack([X, X]))
+
+
+def test_inside_of_jit_the_function_stays_eager() -> None:
+    @adarray.jit
+    def f(x: Any) -> Any:
+        return np.sum(adarray.sparse_jacobian(neighbours, jit=False)(x).data)
+
+    with pytest.warns(adarray.JitWarning, match="a sparse matrix of SciPy cannot be recorded"):
+        first = f(X)
+    np.testing.assert_allclose([first, f(X)], np.sum(adarray.jacobian(neighbours)(X)))
+
 
 def test_scipy_may_be_missing() -> None:
     code = (

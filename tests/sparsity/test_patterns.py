@@ -54,6 +54,16 @@ def written_at(x: Any) -> Any:
     return y
 
 
+def complex_neighbours(x: Any) -> Any:
+    z = x[:3] + 1j * x[3:]
+    y = np.zeros(3, complex)
+    y[1:] = z[:-1] * z[1:]
+    return np.abs(y) ** 2
+
+
+BLOCKS = 4.0 * np.eye(2) + RNG.normal(size=(3, 2, 2))
+
+
 # Functions whose patterns are known exactly: the entries that differ from zero at some points.
 EXACT: dict[str, Callable[[Any], Any]] = {
     "elementwise": lambda x: np.sin(x) * x,
@@ -89,12 +99,20 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "stencil twice": diffused,
     "added at": added_at,
     "written at": written_at,
+    "sorted rows": lambda x: np.sort(x.reshape(2, 3), axis=1),
+    "complex": complex_neighbours,
+    "imaginary parts": lambda x: (np.exp(1j * x)[::-1] * x).imag,
+    "solves of a stack": lambda x: np.linalg.solve(BLOCKS, x.reshape(3, 2, 1)),
+    "determinants": lambda x: np.linalg.det(np.stack([x.reshape(3, 2), x.reshape(3, 2) ** 2], 1)),
+    "transforms of rows": lambda x: np.abs(np.fft.fft(x.reshape(2, 3))) ** 2,
+    "medians of rows": lambda x: np.median(x.reshape(2, 3) ** 3, axis=1, keepdims=True),
+    "norms of rows": lambda x: np.linalg.norm(x.reshape(3, 2), axis=1),
 }
 
 
 def entries(f: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
     """Return where the Jacobian differs from zero at some points near `x`."""
-    found = [np.asarray(adarray.jacobian(f)(x + 3.0 * d)) for d in RNG.normal(size=(30, x.size))]
+    found = [np.asarray(adarray.jacobian(f)(x + 3.0 * d)) for d in RNG.normal(size=(60, x.size))]
     return np.any([np.reshape(j, (-1, x.size)) != 0 for j in found], axis=0)
 
 
@@ -123,10 +141,10 @@ def test_what_is_not_known_is_dense(name: str) -> None:
 
 
 def test_functions_that_couple_everything_are_named() -> None:
-    prepared = adarray.sparse_jacobian(lambda x: np.linalg.solve(np.eye(3), x)).prepare(np.ones(3))
+    prepared = adarray.sparse_jacobian(lambda x: np.convolve(x, [1.0, 2.0])).prepare(np.ones(3))
     assert repr(prepared) == (
-        "<prepared sparse_jacobian: 3 by 3, 9 entries, 3 colours, forward mode, all depends on "
-        "all in solve>"
+        "<prepared sparse_jacobian: 4 by 3, 12 entries, 3 colours, forward mode, all depends on "
+        "all in convolve>"
     )
 
 
