@@ -125,3 +125,21 @@ def test_roots_with_jacobians() -> None:
     np.testing.assert_allclose(found.x, [3.0, 4.0], rtol=1e-10)
     slope = adarray.grad(lambda x: x**3 - 2.0)
     assert optimize.newton(lambda x: x**3 - 2.0, 1.0, fprime=slope) == pytest.approx(2 ** (1 / 3))
+
+
+def test_a_sparse_jacobian() -> None:
+    """Positions along a chain, from their distances and some of them."""
+    n = 300
+    truth = np.cumsum(1.0 + 0.3 * np.sin(np.arange(n)))
+
+    def residuals(x: Any) -> Any:
+        return np.concatenate([np.sqrt(1.0 + np.diff(x) ** 2), x[::50]]) - measured
+
+    measured = np.zeros(n - 1 + 6)
+    measured = residuals(truth)
+    jac = adarray.sparse_jacobian(residuals)
+    start = truth + 0.3 * np.cos(3.0 * np.arange(n))
+    found = optimize.least_squares(residuals, start, jac=jac, xtol=1e-12, ftol=1e-15, gtol=1e-12)
+    assert jac(start).nnz == 2 * (n - 1) + 6
+    np.testing.assert_allclose(found.x, truth, atol=1e-5)
+    np.testing.assert_allclose(jac(start).toarray(), adarray.jacobian(residuals)(start), rtol=1e-10)
