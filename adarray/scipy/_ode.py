@@ -26,6 +26,7 @@ from adarray.errors import NotDifferentiableError
 from adarray.protocol import traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
 from adarray.scipy._functions import Plainly, corrected
+from adarray.scipy._ode_adjoint import Adjoint
 from adarray.scipy._ode_kinks import Refinement, Step
 from adarray.scipy._ode_smooth import Field
 from adarray.scipy._ode_track import Dense, Track, located
@@ -168,6 +169,9 @@ def solve_ivp(
     dense_output: bool = False, events: Any = None, vectorized: bool = False, args: Any = None,
     **options: Any,
 ) -> Any:  # fmt: skip
+    adjoint = options.pop("adjoint", "discrete")
+    if adjoint not in ("discrete", "continuous"):
+        raise ValueError(f"solve_ivp: adjoint={adjoint!r}; pass 'discrete' or 'continuous'")
     given = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
     call = Plainly(fun, given)
     if callable(options.get("jac")):
@@ -206,6 +210,15 @@ def solve_ivp(
                 lambda: follow(ts, solution.sol(ts))[0], solution.sol, recorded=False
             )
         return solution
+    if adjoint == "continuous":
+        if events is not None or dense_output or traced((t_span, t_eval)):
+            raise NotDifferentiableError(
+                "solve_ivp: adjoint='continuous' takes no events, no dense_output and no traced "
+                "times; leave it out"
+            )
+        return _by_adjoint(solution, follow, lambda: scipy.integrate.solve_ivp(
+            call, span, start, method, dense_output=True, **options
+        ), _field(fun, given), array(y0), method, options)  # fmt: skip
     chosen = solution
     if t_eval is not None:
         chosen = scipy.integrate.solve_ivp(call, span, start, method, **options)
@@ -229,6 +242,31 @@ def solve_ivp(
     if dense_output:
         made["sol"] = Dense(lambda: track, solution.sol, recorded=True)
     return type(solution)(**made)
+
+
+def _by_adjoint(
+    solution: Any, follow: Any, solved: Any, field: Field, y0: Any, method: Any, options: Any
+) -> Any:  # fmt: skip
+    """Return the result of `solve_ivp`, whose derivative is solved for backward in time."""
+    whole = solved()
+
+    def forward() -> Any:
+        track, refinement = follow(whole.t, whole.y)
+        states = [track.at(t) for t in solution.t]
+        if refinement is not None:
+            refinement.check_orders(states)
+        return corrected(np.stack(states, axis=1), solution.y)
+
+    back = {k: options[k] for k in ("rtol", "atol", "max_step") if k in options}
+    back["atol"] = np.min(back.get("atol", 1e-6))
+    times = solution.t
+    starts = times.size and times[0] == whole.t[0]
+    if not starts:  # the way back ends where the solution began
+        times = np.concatenate([whole.t[:1], times])
+    states = solution.y if starts else np.concatenate([whole.y[:, :1], solution.y], axis=1)
+    adjoint = Adjoint(field, times, states, whole.sol, method, back, forward)
+    y = adjoint(y0)[0]
+    return type(solution)(**{**solution, "y": y[:, y.shape[1] - solution.t.size :]})
 
 
 def _step_of(name: str, plain_field: Field) -> Step:
