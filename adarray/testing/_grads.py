@@ -12,7 +12,8 @@ from adarray.testing._compare import worst
 from adarray.trace import Handle
 from adarray.transforms import jvp, vjp
 from adarray.transforms.running import prepared
-from adarray.transforms.tree import flatten, is_array
+from adarray.transforms.tree import flatten, is_floating
+from adarray.transforms.variables import Variables
 
 Function = Callable[..., tuple[Any, ...]]
 MODES = ("fwd", "rev")
@@ -60,14 +61,14 @@ def check_grads(
         that are not floating point are not looked at.
     args : sequence
         Arguments of `f`: arrays, ADArrays, Python floats, or nests of them, real or
-        complex.
+        complex. Other leaves of nests reach `f` as they are.
     order : int
         Highest order of differentiation.
     modes : sequence of {"fwd", "rev"}
         Every sequence of these modes up to `order` is checked.
     argnums : int or sequence of int, optional
         Positions of the arguments to differentiate. If not given: every argument
-        that is made of floating point arrays and numbers.
+        in which there is a floating point array or number.
     atol, rtol : float, optional
         Absolute and relative tolerance; 1e-6 each if not given. The rounding noise
         of the differences is added to them.
@@ -136,10 +137,6 @@ def dtype_of(x: Any) -> np.dtype[Any]:
     return np.dtype(x.dtype) if hasattr(x, "dtype") else np.result_type(x)
 
 
-def _floating(x: Any) -> bool:
-    return is_array(x) and dtype_of(x).kind in "fc"
-
-
 def flat_function(
     f: Callable[..., Any],
     args: tuple[Any, ...],
@@ -150,39 +147,40 @@ def flat_function(
 
     The function returns a tuple: the floating point leaves of what `f` returns.
     """
-    trees: list[tuple[int, int, Any]] = []
+    trees: list[tuple[int, Variables]] = []
     xs: list[Any] = []
     names: list[str] = []
     for k in range(len(args)) if argnums is None else argnums:
-        leaves, rebuild = flatten(args[k])
-        if argnums is None and not (leaves and all(map(_floating, leaves))):
-            continue
-        for i, x in enumerate(leaves):
-            if not _floating(x):
-                raise TypeError(
-                    f"check_grads: argument {k}, leaf {i}: has no floating point dtype; "
-                    "choose the arguments to differentiate with argnums"
-                )
-            names.append(f"argument {k}" + (f", leaf {i}" if len(leaves) > 1 else ""))
-        trees.append((k, len(leaves), rebuild))
-        xs += leaves
+        tree = Variables(args[k])
+        if not tree.moving:
+            if argnums is None or not tree.leaves:
+                continue
+            raise TypeError(
+                f"check_grads: argument {k}, leaf 0: has no floating point dtype; "
+                "choose the arguments to differentiate with argnums"
+            )
+        several = len(tree.leaves) > 1
+        names += [f"argument {k}" + (f", leaf {i}" if several else "") for i in tree.places]
+        xs += tree.moving
+        trees.append((k, tree.emptied(others=False)))  # f may write into them: none is captured
     if not xs:
         raise TypeError("check_grads: no argument is floating point; pass for instance 3.0 for 3")
 
     # Not those that are differentiated: f may write into what it is given.
-    chosen = {k for k, _, _ in trees}
+    chosen = {k for k, _ in trees}
     others = [None if k in chosen else x for k, x in enumerate(args)]
 
     run = prepared(f, intercept)
 
     def fun(*leaves: Any) -> tuple[Any, ...]:
         new, at = list(others), 0
-        for k, count, rebuild in trees:
-            new[k] = rebuild(list(leaves[at : at + count]))
+        for k, tree in trees:
+            count = len(tree.places)
+            new[k] = tree.argument(leaves[at : at + count])
             at += count
         call = run if any(isinstance(x, Handle) for x in leaves) else f
         results, _ = flatten(call(*new))
-        kept = tuple(y for y in results if _floating(y))
+        kept = tuple(y for y in results if is_floating(y))
         if not kept:
             raise TypeError("check_grads: the function returned nothing of floating point")
         return kept

@@ -68,9 +68,10 @@ class Variables:
         moving = set(self.places)
         return [k for k in range(len(self.leaves)) if k not in moving]
 
-    def emptied(self) -> Variables:
-        """Keep the structure alone, and none of the leaves."""
-        self.leaves = [None] * len(self.leaves)
+    def emptied(self, others: bool = True) -> Variables:
+        """Keep the structure, and none of the variables; with `others`, none of the leaves."""
+        kept = {} if others else {k: self.leaves[k] for k in self.others()}
+        self.leaves = [kept.get(k) for k in range(len(self.leaves))]
         self.moving = []
         return self
 

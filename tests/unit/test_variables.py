@@ -283,3 +283,10 @@ def test_transposes() -> None:
     (g,) = transpose(np.array([1.0, 10.0]))
     np.testing.assert_allclose(g["x"], [0.0, 0.0, 33.0])
     assert (g["rows"], g["count"]) == (None, None)
+
+
+def test_checks_of_gradients() -> None:
+    adarray.testing.check_grads(loss, (params(),))
+    adarray.testing.check_grads(lambda n, p: loss(p) * n, (2, params()), order=1)
+    with pytest.raises(TypeError, match="check_grads: argument 0, leaf 0: has no floating point"):
+        adarray.testing.check_grads(loss, ({"n": 3},), argnums=[0])
