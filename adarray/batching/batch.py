@@ -39,6 +39,8 @@ class Batch:
         How many there are.
     level : int
         Of the trace: grows with nesting.
+    strict : bool
+        Whether jitted functions refuse its members: they are faster one by one, compiled.
 
     Attributes
     ----------
@@ -51,11 +53,12 @@ class Batch:
         look at values.
     """
 
-    __slots__ = ("level", "open", "order", "size", "walks")
+    __slots__ = ("level", "open", "order", "size", "strict", "walks")
 
-    def __init__(self, size: int, level: int) -> None:
+    def __init__(self, size: int, level: int, strict: bool = False) -> None:
         self.size = size
         self.level = level
+        self.strict = strict
         self.order = next_order()
         self.open = True
         self.walks = 0

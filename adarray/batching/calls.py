@@ -166,7 +166,7 @@ def _at(function: np.ufunc, a: Any, index: Any, *values: Any) -> None:
         function.at(a, *_looked((index, *values)))  # into memory of others: one by one
         return
     at = batched_index(index, a.shape, batch)
-    region = region_of(index, a.shape, batch)
+    region = region_of(index, a.shape)
     given = [as_written(_broadcast(v, region, batch), at, region) for v in values]
     if isinstance(a.raw, Symbolic) and type(a.raw) is not Batched:
         op = FUNCTIONS[np.add.at]
@@ -217,11 +217,10 @@ def write(x: Any, index: Any, value: Any) -> Any:
     if parts == ():
         parts = (Ellipsis,)
     at = batched_index(parts, x.shape, batch)
-    region = region_of(parts, x.shape, batch)
     given: Any = value
-    if (type(value) is Batched and value.batch is batch) or (
-        np.ndim(value) and at.source is not None
-    ):
+    own = type(value) is Batched and value.batch is batch
+    if own or (np.ndim(value) and at.source is not None):
+        region = region_of(parts, x.shape)
         given = as_written(_broadcast(value, region, batch), at, region)
     return _written(x, at.parts, given)
 

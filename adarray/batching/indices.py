@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.batching.batch import Batch
+from adarray.aval import Symbolic
+from adarray.batching.batch import Batch, concrete_of
 from adarray.batching.values import Batched
 
 
@@ -153,12 +154,17 @@ def as_written(value: Any, index: Index, region: tuple[int, ...]) -> Any:
     return np.transpose(value, back)
 
 
-def region_of(index: Any, shape: tuple[int, ...], batch: Batch) -> tuple[int, ...]:
+def _like(i: Any) -> Any:
+    """Return a part of an index that picks as much as one of members, or of a recording."""
+    i = same_mask(i)
+    if type(i) is Batched:
+        return np.zeros(i.shape, int)
+    return concrete_of(i) if isinstance(i, Symbolic) else i
+
+
+def region_of(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of what a member's index picks, without picking it."""
-    parts = tuple(
-        np.zeros(i.shape, int) if type(i) is Batched and i.batch is batch else i
-        for i in settled(parts_of(index), batch)
-    )
+    parts = tuple(map(_like, parts_of(index)))
     probe = np.broadcast_to(np.zeros((), np.int8), shape)
     if math.prod(shape) == 0 and any(np.ndim(i) for i in parts if i is not Ellipsis):
         probe = np.zeros(shape, np.int8)

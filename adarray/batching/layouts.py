@@ -25,7 +25,7 @@ def added(call: Call) -> Any:
     """Add values at an index of every member."""
     index, shape = call.params["index"], call.shape(0)
     at = batched_index(index, shape, call.batch)
-    region = region_of(index, shape, call.batch)
+    region = region_of(index, shape)
     given = as_written(_broadcast_values(None, region, call), at, region)
     return call.run(np.copy(call.full(0)), given, index=at.parts)
 

@@ -12,7 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from adarray.aval import ARRAYS, PLAIN, Symbolic
 from adarray.batching.batch import Batch, concrete_of, split
 from adarray.device import is_device
-from adarray.errors import TraceError
+from adarray.errors import TraceError, UnsupportedFunctionError
 from adarray.memory import duplicate
 from adarray.trace import Extras, Handle
 
@@ -408,6 +408,21 @@ def innermost(*trees: Any) -> Batch | None:
         if other is not None and (found is None or other.level > found.level):
             found = other
     return found
+
+
+def refuse_strict(values: Any) -> None:
+    """Raise if values are those of a batch that jitted functions refuse.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+    """
+    batch = innermost(values)
+    if batch is not None and batch.strict:
+        raise UnsupportedFunctionError(
+            "jit: compiled functions do not take all directions of a derivative at once; call the "
+            "function that was jitted"
+        )
 
 
 def member_axis(axis: Any, ndim: int) -> Any:

@@ -15,6 +15,7 @@ from adarray import telling
 from adarray.aliasing import shares_memory
 from adarray.array import ADArray
 from adarray.backend import chosen, load
+from adarray.batching.values import refuse_strict
 from adarray.codegen.verify import checking
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.jitting.attempt import aligned, note_links
@@ -102,7 +103,9 @@ class JitFunction(Tracing):
             return self._f(*args, **kwargs)  # another jit looks into it
         if LEVEL.get():
             bound = Bound(args, kwargs, self._ints)
-            if bound.follows and not bound.batched:
+            if bound.batched:
+                refuse_strict(bound.leaves)
+            elif bound.follows:
                 return self._followed(bound, (args, kwargs), mode)
             return self.plainly(args, kwargs)  # it may have captured what is traced
         if not kwargs:
@@ -153,6 +156,7 @@ class JitFunction(Tracing):
         """Call it with plain arrays although a transform is at work, which need not see it."""
         bound = Bound(args, {}, self._ints)
         if bound.batched:
+            refuse_strict(bound.leaves)
             return self.plainly(args, {})
         if bound.follows:
             return self._followed(bound, (args, {}), MODE.get())

@@ -91,6 +91,15 @@ def vmap(
     return Transformed(Transform(vmap, f, options), transformed)
 
 
+def vmap_strictly(f: Callable[..., Any], in_axes: tuple[int | None, ...]) -> Callable[..., Any]:
+    """Return what `vmap` returns, of a function that must not call jitted ones: see `Batch`."""
+
+    def run_all(*args: Any) -> Any:
+        return _members().run_members(f, f, args, {}, in_axes, 0, strict=True)
+
+    return run_all
+
+
 @functools.cache
 def _members() -> Any:
     return importlib.import_module("adarray.transforms.members")  # with the rules, when needed

@@ -13,17 +13,17 @@ from adarray.levels import forget
 from adarray.protocol import traced
 from adarray.trace import Handle, is_weak
 from adarray.transformed import Transform, Transformed
+from adarray.transforms.directions import forward_columns, reverse_rows
 from adarray.transforms.gradients import grad, options_of, reverse
 from adarray.transforms.inputs import Argnums, check_holomorphic, pick, refuse_whole
-from adarray.transforms.modes import forward, vjp
+from adarray.transforms.modes import vjp
 from adarray.transforms.running import (
     by_position,
     check_function,
     prepared,
-    with_aux,
     with_names,
 )
-from adarray.transforms.tree import flatten, is_number
+from adarray.transforms.tree import is_number
 from adarray.transforms.variables import Variables, check_variables
 
 _P = ParamSpec("_P")
@@ -31,15 +31,6 @@ _P = ParamSpec("_P")
 
 def _shape_of(x: Any) -> tuple[int, ...]:
     return tuple(np.shape(x))
-
-
-def _basis(shapes: list[tuple[int, ...]], dtypes: list[Any]) -> Any:
-    """Yield (leaf, element, one-hot arrays of all leaves) for every element of every leaf."""
-    for k, shape in enumerate(shapes):
-        for e in range(int(np.prod(shape, dtype=int))):
-            arrays = [np.zeros(s, d) for s, d in zip(shapes, dtypes, strict=True)]
-            arrays[k].reshape(-1)[e] = 1
-            yield k, e, [a[()] for a in arrays]
 
 
 def _dtype(x: Any) -> Any:
@@ -97,6 +88,12 @@ def jacobian(
         without `holomorphic`; or if one side is complex and `mode` asks for a pass per
         complex element: real functions of complex arguments need ``reverse``, complex
         ones of real arguments ``forward``.
+
+    Notes
+    -----
+    From some elements on, the passes are those of the members of a batch (see `vmap`), 128 at
+    once, or fewer of large arrays (4 million elements in all). So memory is that of as many
+    passes. Where `vmap` cannot take `f`, or `f` calls a jitted function, they come one by one.
 
     Examples
     --------
@@ -247,18 +244,18 @@ def _jacobian(transform: Transform, mode: str) -> Transformed:
             if complex_out and (complex_in or mode == "reverse"):
                 raise _not_real(name, "forward")
             if mode == "reverse" or complex_in or (out_size <= in_size and not complex_out):
-                made = _assemble(_reverse_rows(pullback, outs), outs, ins, single, "reverse")
+                made = _assemble(reverse_rows(pullback, outs, ins), outs, ins, single, "reverse")
                 return (made, aux) if has_aux else made
         if complex_in:
             raise _not_real(name, "reverse")
         try:
-            parts, outs, aux = _forward_columns(name, of_picked, xs, ins, has_aux)
+            parts, outs, aux = forward_columns(name, of_picked, xs, ins, has_aux)
             way = "forward"
         except ForwardModeError as error:
             if mode == "forward" or complex_out:
                 raise
             forget(error)
-            parts = _reverse_rows(pullback, outs)
+            parts = reverse_rows(pullback, outs, ins)
             way = "reverse"
         made = _assemble(parts, outs, ins, single, way)
         return (made, aux) if has_aux else made
@@ -311,34 +308,6 @@ def _plain(x: Any) -> Any:
     return x._v if hasattr(x, "_v") else x
 
 
-def _reverse_rows(pullback: Any, outs: Variables) -> Any:
-    """Return, per output leaf, the list of input cotangents of each of its elements."""
-    shapes = [_shape_of(v) for v in outs.moving]
-    dtypes = [_dtype(v) for v in outs.moving]
-    rows: list[list[Any]] = [[] for _ in outs.moving]
-    for k, _, hot in _basis(shapes, dtypes):
-        rows[k].append(flatten(pullback(outs.gradient(hot)))[0])
-    return rows
-
-
-def _forward_columns(name: str, f: Any, xs: tuple[Any, ...], ins: Variables, has_aux: bool) -> Any:
-    """Return, per input leaf, the list of output tangents of each of its elements."""
-    shapes = [_shape_of(x) for x in ins.moving]
-    dtypes = [_dtype(x) for x in ins.moving]
-    columns: list[list[Any]] = [[] for _ in ins.moving]
-    outs, aux = None, None
-    for k, _, hot in _basis(shapes, dtypes):
-        y, dy, aux = forward(name, f, xs, ins.gradient(hot), False, has_aux, True)
-        outs = Variables(y, is_number)
-        columns[k].append(flatten(dy)[0])
-    if outs is None:
-        y = f(*xs)
-        y, aux = with_aux(name, y) if has_aux else (y, None)
-        outs = Variables(y, is_number)
-    refuse_whole(name, outs.moving)
-    return columns, outs, aux
-
-
 def number_like(block: Any, x: Any) -> Any:
     """Return a derivative by the number `x` that has no axes as what `grad` gives for it."""
     if np.ndim(block):
@@ -362,12 +331,12 @@ def _assemble(
         row = []
         for i, x in enumerate(ins.moving):
             y_shape, x_shape = _shape_of(y), _shape_of(x)
-            pieces = [p[i] for p in parts[o]] if mode == "reverse" else [p[o] for p in parts[i]]
-            if not pieces:
+            stacks = parts[o] if mode == "reverse" else parts[i]
+            if not stacks:
                 row.append(np.zeros(y_shape + x_shape, _dtype(y)))
                 continue
-            axis = 0 if mode == "reverse" else -1
-            block = np.reshape(np.stack(pieces, axis=axis), y_shape + x_shape)
+            stack = stacks[i] if mode == "reverse" else np.moveaxis(stacks[o], 0, -1)
+            block = np.reshape(np.copy(stack, order="C"), y_shape + x_shape)
             row.append(number_like(block, x))
         built = ins.gradient(row)
         blocks.append(built[0] if single else built)

@@ -29,12 +29,13 @@ def run_members(
     kwargs: dict[str, Any],
     in_axes: Any,
     out_axes: Any,
+    strict: bool = False,
 ) -> Any:
     """Return what `f`, which `run` runs, returns for all members: see `adarray.vmap`."""
     install()
     leaves, rebuild = flatten((args, kwargs))
     size, axes = size_of(args, kwargs, leaves, axes_of(args, kwargs, in_axes))
-    return _Members(f, run, leaves, rebuild, axes, size).results(out_axes)
+    return _Members(f, run, leaves, rebuild, axes, size, strict).results(out_axes)
 
 
 class _Members:
@@ -53,6 +54,8 @@ class _Members:
         Where the members lie in each leaf.
     size : int
         How many there are.
+    strict : bool
+        See `Batch`.
     """
 
     def __init__(
@@ -63,7 +66,9 @@ class _Members:
         rebuild: Any,
         axes: list[int | None],
         size: int,
+        strict: bool,
     ) -> None:
+        self.strict = strict
         self.f = f
         self.run = run
         self.rebuild = rebuild
@@ -100,7 +105,7 @@ class _Members:
         """Run the function for some of the members."""
         size = self.size if numbers is None else len(numbers)
         with tracing("vmap") as level:
-            batch = Batch(size, level)
+            batch = Batch(size, level, self.strict)
             try:
                 leaves, checked = self._entered(batch, numbers)
                 args, kwargs = self.rebuild(leaves)
