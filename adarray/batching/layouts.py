@@ -256,7 +256,7 @@ def _solved(call: Call) -> Any:
     return r[..., 0] if vector else r
 
 
-solved = Coupling(_solved, None, (2, 2))
+solved = Coupling(_solved, core=(2, 2))
 
 
 def columns(call: Call) -> Any:

@@ -89,14 +89,24 @@ class Coupling:
         parameter, and its default.
     core : tuple of int
         Of an operation on stacks: how many of the last axes of each operand belong together.
+    pairs : callable, optional
+        ``pairs(i, shapes, **params)`` returns the numbers of elements of the result, and those of
+        elements of operand `i` that they depend on; `shapes` are those of the operands.
     """
 
-    __slots__ = ("along", "core", "rule")
+    __slots__ = ("along", "core", "pairs", "rule")
 
-    def __init__(self, rule: Rule, along: Any, core: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        rule: Rule,
+        along: Any = None,
+        core: tuple[int, ...] = (),
+        pairs: Callable[..., tuple[Any, Any]] | None = None,
+    ) -> None:
         self.rule = rule
         self.along = along
         self.core = core
+        self.pairs = pairs
 
     def __call__(self, call: Call) -> Any:
         """Apply the rule."""
@@ -222,7 +232,7 @@ def stacked(*core: int) -> Rule:
                 made.append(v)
         return call.run(*made, **call.params)
 
-    return Coupling(rule, None, core)
+    return Coupling(rule, core=core)
 
 
 def shifted(*names: str, kept: Callable[[Call], bool] | None = None) -> Rule:

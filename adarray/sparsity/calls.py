@@ -18,7 +18,7 @@ from adarray.op import Gather, Layout, Op, Reduction
 from adarray.ops.common import normalized_axes
 from adarray.program import Slot, Value
 from adarray.sparsity.known import Known
-from adarray.sparsity.terms import Term, Terms, reduced, slotted, union
+from adarray.sparsity.terms import Term, Terms, gathered, reduced, slotted, union
 
 Of = Callable[[Value], Terms]
 
@@ -85,6 +85,14 @@ def _result(
         return union(moving, shape, n)
     if isinstance(op.batch, Coupling) and op.batch.core:
         return _stacked(operands, moving, op.batch.core, shape, n)
+    if isinstance(op.batch, Coupling) and op.batch.pairs is not None:
+        shapes = [x.shape if isinstance(x, Value) else np.shape(x) for x in operands]
+        pairs = []
+        for i, terms in enumerate(moving):
+            if terms:
+                out, numbers = op.batch.pairs(i, shapes, **kwargs)
+                pairs += [(t.table, out, t.row.reshape(-1)[numbers]) for t in terms]
+        return gathered(pairs, shape, n)
     if any(moving[1:]) or not moving[0]:
         return None
     source: Value = operands[0]

@@ -123,6 +123,31 @@ def test_patterns_are_exact(name: str) -> None:
     np.testing.assert_array_equal(pattern.toarray(), entries(EXACT[name], x))
 
 
+def test_sparse_matrices_of_scipy() -> None:
+    from adarray.scipy import sparse
+
+    rows, _ = np.nonzero(BAND)
+    matrix = sparse.csr_array(BAND)
+    functions: list[Callable[[Any], Any]] = [
+        lambda x: (matrix @ x) ** 2,
+        lambda x: matrix.T @ (matrix @ x),
+        lambda x: x @ matrix,
+        lambda x: matrix @ np.stack([x, x**2], axis=1),
+    ]
+    for f in functions:
+        x = RNG.normal(size=6)
+        prepared = adarray.sparse_jacobian(f, jit=False).prepare(x)
+        np.testing.assert_array_equal(prepared.pattern.toarray(), entries(f, x))
+        expected = adarray.jacobian(f)(x).reshape(prepared.shape)
+        np.testing.assert_allclose(prepared(x).toarray(), expected)
+
+    def of_nonzeros(data: Any) -> Any:
+        return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=(6, 6)) @ np.ones(6)
+
+    pattern = adarray.sparse_jacobian(of_nonzeros, jit=False).prepare(np.ones(rows.size)).pattern
+    np.testing.assert_array_equal(pattern.toarray(), rows == np.arange(6)[:, None])
+
+
 DENSE: dict[str, Callable[[Any], Any]] = {
     "solve": lambda x: np.linalg.solve(BAND + 4.0 * np.eye(6), x),
     "sort": np.sort,

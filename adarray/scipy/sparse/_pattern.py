@@ -11,6 +11,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from adarray.batching.layouts import columns
+from adarray.batching.rules import Coupling
 from adarray.ops.common import s
 from adarray.ops.indexing import apply_add_at
 from adarray.scipy._drop_in import operation
@@ -86,6 +87,16 @@ def _made(rng: np.random.Generator, m: int, n: int) -> tuple[Any, Pattern]:
     return rng.normal(size=rows.size), Pattern(rows, cols, (m, n))
 
 
+def _pairs(i: int, shapes: list[Any], pattern: Pattern) -> tuple[Any, Any]:
+    """Return which elements of a product depend on which ones of the nonzeros, or of `x`."""
+    width = shapes[1][1] if len(shapes[1]) > 1 else 1
+    across = np.arange(width)
+    out = pattern.rows[:, None] * width + across
+    if i == 0:
+        return out, np.broadcast_to(np.arange(pattern.rows.size)[:, None], out.shape)
+    return out, pattern.cols[:, None] * width + across
+
+
 def _samples(rng: np.random.Generator) -> list[Any]:
     data, pattern = _made(rng, 3, 4)
     return [
@@ -107,7 +118,7 @@ product: Any = operation(
     samples=_samples,
     operands=("data", "x"),
     params=("pattern",),
-    batch=columns,
+    batch=Coupling(columns, pairs=_pairs),
     note="the derivative of the matrix is that of its nonzeros",
 )
 
