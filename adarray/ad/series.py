@@ -79,7 +79,7 @@ class Series:
         """Give a value its coefficients."""
         for level, c in zip(self.levels, coefficients, strict=False):
             if c is not None:
-                attach(x, level, c)
+                attach(x, level, self.strip(c))
 
     # -- operations --------------------------------------------------------------------------
 
@@ -198,15 +198,47 @@ class Series:
         out = results[0] if op.outputs == 1 else results
         slopes: list[Any] = [None] * len(results)
         for i in which:
-            c = moving[i][:known]
-            begin = c[0] if c[0] is not None else np.zeros_like(self.strip(operands[i]))
-            moves = [None if x is None else x * (j + 2) for j, x in enumerate(c[1:])]
-            t = self.along(begin, moves)
+            t = self._velocity(operands[i], moving[i][:known])
             parts = jvp_rule(op, i, t, out, operands, params)
             if op.outputs == 1:
                 parts = (parts,)
             slopes = [plus(s, p) for s, p in zip(slopes, parts, strict=True)]
         return slopes
+
+    def _velocity(self, x: Any, c: Coefficients) -> Any:
+        """Return the derivative of a series, itself one; None for zero."""
+        if all(k is None for k in c):
+            return None
+        begin = c[0] if c[0] is not None else np.zeros_like(self.strip(x))
+        return self.along(begin, [None if k is None else k * (j + 2) for j, k in enumerate(c[1:])])
+
+    def by_rule(
+        self, leaves: list[Any], results: list[Any], rule: Callable[[list[Any]], list[Any]]
+    ) -> None:
+        """Give results their coefficients by a rule that takes and returns tangents.
+
+        Parameters
+        ----------
+        leaves : list
+            What moves, with its coefficients, which the rule reads as well.
+        results : list
+            The values.
+        rule : callable
+            Takes a tangent for each leaf, returns one for each result; None is zero.
+        """
+        order, moving = self.order, [self.coefficients(x) for x in leaves]
+        if not order:
+            return
+        try:
+            self.order = order - 1
+            pairs = zip(leaves, moving, strict=True)
+            slopes = rule([self._velocity(x, c) for x, c in pairs])
+        finally:
+            self.order = order
+        for x, slope in zip(results, slopes, strict=True):
+            if slope is not None and isinstance(x, Handle):
+                found = [self._coefficient(slope, j) for j in range(order)]
+                self.attach(x, [None if c is None else c / (j + 1) for j, c in enumerate(found)])
 
     def _coefficient(self, x: Any, j: int) -> Any:
         """Return coefficient `j` of a series, 0 for its value."""

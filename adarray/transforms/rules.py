@@ -12,7 +12,7 @@ from adarray.errors import ForwardModeError, ShapeError
 from adarray.inplace import sync_if_view
 from adarray.ops.common import zero_beside
 from adarray.protocol import traced
-from adarray.tangents import attach, save_tangents, strip, tangent_of
+from adarray.tangents import SERIES, attach, save_tangents, strip, tangent_of
 from adarray.trace import Handle, snapshot
 from adarray.transforms.calls import Made, Whole, dtype_of, plain_number
 from adarray.transforms.modes import shape_of, vjp
@@ -249,6 +249,8 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
         moving = self._moving(args)
         leaves, rebuild = flatten(moving)
         level = max(t.level for t in tangents_of(leaves))
+        if level in SERIES:
+            return self._along_series(args, leaves, rebuild, SERIES[level])
         primals = [strip(x, level) for x in map(_synced, leaves)]
         tangents = [tangent_of(x, level) for x in leaves]
         y, dy = self._moved(args, rebuild(primals), tangents, rebuild)
@@ -260,6 +262,24 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
             x if t is None else self._attached(x, t, level) for x, t in zip(found, dy, strict=True)
         ]
         return rebuild_y(made)
+
+    def _along_series(
+        self, args: tuple[Any, ...], leaves: list[Any], rebuild: Any, series: Any
+    ) -> Any:
+        """Run it where Taylor coefficients are computed: the rule is run on series."""
+        given = list(map(_synced, leaves))
+        y = self(*self._full(args, rebuild(list(map(series.strip, given)))))
+        found, rebuild_y = flatten(y)
+        self._remember(found, leaves)
+        found = [
+            snapshot(_synced(x)) if isinstance(x, Handle)
+            else ADArray(np.asarray(x)[()]) if _floats(x) else x
+            for x in found
+        ]  # fmt: skip
+        series.by_rule(
+            given, found, lambda tangents: self._moved(args, rebuild(given), tangents, rebuild)[1]
+        )
+        return rebuild_y(found)
 
     def _remember(self, found: list[Any], leaves: list[Any]) -> None:
         """Let the node of a result save the tangents of the arguments, for walks of inner traces.

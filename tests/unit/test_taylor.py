@@ -11,7 +11,7 @@ import pytest
 from curves import check
 
 import adarray
-from adarray.errors import DTypeError, ShapeError
+from adarray.errors import DTypeError, ForwardModeError, ShapeError
 
 X = np.array([0.3, 0.7, 0.5, 0.9])
 RNG = np.random.default_rng(0)
@@ -153,6 +153,60 @@ def test_under_jit_and_inside_of_other_transforms() -> None:
     np.testing.assert_allclose(
         adarray.jet(inner, (X,), (SERIES,))[1], adarray.jet(np.tanh, (X,), (SERIES,))[1]
     )
+
+
+def test_rules_of_the_user() -> None:
+    @adarray.custom_jvp
+    def wave(x: Any) -> Any:
+        return np.sin(x)
+
+    wave.defjvp(lambda xs, ts: (wave(xs[0]), np.cos(xs[0]) * ts[0]))
+
+    @adarray.custom_jvp
+    def grown(x: Any, y: Any) -> Any:
+        return np.exp(x * y)
+
+    grown.defjvps(lambda t, out, x, y: t * y * out, lambda t, out, x, y: t * x * out)
+    matrix = np.eye(4) + np.arange(16.0).reshape(4, 4) / 20.0
+
+    def solved(solve: Any) -> Any:
+        return lambda x: solve(matrix * (1.0 + x[0] ** 2), x) * x
+
+    def by_rule(a: Any, b: Any) -> Any:
+        values = adarray.value_of(a)
+        return adarray.custom_linear_solve(
+            lambda v: a @ v, b, lambda _, b: np.linalg.solve(values, b)
+        )
+
+    pairs = [
+        (lambda x: wave(x * x) ** 2, lambda x: np.sin(x * x) ** 2),
+        (lambda x: grown(x, x[::-1] ** 2), lambda x: np.exp(x * x[::-1] ** 2)),
+        (adarray.checkpoint(PROGRAMS["composed"]), PROGRAMS["composed"]),
+        (solved(by_rule), solved(np.linalg.solve)),
+    ]
+    for f, plain in pairs:
+        made, expected = (adarray.jet(g, (X,), (SERIES,))[1] for g in (f, plain))
+        np.testing.assert_allclose(made, expected, rtol=1e-9)
+
+    @adarray.custom_vjp
+    def reverse_alone(x: Any) -> Any:
+        return x * 2.0
+
+    reverse_alone.defvjp(lambda x: (x * 2.0, None), lambda _, g: (g * 2.0,))
+    with pytest.raises(ForwardModeError):
+        adarray.jet(reverse_alone, (X,), (SERIES,))
+
+
+def test_members_of_a_batch() -> None:
+    def third(x: Any) -> Any:
+        return adarray.jet(np.tanh, (x,), ([1.0, 0.0, 0.0],))[1][2]
+
+    np.testing.assert_allclose(adarray.vmap(third)(X), [third(x) for x in X])
+    inner = adarray.vmap(lambda y: np.sin(y) * y**2)
+    made, expected = (
+        adarray.jet(f, (X,), (SERIES,))[1] for f in (inner, lambda y: np.sin(y) * y**2)
+    )
+    np.testing.assert_allclose(made, expected)
 
 
 def test_float32_and_numbers() -> None:
