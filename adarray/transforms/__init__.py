@@ -3,6 +3,7 @@
 from adarray.transforms.batch import vmap
 from adarray.transforms.black_boxes import black_box
 from adarray.transforms.checkpointing import checkpoint, checkpoint_sequential
+from adarray.transforms.decisions import score_function
 from adarray.transforms.gradients import grad, value_and_grad
 from adarray.transforms.linear_solves import custom_linear_solve
 from adarray.transforms.loops import checkpointed_loop, checkpointed_while
@@ -44,6 +45,7 @@ __all__ = [
     "make_hvp",
     "no_grad",
     "ravel",
+    "score_function",
     "value_and_grad",
     "vjp",
     "vmap",
