@@ -49,7 +49,7 @@ class Plainly:
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...] = ()) -> None:
         self.function = function
-        self.args = args
+        self.args = plain(args)
         self.seen = holds(args)
 
     def __call__(self, *xs: Any) -> Any:
