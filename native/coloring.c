@@ -249,3 +249,22 @@ void adarray_substitute(int64_t steps, uintptr_t from_, uintptr_t to_, uintptr_t
         if (to[k] >= 0) sums[to[k]] -= values[k];
     }
 }
+
+/* values[entries[k]] = sums[where[k]], of 4 or 8 bytes each; entries may be 0, for k itself. */
+void adarray_pick(int64_t count, uintptr_t entries_, uintptr_t where_, uintptr_t sums_,
+                  uintptr_t values_, int size)
+{
+    const Index *entries = (const Index *)entries_, *where = (const Index *)where_;
+    const uint64_t *wide = (const uint64_t *)sums_;
+    const uint32_t *narrow = (const uint32_t *)sums_;
+    uint64_t *wides = (uint64_t *)values_;
+    uint32_t *narrows = (uint32_t *)values_;
+    if (size == 8 && !entries)
+        for (int64_t k = 0; k < count; k++) wides[k] = wide[where[k]];
+    else if (size == 8)
+        for (int64_t k = 0; k < count; k++) wides[entries[k]] = wide[where[k]];
+    else if (!entries)
+        for (int64_t k = 0; k < count; k++) narrows[k] = narrow[where[k]];
+    else
+        for (int64_t k = 0; k < count; k++) narrows[entries[k]] = narrow[where[k]];
+}

@@ -22,5 +22,7 @@ int64_t adarray_peel(int64_t slots, int64_t places, uintptr_t place, uintptr_t o
                      uintptr_t order);
 void adarray_substitute(int64_t steps, uintptr_t from, uintptr_t to, uintptr_t sums,
                         uintptr_t values);
+void adarray_pick(int64_t count, uintptr_t entries, uintptr_t where, uintptr_t sums,
+                  uintptr_t values, int size);
 
 #endif

@@ -73,3 +73,14 @@ def substitute(source: np.ndarray, target: np.ndarray, sums: np.ndarray) -> np.n
     values = np.empty(source.size)
     _lib.adarray_substitute(source.size, *map(_at, (source, target, sums, values)))
     return values
+
+
+def pick(entries: Any, where: np.ndarray, sums: np.ndarray, values: np.ndarray) -> None:
+    """Write ``sums[where]`` to ``values[entries]``; None: to all, in their order."""
+    if where.dtype != np.int32 or sums.dtype.itemsize not in (4, 8):
+        values[slice(None) if entries is None else entries] = sums[where]
+        return
+    sums = np.ascontiguousarray(sums)
+    at = 0 if entries is None else _at(entries)
+    size = sums.dtype.itemsize
+    _lib.adarray_pick(where.size, at, _at(where), _at(sums), _at(values), size)

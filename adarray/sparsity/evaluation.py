@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.device import host
 from adarray.errors import ForwardModeError
 from adarray.inplace import plain_value
 from adarray.jitting.front import JitFunction
@@ -24,7 +25,7 @@ from adarray.transforms.variables import Variables
 # Directions of one call: their values are computed together, once for all of them.
 BLOCK = 8
 
-Compressed = tuple[list[Any], Any]
+Compressed = tuple[Any, Any]
 
 
 def _path() -> Any:
@@ -48,15 +49,16 @@ def _directions(colors: list[Any], likes: list[Any], first: Any, count: int) -> 
 
 
 def along_columns(
-    name: str, f: Callable[..., Any], argnums: Any, intercept: bool
+    name: str, f: Callable[..., Any], argnums: Any, intercept: bool, count: int
 ) -> Callable[..., Compressed]:
-    """Return what computes tangents of `f` along the directions of some colours.
+    """Return what computes tangents of `f` along the directions of `count` colours.
 
-    It takes the number of the first colour, how many there are, the colours of the elements
-    of each leaf, and the arguments of `f`; returns flat tangents, and the path that was taken.
+    It takes the number of the first colour, the colours of the elements of each leaf, and the
+    arguments of `f`; returns the tangents, flat and behind one another, and the path that was
+    taken.
     """
 
-    def compressed(first: Any, count: int, colors: list[Any], args: Any, kwargs: Any) -> Compressed:
+    def compressed(first: Any, colors: list[Any], args: Any, kwargs: Any) -> Compressed:
         of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, False)
         ins = Variables(xs)
         directions = [ins.argument(d) for d in _directions(colors, ins.moving, first, count)]
@@ -66,23 +68,23 @@ def along_columns(
             forget(error)
             _, tangents = linearize(of_picked, *xs, intercept=False)
             made = [tangents(*d) for d in directions]
-        return [_flat(flatten(t)[0]) for t in made], _path()
+        return _flat([x for t in made for x in flatten(t)[0]]), _path()
 
     return compressed
 
 
 def along_rows(
-    name: str, f: Callable[..., Any], argnums: Any, intercept: bool
+    name: str, f: Callable[..., Any], argnums: Any, intercept: bool, count: int
 ) -> Callable[..., Compressed]:
-    """Return what computes cotangents of `f` along the directions of some colours."""
+    """Return what computes cotangents of `f` along the directions of `count` colours."""
 
-    def compressed(first: Any, count: int, colors: list[Any], args: Any, kwargs: Any) -> Compressed:
+    def compressed(first: Any, colors: list[Any], args: Any, kwargs: Any) -> Compressed:
         of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, False)
         y, pullback = vjp(of_picked, *xs, intercept=False)
         leaves, rebuild = flatten(y)
         directions = _directions(colors, leaves, first, count)
         made = [pullback(rebuild(d)) for d in directions]
-        return [_flat(flatten(g)[0]) for g in made], _path()
+        return _flat([x for g in made for x in flatten(g)[0]]), _path()
 
     return compressed
 
@@ -98,8 +100,8 @@ class Evaluation:
 
     Parameters
     ----------
-    compressed : callable
-        Of `along_columns` or `along_rows`.
+    way : callable
+        Returns what `along_columns` or `along_rows` does, for a number of colours.
     coloring : Coloring
     shapes : list of tuple
         Of what is coloured: the leaves of the arguments, or the result.
@@ -109,12 +111,11 @@ class Evaluation:
 
     def __init__(
         self,
-        compressed: Callable[..., Compressed],
+        way: Callable[[int], Callable[..., Compressed]],
         coloring: Coloring,
         shapes: list[tuple[int, ...]],
         size: int,
     ) -> None:
-        self._compressed = compressed
         self.coloring = coloring
         ends = np.cumsum([int(np.prod(s, dtype=int)) for s in shapes])[:-1]
         parts = np.split(coloring.colors, ends)
@@ -124,7 +125,9 @@ class Evaluation:
         blocks = -(-count // BLOCK)
         self._block = -(-count // blocks)
         self._blocks = blocks
-        self._parts: list[Any] = []
+        self._compressed = way(self._block)
+        self._firsts = [np.int64(k * self._block) for k in range(blocks)]
+        self._parts: list[Any] = [(None, _short(coloring.where))]
         if blocks > 1 and coloring.steps is None:
             self._split()
 
@@ -135,49 +138,42 @@ class Evaluation:
         order = np.argsort(number, kind="stable")
         ends = np.cumsum(np.bincount(number, minlength=self._blocks))
         self._parts = [
-            (part, where[part] - k * stretch) for k, part in enumerate(np.split(order, ends[:-1]))
+            (_short(part), _short(where[part] - k * stretch))
+            for k, part in enumerate(np.split(order, ends[:-1]))
         ]
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[np.ndarray, Any]:
         """Return the values of the entries, and the path that was taken."""
-        if self._blocks == 1:
-            found, path = self._call(0, args, kwargs)
-            return self._picked(_stacked(found)), path
-        steps = self.coloring.steps
+        lib, steps = library(), self.coloring.steps
         values: Any = None
         sums = []
         for k in range(self._blocks):
             found, path = self._call(k, args, kwargs)
-            stacked = _stacked(found)
+            stacked = _plain(found)
             if steps is not None:
                 sums.append(stacked)
                 continue
-            entries, where = self._parts[k]
             if values is None:
                 values = np.empty(self.coloring.where.size, stacked.dtype)
-            values[entries] = stacked[where]
+            lib.pick(*self._parts[k], stacked, values)
         if steps is not None:
-            values = self._picked(np.concatenate(sums))
+            # The sums are taken apart in place, in float64.
+            whole = np.concatenate(sums, dtype=np.float64)
+            values = lib.substitute(*steps, whole).take(self.coloring.where)
+            values = values.astype(stacked.dtype, copy=False)
         return values, path
 
     def _call(self, k: int, args: Any, kwargs: Any) -> Compressed:
-        first = np.int64(k * self._block)
-        return self._compressed(first, self._block, self._colors, args, kwargs)
-
-    def _picked(self, sums: np.ndarray) -> np.ndarray:
-        """Return the entries, given all sums."""
-        where, steps = self.coloring.where, self.coloring.steps
-        if steps is None:
-            return sums.take(where)
-        # The sums are taken apart in place, in float64.
-        values: np.ndarray = library().substitute(*steps, np.array(sums, np.float64))
-        return values.take(where).astype(sums.dtype, copy=False)
+        return self._compressed(self._firsts[k], self._colors, args, kwargs)
 
 
-def _stacked(found: list[Any]) -> np.ndarray:
-    """Return flat arrays behind one another, plain."""
-    parts = [np.asarray(plain_value(x)) for x in found]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _short(where: np.ndarray) -> np.ndarray:
+    """Return positions as 32-bit integers, where these are enough."""
+    return where.astype(np.int32) if where.max(initial=0) <= np.iinfo(np.int32).max else where
+
+
+def _plain(found: Any) -> np.ndarray:
+    return np.asarray(host(plain_value(found)))
 
 
 def compiled(f: Callable[..., Any]) -> JitFunction:

@@ -128,3 +128,8 @@ def substitute(source: np.ndarray, target: np.ndarray, sums: np.ndarray) -> np.n
         if b >= 0:
             sums[b] -= values[k]
     return values
+
+
+def pick(entries: Any, where: np.ndarray, sums: np.ndarray, values: np.ndarray) -> None:
+    """Write ``sums[where]`` to ``values[entries]``; None: to all, in their order."""
+    values[slice(None) if entries is None else entries] = sums[where]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -78,19 +79,17 @@ class Task:
         self._numbers: set[str] = set()  # captured numbers that change
         intercept = options["intercept"]
         inner = gradient_of(name, f, argnums, False, intercept) if hessian else f
-        self._ways: dict[str, Any] = {
-            "forward": along_columns(name, inner, argnums, intercept and not hessian),
-            "reverse": along_rows(name, inner, argnums, intercept and not hessian),
-        }
-        self._compiled: dict[str, Any] = {}
+        self._inner = inner
+        self._ways: dict[Any, Any] = {}
 
-    def way(self, mode: str) -> Any:
-        """Return what evaluates directions of a mode, compiled if that is wanted."""
-        if not self.options["jit"]:
-            return self._ways[mode]
-        if mode not in self._compiled:
-            self._compiled[mode] = compiled(self._ways[mode])
-        return self._compiled[mode]
+    def way(self, mode: str, count: int) -> Any:
+        """Return what evaluates so many directions of a mode, compiled if that is wanted."""
+        if (mode, count) not in self._ways:
+            make = along_columns if mode == "forward" else along_rows
+            intercept = self.options["intercept"] and not self.hessian
+            made: Any = make(self.name, self._inner, self.argnums, intercept, count)
+            self._ways[mode, count] = compiled(made) if self.options["jit"] else made
+        return self._ways[mode, count]
 
     def sorted(self, args: Any, kwargs: Any) -> tuple[Any, Any, list[int], tuple[str, ...]]:
         """Return the arguments of a call with those that are differentiated by position."""
@@ -190,6 +189,13 @@ def _traced(name: str, f: Callable[..., Any], picked: tuple[int, ...]) -> Callab
     return run
 
 
+def _forms(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return shapes and dtypes of arrays; something equal to nothing where there is more."""
+    if kwargs or any(type(x) is not np.ndarray for x in args):
+        return object()
+    return [(x.shape, x.dtype) for x in args]
+
+
 def _form(x: Any) -> Hashable:
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return (x.shape, x.dtype.str)
@@ -223,7 +229,10 @@ class Plan:
             self.coloring = of_jacobian((start, at), n, task.options["mode"])
         self.shape = (rows, n)
         self.index = self._indices(start, at)
-        way, forward = task.way(self.coloring.mode), self.coloring.mode == "forward"
+        way, forward = (
+            functools.partial(task.way, self.coloring.mode),
+            self.coloring.mode == "forward",
+        )
         colored = shapes if forward else [found.shape]
         self.evaluation = Evaluation(way, self.coloring, colored, rows if forward else n)
         sizes = [int(np.prod(s, dtype=int)) for s in shapes]
@@ -301,6 +310,7 @@ class Block:
         self._shape = shape
         self._make = sparse.csr_array
         self._rows: Any = None
+        self._like: Any = None
         if form == "coo":
             self._make = sparse.coo_array
             self._rows = _readonly(np.repeat(np.arange(shape[0], dtype=at.dtype), np.diff(start)))
@@ -308,6 +318,17 @@ class Block:
     def matrix(self, values: np.ndarray) -> Any:
         """Return the matrix with these entries of the whole."""
         data = values if self._chosen is None else values[self._chosen]
+        if self._like is None or self._like.dtype != data.dtype:
+            self._like = self._made(data)
+        # A copy of an object that was made and checked once, with other values.
+        made = object.__new__(type(self._like))
+        made.__dict__.update(self._like.__dict__)
+        made.data = data
+        return made
+
+    def _made(self, data: np.ndarray) -> Any:
+        """Return a matrix without values of its own: with those of nobody."""
+        data = np.broadcast_to(np.zeros(1, data.dtype), data.shape)
         if self._rows is not None:
             made = self._make((data, (self._rows, self._at)), shape=self._shape)
         else:
@@ -350,6 +371,7 @@ class Prepared:
         scipy_sparse(task.name)
         self._task = task
         self._key = task.key(args, kwargs)
+        self._forms = _forms(args, kwargs)
         task.variables(*task.sorted(args, kwargs)[::2])
         self._plans: list[Plan] = []
         self._paths: dict[Any, Plan] = {}  # by the path that an evaluation takes
@@ -394,7 +416,7 @@ class Prepared:
         """Return the matrix for arguments."""
         task = self._task
         given = (args, kwargs)
-        if task.key(args, kwargs) != self._key:
+        if _forms(args, kwargs) != self._forms and task.key(args, kwargs) != self._key:
             raise ShapeError(
                 f"{task.name}: prepared for arguments of other shapes, dtypes or structure; call "
                 "prepare(...) with arguments like these"
