@@ -22,7 +22,9 @@ from adarray.passes.uses import op_cost
 from adarray.program import Program, Value
 
 # Plans that are made before the search ends: what fusion stores is known afterwards only.
-ATTEMPTS = 5
+ATTEMPTS = 3
+# Times that the search begins again, from the best plan and what that stores.
+ROUNDS = 4
 # Times that a program is cut again.
 LEVELS = 4
 WORTH = 0.97  # of memory: less is not worth a cut
@@ -65,20 +67,7 @@ def within(program: Program, limit: int, attempt: Callable[[Program, Any], Any])
     planner = attempt(program, {})
     best: Plan = planner.run()
     if best.arena > limit:
-        stored = {id(v) for _, v in planner.stored_values()}
-        start = Variant(program, {}, stored | {id(v) for v in program.outputs})
-        start = start._replace(late=_early(start, planner.fusion.owner))
-        target = float(limit)
-        for _ in range(ATTEMPTS):
-            found = _within(start, target)
-            if found is None:
-                break
-            plan: Plan = attempt(found.program, found.late).run()
-            best = plan if plan.arena < best.arena else best
-            if best.arena <= limit:
-                return best
-            # What fusion leaves in memory besides is not known beforehand.
-            target *= min(0.8, limit / plan.arena)
+        best = _searched(program, limit, attempt, planner, best)
     if best.arena > limit and len(program.values) <= SHORT:
         plan = singly(program, limit, attempt)
         best = plan if plan.arena < best.arena else best
@@ -92,30 +81,78 @@ def within(program: Program, limit: int, attempt: Callable[[Program, Any], Any])
     return best
 
 
+def _searched(
+    program: Program, limit: int, attempt: Callable[[Program, Any], Any], planner: Any, best: Plan
+) -> Plan:
+    """Return a plan below a limit, or the smallest that is found; `best` is that of `planner`."""
+    variant = _as_planned(Variant(program, {}, set()), planner)
+    following: tuple[Variant, Any] | None = None
+    for number in range(ROUNDS):
+        before = best
+        late = variant.late | _early(variant, planner.fusion.owner)
+        variant = variant._replace(late=late)
+        if number:  # what is in memory where these values are computed late
+            planner = attempt(variant.program, late)
+            plan: Plan = planner.run()
+            if plan.arena < best.arena:
+                best, following = plan, (variant, planner)
+            variant = _as_planned(variant, planner)
+        target = float(limit)
+        for _ in range(ATTEMPTS):
+            found = _within(variant, target, number * LEVELS)
+            if found is None or best.arena <= limit:
+                break
+            other = attempt(found.program, found.late)
+            plan = other.run()
+            if plan.arena < best.arena:
+                best, following = plan, (found, other)
+            # What fusion leaves in memory besides is not known beforehand.
+            target *= min(0.8, limit / plan.arena)
+        if best.arena <= limit or (best is before and number > 1):
+            break
+        if number > 0 and following is not None:
+            variant, planner = following
+            variant = _as_planned(variant, planner)
+    return best
+
+
+def _as_planned(variant: Variant, planner: Any) -> Variant:
+    """Return a variant with the values that a planner of it has stored."""
+    stored = {id(v) for _, v in planner.stored_values()}
+    return variant._replace(stored=stored | {id(v) for v in variant.program.outputs})
+
+
 def _early(start: Variant, owner: Mapping[int, Any]) -> dict[int, int]:
     """Return values that fusion computes before the fullest moment, and are read after it.
 
-    They are computed with what they are made of, which may be good for speed.
+    They are computed with what they are made of, which may be good for speed. Those that the same
+    stored value reads first belong together: others would be computed with them too early.
     """
     values = start.program.values
     place = {id(v): k for k, v in enumerate(values)}
     fullest = Liveness(start).fullest
+    first = list(range(len(values), 2 * len(values)))  # the first stored reader of each
+    for k in range(len(values) - 1, -1, -1):
+        reader = k if id(values[k]) in start.stored else first[k]
+        for a in values[k].args:
+            at = place[id(a)]
+            first[at] = min(first[at], reader)
     found: dict[int, int] = {}
     for k in range(fullest + 1, len(values)):
         v = values[k]
         group = owner.get(id(v)) if v.kind == "map" else None
         if group is not None and place.get(id(group.members[0]), k) <= fullest:
-            found[id(v)] = 0
+            found[id(v)] = first[k]
     return found
 
 
-def _within(start: Variant, target: float) -> Variant | None:
+def _within(start: Variant, target: float, first: int = 0) -> Variant | None:
     """Return the program with the least work that is expected to stay below `target` bytes."""
     best, least = None, Liveness(start).peak
     if least <= target:
         return start
     current = start
-    for level in range(LEVELS):
+    for level in range(first, first + LEVELS):
         found, cost, peak = None, float("inf"), least
         for variant, work in _cuts(current, level, target):
             needs = Liveness(variant).peak
