@@ -27,9 +27,19 @@ if str(ROOT) not in sys.path:
 
 with warnings.catch_warnings():  # the suite makes warnings errors, for itself
     from asv_bench import acceptance, engines, fleet, peers, tables, worker
-    from asv_bench.benchmarks import apps, common, images, jit, memory, ops, trace, workloads
+    from asv_bench.benchmarks import (
+        apps,
+        common,
+        equations,
+        images,
+        jit,
+        memory,
+        ops,
+        trace,
+        workloads,
+    )
 
-MODULES = (apps, images, jit, memory, ops, trace)
+MODULES = (apps, equations, images, jit, memory, ops, trace)
 KINDS = ("time_", "timeraw_", "peakmem_", "track_")
 
 
