@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.rules import members
 from adarray.dispatch import apply
 from adarray.op import (
     COMPOSITES,
@@ -141,7 +142,7 @@ def register_rule(
         op = Op(
             name, function, Opaque(), rules, jvp=jvp, operands=tuple(operands),
             params=tuple(params), samples=samples, signature=signature, evaluate=outside(function),
-            needs=_all_values(len(rules)) if samples is None else None,
+            needs=_all_values(len(rules)) if samples is None else None, batch=members,
         )  # fmt: skip
     register(op)
     REGISTERED[id(function)] = function
@@ -215,7 +216,7 @@ def _register_ufunc(
         op = Op(
             name, ufunc, Opaque(), rules, jvp=jvp, samples=samples, operands=names,
             signature=signature, evaluate=_of_objects(ufunc),
-            needs=_all_values(ufunc.nin) if samples is None else None,
+            needs=_all_values(ufunc.nin) if samples is None else None, batch=members,
         )  # fmt: skip
     register(op)
     REGISTERED[id(ufunc)] = ufunc

@@ -16,6 +16,7 @@ import numpy as np
 from adarray.ad.dropped import cleared
 from adarray.array import ADArray
 from adarray.aval import ARRAYS, BATCHED, Aval, aval_of
+from adarray.batching.batch import WALKING
 from adarray.device import is_device
 from adarray.dispatch import apply, pick
 from adarray.errors import NotDifferentiableError, TraceError
@@ -129,6 +130,7 @@ class Pullback:
     def run(self) -> dict[int, Any]:
         """Walk, and return the cotangents of the targets by creation number."""
         token = WALK.set(self)
+        batches = WALKING.set(True) if BATCHED else None
         try:
             if RECORDER.get() is None:
                 return self._walk()
@@ -136,6 +138,8 @@ class Pullback:
                 return self._walk()
         finally:
             WALK.reset(token)
+            if batches is not None:
+                WALKING.reset(batches)
             if self.quiet is not None:
                 self.quiet.__exit__(None, None, None)
 

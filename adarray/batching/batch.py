@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import numpy as np
 from adarray.aval import Symbolic
 from adarray.device import host, is_device
 from adarray.graph import next_order
+
+# Whether a reverse walk goes on in this context: it may meet values of batches that are over.
+WALKING: ContextVar[bool] = ContextVar("adarray_walking", default=False)
 
 
 class SplitError(BaseException):

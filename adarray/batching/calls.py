@@ -253,6 +253,8 @@ def function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a NumPy function on values of which one is that of the members."""
     if func in _METADATA:
         return func(*_like(args), **_like(kwargs))
+    if isinstance(func, np.ufunc):
+        return ufunc(func, "__call__", args, kwargs)
     kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
     out = kwargs.pop("out", None)
     r = _computed(func, args, kwargs)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from adarray.batching.batch import Batch
+from adarray.batching.batch import WALKING, Batch
 from adarray.batching.indices import batched_index, in_order, parts_of, settled
 from adarray.batching.values import Batched, as_batched, innermost, member_axis, raw_of
 from adarray.dispatch import compute
-from adarray.errors import ShapeError, UnsupportedFunctionError
+from adarray.errors import ShapeError, TraceError, UnsupportedFunctionError
 from adarray.op import Op, Pointwise, Reduction, Scan
 from adarray.runtime import MODE
 
@@ -367,9 +367,16 @@ def compute_batched(op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> 
     ------
     UnsupportedFunctionError
         If its record has no batching rule.
+    TraceError
+        If the batch is over.
     """
     batch = innermost(values, params)
     assert batch is not None
+    if not batch.open and not WALKING.get():
+        raise TraceError(
+            f"{op.name}: an operand is the array of one member of a batch, and the function that "
+            "vmap ran for all members has ended; return it from that function"
+        )
 
     def below(*given: Any, **options: Any) -> Any:
         return compute(op, given, options, MODE.get())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from adarray.aval import ARRAYS, PLAIN
+from adarray.aval import ARRAYS, BATCHED, PLAIN
 from adarray.device.functions import SPECIAL
 from adarray.device.indices import device_index, last_values
 
@@ -179,12 +179,12 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         for x in inputs:
-            if type(x) is not DeviceArray and hasattr(x, "_node"):
-                return NotImplemented  # ADArrays know what to do with values
+            if type(x) is not DeviceArray and (type(x) in BATCHED or hasattr(x, "_node")):
+                return NotImplemented  # ADArrays know what to do with values, batches too
         return self.library.ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if any(hasattr(t, "array_class") for t in types):
+        if any(t in BATCHED or hasattr(t, "array_class") for t in types):
             return NotImplemented
         special = SPECIAL.get(func)
         if special is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.batching.rules import members
 from adarray.custom import dispatching_of, outside
 from adarray.dispatch import run
 from adarray.errors import ShapeError
@@ -99,7 +100,7 @@ def black_box(
     op = Op(
         name, f, Opaque(), [products.pull(i) for i in range(len(operands))],
         jvp=[products.push(i) for i in range(len(operands))], evaluate=outside(f),
-        operands=operands, params=params, needs=_needs(len(operands)),
+        operands=operands, params=params, needs=_needs(len(operands)), batch=members,
     )  # fmt: skip
     return dispatching_of(op, f)
 
@@ -185,6 +186,7 @@ class _Products:
             name, outside(evaluate), Opaque(), [rule_of(k) for k in range(count)],
             jvp=[tangent_of(k) for k in range(count)],
             operands=("v", *self._operands), params=self._params, needs=_needs(count),
+            batch=members,
         )  # fmt: skip
         return op
 

@@ -180,6 +180,36 @@ def test_writing_into_what_was_made_outside() -> None:
         adarray.vmap(g, in_axes=(0, None))(X, np.zeros(3))
 
 
+def test_values_of_members_are_not_for_others() -> None:
+    kept = []
+
+    def f(x: Any) -> Any:
+        kept.append(x)
+        return np.sum(x)
+
+    adarray.vmap(f)(X)
+    with pytest.raises(adarray.TraceError, match="add: an operand is the array of one member"):
+        np.add(kept[0], 1.0)
+    with pytest.raises(adarray.TraceError, match="looked at outside of the function"):
+        np.array(kept[0])
+    with pytest.raises(adarray.TraceError, match="array of one member"):
+        adarray.grad(lambda w: np.sum(w * kept[0]))(W)
+
+
+def test_rules_of_users_are_applied_member_by_member() -> None:
+    def cube(x: Any) -> Any:
+        assert type(x) is np.ndarray
+        assert x.shape == (3,)
+        return x**3
+
+    ours = adarray.register_rule(cube, lambda g, out, x: g * 3 * x**2)
+    np.testing.assert_allclose(adarray.vmap(ours)(X), X**3)
+    slopes = adarray.vmap(adarray.grad(lambda x: np.sum(ours(x))))(X)
+    np.testing.assert_allclose(slopes, 3 * X**2)
+    total = adarray.grad(lambda a: np.sum(adarray.vmap(ours)(a)))(X)
+    np.testing.assert_allclose(total, 3 * X**2)
+
+
 # -- in-place code ---------------------------------------------------------------------------------
 
 
