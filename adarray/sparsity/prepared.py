@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Hashable
@@ -423,12 +424,13 @@ class Prepared:
             )
         variables = task.variables(*task.sorted(args, kwargs)[::2])
         plan = self._plan
-        if not task.fixed and (plan.found.assumed or not task.options["jit"]):
-            plan = self._plan = self._fitting(plan, given)
+        if not task.fixed and not task.options["jit"]:
+            plan = self._fitting(plan, given)
+        elif plan.found.assumed and not plan.found.holds(given):
+            plan = self._known(given)
         values, path = plan.evaluation.run(args, kwargs)
-        now = self._of_path(path, plan, given)
-        if now is not plan:
-            self._plan = now
+        now = self._plan = self._of_path(path, plan, given)
+        if now.evaluation is not plan.evaluation:
             values, _ = now.evaluation.run(args, kwargs)
         return now.assembled(values, variables)
 
@@ -461,7 +463,10 @@ class Prepared:
             if np.array_equal(plan.found.start, found.start) and np.array_equal(
                 plan.found.at, found.at
             ):
+                # What this path relies on is its own.
+                plan = copy.copy(plan)
                 plan.found = found
+                self._plans = [plan, *self._plans[: MANY - 1]]
                 return plan
         plan = Plan(task, found, task.variables(*task.sorted(args, kwargs)[::2]))
         self._plans = [plan, *self._plans[: MANY - 1]]

@@ -117,6 +117,25 @@ def test_captured_values_may_change(jit: bool) -> None:
 
 
 @pytest.mark.parametrize("jit", [True, False])
+def test_paths_rely_on_what_they_read(jit: bool) -> None:
+    """Two paths have one pattern; a captured index of one of them changes afterwards."""
+    index = np.array([0, 1, 2, 3, 4])
+
+    def f(x: Any) -> Any:
+        if x[0] > 0.0:
+            return np.sin(x[index])
+        return x**2
+
+    prepared = adarray.sparse_jacobian(f, jit=jit).prepare(X)
+    for _ in range(3):
+        for x in (X, -X):
+            np.testing.assert_allclose(prepared(x).toarray(), adarray.jacobian(f)(x))
+    index[:] = [1, 0, 3, 3, 4]
+    for x in (X, -X, X, X):
+        np.testing.assert_allclose(prepared(x).toarray(), adarray.jacobian(f)(x))
+
+
+@pytest.mark.parametrize("jit", [True, False])
 def test_indices_may_be_arguments(jit: bool) -> None:
     def f(x: Any, index: Any) -> Any:
         return x[index] * x[:3]
