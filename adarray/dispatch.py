@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import BATCHED, PLAIN, Aval, Symbolic, aval_of, refuse_subclass
-from adarray.device import KINDS, adopt
+from adarray.device import KINDS, adopt, is_device
 from adarray.errors import ForwardModeError
 from adarray.frames import is_frame, is_labelled, unframed
 from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import keep_plain
-from adarray.op import Op
+from adarray.op import Layout, Op
 from adarray.refusals import no_derivative, reraise
 from adarray.runtime import MODE, Mode
 from adarray.saving import as_array, saved_for
@@ -311,7 +311,10 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
     if level and recording:
         return _push(op, operands, params, level)
     if mode is not None and mode.place is not None:
-        values = list(map(mode.place, values))
+        if isinstance(op.lower, Layout) and _of_host(values, params):
+            mode = None  # a view must lie in the memory of its base
+        else:
+            values = list(map(mode.place, values))
     try:
         r = compute(op, tuple(values), params, mode)
     except ValueError as error:
@@ -333,6 +336,13 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
     saved, guards = saved_for(op, mask, operands, values, out, aval)
     out._node = Node(op, tuple(parents), saved, params or None, aval, span, guards)
     return out
+
+
+def _of_host(values: list[Any], params: dict[str, Any]) -> bool:
+    """Whether the array that is looked at is in the memory of the host, and all that says where."""
+    index = params.get("index")
+    parts = (*values, *(index if isinstance(index, tuple) else (index,)))
+    return type(values[0]) is np.ndarray and not any(is_device(x) for x in parts)
 
 
 def _several(

@@ -11,6 +11,7 @@ import pytest
 import adarray
 from adarray.device import DeviceArray, is_device
 from adarray.errors import BackendError, DeviceMemoryError, TraceError
+from adarray.testing._ops import use_all_sizes
 
 
 def loss(x):
@@ -429,3 +430,61 @@ def test_device_arrays_pass_for_numpys(device_backend: str, library) -> None:
     assert not isinstance(v, np.generic)
     assert isinstance(s, np.float64)
     assert not isinstance(s, np.ndarray)
+
+
+# -- buffers of the host in functions whose arguments are on a device ----------------------------
+
+
+def _rows(x):
+    m = np.zeros((3, 3))
+    v = m[:2]
+    v[0] = 1.0
+    return m + 0 * x
+
+
+def _flat_part(x):
+    m = np.zeros((3, 3))
+    m[:2].flat[0::4] = 1.0
+    return m * x
+
+
+def _one_axis(x):
+    m = np.zeros((3, 3))
+    m.reshape(-1)[1:] = 2.0
+    m.T.ravel()[0] = 7.0
+    return m * x
+
+
+def _values_of_the_device(x):
+    m = np.zeros((3, 3))
+    v = m[:2]
+    v[0] = x[1]
+    m[1] = 5.0
+    v += 1.0
+    v.T[1] = 2.0
+    return m * x + v[0]
+
+
+def _identity(x):
+    return np.linalg.matrix_power(x, 0) + x
+
+
+@pytest.mark.parametrize("f", [_rows, _flat_part, _one_axis, _values_of_the_device, _identity])
+def test_views_of_buffers_are_views(f, device_backend: str) -> None:
+    x = np.random.default_rng(0).normal(size=(3, 3))
+    slope = adarray.grad(lambda x: np.sum(np.sin(f(x))))
+    expected = slope(x)
+    with use_all_sizes(device_backend):
+        y, _ = adarray.vjp(f, x)
+        np.testing.assert_allclose(y, f(x), rtol=1e-14)
+        np.testing.assert_allclose(slope(x), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_checkpoints_notice_other_values(device_backend: str) -> None:
+    rng = np.random.default_rng(0)
+    noisy = adarray.checkpoint(lambda x: np.sum(x * rng.normal(size=3)))
+    with (
+        use_all_sizes(device_backend),
+        pytest.raises(TraceError, match="computed something else when it ran again"),
+    ):
+        adarray.grad(noisy)(np.ones(3))
