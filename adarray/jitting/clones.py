@@ -286,7 +286,7 @@ class Clones:
         for noted in self._before:
             now = held(noted.clone)
             before = noted.before
-            if now.keys() != before.keys() or any(now[k] is not before[k] for k in now):
+            if list(now) != list(before) or any(now[k] is not before[k] for k in now):
                 yield noted, now
 
     def cells_written(self) -> Iterator[tuple[Any, Any, Any]]:
@@ -360,6 +360,8 @@ class Clones:
                 for key in now.keys() - before.keys():
                     del original[key]
                 original.update(before)
+                if isinstance(original, dict) and list(original) != list(before):
+                    _sort(original, before)
             else:
                 original.clear()
                 original.extend(before.values())
@@ -382,6 +384,8 @@ class Clones:
                 for key, value in now.items():
                     if key not in before or before[key] is not value:
                         original[key] = self._restored(value)
+                if isinstance(original, dict) and list(original) != list(now):
+                    _sort(original, now)
             else:
                 items = [self._restored(x) for x in now.values()]
                 original.clear()
@@ -434,6 +438,12 @@ class Clones:
         """Return the user's object in place of its clone; an input's value stays as it is."""
         known = self._originals.get(id(x))
         return x if known is None or isinstance(x, Handle) else known[1]
+
+
+def _sort(mapping: dict[Any, Any], keys: Iterable[Any]) -> None:
+    """Put those of the keys of a mapping that are among `keys` into their order, others first."""
+    items = {k: dict.pop(mapping, k) for k in keys if k in mapping}
+    dict.update(mapping, items)
 
 
 def _shown(name: str) -> str:

@@ -235,6 +235,8 @@ class Reader:
         before, found, how = noted.before, noted.found, noted.how
         if not how or not before.keys() <= now.keys():
             return False
+        if isinstance(noted.original, dict) and list(now)[: len(before)] != list(before):
+            return False  # something was removed, and came back behind the others
         place: Any = Same(noted.original)
         if found is not None:
             place = self._places[id(found)]

@@ -32,8 +32,7 @@ def _agree(before: list[Any] | None, now: list[Any] | None) -> bool:
     if before is None or now is None:
         return True
     return len(before) == len(now) and all(
-        np.array_equal(host(a), host(b), equal_nan=True)
-        for a, b in zip(before, now, strict=True)
+        np.array_equal(host(a), host(b), equal_nan=True) for a, b in zip(before, now, strict=True)
     )
 
 

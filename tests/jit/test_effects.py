@@ -319,3 +319,21 @@ def f(x):
         jitted(np.full(3, first))
         assert m.a is m.alias
         assert m.a is (m.q if first < 1.0 else m.p)
+
+
+def test_items_that_come_back_stand_behind_the_others() -> None:
+    held = {"a": 1.0, "b": 2.0}
+
+    def f(x: Any) -> Any:
+        del held["a"]
+        held["a"] = 1.0
+        held["new"] = 0.5
+        return np.sum(x)
+
+    jitted = adarray.jit(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", adarray.JitWarning)
+        jitted(np.ones(3))
+        assert list(held) == ["b", "a", "new"]
+        jitted(np.ones(3))
+        assert list(held) == ["b", "new", "a"]
