@@ -310,11 +310,12 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
     recording = mode is None or mode.record
     if level and recording:
         return _push(op, operands, params, level)
-    if mode is not None and mode.place is not None:
+    place = mode.place if mode is not None else None
+    if place is not None:
         if isinstance(op.lower, Layout) and _of_host(values, params):
             mode = None  # a view must lie in the memory of its base
         else:
-            values = list(map(mode.place, values))
+            values = list(map(place, values))
     try:
         r = compute(op, tuple(values), params, mode)
     except ValueError as error:
