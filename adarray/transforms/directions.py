@@ -24,7 +24,7 @@ from adarray.transforms.tree import flatten, is_number
 from adarray.transforms.variables import Variables
 
 # Directions at once, and elements that all of them together have in the largest array.
-DIRECTIONS = 128
+DIRECTIONS = 256
 ELEMENTS = 1 << 22
 # From how many on that is faster than one after the other.
 ROWS, COLUMNS = 32, 5

@@ -91,7 +91,7 @@ def jacobian(
 
     Notes
     -----
-    From some elements on, the passes are those of the members of a batch (see `vmap`), 128 at
+    From some elements on, the passes are those of the members of a batch (see `vmap`), 256 at
     once, or fewer of large arrays (4 million elements in all). So memory is that of as many
     passes. Where `vmap` cannot take `f`, or `f` calls a jitted function, they come one by one.
 
