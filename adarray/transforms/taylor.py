@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from adarray.ad.forward import dual, split
-from adarray.ad.series import Series
 from adarray.errors import ShapeError
 from adarray.inplace import sync_if_view
 from adarray.tangents import attach, tangent_of
@@ -100,7 +101,7 @@ def jet(
     scales = [math.factorial(k + 1) if factorial_scaled else 1 for k in range(order)]
     with contextlib.ExitStack() as stack:
         levels = [stack.enter_context(tracing(name, forward=True)) for _ in range(order)]
-        group = Series(levels)
+        group = _series()(levels)
         stack.callback(group.close)
         duals = []
         for i, (x, where) in enumerate(zip(xs, wheres, strict=True)):
@@ -126,6 +127,12 @@ def jet(
         return value, found
 
 
+@functools.cache
+def _series() -> Any:
+    # What few programs need, and every import would wait for.
+    return importlib.import_module("adarray.ad.series").Series
+
+
 def _order(primals: Sequence[Any], series: Sequence[Any]) -> int:
     """Return how many terms the series have.
 
@@ -147,7 +154,7 @@ def _order(primals: Sequence[Any], series: Sequence[Any]) -> int:
     return lengths.pop()
 
 
-def _split(x: Any, group: Series, scales: list[int]) -> tuple[Any, list[Any]]:
+def _split(x: Any, group: Any, scales: list[int]) -> tuple[Any, list[Any]]:
     """Return the primal and the terms of a result."""
     terms = []
     for level, scale in zip(group.levels, scales, strict=True):
