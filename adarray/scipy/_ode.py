@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.integrate
 
+from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
+from adarray.op import Op, Opaque
 from adarray.protocol import traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
 from adarray.scipy._functions import Plainly, corrected
@@ -30,6 +32,7 @@ from adarray.scipy._ode_adjoint import Adjoint
 from adarray.scipy._ode_kinks import Refinement, Step
 from adarray.scipy._ode_smooth import Field
 from adarray.scipy._ode_track import Dense, Track, located
+from adarray.trace import Handle
 
 _ORDERS = 3  # derivatives that recorded Newton iterations give
 _ROOT = 6**0.5
@@ -66,6 +69,41 @@ def _weighted(weights: Any, slopes: Sequence[Any]) -> Any:
     return total
 
 
+def _moved(arrays: list[Any], *, weights: tuple[float, ...]) -> Any:
+    """Return a state plus slopes times weights."""
+    total, *slopes = arrays
+    for n, (w, k) in enumerate(zip(weights, slopes, strict=True)):
+        part = w * k
+        if n and isinstance(total, np.ndarray) and total.dtype == np.result_type(total, part):
+            total += part  # ours, since the first sum
+        else:
+            total = total + part
+    return total
+
+
+# One operation, where sums and products would be ten for a stage of a step.
+_MOVED = Op(
+    "move", _moved, Opaque(),
+    [lambda g, i, _, *arrays, weights: g * weights[i - 1] if i else g],
+    jvp=[lambda t, i, _, *arrays, weights: t * weights[i - 1] if i else t],
+    operands=("*arrays",), params=("weights",), needs=lambda _: (False, False),
+)  # fmt: skip
+
+
+def _move(y: Any, h: Any, weights: Any, slopes: Sequence[Any]) -> Any:
+    """Return ``y + h * sum(weights * slopes)``."""
+    pairs = [(w, k) for w, k in zip(weights, slopes, strict=False) if w != 0]
+    if not pairs:
+        return y
+    if not isinstance(h, float) or np.ndim(y) != 1:
+        return y + h * _weighted(weights, slopes)
+    factors = tuple(h * float(w) for w, _ in pairs)
+    arrays = [y, *(k for _, k in pairs)]
+    if any(isinstance(x, Handle) for x in arrays):
+        return apply(_MOVED, tuple(arrays), {"weights": factors})
+    return _moved(arrays, weights=factors)
+
+
 def _explicit(name: str) -> Step:
     """Return one step of an explicit method: ``step(f, t, y, h)``."""
     tableau = _tableau(name)
@@ -73,9 +111,8 @@ def _explicit(name: str) -> Step:
     def step(f: Field, t: Any, y: Any, h: Any) -> Any:
         slopes: list[Any] = []
         for row, c in zip(tableau.a, tableau.c, strict=True):
-            add = _weighted(row, slopes)
-            slopes.append(f(t + c * h, y if add is None else y + h * add))
-        return y + h * _weighted(tableau.b, slopes)
+            slopes.append(f(t + c * h, _move(y, h, row, slopes)))
+        return _move(y, h, tableau.b, slopes)
 
     return step
 
