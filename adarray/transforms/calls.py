@@ -85,6 +85,14 @@ class Made:
     span: tuple[int, int] = (0, 0)
     tangents: bool = False
 
+    def of_member(self, of: Callable[[Any], Any]) -> Made:
+        """Return the call as one member of a batch has made it: `of` takes its part of a leaf."""
+        made = copy.copy(self)
+        parts = getattr(self.kept, "of_member", None)
+        made.kept = _each(self.kept, of) if parts is None else parts(of)
+        made.args = _each(self.args, of)
+        return made
+
     def asked(self) -> list[Node]:
         """Return what was captured, as far as the walk of now goes there."""
         return [n for n in self.captured if n.span[1] >= walk_level()]
@@ -260,6 +268,11 @@ class Whole:
     def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         """Return the cotangents of the operands with these numbers."""
         raise NotImplementedError
+
+
+def _each(tree: Any, of: Callable[[Any], Any]) -> Any:
+    leaves, rebuild = flatten(tree)
+    return rebuild([of(x) for x in leaves])
 
 
 def untraced(x: Any) -> Any:

@@ -80,6 +80,12 @@ class _Kept:
         self.count = count  # of steps
         self.aux = aux  # how many leaves each step has returned besides the state
 
+    def of_member(self, of: Callable[[Any], Any]) -> _Kept:  # noqa: ARG002
+        """Return what one member of a batch has kept: nothing, so that its steps run again."""
+        made = _Kept(_Stack(None), self.count, self.aux)
+        made.stacks.clear()
+        return made
+
 
 class Loop(Whole):
     """A loop of steps, which is one operation.
