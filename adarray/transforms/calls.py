@@ -87,6 +87,11 @@ class Made:
 
     def of_member(self, of: Callable[[Any], Any]) -> Made:
         """Return the call as one member of a batch has made it: `of` takes its part of a leaf."""
+        if self.captured:
+            raise TraceError(
+                "vmap: members of a batch go different ways in the rule of a function that reads "
+                "traced values besides its arguments; pass these as arguments"
+            )
         made = copy.copy(self)
         parts = getattr(self.kept, "of_member", None)
         made.kept = _each(self.kept, of) if parts is None else parts(of)

@@ -10,6 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import numpy as np
 
 from adarray.ad.forward import dual, split
+from adarray.aval import BATCHED
 from adarray.device import KINDS, adopt, is_device
 from adarray.errors import DTypeError, ShapeError
 from adarray.graph import Node
@@ -183,6 +184,8 @@ def as_cotangent(c: Any, node: Node, place: Any = None) -> Any:
     if isinstance(c, Handle):
         given: Any = c
         return c if given.dtype == node.aval.dtype else given.astype(node.aval.dtype)
+    if type(c) in BATCHED:
+        return c if c.dtype == node.aval.dtype else c.astype(node.aval.dtype)
     made = c.astype(node.aval.dtype, copy=False) if is_device(c) else None
     made = np.array(c, dtype=node.aval.dtype) if made is None else made
     return (made if place is None else place(made))[()]
