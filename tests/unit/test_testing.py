@@ -238,7 +238,13 @@ def _gives_zeros(op: Op, operand: int) -> bool:
 
 @pytest.mark.parametrize(
     ("name", "operand"),
-    [(name, i) for name, op in CORE.items() for i, rule in enumerate(op.rules) if rule is not None],
+    [
+        (name, i)
+        for name, op in CORE.items()
+        if op.samples is not None  # rules of other test files have none
+        for i, rule in enumerate(op.rules)
+        if rule is not None
+    ],
 )
 def test_every_rule_is_really_checked(name: str, operand: int) -> None:
     """A rule that is wrong by a thousandth does not pass; tests/test_ops.py passes right ones."""
