@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import importlib
 from typing import Any
 
 import numpy as np
@@ -98,9 +98,8 @@ class Disk:
         if not isinstance(x, np.ndarray) or x.dtype.hasobject or not x.nbytes:
             return x
         if self._file is None:
-            self._file = tempfile.TemporaryFile(  # noqa: SIM115  (closed with the states)
-                prefix="adarray-", dir=self._directory
-            )
+            tempfile = importlib.import_module("tempfile")  # some milliseconds, for few
+            self._file = tempfile.TemporaryFile(prefix="adarray-", dir=self._directory)
         free = self._free.get(x.nbytes)
         block = _Block(x, free.pop() if free else self._end)
         self._end = max(self._end, block.offset + x.nbytes)
