@@ -14,7 +14,7 @@ import numpy as np
 
 from adarray.array import ADArray, array
 from adarray.dispatch import run
-from adarray.errors import ShapeError, TraceError
+from adarray.errors import DTypeError, ShapeError, TraceError
 from adarray.inplace import WRITE
 from adarray.inplace import _region as region
 from adarray.jitting.keys import replace_symbols, symbols_in
@@ -23,6 +23,9 @@ from adarray.jitting.record import record
 from adarray.jitting.symbolic import UntraceableError
 from adarray.recording import Call, Guard, Recording, Symbol, as_number
 from adarray.transforms import jvp, vjp
+from adarray.transforms.running import check_function
+from adarray.transforms.tree import is_array
+from adarray.transforms.variables import Variables, check_variables
 
 SIGNS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**", "matmul": "@",
@@ -193,6 +196,8 @@ def evaluation_trace(
     v3  v0 * v1           10        5        1
     v4  v2 + v3      10.6931      5.5        1
     """
+    check_function("evaluation_trace", f)
+    _check_primals(primals, tangents)
     primals = tuple(primals)
     if tangents is not None:
         _check_tangents(primals, tangents)
@@ -215,6 +220,22 @@ def evaluation_trace(
 
 def _arguments(given: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(given), {}
+
+
+def _check_primals(primals: Any, tangents: Any) -> None:
+    for given, what in (primals, "primals"), (tangents, "tangents"):
+        if not isinstance(given, (tuple, list)) and (given is not None or what == "primals"):
+            raise TypeError(
+                f"evaluation_trace: {what} is of type {type(given).__name__}; pass a tuple with an "
+                "item for each argument, such as (x,)"
+            )
+    for k, x in enumerate(primals):
+        if not is_array(x):
+            raise DTypeError(
+                f"evaluation_trace: primals[{k}] is of type {type(x).__name__}; pass an array or a "
+                "number: each line of the table is one"
+            )
+        check_variables("evaluation_trace", f"primals[{k}]", x, Variables(x), False)
 
 
 def _check_tangents(primals: Sequence[Any], tangents: Sequence[Any]) -> None:
@@ -321,7 +342,7 @@ class _Steps:
                 "give a cotangent of that shape, or return a number"
             )
         value = self._value(output)
-        self.adjoints[id(output)] = (
+        self.adjoints[self._key(output)] = (
             np.ones((), output.dtype)[()] if cotangent is None else np.asarray(cotangent)
         )
         for x in reversed(self.calls):
@@ -336,7 +357,7 @@ class _Steps:
         )  # fmt: skip
         inputs = [s for _, operands, s, _ in self.rows if not operands]
         gradient = tuple(self.adjoints.get(id(s), np.zeros(s.shape, s.dtype)[()]) for s in inputs)
-        tangent = self.tangents.get(id(output)) if self.forward else None
+        tangent = self.tangents.get(self._key(output)) if self.forward else None
         return EvaluationTrace(steps, value, tangent, gradient)
 
     def _pull(self, x: _Applied) -> None:

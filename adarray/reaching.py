@@ -15,6 +15,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from adarray.caught import watch_libraries
 from adarray.comparing import Comparing, bound_to, compared
 from adarray.device import KINDS
@@ -148,7 +150,10 @@ def reach_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _reach_given(waiting: list[Any]) -> bool:
-    """Make functions and objects ready, also in lists and tables; return whether there are any."""
+    """Make functions and objects ready; return whether there are any, or numbers in a sequence.
+
+    NumPy converts a sequence of numbers where it takes an array, and no protocol shows that.
+    """
     seen: dict[int, Any] = {}  # they may hold each other
     found = False
     while waiting and len(seen) < LIMIT:
@@ -158,7 +163,9 @@ def _reach_given(waiting: list[Any]) -> bool:
             continue
         seen[id(x)] = x
         if issubclass(kind, TABLES):
-            waiting += items_of(x)
+            items = list(items_of(x))
+            found = found or (issubclass(kind, (list, tuple)) and _holds_numbers(items))
+            waiting += items
             continue
         found = True
         if kind in CALLED:
@@ -169,6 +176,10 @@ def _reach_given(waiting: list[Any]) -> bool:
         elif kind in RUNNING:
             _refuse_running(x)
     return found
+
+
+def _holds_numbers(items: list[Any]) -> bool:
+    return any(type(x) is float or isinstance(x, (Handle, np.floating)) for x in items)
 
 
 def _like_another(f: types.FunctionType) -> Reached | None:

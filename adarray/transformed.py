@@ -43,6 +43,7 @@ class Transformed:
 
     def __init__(self, transform: Transform, call: Callable[..., Any]) -> None:
         f, name = transform.f, transform.function.__name__
+        check_argnums(name, transform.options.get("argnums", 0))
         with contextlib.suppress(AttributeError, TypeError):
             functools.update_wrapper(self, f)
         self.__name__ = f"{name}({getattr(f, '__name__', repr(f))})"
@@ -76,3 +77,23 @@ class Transformed:
 
 def _again(function: Callable[..., Any], f: Callable[..., Any], options: dict[str, Any]) -> Any:
     return function(f, **options)
+
+
+def check_argnums(name: str, argnums: Any) -> None:
+    """Raise unless `argnums` is a position, a name or a sequence of them.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(argnums, (int, str)):
+        return
+    try:
+        wanted = tuple(argnums)
+    except TypeError:
+        wanted = (argnums,)
+    if not all(isinstance(k, (int, str)) for k in wanted):
+        raise TypeError(
+            f"{name}: argnums is of type {type(argnums).__name__}; pass positions or names of "
+            f"arguments here, and the arguments to what it returns: {name}(f)(x)"
+        )

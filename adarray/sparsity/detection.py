@@ -24,6 +24,7 @@ from adarray.recording import Call, Recording, Symbol
 from adarray.sparsity.dependence import Dependence
 from adarray.sparsity.known import Known
 from adarray.sparsity.terms import NotSparseError, rows_of
+from adarray.transforms.tree import flatten
 from adarray.transforms.variables import Variables
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
@@ -108,7 +109,7 @@ def find(
     ShapeError, DTypeError
         If the result is no array of real numbers.
     """
-    args, kwargs = given
+    args, kwargs = _apart(given, places)
     reach_arguments(args, kwargs)
     reach(f)
     bound = Bound(args, kwargs, Ints())
@@ -137,6 +138,15 @@ def find(
         raise NotDifferentiableError(f"{name}: {error}; use adarray.jacobian or hvp") from None
     finally:
         state.forget()
+
+
+def _apart(given: Given, places: list[int]) -> Given:
+    """Return arguments whose variables are no other argument, nor captured: each is its own."""
+    leaves, rebuild = flatten(given)
+    for k in places:
+        if isinstance(leaves[k], np.ndarray):
+            leaves[k] = leaves[k].copy()
+    return rebuild(leaves)  # type: ignore[no-any-return]
 
 
 def _not_recorded(name: str, why: str) -> NotDifferentiableError:

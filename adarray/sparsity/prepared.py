@@ -19,6 +19,7 @@ from adarray.protocol import traced
 from adarray.sparsity.coloring import Coloring, of_hessian, of_jacobian
 from adarray.sparsity.detection import Found, Given, check_result, find, places_of
 from adarray.sparsity.evaluation import Evaluation, along_columns, along_rows, compiled
+from adarray.transformed import check_argnums
 from adarray.transforms.inputs import pick
 from adarray.transforms.matrices import picked_call
 from adarray.transforms.modes import vjp
@@ -68,6 +69,7 @@ class Task:
         self, name: str, f: Callable[..., Any], argnums: Any, hessian: bool, options: dict[str, Any]
     ) -> None:
         check_function(name, f)
+        check_argnums(name, argnums)
         if options["format"] not in FORMATS:
             raise ValueError(f"{name}: format {options['format']!r}; one of 'csr', 'coo'")
         self.name = name

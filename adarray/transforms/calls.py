@@ -37,7 +37,7 @@ from adarray.transforms.replay import (
     tangents_of,
     walk_level,
 )
-from adarray.transforms.running import check_function, prepared
+from adarray.transforms.running import check_computed, check_function, prepared
 from adarray.transforms.tree import flatten
 
 
@@ -196,6 +196,7 @@ class Whole:
                     f"{self._op.name}: the function writes into an argument, which would not be "
                     "seen outside; copy it first, or return the new value"
                 )
+        check_computed(self._op.name, y)
         found, rebuild_y = flatten(y)
         captured = self._captured(start, leaves, [*found, *flatten(kept)[0]])
         if captured is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from adarray.aval import Symbolic
 from adarray.device import host
 from adarray.errors import TraceError
+from adarray.plainarrays import opened
 from adarray.protocol import concrete
 from adarray.runtime import MODE
 from adarray.trace import Handle
@@ -20,14 +21,16 @@ from adarray.transforms.running import check_function, prepared
 from adarray.transforms.tree import flatten, is_array
 
 
-def _sums(x: list[Any]) -> list[Any] | None:
+def sums(x: list[Any]) -> list[Any] | None:
     """Return what tells arrays apart: their sums. None where they are recorded."""
     if any(isinstance(h, Handle) and isinstance(h._v, Symbolic) for h in x):
         return None
-    return [np.sum(concrete(v)) for v in x]
+    values = [concrete(v) for v in x]
+    # In C order, since the rounding error of a sum depends on the order.
+    return [np.sum(v.ravel() if isinstance(v, np.ndarray) else v) for v in values]
 
 
-def _agree(before: list[Any] | None, now: list[Any] | None) -> bool:
+def agree(before: list[Any] | None, now: list[Any] | None) -> bool:
     """Whether a function has computed the same twice, as far as it is known."""
     if before is None or now is None:
         return True
@@ -55,7 +58,7 @@ class Checkpoint(Whole):
             )
         leaves = [x for x in flatten(y)[0] if is_array(x) and dtype_of(x).kind in "fc"]
         with np.errstate(all="ignore"):
-            return y, _sums(leaves)
+            return y, sums(leaves)
 
     def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         own = [k for k in call.followed if k < len(operands)]
@@ -68,7 +71,7 @@ class Checkpoint(Whole):
             made, _ = flatten(run(*self._full(call.args, call.rebuild(leaves))))
             floating = [x for x in made if is_array(x) and dtype_of(x).kind in "fc"]
             with np.errstate(all="ignore"):
-                same = _agree(call.kept, _sums(floating))
+                same = agree(call.kept, sums(floating))
             if not same:
                 raise TraceError(
                     f"{self._op.name}: the function computed something else when it ran again for "
@@ -188,14 +191,19 @@ def checkpoint_sequential(
     >>> adarray.grad(f)(np.array([0.5, 1.0])).round(4)
     array([-0.4083, -0.4765])
     """
-    functions = list(functions)
     name = "checkpoint_sequential"
+    if callable(functions) or not isinstance(functions, Iterable):
+        raise TypeError(
+            f"{name}: functions is of type {type(functions).__name__}; pass a list of functions, "
+            f"then the argument of the first one: {name}([f, g], x)"
+        )
+    functions = list(functions)
     for f in functions:
         check_function(name, f)
     count = len(functions)
-    if segments == "sqrt":
+    if isinstance(segments, str) and segments == "sqrt":
         segments = max(1, round(math.sqrt(count)))
-    if isinstance(segments, (bool, str)) or segments < 1:
+    if not isinstance(segments, (int, np.integer)) or isinstance(segments, bool) or segments < 1:
         raise ValueError(
             f"{name}: segments is {segments!r}; pass a number of at least 1, or 'sqrt'"
         )
@@ -213,6 +221,6 @@ def _composed(functions: Sequence[Callable[..., Any]]) -> Callable[[Any], Any]:
     def composed(x: Any) -> Any:
         for f in functions:
             x = prepared(f, True)(x)
-        return x
+        return opened(x)
 
     return composed

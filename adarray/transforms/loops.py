@@ -97,7 +97,7 @@ def checkpointed_loop(
     """
     name = "checkpointed_loop"
     check_function(name, step)
-    count, disk = operator.index(n), operator.index(disk)
+    count, disk = _whole(name, "n", n), _whole(name, "disk", disk)
     if count < 0 or disk < 0:
         raise ValueError(f"{name}: n is {count} and disk is {disk}; pass numbers of at least 0")
     memory = _units(name, snapshots, count)
@@ -198,7 +198,7 @@ def checkpointed_while(
     name = "checkpointed_while"
     check_function(name, cond)
     check_function(name, step)
-    disk = operator.index(disk)
+    disk = _whole(name, "disk", disk)
     if disk < 0:
         raise ValueError(f"{name}: disk is {disk}; pass a number of at least 0")
     memory = _units(name, snapshots, None)
@@ -210,6 +210,13 @@ def checkpointed_while(
         on_disk=None, directory=directory, count=None, cond=cond, has_aux=has_aux,
     )  # fmt: skip
     return loop(state)
+
+
+def _whole(name: str, what: str, x: Any) -> int:
+    try:
+        return operator.index(x)
+    except TypeError:
+        raise TypeError(f"{name}: {what} is a {type(x).__name__}; pass an int") from None
 
 
 def _units(name: str, snapshots: int | str, count: int | None) -> int:

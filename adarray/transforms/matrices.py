@@ -12,7 +12,7 @@ from adarray.errors import DTypeError, ForwardModeError
 from adarray.levels import forget
 from adarray.protocol import traced
 from adarray.trace import Handle, is_weak
-from adarray.transformed import Transform, Transformed
+from adarray.transformed import Transform, Transformed, check_argnums
 from adarray.transforms.directions import forward_columns, reverse_rows
 from adarray.transforms.gradients import grad, options_of, reverse
 from adarray.transforms.inputs import Argnums, check_holomorphic, pick, refuse_whole
@@ -20,6 +20,7 @@ from adarray.transforms.modes import vjp
 from adarray.transforms.running import (
     by_position,
     check_function,
+    check_returned,
     prepared,
     with_names,
 )
@@ -284,12 +285,16 @@ def picked_call(
         args, kwargs, places, moved = by_position(name, f, args, kwargs, argnums)
         run = with_names(run, moved)
     picked = pick(name, args, places)
+    # Without those that are picked: they would count as captured where they are written into.
+    others = [None if k in picked else x for k, x in enumerate(args)]
 
     def of_picked(*xs: Any) -> Any:
-        full = list(args)
+        full = list(others)
         for k, x in zip(picked, xs, strict=True):
             full[k] = x
-        return run(*full, **kwargs)
+        y = run(*full, **kwargs)
+        check_returned(name, y)
+        return y
 
     for k in picked:
         check_variables(name, k, args[k], Variables(args[k]), allow_int)
@@ -385,6 +390,7 @@ def hessian(
            [ 0., 12.]])
     """
     check_function("hessian", f)
+    check_argnums("hessian", argnums)
     transform = Transform(
         hessian, f, {"argnums": argnums, "allow_int": allow_int, "intercept": intercept}
     )

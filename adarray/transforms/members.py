@@ -18,6 +18,7 @@ from adarray.protocol import call_function
 from adarray.trace import Handle, snapshot, tracing
 from adarray.transforms.axes import axes_of, result_axes, size_of
 from adarray.transforms.inputs import mirrored, plain_result
+from adarray.transforms.running import check_computed
 from adarray.transforms.shared import refuse_captured
 from adarray.transforms.tree import flatten, is_array
 
@@ -110,6 +111,7 @@ class _Members:
                 leaves, checked = self._entered(batch, numbers)
                 args, kwargs = self.rebuild(leaves)
                 y = self.run(*args, **kwargs)
+                check_computed("vmap", y)
                 for k, x, h, before in checked:
                     if h._v is not before:
                         refuse_captured(self.f, f"vmap: argument {k}", x, "was written into")
@@ -147,12 +149,18 @@ class _Members:
         _, leaves, mapped = done[0]
         if len(done) == 1:
             return leaves, mapped
+        if any(len(found) != len(leaves) for _, found, _ in done):
+            raise ShapeError(
+                "vmap: members that go different ways return different structures; they must be "
+                "equal"
+            )
         numbers = np.concatenate([n for n, _, _ in done])
         back = np.argsort(numbers, kind="stable")
         made = []
         for k in range(len(leaves)):
             parts = [_rows(found[k], own[k], len(n)) for n, found, own in done]
             if any(not is_array(p) for p in parts):
+                _check_one(parts)
                 made.append(parts[0])
                 continue
             shapes = sorted({np.shape(p)[1:] for p in parts})
@@ -162,11 +170,6 @@ class _Members:
                     "be equal: pad them, or return lists from a loop"
                 )
             made.append(np.concatenate(parts)[back])
-        if any(len(found) != len(leaves) for _, found, _ in done):
-            raise ShapeError(
-                "vmap: members that go different ways return different structures; they must be "
-                "equal"
-            )
         return made, [True] * len(made)
 
     def _placed(self, x: Any, axis: int | None, own: bool) -> Any:
@@ -215,6 +218,22 @@ def _stacked(x: Any, batch: Batch, level: int, given: Any) -> tuple[Any, bool]:
     sync_if_view(x)
     own = is_batched(x._v) and x._v.batch is batch
     return plain_result(leave(x, batch) if own else x, level, given), own
+
+
+def _check_one(parts: list[Any]) -> None:
+    """Raise if what is no array differs from member to member: one place cannot hold it.
+
+    Raises
+    ------
+    TypeError
+    """
+    first = parts[0]
+    if is_array(first) or any(x is not first and (is_array(x) or x != first) for x in parts):
+        kinds = ", ".join(sorted({type(x).__name__ for x in parts}))
+        raise TypeError(
+            f"vmap: members that go different ways return different objects of type {kinds}, which "
+            "no array holds; return numbers, or call the function in a loop"
+        )
 
 
 def _rows(x: Any, own: bool, size: int) -> Any:

@@ -26,7 +26,7 @@ from adarray.transforms.inputs import (
     mirrored,
     plain_result,
 )
-from adarray.transforms.running import check_function, prepared, with_aux
+from adarray.transforms.running import check_function, check_returned, prepared, with_aux
 from adarray.transforms.shared import Place, refuse_unseen, tie
 from adarray.transforms.tree import Leaf, flatten, is_number
 from adarray.transforms.variables import Variables, check_variables
@@ -119,6 +119,7 @@ def vjp(
         aux = None
         if has_aux:
             y, aux = with_aux("vjp", y)
+        check_returned("vjp", y)
         results = Variables(y)
         moving = results.moving
         # Later in-place updates of a result must not move the pullback's start.
@@ -260,7 +261,11 @@ def forward(
 ) -> tuple[Any, Any, Any]:
     """Return value, tangent and what `f` returned besides, as `jvp` does; `name` is for errors."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise TypeError(f"{name}: primals and tangents are a tuple or list of arguments each")
+        raise TypeError(
+            f"{name}: primals is of type {type(primals).__name__} and tangents of type "
+            f"{type(tangents).__name__}; pass a tuple each, with an item for each argument: "
+            f"{name}(f, (x,), (v,))"
+        )
     check_function(name, f)
     trees = [Variables(x) for x in primals]
     for k, (x, tree) in enumerate(zip(primals, trees, strict=True)):
@@ -281,6 +286,7 @@ def forward(
         aux = None
         if has_aux:
             y, aux = with_aux(name, y)
+        check_returned(name, y)
         leaves, rebuild_y = flatten(y)
         pairs = [split(x, level) if is_number(x) else (x, None) for x in leaves]
         given = mirrored((*xs, *ts))

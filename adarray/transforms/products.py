@@ -12,12 +12,12 @@ from adarray.errors import ForwardModeError, ShapeError
 from adarray.levels import forget
 from adarray.protocol import concrete
 from adarray.trace import Handle
-from adarray.transformed import Transform, Transformed
+from adarray.transformed import Transform, Transformed, check_argnums
 from adarray.transforms.gradients import grad, options_of, reverse
 from adarray.transforms.inputs import Argnums, refuse_whole
 from adarray.transforms.matrices import number_like, picked_call
 from adarray.transforms.modes import forward, shape_of, vjp
-from adarray.transforms.running import check_function
+from adarray.transforms.running import check_function, prepared
 from adarray.transforms.tree import flatten, is_array, is_number
 from adarray.transforms.variables import Variables
 
@@ -385,7 +385,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any, intercept: bool = Tru
     Raises
     ------
     ValueError
-        If `f` is not zero at zero, so that it is not linear.
+        If `f` is not zero at zero, or is not its derivative there at one point that is tried.
 
     Examples
     --------
@@ -403,13 +403,55 @@ def linear_transpose(f: Callable[..., Any], *primals: Any, intercept: bool = Tru
                 "linear_transpose: the function is not zero where its arguments are; it is not "
                 "linear: take linearize(f, x), or leave the constant part out"
             )
+    _check_linear(prepared(f, intercept), pullback, ins, Variables(y))
     return pullback
+
+
+def _check_linear(run: Any, pullback: Any, ins: Variables, outs: Variables) -> None:
+    """Raise unless a function is its derivative at zero: at one point, along one cotangent.
+
+    Raises
+    ------
+    ValueError
+    """
+    moving = [*ins.moving, *outs.moving]
+    if not all(isinstance(concrete(x), (np.ndarray, np.generic, float, complex)) for x in moving):
+        return  # recorded, or on a device
+    rng = np.random.default_rng(0)
+    vs, gs = ([_drawn(rng, x) for x in tree.moving] for tree in (ins, outs))
+    found = Variables(run(*ins.argument(vs))).moving
+    pulled = ins.along(pullback(outs.gradient(gs))) or []
+    (ours, size), (theirs, other) = _pairing(gs, found), _pairing(pulled, vs)
+    eps = max((np.finfo(np.result_type(x)).eps for x in (*vs, *gs)), default=0.0)
+    if not abs(ours - theirs) <= eps**0.4 * (size + other):  # 1e-6 in double precision
+        raise ValueError(
+            "linear_transpose: the function is not its derivative at zero; it is not linear: take "
+            "linearize(f, x), whose map is"
+        )
+
+
+def _drawn(rng: np.random.Generator, x: Any) -> Any:
+    """Return random numbers of the shape and dtype of `x`."""
+    shape, dtype = shape_of(x), np.result_type(concrete(x))
+    made: Any = rng.normal(size=shape)
+    if dtype.kind == "c":
+        made = made + 1j * rng.normal(size=shape)
+    return np.asarray(made, dtype)[()]
+
+
+def _pairing(gs: list[Any], ts: list[Any]) -> tuple[float, float]:
+    """Return the pairing of cotangents and tangents, and the sum of the sizes of its terms."""
+    terms = [np.asarray(host(concrete(g)) * host(concrete(t))) for g, t in zip(gs, ts, strict=True)]
+    return (
+        sum(float(np.sum(x.real)) for x in terms), sum(float(np.sum(np.abs(x))) for x in terms)
+    )  # fmt: skip
 
 
 def gradient_of(
     name: str, f: Any, argnums: Argnums, allow_int: bool, intercept: bool
 ) -> Transformed:
     """Return the gradient of `f`, whose errors name the transform that was called."""
+    check_argnums(name, argnums)
     options = options_of(argnums, False, False, allow_int, intercept)
     return reverse(Transform(grad, f, options), lambda _, g: g, name)
 

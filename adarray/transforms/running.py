@@ -10,20 +10,33 @@ from typing import Any
 
 from adarray.needs import dispatches
 from adarray.reaching import reach, reach_arguments
+from adarray.scope import package_of
 
 
 def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
     """Return what runs `f` in a transform, inside of `adarray.intercept` if `f` needs that."""
     intercept = intercept and not dispatches(f)  # other transforms see to their own function
+    outside = intercept and package_of(getattr(f, "__module__", None)) in _OUTSIDE
 
     def run(*args: Any, **kwargs: Any) -> Any:
         calls = reach_arguments(args, kwargs)
+        if outside:  # as code that calls it would get it
+            return _interception()(_stand_in()(f), args, kwargs)
         reached = reach(f)
         if intercept and (reached.needs or calls):
             return _interception()(f, args, kwargs, None, reached)
         return f(*args, **kwargs)
 
     return run
+
+
+# Of functions that are no client's, and open up in client code alone.
+_OUTSIDE = frozenset({"math", "cmath", "scipy"})
+
+
+@functools.cache
+def _stand_in() -> Any:
+    return importlib.import_module("adarray.intercepting.binding").stand_in_of
 
 
 @functools.cache
@@ -104,6 +117,35 @@ def check_function(name: str, f: Any) -> None:
     """
     if not callable(f):
         raise TypeError(f"{name}: expected a function, got {type(f).__name__}")
+
+
+def check_returned(name: str, y: Any) -> None:
+    """Raise if a function has returned nothing, or what is still to be computed.
+
+    Raises
+    ------
+    TypeError
+    """
+    if y is None:
+        raise TypeError(
+            f"{name}: the function returned None; return what is to be differentiated, an array, a "
+            "number or a nest of them"
+        )
+    check_computed(name, y)
+
+
+def check_computed(name: str, y: Any) -> None:
+    """Raise if a function has returned a generator or the like, whose code has not run yet.
+
+    Raises
+    ------
+    TypeError
+    """
+    if hasattr(type(y), "__next__") or inspect.iscoroutine(y):
+        raise TypeError(
+            f"{name}: the function returned a {type(y).__name__}, which computes later, where no "
+            "derivative is taken; return a list of its items"
+        )
 
 
 def with_aux(name: str, y: Any) -> tuple[Any, Any]:

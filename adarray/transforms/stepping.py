@@ -12,12 +12,14 @@ from adarray.ad.reverse import WALK
 from adarray.array import ADArray
 from adarray.errors import TraceError
 from adarray.graph import Node
+from adarray.plainarrays import opened
 from adarray.protocol import traced
 from adarray.trace import Extras, Handle, is_weak, save, snapshot
 from adarray.transforms import schedules
 from adarray.transforms.calls import Made, Whole, dtype_of, plain_number, rest_of
+from adarray.transforms.checkpointing import agree, sums
 from adarray.transforms.replay import Replay, made_before, mark, walk_level
-from adarray.transforms.running import prepared
+from adarray.transforms.running import check_computed, prepared
 from adarray.transforms.storing import Disk, Snapshot, State
 from adarray.transforms.tree import flatten, is_array
 
@@ -41,6 +43,8 @@ class _Recorded(NamedTuple):
     after : State
     outputs : any
         What it returned besides.
+    given : list or None
+        What tells the state before from others.
     """
 
     at: int
@@ -50,6 +54,7 @@ class _Recorded(NamedTuple):
     moves: list[bool]
     after: State
     outputs: Any
+    given: list[Any] | None
 
 
 class _Stack(list[Any]):
@@ -75,9 +80,10 @@ class _Stack(list[Any]):
 class _Kept:
     """What a loop has kept for its derivative: it serves once, and is made again after that."""
 
-    def __init__(self, stack: _Stack, count: int, aux: list[int]) -> None:
+    def __init__(self, stack: _Stack, count: int, last: list[Any] | None, aux: list[int]) -> None:
         self.stacks = [stack]
         self.count = count  # of steps
+        self.last = last  # what tells the last state from others
         self.aux = aux  # how many leaves each step has returned besides the state
 
     def of_member(self, of: Callable[[Any], Any]) -> _Kept:  # noqa: ARG002
@@ -154,7 +160,7 @@ class Loop(Whole):
         else:
             state, count = self._explore(state, stack, aux)
         y = state.rebuild([_private(x) for x in state.leaves])
-        kept = _Kept(stack, count, [len(flatten(x)[0]) for x in aux])
+        kept = _Kept(stack, count, _told_by(state.leaves), [len(flatten(x)[0]) for x in aux])
         return ((y, aux) if self._has_aux else y), kept
 
     def _reached(self, start: Node, seen: list[Any]) -> list[Node]:  # noqa: ARG002
@@ -225,6 +231,7 @@ class Loop(Whole):
 
     def _call(self, tree: Any, at: int) -> Any:
         y = self._step(tree, at) if self._numbered else self._step(tree)
+        check_stepped(self._name, y)
         return parts(self._op.name, y) if self._has_aux else (y, None)
 
     def _advance(self, state: State, at: int, aux: list[Any] | None) -> State:
@@ -259,7 +266,9 @@ class Loop(Whole):
         aux = rebuild_output([_settled(x) for x in replay.leaves[count:]])
         moves = [_moves(x) for x in replay.leaves]
         replay.leaves = []  # what they hold is not needed
-        return _Recorded(at, replay, places, len(state.leaves), moves, State(after, rebuild), aux)
+        given = _told_by(state.leaves)
+        last = State(after, rebuild)
+        return _Recorded(at, replay, places, len(state.leaves), moves, last, aux, given)
 
     # -- back ---------------------------------------------------------------------------------
 
@@ -329,9 +338,17 @@ class _Back:
         last = call.leaves - sum(self.aux)
         self.outputs = whole[last:]  # cotangents of what the steps have returned besides
         self.g: list[Any] = whole[:last]  # of the leaves of the state
+        self.told = call.kept.last  # by what the state is known that the next step must have led to
 
     def pull(self, step: _Recorded) -> None:
         """Walk back one step."""
+        if not agree(self.told, _told_by(step.after.leaves)):
+            raise TraceError(
+                f"{self.loop._name}: step {step.at} computed something else when it ran again "
+                "for its derivative; random numbers and what changes meanwhile must be drawn "
+                "before the loop, or be part of the state"
+            )
+        self.told = step.given
         size = self.aux.pop()
         outputs = self.outputs[len(self.outputs) - size :]
         del self.outputs[len(self.outputs) - size :]
@@ -348,7 +365,7 @@ class _Back:
         """Return the cotangents of the operands, and of what was captured."""
         if self.seen != {n.order for n in self.asked}:
             raise TraceError(
-                f"{self.loop._op.name}: a step read other traced values when it ran again for its "
+                f"{self.loop._name}: a step read other traced values when it ran again for its "
                 "derivative; what changes meanwhile must be part of the state"
             )
         n = len(operands)
@@ -363,6 +380,12 @@ class _Back:
 def _moves(x: Any) -> bool:
     """Whether a leaf of a state is differentiated."""
     return is_array(x) and dtype_of(x).kind in "fc"
+
+
+def _told_by(leaves: list[Any]) -> list[Any] | None:
+    """Return what tells a state from others."""
+    with np.errstate(all="ignore"):
+        return sums([x for x in leaves if _moves(x)])
 
 
 def _settled(x: Any) -> Any:
@@ -401,6 +424,18 @@ def takes_number(step: Step) -> bool:
     return sum(p.kind in positional and p.default is p.empty for p in parameters) > 1
 
 
+def check_stepped(name: str, y: Any) -> None:
+    """Raise if a step has returned no state.
+
+    Raises
+    ------
+    TypeError
+    """
+    if y is None:
+        raise TypeError(f"{name}: the step returned None; return the next state")
+    check_computed(name, y)
+
+
 def parts(name: str, y: Any) -> tuple[Any, Any]:
     """Return the state and what a step has returned besides.
 
@@ -430,12 +465,13 @@ def plain_loop_of(
         k = 0
         while k < count if count is not None else goes_on(state):  # type: ignore[misc]
             y = run(state, k) if numbered else run(state)
+            check_stepped(name, y)
             state = y
             if has_aux:
                 state, output = parts(name, y)
                 found, rebuild = flatten(output)
                 aux.append(rebuild([_frozen(x) for x in found]))
             k += 1
-        return (state, aux) if has_aux else state
+        return opened((state, aux) if has_aux else state)
 
     return plain_loop

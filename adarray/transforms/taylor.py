@@ -16,7 +16,7 @@ from adarray.tangents import attach, tangent_of
 from adarray.trace import Handle, tracing
 from adarray.transforms.inputs import mirrored, plain_result
 from adarray.transforms.modes import refuse_complex, run_moving, tangents_along
-from adarray.transforms.running import check_function
+from adarray.transforms.running import check_function, check_returned
 from adarray.transforms.tree import Leaf, flatten, is_number
 from adarray.transforms.variables import Variables, check_variables
 
@@ -86,7 +86,11 @@ def jet(
     name = "jet"
     check_function(name, f)
     if not isinstance(primals, (tuple, list)) or not isinstance(series, (tuple, list)):
-        raise TypeError("jet: primals and series are a tuple or list, with an item per argument")
+        raise TypeError(
+            f"jet: primals is of type {type(primals).__name__} and series of type "
+            f"{type(series).__name__}; pass a tuple each, with an item for each argument: "
+            "jet(f, (x,), ([v, a],))"
+        )
     trees = [Variables(x) for x in primals]
     for k, (x, tree) in enumerate(zip(primals, trees, strict=True)):
         check_variables(name, f"primals[{k}]", x, tree, False)
@@ -116,6 +120,7 @@ def jet(
                 attach(made, level, c)
             duals.append(made)
         y = run_moving(name, f, trees, duals, intercept)
+        check_returned(name, y)
         leaves, rebuild = flatten(y)
         given = mirrored((*xs, *(t for ts in terms for t in ts)))
         pairs = [_split(x, group, scales) if is_number(x) else (x, None) for x in leaves]

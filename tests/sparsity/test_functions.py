@@ -317,7 +317,7 @@ def test_traced_arguments_are_refused() -> None:
     def f(x: Any) -> Any:
         return np.sum(adarray.sparse_jacobian(neighbours)(x).data)
 
-    with pytest.raises(NotDifferentiableError, match="is traced, and sparse matrices of SciPy"):
+    with pytest.raises(NotDifferentiableError, match="is traced, and sparse matrices of"):
         adarray.grad(f)(X)
 
     with pytest.raises(NotDifferentiableError, match="is traced, and sparse matrices of SciPy"):

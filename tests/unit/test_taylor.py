@@ -230,7 +230,7 @@ REFUSED = [
      "has dtype float64 and its tangent is complex"),
     (lambda: adarray.jet(np.sin, (3,), ([1.0],)), DTypeError, "non-floating dtype"),
     (lambda: adarray.jet(np.sin, X, (X,)), TypeError,
-     "jet: primals and series are a tuple or list, with an item per argument"),
+     "jet: primals is of type ndarray and series of type tuple; pass a tuple each, with an item"),
 ]  # fmt: skip
 
 
