@@ -88,7 +88,7 @@ class _Kept:
 
     def of_member(self, of: Callable[[Any], Any]) -> _Kept:  # noqa: ARG002
         """Return what one member of a batch has kept: nothing, so that its steps run again."""
-        made = _Kept(_Stack(None), self.count, self.aux)
+        made = _Kept(_Stack(None), self.count, None, self.aux)
         made.stacks.clear()
         return made
 
