@@ -150,7 +150,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 def checkpoint_sequential(
     functions: Sequence[Callable[..., Any]], x: Any, segments: int | str = "sqrt"
 ) -> Any:
-    r"""Apply functions one after the other, and keep what is between some of them alone.
+    r"""Apply functions one after the other, and keep only some of the results between them.
 
     Parameters
     ----------

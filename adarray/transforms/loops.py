@@ -24,7 +24,7 @@ def checkpointed_loop(
     disk: int = 0,
     directory: Any = None,
 ) -> Any:
-    r"""Apply a step n times, and keep few states for the derivative: the others are run again.
+    r"""Apply a step n times, keeping few states for the derivative: the others are computed again.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def checkpointed_while(
     disk: int = 0,
     directory: Any = None,
 ) -> Any:
-    """Apply a step while a condition holds, and keep few states for the derivative.
+    """Apply a step while a condition holds, keeping few states for the derivative.
 
     Parameters
     ----------
