@@ -32,14 +32,6 @@ from adarray.errors import (
     UnsupportedFunctionError,
 )
 from adarray.transforms import (
-    black_box,
-    checkpoint,
-    checkpoint_sequential,
-    checkpointed_loop,
-    checkpointed_while,
-    custom_jvp,
-    custom_linear_solve,
-    custom_vjp,
     directional_derivative,
     elementwise_grad,
     grad,
@@ -48,17 +40,13 @@ from adarray.transforms import (
     jacfwd,
     jacobian,
     jacrev,
-    jet,
     jvp,
     linear_transpose,
     linearize,
     make_hvp,
     no_grad,
-    ravel,
-    score_function,
     value_and_grad,
     vjp,
-    vmap,
 )
 
 if _typing.TYPE_CHECKING:
@@ -70,6 +58,40 @@ if _typing.TYPE_CHECKING:
     from adarray.jitting import JitWarning, jit, register_captured
     from adarray.profiling import profile
     from adarray.sparsity import sparse_hessian, sparse_jacobian
+    from adarray.transforms.batch import vmap
+    from adarray.transforms.black_boxes import black_box
+    from adarray.transforms.checkpointing import checkpoint, checkpoint_sequential
+    from adarray.transforms.decisions import score_function
+    from adarray.transforms.linear_solves import custom_linear_solve
+    from adarray.transforms.loops import checkpointed_loop, checkpointed_while
+    from adarray.transforms.ravelling import ravel
+    from adarray.transforms.rules import custom_jvp, custom_vjp
+    from adarray.transforms.taylor import jet
+
+# What takes time to import, and the modules that have it.
+_LATE = {
+    "JitWarning": "jitting",
+    "black_box": "transforms.black_boxes",
+    "checkpoint": "transforms.checkpointing",
+    "checkpoint_sequential": "transforms.checkpointing",
+    "checkpointed_loop": "transforms.loops",
+    "checkpointed_while": "transforms.loops",
+    "custom_jvp": "transforms.rules",
+    "custom_linear_solve": "transforms.linear_solves",
+    "custom_vjp": "transforms.rules",
+    "evaluation_trace": "evaluation",
+    "intercept": "intercepting",
+    "jet": "transforms.taylor",
+    "jit": "jitting",
+    "profile": "profiling",
+    "ravel": "transforms.ravelling",
+    "register_captured": "jitting",
+    "score_function": "transforms.decisions",
+    "sparse_hessian": "sparsity",
+    "sparse_jacobian": "sparsity",
+    "vmap": "transforms.batch",
+    "wrap": "intercepting",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -78,16 +100,8 @@ def __getattr__(name: str) -> object:
 
     if name in ("testing", "numpy", "scipy"):
         return importlib.import_module(f"adarray.{name}")
-    if name in ("intercept", "wrap"):
-        return getattr(importlib.import_module("adarray.intercepting"), name)
-    if name in ("jit", "JitWarning", "register_captured"):
-        return getattr(importlib.import_module("adarray.jitting"), name)
-    if name in ("sparse_hessian", "sparse_jacobian"):
-        return getattr(importlib.import_module("adarray.sparsity"), name)
-    if name == "evaluation_trace":
-        return importlib.import_module("adarray.evaluation").evaluation_trace
-    if name == "profile":
-        return importlib.import_module("adarray.profiling").profile
+    if name in _LATE:
+        return getattr(importlib.import_module(f"adarray.{_LATE[name]}"), name)
     raise AttributeError(f"module 'adarray' has no attribute {name!r}")
 
 

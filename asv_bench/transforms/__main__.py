@@ -37,12 +37,14 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     names = [n for n in TASKS if any(part in n for part in options.tasks)]
     found = measure(names, options)
-    text = report(found)
-    print(text)
+    tables, lines = report(found)
+    print("\n\n".join([table(*t) for t in tables.values()] + lines))
     if options.docs:
         options.docs.mkdir(parents=True, exist_ok=True)
         (options.docs / "peers.json").write_text(json.dumps(found, indent=1) + "\n")
-        (options.docs / "peers.md").write_text(text + "\n")
+        for name, (_, head, rows) in tables.items():
+            text = "".join("\t".join(row) + "\n" for row in [head, *rows])
+            (options.docs / f"{name}.tsv").write_text(text)
     return 0
 
 
@@ -89,8 +91,11 @@ def ratio_of(row: dict[str, Any], what: str = "median") -> float | None:
     return peer / ours if peer is not None and ours else None
 
 
-def report(found: dict[str, Any]) -> str:
-    """Return the tables."""
+Table = tuple[str, list[str], list[list[str]]]
+
+
+def report(found: dict[str, Any]) -> tuple[dict[str, Table], list[str]]:
+    """Return the tables, with title, head and rows, and lines below them."""
     rows, sparse = [], []
     for name, row in found["tasks"].items():
         ours, peer = row[OURS], best_peer(row)
@@ -115,14 +120,15 @@ def report(found: dict[str, Any]) -> str:
             f"{ours.get('colors', '-')} / {row[PEER].get('colors', '-')}",
         ]
         sparse.append(cells)
-    parts = []
+    tables: dict[str, Table] = {}
+    lines = []
     if rows:
         head = ["", "adarray", "JAX", "JAX / adarray", "adarray / f", "JAX / f"]
-        parts.append(table("Transforms", head, rows))
+        tables["dense"] = "Transforms", head, rows
     if sparse:
         head = ["", "adarray", "JAX", "JAX / adarray", "prepare", "asdex", "asdex / adarray",
                 "colours"]  # fmt: skip
-        parts.append(table("Sparse matrices", head, sparse))
+        tables["sparse"] = "Sparse matrices", head, sparse
     for title, chosen in (
         ("all but f", [n for n in found["tasks"] if not n.endswith(": f")]),
         ("vmap, hvp, jacobian", [n for n in found["tasks"] if any(
@@ -131,8 +137,8 @@ def report(found: dict[str, Any]) -> str:
         ratios = [r for n in chosen if (r := ratio_of(found["tasks"][n])) is not None]
         if ratios:
             mean = statistics.geometric_mean(ratios)
-            parts.append(f"Geometric mean of JAX / adarray, {title}: {mean:.2f} of {len(ratios)}")
-    return "\n\n".join(parts)
+            lines.append(f"Geometric mean of JAX / adarray, {title}: {mean:.2f} of {len(ratios)}")
+    return tables, lines
 
 
 if __name__ == "__main__":

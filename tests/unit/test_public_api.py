@@ -17,11 +17,7 @@ def test_all_is_complete_and_sorted():
     public = {
         n for n, v in vars(adarray).items() if not n.startswith("_") and not inspect.ismodule(v)
     }
-    # Imported when they are asked for.
-    late = {
-        "JitWarning", "evaluation_trace", "intercept", "jit", "profile", "register_captured",
-        "sparse_hessian", "sparse_jacobian", "wrap",
-    }  # fmt: skip
+    late = set(adarray._LATE)
     assert public | late | {"__version__"} == set(adarray.__all__)
     for name in late:
         assert callable(getattr(adarray, name))
