@@ -13,6 +13,8 @@ from records import CORE
 from adarray.errors import ADArrayError
 from adarray.op import OPS, Op
 
+pytestmark = pytest.mark.slow
+
 
 def curves(op: Op) -> Iterator[tuple[Callable[..., Any], list[Any]]]:
     """Yield calls of an operation as functions of their floating operands."""
