@@ -40,7 +40,7 @@ STEADY = {
 # -- the generator -----------------------------------------------------------------------------
 
 
-@settings(max_examples=200, **STEADY)
+@settings(max_examples=60, **STEADY)
 @given(program=programs(), seed=st.integers(0, 100))
 def test_programs_are_valid_and_tame(program: RandomProgram, seed: int) -> None:
     args = program.args(seed)
@@ -99,6 +99,7 @@ def test_programs_take_different_paths() -> None:
 # -- the comparison ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rounding_explains_what_backends_differ_by() -> None:
     """Two ways to compute in eager code stay inside of the bound; much more would not."""
     try:
@@ -174,6 +175,7 @@ def failures(runner: Runner, numbered: Iterable[tuple[int, RandomProgram]]) -> l
     ]
 
 
+@pytest.mark.slow_on("openmp")
 def test_random_programs(backend: str) -> None:
     runner = Runner(backend)
     drawn: list[RandomProgram] = []

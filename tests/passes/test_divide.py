@@ -207,6 +207,7 @@ def _text(made: Plan) -> list[str]:
     return sorted({cprinter.source(k, Target()) for k in kernels.values()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("f", "x", "steps"), LOOPS)
 def test_twice_the_steps_are_hardly_more_c(f: Callable[..., Any], x: Any, steps: int) -> None:
     """Groups of 500 values each began in another part of a step: no two kernels were equal."""

@@ -57,7 +57,7 @@ def test_numbers_that_vary_are_read_and_others_stay_in_the_text() -> None:
     assert interpret(found, [X])[0].tobytes() == interpret(program, [X])[0].tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def test_steps_with_other_numbers_share_kernels(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,7 @@ def check(call, x, what):
 axes = st.one_of(st.none(), st.integers(-3, 2), st.lists(st.integers(-3, 2), max_size=3).map(tuple))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(arrays(), st.sampled_from(FOLDED), axes, st.data())
 def test_reduce(x, ufunc, axis, data):
     kwargs = {"axis": axis}
@@ -91,27 +91,27 @@ def test_reduce(x, ufunc, axis, data):
     check(lambda v: ufunc.reduce(v, **kwargs), x, (ufunc, x, kwargs))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(arrays(), st.sampled_from(FOLDED), st.integers(-3, 2))
 def test_accumulate(x, ufunc, axis):
     check(lambda v: ufunc.accumulate(v, axis), x, (ufunc, x, axis))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(arrays(), st.sampled_from(FOLDED), st.integers(-2, 1), st.lists(st.integers(-1, 4)))
 def test_reduceat(x, ufunc, axis, indices):
     at = np.asarray(indices, np.intp)
     check(lambda v: ufunc.reduceat(v, at, axis), x, (ufunc, x, at, axis))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(arrays(2), arrays(2), st.sampled_from(FOLDED))
 def test_outer(x, y, ufunc):
     check(lambda v: ufunc.outer(v, y), x, (ufunc, x, y))
     check(lambda v: ufunc.outer(x, v), y, (ufunc, x, y))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     arrays(2),
     st.sampled_from(
@@ -131,7 +131,7 @@ def test_at(x, ufunc, indices, value):
     check(call, x, (ufunc, x, at, value))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(arrays(), arrays(), st.data())
 def test_calls_with_out_and_where(x, y, data):
     ufunc = data.draw(st.sampled_from([np.add, np.divide, np.maximum, np.floor_divide]))

@@ -244,6 +244,7 @@ def test_a_given_pattern_is_taken() -> None:
         adarray.sparse_jacobian(neighbours, pattern=pattern.T)(X)
 
 
+@pytest.mark.slow_on("openmp")
 def test_many_colours_are_evaluated_in_blocks() -> None:
     def f(x: Any) -> Any:
         return np.concatenate([x * np.sum(x[:9]), np.exp(x[:9]) * x[9:18]])

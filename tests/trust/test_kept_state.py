@@ -235,11 +235,11 @@ def compare(text: str, mode: str, counts: Counter[str]) -> str:
     return ""
 
 
-MODES = ("plain", "jit(grad)", "grad(jit)")
+COMPILED = [pytest.param(m, marks=pytest.mark.slow) for m in ("jit(grad)", "grad(jit)")]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["plain", *COMPILED])
 def test_random_programs_change_the_same(backend: str, mode: str) -> None:
     counts: Counter[str] = Counter()
     for seed in seeds(12):

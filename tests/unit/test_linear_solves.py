@@ -107,6 +107,7 @@ def test_derivatives_of_every_order(f: Any, expected: Any) -> None:
     close(a.grad, adarray.grad(plain)(A, B))
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("case", [0, 2])
 def test_compiled_by_jit(case: int) -> None:
     f, expected = CASES[case]
