@@ -39,7 +39,7 @@ def duplicate(x: Any, exactly: bool = False) -> Any:
         return getattr(x, "duplicate", functools.partial(x.copy, "K"))()
     if x.flags.forc:
         return x.copy("K")
-    strides = x.strides if exactly else _strides_like(x)
+    strides = x.strides if exactly else strides_like(x.shape, x.strides, x.itemsize)
     if strides is None:
         return x.copy("K")
     first = sum((1 - n) * s for n, s in zip(x.shape, strides, strict=True) if s < 0)
@@ -50,17 +50,29 @@ def duplicate(x: Any, exactly: bool = False) -> Any:
     return made
 
 
-def _strides_like(x: np.ndarray) -> tuple[int, ...] | None:
-    """Return strides of the same kind; None where elements share memory."""
-    made = [x.itemsize] * x.ndim
-    end = follows = reach = x.itemsize
-    for s, axis in sorted((abs(s), a) for a, s in enumerate(x.strides) if x.shape[a] != 1):
+def strides_like(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int,
+    original: tuple[int, ...] | None = None,
+) -> tuple[int, ...] | None:  # fmt: skip
+    """Return strides of the same kind for an array of a shape; None where elements share memory.
+
+    Parameters
+    ----------
+    shape, strides : tuple of int
+    itemsize : int
+    original : tuple of int, optional
+        The shape of the array that has `strides`, where it is another one.
+    """
+    own = shape if original is None else original
+    made = [itemsize] * len(shape)
+    end = follows = reach = itemsize
+    for s, axis in sorted((abs(s), a) for a, s in enumerate(strides) if own[a] != 1):
         if s < end:
             return None
-        step = reach if s == follows else reach + x.itemsize
-        made[axis] = step if x.strides[axis] > 0 else -step
-        end = s * (x.shape[axis] - 1) + x.itemsize
-        follows, reach = s * x.shape[axis], step * x.shape[axis]
+        step = reach if s == follows else reach + itemsize
+        made[axis] = step if strides[axis] > 0 else -step
+        end = s * (own[axis] - 1) + itemsize
+        follows, reach = s * own[axis], step * shape[axis]
     return tuple(made)
 
 

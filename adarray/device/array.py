@@ -202,6 +202,8 @@ class DeviceArray(NDArrayOperatorsMixin):
         except library.unable:
             return library.on_host(operator.getitem, (self, index), {})
         parts = index if type(index) is tuple else (index,)
+        if raw.ndim > 1 and any(map(_chooses, parts)):
+            raw = library.laid(operator.getitem, (self, index), {}, raw)
         scalar = raw.ndim == 0 and not any(i is Ellipsis for i in parts)
         if scalar and raw.base is not None:
             raw = library.run(raw.copy)  # NumPy's scalars do not follow writes into the array
@@ -389,6 +391,12 @@ class DeviceArray(NDArrayOperatorsMixin):
     def __dlpack_device__(self) -> tuple[int, int]:
         device: tuple[int, int] = self.raw.__dlpack_device__()
         return device
+
+
+def _chooses(i: Any) -> bool:
+    """Whether a part of an index is an array or a list, which gives a copy."""
+    kind = type(i)
+    return kind is DeviceArray or kind is np.ndarray or kind is list
 
 
 def _method(name: str) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from adarray.device.array import DeviceArray, Form, form_of, host_of, is_device
 from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING
 from adarray.device.indices import CAREFUL, device_index
 from adarray.device.kinds import KINDS, adopt
+from adarray.device.layouts import TURNING, arrays_of, in_order, lie_in_c_order, result_orders
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.memory import layout_of, result_axes
 from adarray.spans import RECORDER
@@ -302,8 +303,45 @@ class Library:
             except self.unable:
                 pass
             else:
-                return self._results(function, made, (*args, *kwargs.values()))
+                given = (*args, *kwargs.values())
+                if function in TURNING or not lie_in_c_order(given):
+                    made = self.laid(function, args, kwargs, made)
+                return self._results(function, made, given)
         return self.on_host(function, args, kwargs)
+
+    def laid(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], made: Any
+    ) -> Any:
+        """Return what the library computed as it would lie in memory if NumPy had computed it.
+
+        Views of operands stay.
+        """
+        parts = list(made) if isinstance(made, (tuple, list)) else [made]
+        if not any(isinstance(r, self.kind) and r.ndim > 1 and r.size for r in parts):
+            return made
+        orders = result_orders(function, args, kwargs)
+        if orders is None:
+            return made
+        if not isinstance(made, (tuple, list)):
+            orders = [orders]
+        given = [x.raw for x in arrays_of((*args, *kwargs.values()))]
+        for k, (raw, axes) in enumerate(zip(parts, orders, strict=False)):
+            if not isinstance(raw, self.kind) or raw.ndim < 2 or not raw.size:
+                continue
+            if not isinstance(axes, tuple) or len(axes) != raw.ndim:
+                continue
+            if not in_order(raw.shape, raw.strides, axes) and not any(
+                raw is x or self.shares(raw, x) for x in given
+            ):
+                parts[k] = self._in_order(raw, axes)
+        if isinstance(made, list):
+            return parts
+        return tuple(parts) if isinstance(made, tuple) else parts[0]
+
+    def _in_order(self, raw: Any, axes: tuple[int, ...]) -> Any:
+        """Return a copy whose axes are in the given order in memory."""
+        turned = self.run(self.copied, raw.transpose(axes), "C")
+        return turned.transpose(tuple(map(int, np.argsort(axes))))
 
     def _results(self, function: Any, made: Any, given: tuple[Any, ...]) -> Any:
         """Return what a function of the library returned as values."""
@@ -427,6 +465,8 @@ class Library:
             else:
                 if out is not None:
                     return out[0] if isinstance(out, tuple) and len(out) == 1 else out
+                if not lie_in_c_order(inputs):
+                    made = self.laid(by_numpy, inputs, kwargs, made)
                 return self._results(ufunc, made, ())
         return self.on_host(by_numpy, inputs, kwargs)
 

@@ -15,6 +15,7 @@ from adarray_backends.cuda.folds import CHARS, Folder
 
 from adarray.codegen.eager import FIXED
 from adarray.device import DeviceArray, Form, Library
+from adarray.device.layouts import lie_in_c_order
 from adarray.op import FUNCTIONS, POINTWISE, Op, Pointwise, Reduction
 
 _FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
@@ -216,6 +217,8 @@ class CudaLibrary(Library):
                 inputs = tuple(map(self.place, inputs))
                 r = contractions.matmul(self, *inputs)
                 if r is not NotImplemented:
+                    if r.ndim > 2 and not lie_in_c_order(inputs):
+                        r.raw = self.laid(ufunc, inputs, {}, r.raw)
                     return r
         return super().ufunc(ufunc, method, inputs, kwargs)
 
@@ -229,6 +232,7 @@ class CudaLibrary(Library):
         elif function is np.einsum and len(args) == 3:
             r = contractions.einsum(self, *args, **kwargs)
             if r is not NotImplemented:
+                r.raw = self.laid(function, args, kwargs, r.raw)
                 return r
         return super().call(function, args, kwargs)
 

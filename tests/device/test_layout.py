@@ -93,3 +93,60 @@ def test_a_reversed_array_is_copied_where_numpy_copies(device_backend: str, orde
         got = f(adarray.ADArray(x))
     for a, b in zip(got, expected, strict=True):
         np.testing.assert_array_equal(a.numpy(), b)
+
+
+CALLS = {
+    "where": lambda x, y: np.where(x > 1.0, x, y),
+    "cumsum": lambda x, y: np.cumsum(x, axis=0),
+    "sort": lambda x, y: np.sort(x, axis=-1),
+    "argsort": lambda x, y: np.argsort(y, axis=0),
+    "concatenate": lambda x, y: np.concatenate([x, y], axis=-1),
+    "stack": lambda x, y: np.stack([x, y], axis=1),
+    "tril": lambda x, y: np.tril(x),
+    "roll": lambda x, y: np.roll(x, 1, 0),
+    "diff": lambda x, y: np.diff(x, axis=-1),
+    "repeat": lambda x, y: np.repeat(x, 2, 0),
+    "pad": lambda x, y: np.pad(x, 1),
+    "take": lambda x, y: np.take(x, [0, 0], -1),
+    "clip": lambda x, y: np.clip(x, 0.7, y),
+    "nan_to_num": lambda x, y: np.nan_to_num(x),
+    "interp": lambda x, y: np.interp(x, np.array([0.0, 2.0]), np.array([0.0, 1.0])),
+    "partition": lambda x, y: np.partition(x, x.shape[-1] - 1),
+    "round": lambda x, y: np.round(x, 1),
+    "sum": lambda x, y: np.sum(x, 0),
+    "maximum.reduce": lambda x, y: np.maximum.reduce(x, axis=-1, keepdims=True),
+    "add.accumulate": lambda x, y: np.add.accumulate(x, -1),
+    "dtype": lambda x, y: np.add(x, y, dtype=np.float32),
+    "rows": lambda x, y: x[np.array([0, 0])],
+    "columns": lambda x, y: x[..., np.array([0, 0])],
+    "list": lambda x, y: x[:, [0]],
+    "mask": lambda x, y: x[:, np.ones(x.shape[1], bool)],
+    "percentile": lambda x, y: np.nanpercentile(x, np.array([20.0, 50.0]), 0),
+    "windows": lambda x, y: np.sort(np.lib.stride_tricks.sliding_window_view(x, 2, 0), 0),
+    "repeated": lambda x, y: np.sort(np.broadcast_to(x[:1], x.shape), 0),
+    "inverse": lambda x, y: np.linalg.qr(x[:2, :2])[1],
+}  # fmt: skip
+C_ORDER = ("repeat", "take", "pad", "argsort", "interp", "round")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_results_of_functions_lie_as_those_of_numpy_do(library: Library, name: str) -> None:
+    """They lay in C order, and what was written through ``reshape`` went elsewhere."""
+    turned = 0
+    for seed in seeds(40):
+        rng = np.random.default_rng(seed)
+        x = array(rng)
+        if x.ndim < 2 or 1 in x.shape[:2]:
+            continue
+        y = duplicate(x) * 0.9
+        expected = CALLS[name](x, y)
+        made = CALLS[name](library.place(x), library.place(y))
+        np.testing.assert_allclose(made.host(), expected, rtol=1e-6)
+        long = [n > 1 for n in expected.shape]
+        orders = [
+            np.argsort([-abs(s) for s, n in zip(r.strides, long, strict=True) if n], kind="stable")
+            for r in (made.raw, expected)
+        ]
+        np.testing.assert_array_equal(*orders, f"{seed}: {x.shape}, {x.strides}")
+        turned += not expected.flags.c_contiguous
+    assert turned or name in C_ORDER, "all lie in C order"

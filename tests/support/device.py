@@ -142,13 +142,40 @@ def _wrapped(function: Any, device: int | None = None) -> Any:
             raise TypeError("unexpected keyword argument")
         on = device if device is not None else _device_of((*args, *kwargs.values()))
         out = kwargs.get("out")
-        r = function(*_opened(args), **_opened(kwargs))
+        given = _opened(args)
+        r = function(*given, **_opened(kwargs))
         for x in args:
             if type(x) is Array and x.v is r:  # nothing was to be done, as by squeeze
                 return x
+        if out is None and getattr(function, "__name__", "") not in ORDERED:
+            r = _in_c_order(r, (getattr(function, "__self__", None), given))
         return out if out is not None else _made(r, on)
 
     return call
+
+
+# Those whose results lie in CuPy, too, as their operands do.
+ORDERED = {
+    "copy", "astype", "array", "empty_like", "zeros_like", "ones_like", "full_like", "asarray",
+    "asfortranarray", "transpose", "reshape",
+}  # fmt: skip
+
+
+def _in_c_order(r: Any, given: Any) -> Any:
+    """Return results in C order, where they are no views; CuPy's kernels write so."""
+    if type(r) in (tuple, list):
+        return type(r)(_in_c_order(x, given) for x in r)
+    if not isinstance(r, np.ndarray) or r.flags.c_contiguous:
+        return r
+    arrays: list[Any] = []
+    pending = [given]
+    while pending:
+        x = pending.pop()
+        arrays += [x] if isinstance(x, np.ndarray) else []
+        pending += x if isinstance(x, (tuple, list)) else ()
+    if any(np.may_share_memory(r, x) for x in arrays):
+        return r
+    return np.ascontiguousarray(r)
 
 
 # What CuPy lacks, among others.
@@ -171,6 +198,8 @@ class Ufunc:
             arrays = [x.v for x in args if type(x) is Array]
             fortran = arrays and all(x.flags.fnc for x in arrays)
             kwargs["order"] = "F" if fortran else "C"
+            if fortran:
+                return _made(self.ufunc(*_opened(args), **_opened(kwargs)), _device_of(args))
         return _wrapped(self.ufunc)(*args, **kwargs)
 
     def at(self, a: Any, index: Any, *values: Any) -> None:

@@ -22,9 +22,14 @@ from adarray.jitting.check import copies
 from adarray.testing._ops import use_all_sizes
 from adarray.transforms.tree import flatten
 
-# ADARRAY_BACKENDS=cuda compares on a GPU.
+# ADARRAY_BACKENDS=cuda compares on a GPU, standin on the stand-in for one.
 BACKENDS = tuple(os.environ.get("ADARRAY_BACKENDS", "numpy,serial,openmp").split(","))
 COMPILED = tuple(b for b in BACKENDS if b != "numpy")
+if "standin" in BACKENDS:
+    import device
+    import pytest
+
+    device.installed(pytest.MonkeyPatch())
 MODES = ("plain", "intercept", "jit", "jit(grad)", "jvp", "nested", "jit in grad")
 # How many random programs a test takes; some hundred where nobody asked for more.
 LONG = int(os.environ.get("ADARRAY_LONG", "0"))

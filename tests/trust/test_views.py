@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import device
 import numpy as np
 import pytest
 from trust import BACKENDS, COMPILED, MODES, check, fresh, seeds
@@ -188,6 +189,14 @@ def test_views_and_copies_compiled(backend: str) -> None:
 def test_views_and_copies_of_results_of_a_backend(backend: str) -> None:
     for seed in seeds(40):
         counts = compare(seed + 20_000, ("plain", "jvp"), (backend,))
+        assert not counts["refused"], counts
+
+
+def test_views_and_copies_of_a_device(monkeypatch: Any) -> None:
+    """Libraries of devices write results in C order, and lack some of NumPy's looks."""
+    device.installed(monkeypatch)
+    for seed in seeds(25):
+        counts = compare(seed + 30_000, ("plain", "jit"), ("standin",))
         assert not counts["refused"], counts
 
 
