@@ -70,7 +70,12 @@ class PlanRunner:
         self.outputs: dict[int, Any] = {}
         for step in self.plan.steps:
             self.step(step)
-        return [np.array(self.look(o)) for o in self.plan.outputs]
+        # What is no memory of one result alone is copied, in C order, as by executables.
+        made = [o.buffer for o in self.plan.outputs if o.buffer.kind == "output"]
+        return [
+            np.array(self.look(o), order="K" if made.count(o.buffer) == 1 else "C")
+            for o in self.plan.outputs
+        ]
 
     def memory(self, b: Buffer) -> Checked:
         """Return the memory of a buffer."""
