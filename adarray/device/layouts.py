@@ -137,7 +137,7 @@ def _array(function: Callable[..., Any], x: Any, shape: tuple[int, ...]) -> Any:
     memory = np.full(max(first + last, 0) // dtype.itemsize + 1, dtype.kind == "b", dtype)
     made = np.ndarray(shape, dtype, memory, first, strides)
     if len(shape) > 1 and (getattr(function, "__module__", None) or "").endswith("linalg"):
-        made[...] = np.eye(*shape[-2:]) + 1 / (1 + math.prod(shape[-2:]))
+        made[...] = np.eye(shape[-2], shape[-1]) + 1 / (1 + math.prod(shape[-2:]))
     return made
 
 
