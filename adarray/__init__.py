@@ -50,6 +50,7 @@ from adarray.transforms import (
 )
 
 if _typing.TYPE_CHECKING:
+    from adarray import estimators as estimators
     from adarray import numpy as numpy
     from adarray import scipy as scipy
     from adarray import testing as testing
@@ -98,7 +99,7 @@ def __getattr__(name: str) -> object:
     """Import what takes time to import when it is first asked for."""
     import importlib
 
-    if name in ("testing", "numpy", "scipy"):
+    if name in ("estimators", "testing", "numpy", "scipy"):
         return importlib.import_module(f"adarray.{name}")
     if name in _LATE:
         return getattr(importlib.import_module(f"adarray.{_LATE[name]}"), name)
@@ -169,7 +170,7 @@ def __dir__() -> list[str]:
     """Return what users use: no modules of ours, and nothing is imported for it."""
     import importlib.util
 
-    packages = ["errors", "numpy", "ops", "testing"]
+    packages = ["errors", "estimators", "numpy", "ops", "testing"]
     if importlib.util.find_spec("scipy") is not None:
         packages.append("scipy")
     own = ("__doc__", "__file__", "__name__", "__path__", "__spec__", "__all__")

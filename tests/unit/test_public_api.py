@@ -59,7 +59,7 @@ def test_unknown_attribute():
 def test_dir_lists_what_users_use():
     """It had thirty modules of ours, and neither `jit` nor `intercept`."""
     shown = {n for n in dir(adarray) if not n.startswith("__")}
-    modules = {"errors", "numpy", "ops", "scipy", "testing"}
+    modules = {"errors", "estimators", "numpy", "ops", "scipy", "testing"}
     assert shown - modules == {n for n in adarray.__all__ if not n.startswith("__")}
     for name in shown:
         assert inspect.ismodule(getattr(adarray, name)) == (name in modules)

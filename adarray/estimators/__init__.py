@@ -1,0 +1,7 @@
+"""Gradients without a backward pass: estimates from noise, losses and forward derivatives."""
+
+from adarray.estimators.directions import Directions
+from adarray.estimators.likelihood import Estimate, LikelihoodRatio, likelihood_ratio
+from adarray.estimators.sites import noise_site
+
+__all__ = ["Directions", "Estimate", "LikelihoodRatio", "likelihood_ratio", "noise_site"]
