@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any
 
 from adarray.needs import dispatches
@@ -141,9 +142,10 @@ def check_computed(name: str, y: Any) -> None:
     ------
     TypeError
     """
-    if hasattr(type(y), "__next__") or inspect.iscoroutine(y):
+    kind = type(y)  # an ADArray looks for who asks where it is asked itself
+    if hasattr(kind, "__next__") or issubclass(kind, CoroutineType):
         raise TypeError(
-            f"{name}: the function returned a {type(y).__name__}, which computes later, where no "
+            f"{name}: the function returned a {kind.__name__}, which computes later, where no "
             "derivative is taken; return a list of its items"
         )
 

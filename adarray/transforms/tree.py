@@ -86,8 +86,11 @@ def is_number(x: Any) -> bool:
 def is_floating(x: Any) -> bool:
     """Whether a leaf is floating or complex, so that it can be differentiated."""
     kind = type(x)
-    if kind is np.ndarray or issubclass(kind, Handle):
+    if kind is np.ndarray:
         return x.dtype.kind in "fc"
+    if issubclass(kind, Handle):
+        v = x._v
+        return (v if isinstance(v, (np.ndarray, np.generic)) else x).dtype.kind in "fc"
     if issubclass(kind, (float, complex)):  # NumPy's float64 and complex128, too
         return True
     return is_array(x) and not issubclass(kind, int) and x.dtype.kind in "fc"
