@@ -44,6 +44,8 @@ sphinx_gallery_conf = {
 }
 
 html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["adarray.css"]
 html_title = f"adarray {version}"
 html_show_sourcelink = False
 # Pages without pages below them: the room is for their wide tables.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -242,7 +243,9 @@ def list_table(title: str, head: list[str], cells: list[list[str]]) -> str:
     """Return a reStructuredText table."""
     lines = [f".. list-table:: {title}", "    :header-rows: 1", ""]
     for line in [head, *cells]:
-        lines += [f"    {'*' if i == 0 else ' '} - {cell}" for i, cell in enumerate(line)]
+        # Numbers stay on a line with their units.
+        whole = [re.sub(r"^([\d.e+]+) ([a-zA-Z%]+)$", "\\1\u00a0\\2", cell) for cell in line]
+        lines += [f"    {'*' if i == 0 else ' '} - {cell}" for i, cell in enumerate(whole)]
     return "\n".join(lines)
 
 

@@ -43,7 +43,9 @@ def main(argv: list[str] | None = None) -> int:
         options.docs.mkdir(parents=True, exist_ok=True)
         (options.docs / "peers.json").write_text(json.dumps(found, indent=1) + "\n")
         for name, (_, head, rows) in tables.items():
-            text = "".join("\t".join(row) + "\n" for row in [head, *rows])
+            # A dash alone would be a list in reStructuredText.
+            cells = ([c if c != "-" else "" for c in row] for row in [head, *rows])
+            text = "".join("\t".join(row) + "\n" for row in cells)
             (options.docs / f"{name}.tsv").write_text(text)
     return 0
 

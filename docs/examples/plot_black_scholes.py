@@ -2,8 +2,8 @@
 Black-Scholes: the Greeks of an option
 ======================================
 
-Sensitivities of a price are derivatives. Delta, vega and theta are first ones, gamma is a
-second one; ``norm.cdf`` is SciPy's.
+The sensitivities of an option's price, known as the Greeks, are derivatives: delta, vega, theta
+and rho are of first order, gamma is of second. ``norm.cdf`` is SciPy's.
 """
 
 import matplotlib.pyplot as plt
@@ -21,17 +21,18 @@ def call(spot, strike, rate, volatility, years):
 
 
 def total(*args):
-    """Add the prices of many options: each spot only has an effect on its own price."""
+    """Add the prices of many options. Each price depends on its own spot only."""
     return np.sum(call(*args))
 
 
 # %%
-# The derivative of the sum with respect to an array of spots is the array of derivatives.
+# Therefore the gradient of the sum, with respect to an array of spots, is the array of their
+# deltas.
 
 spot = np.linspace(50.0, 150.0, 201)
 market = (100.0, 0.03, 0.2, 0.5)  # strike, rate, volatility, years
 
-# One value of volatility and time for each spot, so that vega and theta come one for each, too.
+# A volatility and a time for each spot, so that there is a vega and a theta for each as well.
 columns = [np.full_like(spot, v) for v in market]
 delta, rho, vega, theta = grad(total, argnums=(0, 2, 3, 4))(spot, *columns)
 gamma = grad(lambda s: np.sum(grad(total)(s, *columns)))(spot)
@@ -48,7 +49,7 @@ for ax in axes[1]:
 plt.show()
 
 # %%
-# At the strike, against the formula in the books:
+# At the strike, compared with the textbook formulas:
 
 d1 = (0.03 + 0.2**2 / 2) * 0.5 / (0.2 * np.sqrt(0.5))
 print(f"delta {delta[100]:.6f}, formula {norm.cdf(d1):.6f}")

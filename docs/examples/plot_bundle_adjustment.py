@@ -1,10 +1,10 @@
 """
-Bundle adjustment: cameras and points from pictures
-===================================================
+Bundle adjustment: cameras and points from images
+=================================================
 
-Several cameras see the same points. Where the cameras stand, how they are turned, and where the
-points are follows from the pictures alone. Parameters are a dict of arrays; the rotation of
-each camera is a Rodrigues vector.
+Several cameras see the same points. The positions and orientations of the cameras, and the
+positions of the points, are recovered from the images alone. All parameters form one vector; the
+rotation of each camera is a Rodrigues vector.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ rng = np.random.default_rng(0)
 
 
 def rotate(points, r):
-    """Turn points by Rodrigues vectors, for each camera: (cameras, points, 3)."""
+    """Rotate points by the Rodrigues vector of each camera: (cameras, points, 3)."""
     angle = np.sqrt(np.sum(r**2, axis=1) + 1e-12)[:, None, None]
     k = r[:, None, :] / angle
     p = points[None, :, :]
@@ -37,7 +37,7 @@ def unpack(v):
 
 
 # %%
-# The truth, its pictures, and a poor first guess.
+# The truth, the images of it, and a poor first guess.
 
 r = np.column_stack([0.1 * rng.normal(size=CAMERAS), np.linspace(-0.6, 0.6, CAMERAS),
                      0.1 * rng.normal(size=CAMERAS)])  # fmt: skip
@@ -53,17 +53,17 @@ def residuals(v):
 
 
 # %%
-# Levenberg-Marquardt asks for the Jacobian, here of 300 residuals and 120 parameters.
+# The Levenberg-Marquardt method uses the Jacobian, here of 300 residuals and 120 parameters.
 
 fit = least_squares(residuals, start, jac=jacobian(residuals), method="lm", max_nfev=100)
 error = np.sqrt(np.mean(residuals(fit.x) ** 2))
-print(f"{fit.njev} Jacobians, mean error of projection {error:.1e}")
+print(f"{fit.njev} Jacobians, mean reprojection error {error:.1e}")
 
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharex=True, sharey=True)
 for ax, v, title in zip(axes, (start, fit.x), ("first guess", "adjusted"), strict=True):
-    picture = project(*unpack(v))[0]
+    image = project(*unpack(v))[0]
     ax.plot(*seen[0].T, "o", mfc="none", color="grey", label="seen by the first camera")
-    ax.plot(*picture.T, "x", color="C1", label="projected")
+    ax.plot(*image.T, "x", color="C1", label="projected")
     ax.set(title=title, aspect="equal")
 axes[0].legend(fontsize=8)
 plt.show()

@@ -2,10 +2,10 @@
 Checkpoints: memory against time for the gradient of a wave
 ===========================================================
 
-A wave runs through a medium for 100 steps, and a receiver records it. The gradient of the record by
-the speed of the medium needs all states backwards: either they are held, or they are computed
-again. `adarray.checkpointed_loop` holds as many states as it is told, and runs the fewest steps
-that are possible with them.
+A wave travels through a medium for 100 time steps, and a receiver records it. The gradient of the
+recording with respect to the wave speed needs all states in reverse order, so they must be stored
+or computed again. `adarray.checkpointed_loop` stores as many states as you allow, and runs the
+fewest steps that are possible with them.
 """
 
 import time
@@ -22,7 +22,7 @@ START = np.exp(-((np.arange(SIZE)[:, None] - 30) ** 2 + (np.arange(SIZE) - 40) *
 
 
 def record(speed, **how):
-    """Return how strong the wave is at the receiver, in the mean."""
+    """Return the mean power of the wave at the receiver."""
 
     def step(state):
         before, now = state
@@ -35,7 +35,7 @@ def record(speed, **how):
 
 
 def measured(**how):
-    """Return memory in states, and seconds."""
+    """Return the gradient, its memory in units of a state, and its time in seconds."""
     gradient = adarray.grad(lambda speed: record(speed, **how))
     start = time.perf_counter()
     found = gradient(SPEED)
@@ -48,8 +48,8 @@ def measured(**how):
 
 
 # %%
-# Snapshots from four to all of them, for three ways to use them, and with most of them on disk.
-# All gradients are equal.
+# From four snapshots to one for every step, for three schedules, and with most of the snapshots on
+# disk. All gradients agree.
 numbers = [4, 10, 25, 50, 100]
 studies = {
     "binomial": [measured(snapshots=k) for k in numbers],
@@ -63,8 +63,8 @@ for runs in studies.values():
         np.testing.assert_allclose(gradient, reference, rtol=1e-8, atol=1e-12)
 
 # %%
-# The binomial schedule has a closed form for the steps that it runs; ten states of a hundred
-# cost about three times as many steps as there are.
+# The number of steps that the binomial schedule runs has a closed form: with ten snapshots for a
+# hundred steps, it runs about three times as many steps.
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8))
 for (name, runs), mark in zip(studies.items(), "os^d", strict=True):
     x = numbers[: len(runs)] if "disk" not in name else numbers[1:3]

@@ -2,8 +2,8 @@
 Convolutional network: handwritten digits
 =========================================
 
-A network of one convolution and one dense layer, written with NumPy's ``sliding_window_view``
-and ``einsum``, reads the digits that adarray's demo ships.
+A network with one convolutional and one dense layer, written with NumPy's ``sliding_window_view``
+and ``einsum``, learns to recognise the digits that come with adarray's demo.
 """
 
 from importlib import resources
@@ -26,7 +26,7 @@ def scores(p, x):
     windows = sliding_window_view(x, (3, 3), axis=(1, 2))  # (batch, 6, 6, 3, 3)
     h = np.einsum("bijkl,klc->bijc", windows, p["kernels"]) + p["offset"]
     h = np.maximum(h, 0)
-    h = h.reshape(len(x), 3, 2, 3, 2, -1).max(axis=(2, 4))  # the largest of each 2 by 2
+    h = h.reshape(len(x), 3, 2, 3, 2, -1).max(axis=(2, 4))  # max pooling, 2 by 2
     return h.reshape(len(x), -1) @ p["weights"] + p["bias"]
 
 
@@ -37,7 +37,7 @@ def loss(p, x, y):
 
 
 # %%
-# Training with Adam. The third call is the first that runs compiled.
+# Training with Adam. From its third call on, ``step`` runs compiled code.
 
 rng = np.random.default_rng(1)
 shapes = {"kernels": (3, 3, 12), "offset": (12,), "weights": (108, 10), "bias": (10,)}
@@ -56,11 +56,11 @@ for k in range(1, 501):
         p[name] -= 0.01 * (m[name] / (1 - 0.9**k)) / (np.sqrt(v[name] / (1 - 0.99**k)) + 1e-8)
 
 guess = scores(p, images[test]).argmax(axis=1)
-print(f"right: {np.mean(guess == labels[test]):.1%} of {len(guess)} digits not seen in training")
+print(f"{np.mean(guess == labels[test]):.1%} of {len(guess)} unseen digits recognised correctly")
 
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained", width_ratios=(3, 2))
 axes[0].semilogy(history)
-axes[0].set(xlabel="step", ylabel="loss of the batch")
+axes[0].set(xlabel="step", ylabel="loss of a batch")
 tiles = p["kernels"].transpose(2, 0, 1).reshape(3, 4, 3, 3)
 tiles = np.pad(tiles, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
 axes[1].imshow(tiles.transpose(0, 2, 1, 3).reshape(12, 16), cmap="coolwarm")

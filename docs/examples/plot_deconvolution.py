@@ -1,10 +1,10 @@
 """
-Deconvolution: sharpening a blurred picture
-===========================================
+Deconvolution: sharpening a blurred image
+=========================================
 
-A picture is blurred by a known kernel, and noisy. We look for the picture whose blur fits, with
-little total variation. The convolution runs through ``np.fft``, whose gradient is another
-transform.
+An image has been blurred by a known kernel and is noisy. We look for the image of small total
+variation whose blurred version fits the data. The convolution is computed with ``np.fft``, whose
+gradient is another Fourier transform.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Gaussian process: hyperparameters by maximum likelihood
 =======================================================
 
-The marginal likelihood of a Gaussian process has a Cholesky factorisation in it. Its gradient
-with respect to the length scale, the amplitude and the noise is that of ``np.linalg``, with no
-formula by hand.
+The marginal likelihood of a Gaussian process contains a Cholesky factorisation. adarray
+differentiates it through ``np.linalg``, so no formula is needed for the gradient with respect to
+the length scale, the amplitude and the noise.
 """
 
 import matplotlib.pyplot as plt
@@ -45,7 +45,7 @@ p = dict(zip(NAMES, fit.x, strict=True))
 print({name: round(float(np.exp(v)), 3) for name, v in p.items()})
 
 # %%
-# The prediction, with two standard deviations.
+# The prediction, plus and minus two standard deviations.
 
 at = np.linspace(-1, 11, 300)
 cross = kernel(at, x, p)

@@ -1,10 +1,10 @@
 """
-Inverse heat conduction: what was the temperature at the beginning?
-===================================================================
+Inverse heat conduction: recovering the initial temperature
+===========================================================
 
-A rod is heated, and later its temperature is measured. Going back in time is ill-posed; we look
-for the smoothest first temperature that explains the measurement. The time steps update one
-array in place, and slices of it are written and read as in any NumPy solver.
+A rod is heated, and its temperature is measured some time later. Going back in time is an
+ill-posed problem, so we look for the smoothest initial temperature that explains the measurement.
+The time steps update one array in place through its slices, as in any NumPy solver.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ def diffuse(first):
 
 
 # %%
-# The truth has two hot places, which diffusion has nearly merged when we measure.
+# The truth has two hot spots, which diffusion has almost merged by the time of the measurement.
 
 x = np.linspace(0, 1, N)
 truth = np.exp(-(((x - 0.35) / 0.06) ** 2)) + 0.7 * np.exp(-(((x - 0.65) / 0.08) ** 2))

@@ -2,8 +2,9 @@
 Kalman filter: noise levels by maximum likelihood
 =================================================
 
-A Kalman filter needs to know how noisy the measurement and the motion are. Both follow from the
-data: the filter yields the likelihood, and its gradient goes through the whole recursion.
+A Kalman filter needs to know how noisy the measurement and the motion are. Both can be estimated
+from the data: the filter computes the likelihood, which is differentiated through the whole
+recursion.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Matrix factorisation: filling in missing entries
 ================================================
 
-A matrix of low rank is known at a third of its places. A dict of two factors is fitted to
-these, and predicts the rest.
+About a third of the entries of a low-rank matrix are known. A dict of two factors is fitted to
+these entries and predicts the others.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ data = np.where(known, truth + 0.05 * rng.normal(size=(m, n)), np.nan)
 
 def loss(p):
     difference = p["left"] @ p["right"] - data
-    fit = np.nansum(difference**2) / known.sum()  # what is missing is nan
+    fit = np.nansum(difference**2) / known.sum()  # missing entries are nan
     return fit + 1e-4 * sum(np.sum(f**2) for f in p.values())
 
 
@@ -37,7 +37,7 @@ for _ in range(600):
 
 found = p["left"] @ p["right"]
 error = np.sqrt(np.mean((found - truth)[~known] ** 2))
-print(f"error where nothing was known: {error:.3f}, the entries' size: {truth.std():.2f}")
+print(f"error of unknown entries: {error:.3f}, their standard deviation: {truth.std():.2f}")
 
 # %%
 # Two thirds of the entries were unknown; they are predicted nearly as well as the known ones.

@@ -2,9 +2,8 @@
 Mixture of Gaussians: a density by maximum likelihood, in a class
 =================================================================
 
-A model as a class with parameters and a history, as many are written. The loss is a method; its
-parameters are passed as a dict, and what it appends to the history are plain numbers
-afterwards.
+Many models are classes that hold their parameters and a history. Here the density is a method,
+its parameters are passed as a dict, and the values of the loss in the history are plain numbers.
 """
 
 import matplotlib.pyplot as plt
@@ -39,7 +38,7 @@ class Mixture:
 
 
 # %%
-# Three groups of numbers, and the density that the class finds.
+# Samples from three normal distributions, and the density that the model finds.
 
 rng = np.random.default_rng(4)
 x = np.concatenate([rng.normal(-2, 0.5, 300), rng.normal(1, 0.8, 500), rng.normal(4, 0.4, 200)])

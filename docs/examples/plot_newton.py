@@ -2,8 +2,8 @@
 Newton's method: logistic regression with error bars
 ====================================================
 
-`adarray.hessian` gives the second derivatives. With them, Newton's method takes a handful of
-steps, and the inverse of the last Hessian is the covariance of the estimate.
+`adarray.hessian` computes second derivatives. With these, Newton's method needs only a handful of
+steps, and the inverse of the final Hessian is the covariance of the estimate.
 """
 
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ for name, value, e in zip(("intercept", "x1", "x2", "x3"), w, error, strict=True
     print(f"{name:>9}: {value:6.3f} +- {e:.3f}")
 
 # %%
-# The gradient vanishes quadratically, and all but one of the intervals cover the truth.
+# The gradient converges to zero quadratically, and all intervals but one cover the truth.
 
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
 axes[0].semilogy(sizes, "o-")

@@ -1,10 +1,10 @@
 """
-Pendulum fit: physical constants from a noisy trace
-===================================================
+Pendulum fit: physical constants from noisy measurements
+========================================================
 
-A pendulum swings with friction. From its measured angles we want the length of the rod and the
-friction. The model is a loop of Runge-Kutta steps that writes into an array, as one would write
-it in NumPy; the gradient goes through all of it.
+From the measured angles of a damped pendulum we estimate the length of its rod and its friction.
+The model is a loop of Runge-Kutta steps that writes into an array, in ordinary NumPy code, and
+adarray differentiates all of it.
 """
 
 import matplotlib.pyplot as plt
@@ -37,7 +37,7 @@ def swing(p):
 
 
 # %%
-# The data: a rod of 1.3 m, and some noise.
+# The data: a rod of 1.3 m, with some noise.
 
 rng = np.random.default_rng(0)
 truth = np.array([1.3, 0.25, 1.2])
@@ -50,12 +50,12 @@ def loss(p):
 
 
 # %%
-# SciPy's BFGS takes the value and the gradient from one function.
+# SciPy's BFGS method gets the value and the gradient from one function.
 
 start = np.array([1.0, 0.1, 1.0])
 fit = minimize(value_and_grad(loss), start, jac=True, method="BFGS")
 length, friction, angle = fit.x
-print(f"length {length:.3f} m, friction {friction:.3f} 1/s, first angle {angle:.3f}")
+print(f"length {length:.3f} m, friction {friction:.3f} 1/s, initial angle {angle:.3f}")
 
 fig, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
 ax.plot(t, measured, ".", color="grey", label="measured")

@@ -2,8 +2,8 @@
 Differential equations with SciPy: predators and prey
 =====================================================
 
-The rates of the Lotka-Volterra equations are fitted to noisy counts. The equations are solved
-by SciPy's ``solve_ivp``, and the gradient is that of its solution.
+The rates of the Lotka-Volterra equations are fitted to noisy counts. SciPy's ``solve_ivp`` solves
+the equations, and adarray differentiates its solution.
 """
 
 import matplotlib.pyplot as plt
@@ -35,7 +35,7 @@ def loss(logarithms):
 
 
 # %%
-# Rates are positive, so their logarithms are fitted.
+# The rates are positive, so their logarithms are fitted.
 
 start = np.log([1.0, 1.0, 0.5, 1.0])
 fit = minimize(value_and_grad(loss), start, jac=True, method="BFGS", options={"gtol": 1e-4})
