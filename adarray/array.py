@@ -34,16 +34,15 @@ from adarray.trace import Extras, GradSlot, Handle, leaf, snapshot
 class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
     """An array whose operations are recorded, so that they can be differentiated.
 
-    It behaves as the `numpy.ndarray` of its values does: operators, methods,
-    indexing, in-place updates and views, and every NumPy function that adarray
-    knows. Make one with `adarray.array`; transforms such as `adarray.grad` pass
-    them to the function being differentiated.
+    It behaves like the `numpy.ndarray` of its values: operators, methods, indexing, in-place
+    updates, views, and every NumPy function that adarray knows. Create one with `adarray.array`;
+    transforms such as `adarray.grad` pass them to the function that they differentiate.
 
     Notes
     -----
-    A traced array (one on which a derivative may depend) refuses to become a plain
-    number or array by itself: ``float(x)`` and ``np.asarray(x)`` raise
-    `TraceError`. Use ``x.numpy()`` to leave the graph on purpose.
+    A traced array (one on which a derivative may depend) never turns into a plain number or array
+    implicitly: outside of `intercept`, ``float(x)`` and ``np.asarray(x)`` raise `TraceError`. Use
+    ``x.numpy()`` to leave the graph on purpose.
     """
 
     __slots__ = ("__weakref__",)
@@ -211,12 +210,12 @@ backward_hook: list[Callable[..., None]] = []
 
 
 def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArray:
-    """Make an ADArray from anything that `numpy.array` takes, or from ADArrays in lists.
+    """Create an ADArray from anything that `numpy.array` accepts, or from lists of ADArrays.
 
     Parameters
     ----------
     obj : array_like
-        Values; they are copied, in the byte order of the machine.
+        Values; they are copied, and have the byte order of the machine.
     dtype : dtype, optional
     requires_grad : bool
         Make it a leaf: ``y.backward()`` adds the gradient of y to its ``.grad``.

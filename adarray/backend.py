@@ -77,7 +77,7 @@ def refresh() -> None:
 
 
 def backends() -> list[str]:
-    """Return the names of the installed backends, whether or not they can work here.
+    """Return the names of the installed backends, whether or not they work on this machine.
 
     Examples
     --------
@@ -212,14 +212,14 @@ class use:  # noqa: N801  (reads as a statement)
     Raises
     ------
     BackendError
-        If the backend is unknown, broken, or refuses an option.
+        If the backend is unknown or broken, or does not accept an option.
 
     Notes
     -----
-    The choice holds for the current thread or async task until the block ends,
-    however it ends; blocks nest. A worker thread starts with the default backend.
-    A generator that yields inside the block leaks the choice to its caller until
-    it is resumed, as with every context variable: do not yield inside.
+    The choice applies to the current thread or async task until the block ends, normally or by an
+    exception; blocks nest. A worker thread starts with the default backend. Do not yield inside the
+    block: as with every context variable, a generator that does leaks the choice to its caller
+    until it is resumed.
 
     Examples
     --------

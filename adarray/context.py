@@ -25,20 +25,19 @@ def copy_context(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Parameters
     ----------
     function : callable
-        What to run, for instance, in a pool. Of a generator function, each item is
+        The function to run, for instance in a pool. If it is a generator function, each item is
         computed in the copy.
 
     Returns
     -------
     callable
-        Takes and returns what `function` does. Every call starts from the context as
-        it is now: what one call sets is not seen by another, nor by the caller.
+        Takes and returns the same as `function`. Every call starts from the context as it is now;
+        what one call sets is visible neither to other calls nor to the caller.
 
     Notes
     -----
-    Operations in the pool are recorded as they are here, so that gradients flow
-    through values that workers return. One array must not be written into from two
-    threads at the same time.
+    Operations in the pool are recorded as in this thread, so gradients flow through values that
+    workers return. Two threads must not write into the same array at the same time.
 
     Examples
     --------

@@ -42,57 +42,53 @@ def register_rule(
     name: str | None = None,
     expr: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """Give a function derivative rules; adarray then treats it as one operation.
+    """Give a function derivative rules, so that adarray treats it as a single operation.
 
     Parameters
     ----------
     function : callable
-        A ufunc of any package (of Numba, or made by `numpy.frompyfunc`), an instance of
-        `numpy.vectorize`, or a function of arrays (written in C, say) that returns one array.
+        A ufunc of any package (from Numba, say, or made by `numpy.frompyfunc`), an instance of
+        `numpy.vectorize`, or a function of arrays (for example in C) that returns one array.
     *rules : callable or None
-        One for each operand: ``rule(g, out, *operands, **params)`` returns the
-        cotangent of the operand, of its shape, for the cotangent `g` of the
-        result `out`. None where there is no derivative. Rules are plain NumPy
-        code; derivatives of higher order follow from it.
+        One for each operand: given the cotangent `g` of the result `out`, ``rule(g, out, *operands,
+        **params)`` returns the cotangent of the operand, with its shape. None where there is no
+        derivative. Rules are plain NumPy code, from which derivatives of higher order follow.
     jvp : sequence of callable or None, or "linear", optional
-        ``jvp(t, out, *operands, **params)`` for each operand: the tangent of the
-        result for the tangent `t` of the operand. ``"linear"``: the function is
-        linear in each operand. Not needed for ufuncs of elements, whose rules
-        serve both modes. Without it, forward mode raises an error, and `hessian` and
-        `jacobian` go back once more.
+        For each operand, ``jvp(t, out, *operands, **params)`` returns the tangent of the result for
+        the tangent `t` of the operand. ``"linear"`` says that the function is linear in each
+        operand. Not needed for elementwise ufuncs, whose rules serve both modes. Without it,
+        forward mode raises an error, and `hessian` and `jacobian` use reverse mode instead.
     operands : sequence of str, optional
-        Names of the differentiable arguments; the first ones, one for each rule,
-        if not given.
+        Names of the differentiable arguments; by default the first ones, one for each rule.
     params : sequence of str, optional
-        Names of the other arguments; all others, if not given.
+        Names of further arguments; by default, all others.
     samples : callable, optional
         ``samples(rng)`` returns a list of `adarray.op.Sample`, for
         `adarray.testing.opcheck`.
     name : str, optional
-        Name in messages; that of the function if not given.
+        Name in messages; by default, that of the function.
     expr : callable, optional
-        Of a function of elements: ``expr(*operands)`` computes an element by operators and NumPy's
-        ufuncs, `numpy.where` among them. `adarray.jit` then puts it into its kernels, on every
-        backend, with the rules; else it calls the function between two kernels.
+        For an elementwise function: ``expr(*operands)`` computes an element with operators, NumPy's
+        ufuncs and `numpy.where`. `adarray.jit` then makes it part of its kernels on every backend,
+        together with the rules; otherwise it calls the function between two kernels.
 
     Returns
     -------
     callable
-        For a ufunc, the ufunc itself: NumPy hands it to adarray by its protocol.
-        For another function, one to call in its place. `adarray.intercept` calls
-        it wherever it finds the original.
+        For a ufunc, the ufunc itself, since NumPy passes its calls to adarray. For other functions,
+        a function to call instead; `adarray.intercept` calls it wherever it finds the original.
 
     Raises
     ------
     ValueError
-        If the function has rules, or the name is taken.
+        If the function already has rules, or the name is taken.
     TypeError
-        If the number of rules is not that of the operands.
+        If the number of rules differs from the number of operands.
 
     Notes
     -----
-    `g` pairs with a tangent t as ``Re(sum(g * t))``: rules of analytic functions
-    of complex numbers hold the derivative without a conjugate.
+    `g` is paired with a tangent t as ``Re(sum(g * t))``, so rules of analytic functions of complex
+    numbers use the derivative without a conjugate.
 
     Examples
     --------

@@ -73,21 +73,21 @@ def _has_nan(x: Any) -> bool:
 
 @contextlib.contextmanager
 def debug_nans() -> Iterator[None]:
-    """Context manager: raise where the first nan appears, in values or in derivatives.
+    """Context manager: raise an error where the first NaN appears, in values or in derivatives.
 
     Raises
     ------
     FloatingPointError
-        If an operation on ADArrays gives nan and none of its operands has one, or
-        its derivative rule does and the cotangent of its result has none. The
-        message names the operation and the file and line of the code that called
-        it, for derivatives too.
+        If an operation on ADArrays returns NaN although none of its operands contains one, or if
+        its derivative rule does although the cotangent of the result contains none. The message
+        names the operation and the file and line of the code that called it, for derivatives as
+        well.
 
     Notes
     -----
-    Every result is read once more, and the places of all operations are kept until
-    the context ends; it costs several times the time of small operations. Open it
-    around the transform, not inside of the function that is differentiated.
+    Every result is checked, and the source line of every operation is stored until the context
+    ends, which makes small operations several times slower. Open the context around the transform,
+    not inside the function that is differentiated.
 
     Examples
     --------

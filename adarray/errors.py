@@ -42,7 +42,7 @@ class ADArrayError(Exception):
 
 
 class ShapeError(ADArrayError, ValueError):
-    """An operand or a result has a shape that the operation cannot take."""
+    """An operand or a result has a shape that the operation does not accept."""
 
 
 class RefusalError(ADArrayError):
@@ -61,7 +61,7 @@ class RefusalError(ADArrayError):
 
 
 class DTypeError(RefusalError, TypeError):
-    """An operand has a dtype that the operation cannot take."""
+    """An operand has a dtype that the operation does not accept."""
 
 
 class TraceError(RefusalError, TypeError):
@@ -107,14 +107,14 @@ def user_line() -> tuple[str | None, int | None, str]:
 
 
 class NotDifferentiableError(RefusalError):
-    """A function, or an argument of it, has no derivative rule here."""
+    """A function has no derivative rule, or none for one of its arguments."""
 
 
 class UnsupportedFunctionError(NotDifferentiableError, TypeError):
-    """A NumPy function that adarray does not know at all.
+    """A NumPy function that adarray does not support.
 
-    It is a `TypeError` too, because that is what NumPy raises for a function
-    that a duck array does not implement.
+    It is also a `TypeError`, which is what NumPy raises for a function that a duck array does not
+    implement.
     """
 
 
@@ -127,7 +127,7 @@ class BackendError(ADArrayError, RuntimeError):
 
 
 class DeviceMemoryError(BackendError, MemoryError):
-    """The memory of a device does not hold an array, also after freeing what was kept."""
+    """An array does not fit into the memory of a device, even after cached memory was freed."""
 
 
 class CompileError(BackendError):

@@ -147,37 +147,37 @@ def evaluation_trace(
     tangents: Sequence[Any] | None = None,
     cotangent: Any = None,
 ) -> EvaluationTrace:
-    """Evaluate a function, and return every operation with its value, tangent and adjoint.
+    """Evaluate a function, and list every operation with its value, tangent and adjoint.
 
     Parameters
     ----------
     f : callable
-        Of arrays and numbers; it returns one of them.
+        Takes arrays and numbers, and returns one array or number.
     primals : sequence of array_like
         Its arguments, all of them differentiated.
     tangents : sequence of array_like, optional
-        The direction of the forward derivative, one of the shape of each argument. Without it,
-        there are no tangents.
+        The direction of the forward derivative: for each argument, an array of its shape. Without
+        it, no tangents are computed.
     cotangent : array_like, optional
-        Of the shape of the result; 1 by default, for results that are numbers.
+        Has the shape of the result; by default 1, if the result is a number.
 
     Returns
     -------
     EvaluationTrace
-        Printed, a table; in a notebook, too. ``.picture()`` draws the graph.
+        Prints as a table, also in notebooks. ``.picture()`` draws the graph.
 
     Raises
     ------
     ShapeError
-        If a tangent has not the shape of its primal, or the result is an array and there is no
-        `cotangent`.
+        If the shapes of a tangent and its primal differ, or the result is an array and no
+        `cotangent` is given.
     TraceError
-        If a value leaves the function in a way that cannot be recorded, as under `jit`.
+        If a value leaves the function in a way that `jit` cannot record either.
 
     Notes
     -----
-    The function runs once, as `jit` runs it to record it. The operations are then evaluated one
-    by one, with the tangent of each by `jvp` and the adjoints of its operands by `vjp`.
+    The function runs once, and is recorded as by `jit`. The operations are then evaluated one by
+    one: `jvp` computes the tangent of each, and `vjp` the adjoints of its operands.
 
     See Also
     --------

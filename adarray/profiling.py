@@ -147,25 +147,25 @@ class profile:  # noqa: N801  (reads as a statement)
     Parameters
     ----------
     lines : bool, optional
-        Note for each operation which line of the user's code asked for it.
+        Whether to note, for each operation, the line of the user's code that called it.
 
     Attributes
     ----------
     spans : list of adarray.spans.Span
-        All that was measured, in the order in which it ended.
+        Everything that was measured, in the order in which it ended.
 
     Notes
     -----
-    Measured are operations on ADArrays, derivative rules, reverse walks and, of functions
-    under `jit`, tracing, passes, compiling, and every step of their plans. NumPy calls on
-    plain arrays outside of them are not seen. Measuring costs two or three microseconds for
-    each operation, five with ``lines=True``. A call of a compiled function takes about 20
-    microseconds more, two more for each argument but the first, and less than one for each
-    kernel. It costs nothing when no profile is open.
+    This measures operations on ADArrays, derivative rules and reverse walks; and for functions
+    under `jit` tracing, optimisation passes, compilation, and every step of the compiled plan.
+    Other NumPy calls on plain arrays are not measured. Measuring adds two or three microseconds to
+    each operation, or five with ``lines=True``. It adds about 20 microseconds to a call of a
+    compiled function, two for each argument after the first, and less than one for each kernel. It
+    costs nothing when no profile is open.
 
-    Profiles nest; the outer one gets everything too. The block measures the current thread or
-    task, and workers that run in a copy of its context (`copy_context`). Its name in the
-    trace file is that of the thread.
+    Profiles nest; the outer one includes everything that the inner one measures. A profile covers
+    the current thread or task, and workers that run in a copy of its context (`copy_context`). The
+    trace file labels it with the name of the thread.
 
     Examples
     --------

@@ -20,25 +20,26 @@ from adarray.trace import Handle
 
 
 class intercept:  # noqa: N801  (reads as a statement)
-    """Context manager in which NumPy code that coerces and allocates can be differentiated.
+    """Context manager to differentiate NumPy code that converts or creates arrays.
 
-    NumPy's protocols show adarray the calls in which an array takes part. They do
-    not show ``np.array([x, 1.0])``, ``np.asarray(x)``, ``buffer = np.zeros(n)`` that
-    is filled afterwards, ``math.exp(x)`` or ``float(x)``. Inside of this context
-    all of them give or take ADArrays in client code.
+    Through NumPy's protocols, adarray sees every call of a NumPy function with a traced array. It
+    does not see ``np.array([x, 1.0])``, ``np.asarray(x)``, a ``buffer = np.zeros(n)`` that is
+    filled later, ``math.exp(x)`` or ``float(x)``. Inside this context, all of these accept and
+    return ADArrays. Transforms such as `grad` open it by themselves, unless they are called with
+    ``intercept=False``.
 
     Parameters
     ----------
     *packages : str or module
-        Top-level packages or modules whose code is intercepted. If none is given:
-        every package written in Python alone, and ``__main__``.
+        Top-level packages or modules whose code is intercepted. By default: every package that is
+        written purely in Python, and ``__main__``.
 
     Notes
     -----
-    On first use, global names of the client modules that are bound to numpy, math,
-    cmath, scipy and their functions are rebound to stand-ins, which stay. Outside of
-    the context, and in other threads, a stand-in passes everything through to what
-    it stands for. NumPy itself is never changed, and nothing is run twice.
+    On first use, the global names in these modules that refer to numpy, math, cmath, scipy and
+    their functions are rebound to stand-ins, permanently. Outside of the context, and in other
+    threads, a stand-in passes every call through to the original. NumPy itself is never changed,
+    and no code runs twice.
 
     Examples
     --------
@@ -146,7 +147,7 @@ def _wraps(f: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[...
 
 
 def wrap(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `f` such that it can be differentiated, though it was not written for it.
+    """Return a version of a package's function that can be differentiated.
 
     Parameters
     ----------
@@ -156,8 +157,8 @@ def wrap(f: Callable[..., Any]) -> Callable[..., Any]:
     Returns
     -------
     callable
-        Runs `f` as `intercept` does, limited to the top-level package of `f`.
-        Plain arguments give plain results; ADArrays give ADArrays.
+        Calls `f` under `intercept`, limited to the top-level package of `f`. Plain arguments give
+        plain results, ADArrays give ADArrays.
 
     Raises
     ------

@@ -34,7 +34,7 @@ from adarray.telling import SILENT, Progress, Watch, detail
 
 
 class JitWarning(RuntimeWarning):
-    """Something that `adarray.jit` was asked to compile is not compiled, or not as asked."""
+    """Something that `adarray.jit` should compile stays uncompiled, or differs from the request."""
 
 
 # Values of a program that is planned for so long that its kernels are compiled meanwhile.

@@ -48,61 +48,61 @@ def jit(
     donate: int | tuple[int, ...] = (),
     assume_constant: Any = (),
 ) -> Any:
-    """Return a function that does what `f` does, compiled.
+    """Return a compiled version of a function.
 
     Parameters
     ----------
     f : callable
-        Plain NumPy code, or a transform such as ``adarray.value_and_grad(loss)``. Not given
-        where `jit` is used as a decorator with options.
+        Plain NumPy code, or a transform such as ``adarray.value_and_grad(loss)``. Omitted when
+        `jit` is used as a decorator with options.
     precise : bool
-        Compute exp, sin and the like with the C library's scalar functions. By default
-        vector versions are used, which may differ in the last bits.
+        Compute exp, sin and the like with the scalar functions of the C library. By default,
+        vectorised versions are used, which may differ in the last bits.
     memory_limit : int, optional
-        Bytes that intermediate values may take; what does not fit is computed again where
-        that is possible.
+        Number of bytes that intermediate values may take; values that do not fit are recomputed
+        where possible.
     max_paths : int
-        How many ways through `f` are compiled for one signature. Numbers of rounds of a
-        loop, after which `f` goes on in the same way, count once.
+        How many paths through `f` to compile for one signature. Paths that differ only in the
+        number of iterations of a loop count once.
     donate : int or tuple of int
-        Positional arguments whose arrays the caller gives up: of each, the first result of
-        its shape and dtype is written into its memory, and is that array, as with ``out=``
-        of NumPy's functions. Meant for loops such as ``w = step(w, x)``. The arrays must be
-        contiguous, own their memory and share it with nothing; where a derivative is taken,
-        and of ADArrays, nothing is donated.
+        Positional arguments whose arrays the caller gives up. The first result with the shape and
+        dtype of such an array is written into its memory, and is that array, as with ``out=`` in
+        NumPy. Meant for loops such as ``w = step(w, x)``. The arrays must be contiguous, own their
+        memory and share it with nothing else. ADArrays are not donated, nor is anything while a
+        derivative is taken.
     assume_constant : str, object, or tuple of them
-        What `f` captures and no call need look at, as a name that `f` uses (``"table"``,
-        ``"model.weights"``) or as the object itself: it is taken to be what it is when `f` is
-        recorded. For large constants, and for objects that cannot be compared.
+        Captured objects that never change, given by a name that `f` uses (``"table"``,
+        ``"model.weights"``) or as the object itself. Calls do not check them: `f` uses them as they
+        were when it was recorded. For large constants, and for objects that cannot be compared.
 
     Returns
     -------
     callable
-        Takes what `f` takes and returns what it returns: plain arrays for plain arrays,
+        Takes the same arguments as `f` and returns the same results: plain arrays for plain arrays,
         ADArrays for ADArrays.
 
     Raises
     ------
     TypeError, ValueError
-        If `f` is not callable, or an option is wrong; in calls, if an array cannot be
-        donated.
+        If `f` is not callable, or an option is invalid; in calls, if an array cannot be donated.
 
     Warns
     -----
     JitWarning
-        Once for each signature that is not compiled, with the reason; and for donated
-        arrays that no result fits into.
+        Once for each signature that is not compiled, with the reason; and if no result fits into a
+        donated array.
 
     Notes
     -----
-    The first two calls with arguments of one signature (shapes, dtypes, memory layout,
-    types of numbers) run `f` and record its operations; if both runs agree, what they did is
-    compiled, and later calls run that. Where Python looks at a value, as in ``if x > 0``,
-    the compiled function looks too, and follows the branch that it finds; a branch that is
-    new is recorded. What `f` reads besides its arguments is looked at in every call:
-    captured arrays are inputs, and other captured values that change are seen; of kinds
-    that cannot be compared, `f` stays eager, see `register_captured`. Effects of `f` besides
-    its results and writes into arrays happen only in calls that are recorded.
+    The first two calls with arguments of one signature (shapes, dtypes, memory layout, types of
+    numbers) run `f` and record its operations. If both runs agree, their operations are compiled,
+    and later calls run the compiled code. Where Python looks at a value, as in ``if x > 0``, the
+    compiled code checks the value too, and takes the branch that applies; new branches are recorded
+    and compiled. Whatever `f` reads besides its arguments is checked in every call: captured arrays
+    are read afresh, and changes of other captured values are noticed. If `f` captures an object
+    that cannot be compared, it stays uncompiled (see `register_captured`). Side effects other than
+    writes into arrays and captured objects, such as printing, happen only in calls that are
+    recorded.
 
     Examples
     --------

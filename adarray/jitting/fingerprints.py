@@ -39,22 +39,22 @@ class OpaqueError(Exception):
 
 
 def register_captured(cls: type | str, fingerprint: Rule | None = None) -> None:
-    """Tell `jit` how to see that an object which a function captured has changed.
+    """Tell `jit` how to notice that a captured object has changed.
 
-    Functions that are jitted may read objects besides their arguments, from globals, closures
-    and attributes. In each call they are compared with what they were when the function was
-    compiled. adarray knows how for Python's own kinds and for objects of pandas, xarray,
-    scipy and torch; a function that reads another object that cannot be looked into stays eager.
+    A compiled function may read objects from globals, closures and attributes besides its
+    arguments. Each call compares these with what they were when the function was compiled. adarray
+    can do this for Python's own types and for objects of pandas, xarray, SciPy and torch. A
+    function that reads an object of another type, into which adarray cannot look, stays uncompiled.
 
     Parameters
     ----------
     cls : type or str
-        The class, or its name as ``"package:Class"`` for a class that need not be imported.
-        The rule holds for subclasses, too.
+        The class, or its name as ``"package:Class"``, so that it need not be imported. The rule
+        also applies to subclasses.
     fingerprint : callable, optional
-        ``fingerprint(obj)`` returns all of `obj` that a function may read, as arrays,
-        numbers, text, tuples, lists, dicts and other objects that can be compared. Without it
-        the objects are taken to be immutable, and only compared by identity.
+        ``fingerprint(obj)`` returns everything about `obj` that a function may read, as arrays,
+        numbers, text, tuples, lists, dicts and other objects that can be compared. Without it,
+        objects of the class are taken to be immutable, and are compared by identity only.
 
     Raises
     ------

@@ -56,34 +56,35 @@ def sparse_jacobian(
     Parameters
     ----------
     f : callable
-        Returns one array of real floating point numbers.
+        Returns one array of real floating-point numbers.
     argnums : int, str, or sequence of them
         Positions or names of the arguments to differentiate; each an array or a nest.
     mode : {"auto", "forward", "reverse"}
-        ``forward`` combines columns in one tangent, ``reverse`` rows in one cotangent; ``auto``
-        takes what needs fewer.
+        ``forward`` computes several columns with one tangent, ``reverse`` several rows with one
+        cotangent; ``auto`` chooses the one that needs fewer passes.
     format : {"csr", "coo"}
-        Of the matrix.
+        Format of the matrix.
     jit : bool
         Whether the evaluation is compiled (see `adarray.jit`).
     pattern : sparse matrix or array_like, optional
-        The entries that may differ from zero, where you know them: they are not looked for then,
-        and not checked.
+        The entries that may be nonzero, if you know them: the pattern is then neither detected nor
+        checked.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`).
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`).
 
     Returns
     -------
     callable
-        Takes what `f` takes; returns a `scipy.sparse.csr_array` of shape ``(y.size, x.size)``,
-        elements counted in C order. For a nest, the structure of the argument with a matrix for
-        each leaf; a tuple for a sequence of `argnums`. The index arrays of all results are the
-        same, and read-only: copy a matrix before you change its structure.
+        Takes the arguments of `f`; returns a `scipy.sparse.csr_array` of shape ``(y.size,
+        x.size)``, with elements counted in C order. For a nest, returns the structure of the
+        argument with a matrix for each leaf; for a sequence of `argnums`, a tuple. All results
+        share their index arrays, which are read-only: copy a matrix before you change its
+        structure.
 
-        Its method ``prepare(*args)`` finds the pattern and its colours and returns an object that
-        evaluates, with the attributes ``pattern``, ``colors``, ``n_colors``, ``mode`` and
-        ``shape``. A plain call prepares when it meets arguments of new shapes.
+        Its method ``prepare(*args)`` detects the pattern, colours it, and returns an object that
+        evaluates the matrix and has the attributes ``pattern``, ``colors``, ``n_colors``, ``mode``
+        and ``shape``. A plain call does this itself for arguments of new shapes.
 
     Raises
     ------
@@ -91,24 +92,23 @@ def sparse_jacobian(
         If SciPy is not installed.
     ShapeError, DTypeError
         If the result is not one real array, an argument is not real floating point, or a prepared
-        object is called with arguments of other shapes.
+        object is called with arguments of different shapes.
     NotDifferentiableError
-        If the run of `f` cannot be recorded, so that the pattern is not known; if the pattern is
-        not sparse; if an argument is traced by another transform.
+        If `f` cannot be recorded, so that the pattern is unknown; if the pattern is not sparse; or
+        if an argument is traced by another transform.
 
     Notes
     -----
-    One run of `f` is recorded as `adarray.jit` records it, and the dependence of each element on
-    those of the argument is followed through its operations, loops and in-place writes included.
-    The pattern holds for all inputs that take the same path through `f`; where Python takes
-    another one (``if`` on a value), or what `f` captured has changed, it is found again.
-    ``np.where`` and ``np.maximum`` count both operands. Zeros of captured arrays, such as those of
-    a constant matrix, are zeros of the pattern as long as these arrays do not change, which is
-    looked at in each call. An operation that couples everything, such as ``np.linalg.solve``, is
-    taken to be dense.
+    One run of `f` is recorded, as by `adarray.jit`, and the dependence of each element on those of
+    the argument is followed through all operations, including loops and in-place writes. The
+    pattern is valid for all inputs that take the same path through `f`. If Python takes another
+    path (``if`` on a value), or something that `f` captured has changed, it is detected again.
+    ``np.where`` and ``np.maximum`` depend on both operands. Zeros of captured arrays, such as a
+    constant matrix, are zeros of the pattern as long as these arrays do not change, which each call
+    checks. Operations that couple everything, such as ``np.linalg.solve``, count as dense.
 
-    The number of evaluations, ``n_colors``, does not depend on the size of a problem with a local
-    pattern: columns that no row shares have one colour.
+    The number of passes, ``n_colors``, does not depend on the size of a problem whose pattern is
+    local: columns that have no row in common share a colour.
 
     References
     ----------
@@ -152,26 +152,26 @@ def sparse_hessian(
     argnums : int, str, or sequence of them
         Positions or names of the arguments to differentiate; each an array or a nest.
     recovery : {"direct", "substitution"}
-        ``direct`` reads each entry from one product (star colouring); ``substitution`` needs
-        fewer products, and computes entries from others (acyclic colouring), in which rounding
-        errors add up.
+        ``direct`` reads each entry from one product (star colouring). ``substitution`` needs fewer
+        products, and computes some entries from others (acyclic colouring), which accumulates
+        rounding errors.
     format : {"csr", "coo"}
-        Of the matrix.
+        Format of the matrix.
     jit : bool
         Whether the evaluation is compiled (see `adarray.jit`).
     pattern : sparse matrix or array_like, optional
-        The entries that may differ from zero, where you know them: they are not looked for then,
-        and not checked.
+        The entries that may be nonzero, if you know them: the pattern is then neither detected nor
+        checked.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`).
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`).
 
     Returns
     -------
     callable
-        Takes what `f` takes; returns a `scipy.sparse.csr_array` of shape ``(x.size, x.size)``,
-        elements counted in C order; for nests, a nest in whose leaves stands a nest. Its method
-        ``prepare(*args)`` is as that of `sparse_jacobian`.
+        Takes the arguments of `f`; returns a `scipy.sparse.csr_array` of shape ``(x.size,
+        x.size)``, with elements counted in C order. For a nest, returns a nest in which each leaf
+        is a nest of such matrices. Its method ``prepare(*args)`` works as for `sparse_jacobian`.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def sparse_hessian(
         If SciPy is not installed.
     ShapeError, DTypeError
         If the value is not a real scalar, an argument is not real floating point, or a prepared
-        object is called with arguments of other shapes.
+        object is called with arguments of different shapes.
     NotDifferentiableError
         As from `sparse_jacobian`.
 

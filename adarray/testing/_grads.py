@@ -77,9 +77,8 @@ def check_grads(
     seed : int
         Seed of the random directions and cotangents.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Raises
     ------

@@ -25,43 +25,44 @@ def vmap(
     Parameters
     ----------
     f : callable
-        Plain NumPy code for one member: takes and returns arrays, or nests of them.
+        Plain NumPy code for a single member: takes and returns arrays, or nests of them.
     in_axes : int, None, or nest of them
-        Along which axis of each argument the members lie; None for what all members share. One
-        for all arguments, or a tuple with one for each, in which a nest may stand for that of an
-        argument. Keyword arguments have their members along axis 0.
+        The axis of each argument along which the members of the batch lie, or None for an argument
+        that all members share. One value for all arguments, or a tuple with one for each; for an
+        argument that is a nest, a nest of axes. Members of keyword arguments lie along axis 0.
     out_axes : int, None, or nest of them
-        Along which axis of each result the members shall lie. None for a result that is the same
-        for all members.
+        The axis of each result along which to put the members, or None for a result that is the
+        same for all members.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`).
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`).
 
     Returns
     -------
     callable
-        Takes what `f` takes with one axis more where `in_axes` says so, and returns what `f`
-        returns with one axis more.
+        Takes the arguments of `f`, with an additional axis according to `in_axes`, and returns the
+        results of `f` with an additional axis according to `out_axes`.
 
     Raises
     ------
     ShapeError
-        If the sizes of the batch differ between arguments, an argument has no such axis, or
-        members that go different ways return different shapes.
+        If arguments disagree about the size of the batch, an argument does not have the given axis,
+        or members that take different branches return different shapes.
     TypeError
-        If no argument has members, or `in_axes` or `out_axes` does not fit.
+        If no argument has a batch axis, or `in_axes` or `out_axes` does not match the arguments or
+        results.
     UnsupportedFunctionError
         If an operation has no batching rule.
 
     Notes
     -----
-    Every operation is done once for all members. Where members answer a question of Python's
-    differently (``if x > 0``, ``while``, ``int(x)``, ``x[x > 0]``), the batch is split by the
-    answers, and `f` runs again for each part: right in all cases, and in the worst one a loop.
-    So `f` may run more often than once, and in part: what it does besides computing, such as
-    appending to a list, happens as often.
+    Every operation is computed once for all members. Where Python looks at a value that differs
+    between members (``if x > 0``, ``while``, ``int(x)``, ``x[x > 0]``), the batch is split by the
+    outcome, and `f` runs again for each part. The result is always right; in the worst case this is
+    a loop over the members. Since `f` may run several times, its side effects, such as appending to
+    a list, may be repeated.
 
-    Random numbers that `f` draws are the same for all members that go one way.
+    Random numbers that `f` draws are the same for all members that take the same branches.
 
     Examples
     --------

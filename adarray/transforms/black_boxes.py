@@ -29,49 +29,50 @@ def black_box(
     vjp: _Function | None = None,
     name: str | None = None,
 ) -> _Function:
-    """Return a compiled function as one differentiable operation.
+    """Make a differentiable operation of a compiled function, given its derivative.
 
     Parameters
     ----------
     f : callable
-        Takes arrays by position, and returns one; it gets plain arrays. Arguments with a default,
-        or after ``*``, are parameters, and not differentiated.
+        Takes arrays by position and returns one; it is called with plain arrays. Arguments that
+        have a default or are keyword-only count as parameters, which are not differentiated.
     jacobian : callable, optional
-        ``jacobian(*arrays, **params)``: the derivative by the argument, of the shape of the result
-        followed by that of the argument; a tuple of them for several arguments, with None where
-        there is no derivative. Matrices of `scipy.sparse` and what else multiplies vectors by
-        ``@`` and has ``T`` serve for results and arguments of any shape, as if they were
-        flattened.
+        ``jacobian(*arrays, **params)`` returns the derivative with respect to the argument; its
+        shape is that of the result followed by that of the argument. For several arguments, it
+        returns a tuple, with None where there is no derivative. Matrices of `scipy.sparse`, and
+        other objects that multiply vectors by ``@`` and have ``T``, are accepted for results and
+        arguments of any shape, which are then taken as flattened.
     jvp : callable, optional
-        ``jvp(primals, tangents, **params)``: the tangent of the result; both are tuples.
+        ``jvp(primals, tangents, **params)`` returns the tangent of the result; both arguments are
+        tuples.
     vjp : callable, optional
-        ``vjp(primals, cotangent, **params)``: a tuple of the cotangents of the arguments.
+        ``vjp(primals, cotangent, **params)`` returns a tuple of the cotangents of the arguments.
     name : str, optional
-        For messages; that of the function, if not given.
+        Name in messages; by default, that of the function.
 
     Returns
     -------
     callable
-        To call in place of `f`. Plain arrays give plain arrays.
+        Replaces `f`. Plain arrays give plain arrays.
 
     Raises
     ------
     TypeError
         If neither `jacobian` nor `jvp` nor `vjp` is given.
     ShapeError
-        If what they return has another shape than it should have.
+        If one of them returns an array of the wrong shape.
 
     See Also
     --------
-    register_rule : Rules operand by operand; also for ufuncs.
+    register_rule : A rule for each operand; also for ufuncs.
     custom_jvp, custom_vjp : For functions that adarray can look into.
 
     Notes
     -----
-    One of them is enough, in both modes: products with the Jacobian on the one side are
-    transposed by unit vectors, which takes as many calls of `jvp` as the argument has elements,
-    or of `vjp` as the result has. All get plain arrays where first derivatives are
-    taken, so they may be compiled. Second derivatives differentiate them, which takes NumPy code.
+    Any one of the three is enough for both modes. With `jvp` alone, reverse mode calls it once for
+    each element of the argument; with `vjp` alone, forward mode calls it once for each element of
+    the result. For first derivatives they are called with plain arrays, so they may be compiled
+    code. Second derivatives differentiate them, so they must then be NumPy code.
 
     Examples
     --------

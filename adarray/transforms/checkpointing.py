@@ -94,36 +94,36 @@ class Checkpoint(Whole):
 
 
 def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
-    r"""Return `f` such that its intermediate values are computed again for its derivative.
+    r"""Return a version of `f` that recomputes its intermediate values instead of storing them.
 
-    Reverse mode keeps what each operation has computed until the gradient is known. Of a call of
-    ``checkpoint(f)`` it keeps the arguments alone, and runs `f` once more on the way back: less
-    memory for the time of one more evaluation. With about :math:`\sqrt n` checkpoints in a
-    loop of n steps, about :math:`2 \sqrt n` states are held at a time.
+    Reverse mode stores what each operation computes until the gradient is known. For a call of
+    ``checkpoint(f)`` it stores only the arguments, and runs `f` once more on the way back: this
+    saves memory at the cost of one more evaluation. A loop of n steps that is divided into about
+    :math:`\sqrt n` checkpoints stores about :math:`2 \sqrt n` states at a time.
 
     Parameters
     ----------
     f : callable
-        Returns an array or a nest of arrays. It must compute the same both times: random numbers
-        come from a generator that is made in it, or are arguments.
+        Returns an array or a nest of arrays. It must compute the same values both times: create
+        random generators inside of `f`, or pass random numbers as arguments.
 
     Returns
     -------
     callable
-        Takes and returns what `f` does; also a decorator. In forward mode alone, and where no
-        derivative is taken, it is `f`.
+        Takes and returns the same as `f`. Without reverse mode it simply calls `f`. `checkpoint`
+        can be used as a decorator.
 
     Raises
     ------
     TraceError
-        If `f` writes into an argument, or computes something else when it runs again.
+        If `f` writes into an argument, or computes something else the second time.
 
     Notes
     -----
-    Traced values that `f` reads besides its arguments, such as weights that a closure captured, get
-    their gradients, too. Derivatives of any order are those of `f`; those of forward mode over
-    reverse mode, such as `hvp`, save memory as well. Under `adarray.jit`, the compiler sees both
-    runs; there, ``jit(f, memory_limit=...)`` chooses what is computed again.
+    Traced values that `f` reads besides its arguments, such as weights captured by a closure,
+    receive their gradients too. Derivatives of any order equal those of `f`, and forward over
+    reverse mode, as in `hvp`, saves memory as well. Under `adarray.jit` the compiler sees both
+    runs; ``jit(f, memory_limit=...)`` lets it decide by itself what to compute again.
 
     References
     ----------
@@ -150,18 +150,18 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 def checkpoint_sequential(
     functions: Sequence[Callable[..., Any]], x: Any, segments: int | str = "sqrt"
 ) -> Any:
-    r"""Apply functions one after the other, and keep only some of the results between them.
+    r"""Apply functions one after another, storing only some of the results between them.
 
     Parameters
     ----------
     functions : sequence of callable
-        Each takes what the one before it returns: an array, or a nest of arrays.
+        Each takes what the previous one returns: an array, or a nest of arrays.
     x : array, number, or nest of them
-        What the first one takes.
+        The argument of the first function.
     segments : int or "sqrt"
-        Into how many segments of nearly equal numbers of functions they are divided. Each one but
-        the last is a `checkpoint`. ``"sqrt"``: about the square root of their number, which holds
-        least.
+        Number of segments, of nearly equal length, into which the functions are divided. Each
+        segment but the last is a `checkpoint`. ``"sqrt"`` uses about the square root of the number
+        of functions, which stores least.
 
     Returns
     -------
@@ -180,8 +180,8 @@ def checkpoint_sequential(
 
     Notes
     -----
-    Of n functions, at most :math:`s + n/s` results are held with s segments, and each function
-    runs twice.
+    With n functions in s segments, at most :math:`s + n/s` results are stored at a time, and each
+    function runs twice.
 
     Examples
     --------

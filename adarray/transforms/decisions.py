@@ -14,22 +14,23 @@ from adarray.ops.creation import asarray
 def score_function(
     cost: Any, log_prob: Any, baseline: float | np.ndarray | Literal["others"] = 0.0
 ) -> Any:
-    r"""Return costs that also have the derivative of the probability of what was drawn.
+    r"""Return costs that include the derivative of the probability of random decisions.
 
-    A discrete decision has no derivative, but its probability has. The mean of the result over
-    many draws has the derivative of the expected cost, without bias and of any order.
+    A discrete decision has no derivative, but its probability has one. The derivatives of the mean
+    of the result over many draws are unbiased estimates of those of the expected cost, to any
+    order.
 
     Parameters
     ----------
     cost : array or number, shape (...)
-        What each draw has cost; may be differentiable itself.
+        The cost of each draw; may itself be differentiable.
     log_prob : array or number, broadcasts to the shape of `cost`
-        Logarithm of the probability, or density, of all decisions (or noise) that the cost depends
-        on; finite. A sum of logarithms for several decisions.
+        Logarithm of the probability, or density, of all decisions (or noise) on which the cost
+        depends; finite. For several decisions, the sum of their logarithms.
     baseline : number, array or "others"
-        Subtracted from the cost that the score is weighted with, which makes the estimate less
-        noisy. It must not depend on the draw itself; ``"others"`` is the mean cost of the other
-        draws, along the first axis. No derivative is taken of it.
+        Subtracted from the cost that weights the score, which reduces the variance of the estimate.
+        It must not depend on the draw itself. ``"others"`` uses the mean cost of the other draws
+        along the first axis. It is not differentiated.
 
     Returns
     -------
@@ -44,8 +45,8 @@ def score_function(
 
     Notes
     -----
-    The gradient is :math:`\nabla c + (c - b)\,\nabla \log p`. Derivatives of all orders are those
-    of :math:`c + (p / p_0 - 1)(c - b)`, where :math:`p_0` is the value of p [2]_.
+    The gradient is :math:`\nabla c + (c - b)\,\nabla \log p` [1]_. Derivatives of all orders are
+    those of :math:`c + (p / p_0 - 1)(c - b)`, where :math:`p_0` is the value of p [2]_.
 
     References
     ----------

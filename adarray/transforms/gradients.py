@@ -72,32 +72,31 @@ def value_and_grad(
     Parameters
     ----------
     f : callable
-        Plain NumPy code; returns a real scalar (with `has_aux`, a pair of it and
+        Plain NumPy code that returns a real scalar (with `has_aux`, a pair of a real scalar and
         anything else).
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate. Each may be an array, a
-        number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
-        them, of floating or complex dtype. Other leaves of a nest (integers, text,
-        functions, ...) reach `f` as they are; their gradient is None.
+        Positions or names of the arguments to differentiate. Each may be an array, a number, or a
+        nesting of lists, tuples, dicts, namedtuples and dataclasses of these, of floating or
+        complex dtype. Other leaves (integers, text, functions, ...) are passed to `f` unchanged;
+        their gradient is None.
     has_aux : bool
         Whether `f` returns a pair ``(value, aux)``.
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments with a complex
         value; the gradient is then its complex derivative.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its gradient is None.
+        Whether to accept an argument without floating-point leaves; its gradient is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        Takes what `f` takes; returns ``(value, gradient)``, or
-        ``((value, aux), gradient)``. The gradient has the structure, shapes and
-        dtypes of the differentiated argument; a tuple of such for a sequence of
-        `argnums`. ADArrays give ADArrays, plain arrays fresh plain arrays.
+        Takes what `f` takes; returns ``(value, gradient)``, or ``((value, aux), gradient)``. The
+        gradient has the structure, shapes and dtypes of the differentiated argument; for a sequence
+        of `argnums`, it is a tuple of these. Plain arguments give new plain arrays, ADArrays give
+        ADArrays.
 
     Raises
     ------
@@ -113,11 +112,11 @@ def value_and_grad(
 
     Notes
     -----
-    Reverse mode: time and memory grow with the number of operations of one call
-    of `f`, not with the number of inputs.
+    Reverse mode: time and memory grow with the number of operations in one call of `f`, not with
+    the number of inputs.
 
-    For a real value and a complex argument ``x + i y`` the gradient is
-    ``df/dx - i df/dy``: a step of gradient descent goes along its conjugate.
+    For a real value and a complex argument ``x + i y``, the gradient is ``df/dx - i df/dy``:
+    gradient descent follows its negative conjugate.
 
     References
     ----------
@@ -158,31 +157,30 @@ def grad(
     Parameters
     ----------
     f : callable
-        Plain NumPy code; returns a real scalar (with `has_aux`, a pair of it and
+        Plain NumPy code that returns a real scalar (with `has_aux`, a pair of a real scalar and
         anything else).
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate. Each may be an array, a
-        number, or a nest of lists, tuples, dicts, namedtuples and dataclasses of
-        them, of floating or complex dtype. Other leaves of a nest (integers, text,
-        functions, ...) reach `f` as they are; their gradient is None.
+        Positions or names of the arguments to differentiate. Each may be an array, a number, or a
+        nesting of lists, tuples, dicts, namedtuples and dataclasses of these, of floating or
+        complex dtype. Other leaves (integers, text, functions, ...) are passed to `f` unchanged;
+        their gradient is None.
     has_aux : bool
         Whether `f` returns a pair ``(value, aux)``.
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments with a complex
         value; the gradient is then its complex derivative.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its gradient is None.
+        Whether to accept an argument without floating-point leaves; its gradient is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        Takes what `f` takes; returns the gradient, or ``(gradient, aux)``. The gradient has
-        the structure, shapes and dtypes of the differentiated argument; a tuple of such for
-        a sequence of `argnums`. ADArrays give ADArrays, plain arrays fresh plain arrays.
+        Takes what `f` takes; returns the gradient, or ``(gradient, aux)``. The gradient has the
+        structure, shapes and dtypes of the differentiated argument; for a sequence of `argnums`, it
+        is a tuple of these. Plain arguments give new plain arrays, ADArrays give ADArrays.
 
     Raises
     ------

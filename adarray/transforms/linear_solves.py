@@ -42,23 +42,24 @@ def custom_linear_solve(
     transpose_solve: Callable[[_Map, Any], Any] | None = None,
     symmetric: bool = False,
 ) -> Any:
-    """Solve a linear system by any method; its derivative is that of the solution.
+    """Solve a linear system by any method, and differentiate the solution rather than the method.
 
     Parameters
     ----------
     matvec : callable
-        ``matvec(x)``, the product of the matrix with a vector; linear. What it reads besides, such
-        as the matrix, gets its derivative.
+        ``matvec(x)`` returns the product of the matrix with a vector, and must be linear. Whatever
+        else it reads, such as the matrix, receives its derivative.
     b : array, number, or nest of them
         The right-hand side.
     solve : callable
-        ``solve(matvec, b)`` returns x, of the structure and shapes of `b`, with ``matvec(x) == b``.
-        It is not differentiated: it may iterate, and call compiled code.
+        ``solve(matvec, b)`` returns x, with the structure and shapes of `b`, such that ``matvec(x)
+        == b``. It is not differentiated, so it may iterate and call compiled code.
     transpose_solve : callable, optional
-        ``transpose_solve(vecmat, b)`` does so for the transposed matrix, of which `vecmat` is the
-        product. Reverse mode needs it, unless the matrix is symmetric.
+        ``transpose_solve(vecmat, b)`` does the same for the transposed matrix; `vecmat` multiplies
+        by it. Reverse mode needs this function, unless the matrix is symmetric.
     symmetric : bool
-        Whether the matrix equals its transpose (without a conjugate), so that `solve` serves.
+        Whether the matrix equals its transpose (not conjugated), so that `solve` can be used for
+        both.
 
     Returns
     -------
@@ -67,15 +68,15 @@ def custom_linear_solve(
     Raises
     ------
     TypeError
-        If reverse mode has no `transpose_solve`.
+        If reverse mode needs `transpose_solve` and it is not given.
     ShapeError
         If `solve` returns another structure or shapes than those of `b`.
 
     Notes
     -----
-    With ``A x = b``, forward mode solves ``A dx = db - dA x``, and reverse mode ``A.T l = g``,
-    where l is the cotangent of b, and the one of A is the pullback of ``-matvec(x)`` for l: one
-    more system for each derivative, of any order, and the accuracy of `solve`.
+    For ``A x = b``, forward mode solves ``A dx = db - dA x``. Reverse mode solves ``A.T l = g``,
+    where l is the cotangent of b; the cotangent of A is the pullback of ``-matvec(x)`` for l. So
+    each derivative, of any order, takes one more system, and is as accurate as `solve`.
 
     Examples
     --------

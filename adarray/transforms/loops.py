@@ -24,32 +24,32 @@ def checkpointed_loop(
     disk: int = 0,
     directory: Any = None,
 ) -> Any:
-    r"""Apply a step n times, keeping few states for the derivative: the others are computed again.
+    r"""Apply a step n times, storing few states for the derivative and recomputing the others.
 
     Parameters
     ----------
     step : callable
-        ``step(state)``, or ``step(state, i)`` with the number of the step if it has a second
-        argument without a default. Returns the next state. It may write into the state that it
-        gets.
+        ``step(state)``, or ``step(state, i)`` with the index of the step if it has a second
+        argument without a default. Returns the next state. It may write into its argument.
     state : array, number, or nest of them
-        The first state, which is left as it is.
+        The initial state, which is not modified.
     n : int
-        How many steps.
+        Number of steps.
     snapshots : int, "sqrt" or "log"
-        How many states are held in memory at a time, the first one included. ``"sqrt"``:
-        :math:`\lceil\sqrt n\,\rceil`; ``"log"``: :math:`\lceil\log_2 n\rceil + 1`.
+        Number of states to store in memory at a time, including the initial one. ``"sqrt"`` stands
+        for :math:`\lceil\sqrt n\,\rceil`, ``"log"`` for :math:`\lceil\log_2 n\rceil + 1`.
     schedule : "binomial", "mixed" or "periodic"
-        ``"binomial"``: the fewest steps for so many states (Revolve). ``"mixed"``: the fewest
-        where in place of a state all that the derivative of a step needs may be held.
-        ``"periodic"``: every :math:`\lceil n/s\rceil`-th state, and all that the steps between
-        two of them compute, so that each step runs twice.
+        ``"binomial"`` runs the fewest steps possible with that many states (Revolve). ``"mixed"``
+        runs the fewest steps if everything that the derivative of a step needs may be stored in
+        place of a state. ``"periodic"`` stores every :math:`\lceil n/s\rceil`-th state and, for one
+        such period at a time, all that its steps compute, so that each step runs twice.
     has_aux : bool
-        Whether a step returns a pair ``(state, aux)``. Gradients flow through `aux`, too.
+        Whether a step returns a pair ``(state, aux)``. Gradients flow through `aux` as well.
     disk : int
-        How many states are held on disk besides: those that are read and written least.
+        Number of further states to store on disk: those that are read and written least.
     directory : str or path, optional
-        Where; that of `tempfile`, if not given. The file has no name, and is gone with the graph.
+        Folder for the states on disk; by default, that of `tempfile`. The file has no name, and
+        disappears with the graph.
 
     Returns
     -------
@@ -60,25 +60,25 @@ def checkpointed_loop(
     Raises
     ------
     ValueError
-        If `snapshots`, `schedule`, `disk` or `n` is none that is described here.
+        If `snapshots`, `schedule`, `disk` or `n` is not valid.
     TraceError
-        If a step computes something else when it runs again, as far as that is seen.
+        If a step is found to compute something else when it runs again.
 
     See Also
     --------
-    checkpointed_while : For loops whose number of steps is not known before.
-    checkpoint : For functions.
+    checkpointed_while : For loops whose number of steps is not known in advance.
+    checkpoint : For functions that are not loops.
 
     Notes
     -----
-    With s snapshots, r is the least number with :math:`n \le \binom{s+r}{s}`, and the binomial
-    schedule runs :math:`(r+1)\,n - \binom{s+r}{s+1}` steps, the forward ones included. What a step
-    computes is held for one step at a time.
+    With s snapshots, let r be the smallest number with :math:`n \le \binom{s+r}{s}`. The binomial
+    schedule runs :math:`(r+1)\,n - \binom{s+r}{s+1}` steps, including those of the forward pass.
+    The intermediate values of a step are stored for one step at a time.
 
-    Traced values that `step` reads besides the state get their gradients. Forward mode holds no
-    states, and forward over reverse (`hvp`) those that reverse mode holds; reverse over
-    reverse holds all. Under `adarray.jit`, the loop is recorded as it is written, and
-    ``jit(f, memory_limit=...)`` chooses what is kept.
+    Traced values that `step` reads besides the state receive their gradients. Forward mode stores
+    no states, and forward over reverse mode (`hvp`) stores as many as reverse mode does; reverse
+    over reverse stores all. Under `adarray.jit` the loop is recorded like any other, and ``jit(f,
+    memory_limit=...)`` decides what to store.
 
     References
     ----------
@@ -142,24 +142,24 @@ def checkpointed_while(
     disk: int = 0,
     directory: Any = None,
 ) -> Any:
-    """Apply a step while a condition holds, keeping few states for the derivative.
+    """Apply a step while a condition holds, storing few states for the derivative.
 
     Parameters
     ----------
     cond : callable
-        ``cond(state)`` says whether there is another step.
+        ``cond(state)`` returns whether to run another step.
     step : callable
         As for `checkpointed_loop`.
     state : array, number, or nest of them
-        The first state, which is left as it is.
+        The initial state, which is not modified.
     snapshots : int
-        How many states are held in memory at a time, the first one included.
+        Number of states to store in memory at a time, including the initial one.
     has_aux : bool
-        Whether a step returns a pair ``(state, aux)``. Gradients flow through `aux`, too.
+        Whether a step returns a pair ``(state, aux)``. Gradients flow through `aux` as well.
     disk : int
-        How many states are held on disk besides.
+        Number of further states to store on disk.
     directory : str or path, optional
-        Where; that of `tempfile`, if not given.
+        Folder for the states on disk; by default, that of `tempfile`.
 
     Returns
     -------
@@ -170,15 +170,15 @@ def checkpointed_while(
     Raises
     ------
     ValueError
-        If `snapshots` or `disk` is no number of states.
+        If `snapshots` or `disk` is not a valid number of states.
     TraceError
-        If a step computes something else when it runs again, as far as that is seen.
+        If a step is found to compute something else when it runs again.
 
     Notes
     -----
-    While the number of steps is unknown, states are kept and given up such that no step runs
-    more often than with the best schedule for that number, once more aside; the way back is
-    binomial. The number of steps that run is up to a quarter above that of `checkpointed_loop`.
+    While the number of steps is unknown, states are stored and dropped such that each step runs at
+    most once more than it would with the best schedule for the final number; the way back follows
+    the binomial schedule. In total, up to a quarter more steps run than with `checkpointed_loop`.
 
     References
     ----------

@@ -55,46 +55,44 @@ def jacobian(
     f : callable
         Returns an array, or a nest of arrays.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; each an array or a nest. Leaves of
-        a nest that are not floating reach `f` as they are; their derivative is None.
+        Positions or names of the arguments to differentiate; each an array or a nest. Leaves that
+        are not floating point are passed to `f` unchanged; their derivative is None.
     mode : {"auto", "forward", "reverse"}
-        ``forward`` costs one pass per input element, ``reverse`` one per output
-        element; ``auto`` takes what has fewer.
+        ``forward`` takes one pass per element of the input, ``reverse`` one per element of the
+        output; ``auto`` chooses the one with fewer.
     has_aux : bool
-        Whether `f` returns a pair ``(y, aux)``; so does the Jacobian's function then.
+        Whether `f` returns a pair ``(y, aux)``; the returned function then returns a pair as well.
     holomorphic : bool
-        Whether `f` is an analytic function of complex arguments; the Jacobian is
-        then that of complex derivatives.
+        Whether `f` is an analytic function of complex arguments; the Jacobian then consists of
+        complex derivatives.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its derivative is None.
+        Whether to accept an argument without floating-point leaves; its derivative is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        Takes what `f` takes. For arrays in and out, returns an array of shape
-        ``y.shape + x.shape``. For nests: the structure of the result, in whose
-        leaves stands the structure of the argument. A tuple for a sequence of
-        `argnums`. The derivative of a result that is no number is None.
+        Takes the arguments of `f`. If argument and result are arrays, returns an array of shape
+        ``y.shape + x.shape``. For nests, returns the structure of the result, in which each leaf is
+        a nest with the structure of the argument; for a sequence of `argnums`, these are tuples.
+        Results that are not numbers have the derivative None.
 
     Raises
     ------
     ValueError
         If `mode` is unknown.
     DTypeError
-        If all results are integers or truth values; if arguments and results are complex
-        without `holomorphic`; or if one side is complex and `mode` asks for a pass per
-        complex element: real functions of complex arguments need ``reverse``, complex
-        ones of real arguments ``forward``.
+        If all results are integers or booleans; if arguments and results are complex without
+        `holomorphic`; or if `mode` does not fit one side being complex: real functions of complex
+        arguments need ``reverse``, complex functions of real arguments ``forward``.
 
     Notes
     -----
-    From some elements on, the passes are those of the members of a batch (see `vmap`), 256 at
-    once, or fewer of large arrays (4 million elements in all). So memory is that of as many
-    passes. Where `vmap` cannot take `f`, or `f` calls a jitted function, they come one by one.
+    If there are more than a few passes, they run as a batch (see `vmap`): 256 at once, or fewer for
+    large arrays (up to 4 million elements in all). Memory grows accordingly. If `vmap` cannot
+    handle `f`, or `f` calls a jitted function, the passes run one by one.
 
     Examples
     --------
@@ -120,10 +118,10 @@ def jacfwd(
     allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[_P, Any]:
-    """Return a function that computes the Jacobian of `f` by forward mode.
+    """Return a function that computes the Jacobian of `f` in forward mode.
 
-    One pass for each element of the arguments: for functions with few of them, whatever the size
-    of the result. `jacobian` chooses by the shapes.
+    This takes one pass for each element of the arguments, so it suits functions of few inputs.
+    `jacobian` chooses the mode by the shapes.
 
     Parameters
     ----------
@@ -132,20 +130,19 @@ def jacfwd(
     argnums : int, str, or sequence of them
         Positions or names of the arguments to differentiate; each an array or a nest.
     has_aux : bool
-        Whether `f` returns a pair ``(y, aux)``; so does the Jacobian's function then.
+        Whether `f` returns a pair ``(y, aux)``; the returned function then returns a pair as well.
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its derivative is None.
+        Whether to accept an argument without floating-point leaves; its derivative is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        Takes what `f` takes, and returns what that of `jacobian` returns.
+        Takes the arguments of `f`, and returns the same as ``jacobian(f)``.
 
     Raises
     ------
@@ -172,10 +169,10 @@ def jacrev(
     allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[_P, Any]:
-    """Return a function that computes the Jacobian of `f` by reverse mode.
+    """Return a function that computes the Jacobian of `f` in reverse mode.
 
-    One pass for each element of the result: for functions with few of them, whatever the size
-    of the arguments. `jacobian` chooses by the shapes.
+    This takes one pass for each element of the result, so it suits functions with few outputs.
+    `jacobian` chooses the mode by the shapes.
 
     Parameters
     ----------
@@ -184,20 +181,19 @@ def jacrev(
     argnums : int, str, or sequence of them
         Positions or names of the arguments to differentiate; each an array or a nest.
     has_aux : bool
-        Whether `f` returns a pair ``(y, aux)``; so does the Jacobian's function then.
+        Whether `f` returns a pair ``(y, aux)``; the returned function then returns a pair as well.
     holomorphic : bool
         Whether `f` is an analytic function of complex arguments.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its derivative is None.
+        Whether to accept an argument without floating-point leaves; its derivative is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        Takes what `f` takes, and returns what that of `jacobian` returns.
+        Takes the arguments of `f`, and returns the same as ``jacobian(f)``.
 
     Raises
     ------
@@ -362,25 +358,24 @@ def hessian(
     f : callable
         Returns a real scalar.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; real arrays, or nests. Leaves of a
-        nest that are not floating reach `f` as they are; None stands in their places.
+        Positions or names of the arguments to differentiate; real arrays, or nests. Leaves that are
+        not floating point are passed to `f` unchanged; the result has None in their places.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its derivative is None.
+        Whether to accept an argument without floating-point leaves; its derivative is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        Takes what `f` takes. For an array x, returns an array of shape
-        ``x.shape + x.shape``; for nests, a nest in whose leaves stands a nest.
+        Takes the arguments of `f`. For an array x, returns an array of shape ``x.shape + x.shape``;
+        for a nest, returns a nest in which each leaf is a nest of the same structure.
 
     Notes
     -----
-    Forward mode over reverse mode: one gradient, with tangents, per element of
-    the argument. Reverse over reverse, where an operation has no rule of forward mode.
+    Forward mode over reverse mode: one gradient, with tangents, for each element of the argument.
+    If an operation has no rule for forward mode, reverse over reverse is used.
 
     Examples
     --------

@@ -69,39 +69,38 @@ def vjp(
     f : callable
         Returns an array, or a nest of arrays.
     *xs : array, number, or nest of them
-        Arguments of `f`; all are differentiated. Leaves of a nest that are not floating reach
-        `f` as they are; their cotangent is None.
+        Arguments of `f`; all are differentiated. Leaves that are not floating point are passed to
+        `f` unchanged; their cotangent is None.
     has_aux : bool
         Whether `f` returns a pair ``(y, aux)``.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its cotangent is None.
+        Whether to accept an argument without floating-point leaves; its cotangent is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     y : structure of the result of `f`
     pullback : callable
-        ``pullback(g)``, with `g` of the structure and shapes of `y`, returns a
-        tuple of cotangents, one for each of `xs`. It can be called many times. What `g` has in
-        the place of a result that is not floating does not count; it may be None.
+        ``pullback(g)``, where `g` has the structure and shapes of `y`, returns a tuple of
+        cotangents, one for each of `xs`. It can be called many times. Entries of `g` for results
+        that are not floating point are ignored, and may be None.
     aux
         Only with `has_aux`.
 
     Raises
     ------
     ShapeError
-        From the pullback, if the cotangent has another structure or shape than y.
+        From the pullback, if the structure or shape of the cotangent differs from that of y.
     DTypeError
         If an argument has no floating or complex leaf. From the pullback, if the cotangent of a
         real array is complex.
 
     Notes
     -----
-    Cotangents g and tangents t are paired as ``Re(sum(g * t))``, without a
-    conjugate: the pullback of ``A @ x`` is ``A.T @ g``, for complex A too.
+    Cotangents g and tangents t are paired as ``Re(sum(g * t))``, without a conjugate: the pullback
+    of ``A @ x`` is ``A.T @ g``, also for complex A.
 
     Examples
     --------
@@ -210,35 +209,35 @@ def jvp(
     primals : sequence
         Arguments of `f`: arrays, numbers, or nests of them.
     tangents : sequence
-        Directions, of the structure and shapes of `primals`. What stands in the place of a leaf
-        that is not floating does not count; it may be None.
+        Directions, with the structure and shapes of `primals`. Entries for leaves that are not
+        floating point are ignored, and may be None.
     has_aux : bool
         Whether `f` returns a pair ``(y, aux)``.
     allow_int : bool
-        Whether an argument without any floating leaf is taken.
+        Whether to accept an argument without floating-point leaves.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     y, dy : structure of the result of `f`
-        Integers and truth values have a tangent of zeros, and what is no number has None.
+        The tangent of integers and booleans is zero, that of results that are not numbers is None.
     aux
         Only with `has_aux`.
 
     Raises
     ------
     ShapeError
-        If a tangent has another shape than its primal, or the structures differ.
+        If the shape of a tangent differs from that of its primal, or the structures differ.
     DTypeError
-        If an argument has no floating or complex leaf, or the tangent of a real one is complex.
+        If an argument has no floating-point or complex leaf, or the tangent of a real one is
+        complex.
 
     Notes
     -----
-    Tangents are computed with each operation and nothing is stored: memory is
-    that of `f` itself, twice.
+    Tangents are computed along with each operation and nothing is stored: this takes twice the
+    memory of `f` itself.
 
     Examples
     --------

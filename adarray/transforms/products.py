@@ -29,28 +29,27 @@ def hvp(
     allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[..., Any]:
-    """Return a function that multiplies the Hessian of a scalar function with a vector.
+    """Return a function that multiplies the Hessian of a scalar function by a vector.
 
     Parameters
     ----------
     f : callable
         Returns a real scalar.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; real arrays, or nests. Leaves of a
-        nest that are not floating reach `f` as they are; None stands in their places.
+        Positions or names of the arguments to differentiate; real arrays, or nests. Leaves that are
+        not floating point are passed to `f` unchanged; the result has None in their places.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its derivative is None.
+        Whether to accept an argument without floating-point leaves; its derivative is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        ``hvp(f)(*args, v)``: takes what `f` takes and then `v`, of the structure and shapes of
-        the differentiated argument (a tuple for a sequence of `argnums`). Returns the product,
-        of the same structure and shapes.
+        ``hvp(f)(*args, v)`` takes the arguments of `f` followed by the vector `v`, which has the
+        structure and shapes of the differentiated argument (for a sequence of `argnums`, a tuple of
+        these). Returns the product, with the same structure and shapes.
 
     Raises
     ------
@@ -59,8 +58,8 @@ def hvp(
 
     Notes
     -----
-    Forward mode over reverse mode: it costs about as much as two gradients, and stores what one
-    stores. Reverse over reverse, where an operation has no rule of forward mode.
+    Forward mode over reverse mode: a product takes about the time of two gradients and the memory
+    of one. If an operation has no rule for forward mode, reverse over reverse is used.
 
     Examples
     --------
@@ -98,28 +97,27 @@ def make_hvp(
     allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[..., Any]:
-    """Return a function that prepares products with the Hessian at one point.
+    """Return a function that prepares Hessian-vector products at one point.
 
     Parameters
     ----------
     f : callable
         Returns a real scalar.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; real arrays, or nests. Leaves of a
-        nest that are not floating reach `f` as they are; None stands in their places.
+        Positions or names of the arguments to differentiate; real arrays, or nests. Leaves that are
+        not floating point are passed to `f` unchanged; the result has None in their places.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its derivative is None.
+        Whether to accept an argument without floating-point leaves; its derivative is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        ``make_hvp(f)(*args)`` takes what `f` takes, and returns a pair: a function that takes
-        `v`, of the structure and shapes of the differentiated argument (a tuple for a sequence
-        of `argnums`), and returns the product; and the gradient.
+        ``make_hvp(f)(*args)`` takes the arguments of `f` and returns a pair: a function, and the
+        gradient. The function takes `v`, which has the structure and shapes of the differentiated
+        argument (for a sequence of `argnums`, a tuple of these), and returns the product.
 
     Raises
     ------
@@ -128,8 +126,8 @@ def make_hvp(
 
     Notes
     -----
-    Reverse over reverse: `f` and its gradient run once, whatever the number of products, and what
-    they have computed is kept as long as the function is.
+    Reverse over reverse: `f` and its gradient run once for any number of products, and what they
+    computed is stored as long as the returned function exists.
 
     Examples
     --------
@@ -170,22 +168,21 @@ def directional_derivative(
     f : callable
         Returns an array, or a nest of arrays.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments that move along the direction. Leaves of a nest that
-        are not floating reach `f` as they are, and have no direction.
+        Positions or names of the arguments that move along the direction. Leaves that are not
+        floating point are passed to `f` unchanged, and have no direction.
     allow_int : bool
-        Whether an argument without any floating leaf is taken.
+        Whether to accept an argument without floating-point leaves.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        ``directional_derivative(f)(*args, v)``: takes what `f` takes and then the direction `v`,
-        of the structure and shapes of the argument (a tuple for a sequence of `argnums`).
-        Returns the derivative, of the structure and shapes of the result of `f`. The direction
-        is not normalised.
+        ``directional_derivative(f)(*args, v)`` takes the arguments of `f` followed by the direction
+        `v`, which has the structure and shapes of the differentiated argument (for a sequence of
+        `argnums`, a tuple of these). Returns the derivative, with the structure and shapes of the
+        result of `f`. The direction is not normalised.
 
     Raises
     ------
@@ -194,8 +191,8 @@ def directional_derivative(
 
     Notes
     -----
-    Forward mode: one pass, and nothing is stored. `jvp` is the same with the value, for all
-    arguments.
+    Forward mode: one pass, and nothing is stored. `jvp` also returns the value, and differentiates
+    all arguments.
 
     Examples
     --------
@@ -224,22 +221,21 @@ def elementwise_grad(
     allow_int: bool = False,
     intercept: bool = True,
 ) -> Callable[..., Any]:
-    """Return a function that computes the derivative of each element of `f` by its own argument.
+    """Return a function that computes the derivative of an elementwise function.
 
     Parameters
     ----------
     f : callable
-        Returns an array of which each element depends on one element of the argument, as NumPy's
-        elementwise functions do.
+        Returns an array in which each element depends on one element of the argument, like NumPy's
+        elementwise functions.
     argnums : int, str, or sequence of them
-        Positions or names of the arguments to differentiate; each an array or a nest. Leaves of a
-        nest that are not floating reach `f` as they are; None stands in their places.
+        Positions or names of the arguments to differentiate; each an array or a nest. Leaves that
+        are not floating point are passed to `f` unchanged; the result has None in their places.
     allow_int : bool
-        Whether an argument without any floating leaf is taken; its derivative is None.
+        Whether to accept an argument without floating-point leaves; its derivative is None.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
@@ -254,8 +250,8 @@ def elementwise_grad(
 
     Notes
     -----
-    It is the gradient of the sum of all results: where several elements of the result depend on
-    one of the argument, their derivatives are added.
+    This is the gradient of the sum of all results: if several elements of the result depend on the
+    same element of the argument, their derivatives are added up.
 
     Examples
     --------
@@ -287,45 +283,45 @@ def linearize(
     allow_int: bool = False,
     intercept: bool = True,
 ) -> Any:
-    """Return the value of `f` and its linear map from tangents to tangents.
+    """Return the value of `f` and its derivative as a linear map of tangents.
 
     Parameters
     ----------
     f : callable
         Returns an array, or a nest of arrays.
     *primals : array, number, or nest of them
-        Arguments of `f`; all are differentiated. Leaves of a nest that are not floating reach
-        `f` as they are, and what a tangent has in their places does not count.
+        Arguments of `f`; all are differentiated. Leaves that are not floating point are passed to
+        `f` unchanged; what a tangent has in their places is ignored.
     has_aux : bool
         Whether `f` returns a pair ``(y, aux)``.
     allow_int : bool
-        Whether an argument without any floating leaf is taken.
+        Whether to accept an argument without floating-point leaves.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     y : structure of the result of `f`
     tangent_map : callable
-        ``tangent_map(*tangents)``, of the structures and shapes of `primals`, returns the tangent
-        of the result, as `jvp` does. It can be called many times; `f` does not run again.
+        ``tangent_map(*tangents)``, with tangents that have the structures and shapes of `primals`,
+        returns the tangent of the result, like `jvp`. It can be called many times; `f` does not run
+        again.
     aux
         Only with `has_aux`.
 
     Raises
     ------
     ShapeError
-        From the map, if tangents have other structures or shapes than `primals`.
+        From the map, if the structures or shapes of the tangents differ from those of `primals`.
     DTypeError
         If an argument has no floating or complex leaf, or all results are integers.
 
     Notes
     -----
-    The pullback of `vjp` is linear in the cotangent; the map is its pullback in turn. So no
-    operation needs a rule of forward mode, and the memory is that of reverse mode. One tangent
-    alone costs less with `jvp`.
+    The pullback of `vjp` is linear in the cotangent, and the map is the pullback of that. So no
+    operation needs a rule for forward mode, and the memory is that of reverse mode. For a single
+    tangent, `jvp` is faster.
 
     Examples
     --------
@@ -367,25 +363,25 @@ def linear_transpose(f: Callable[..., Any], *primals: Any, intercept: bool = Tru
     Parameters
     ----------
     f : callable
-        Linear in all of its arguments together; returns an array, or a nest of arrays.
+        Linear in its arguments jointly; returns an array, or a nest of arrays.
     *primals : array, number, or nest of them
-        Examples of its arguments, of which only shapes and dtypes count. Leaves of a nest that
-        are not floating reach `f` as they are; None stands in their places in the result.
+        Example arguments, of which only shapes and dtypes matter. Leaves that are not floating
+        point are passed to `f` unchanged; the result has None in their places.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
     callable
-        ``transpose(g)``, with `g` of the structure and shapes of the result, returns a tuple of
+        ``transpose(g)``, where `g` has the structure and shapes of the result, returns a tuple of
         arrays, one for each of `primals`. Complex numbers are not conjugated.
 
     Raises
     ------
     ValueError
-        If `f` is not zero at zero, or is not its derivative there at one point that is tried.
+        If `f` is found not to be linear: it is not zero at zero, or differs from its derivative at
+        a point that is tried.
 
     Examples
     --------

@@ -17,24 +17,25 @@ from adarray.transforms.tree import Leaf, Unflatten, flatten, is_floating
 
 
 def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the numbers of a nest as one vector, and the function that puts them back.
+    """Turn a nest of arrays into one vector, and return a function that reverses this.
 
     Parameters
     ----------
     tree : array, number, or nest of them
-        Lists, tuples, dicts, namedtuples and dataclasses of arrays and numbers, floating or
-        complex. Other leaves (integers, truth values, text, functions, ...) are not variables:
-        they are left out of the vector.
+        Lists, tuples, dicts, namedtuples and dataclasses of floating-point or complex arrays and
+        numbers. Other leaves (integers, booleans, text, functions, ...) are not variables, and are
+        left out of the vector.
 
     Returns
     -------
     vector : ndarray or ADArray, shape (n,)
-        A copy of all elements, leaf by leaf (of a dict by its sorted keys), in C order. Its
-        dtype is that of the leaves, or what theirs promote to; float64 if there is no element.
+        A copy of all elements in C order, leaf by leaf (of a dict, in the order of its sorted
+        keys). Its dtype is the one that the dtypes of the leaves promote to; float64 if there are
+        no elements.
     unravel : callable
-        ``unravel(vector)`` takes a vector of shape ``(n,)`` and returns a nest of the structure,
-        shapes and dtypes of `tree`, with copies of its elements; what was left out of the vector
-        is in it as it was.
+        ``unravel(vector)`` takes a vector of shape ``(n,)`` and returns a nest with the structure,
+        shapes and dtypes of `tree`, filled with copies of its elements. Leaves that were left out
+        of the vector are as in `tree`.
 
     Raises
     ------
@@ -45,13 +46,14 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     See Also
     --------
-    grad : Has None where a leaf is no variable, so that ``ravel(gradient)`` fits ``ravel(tree)``.
+    grad : Has None where a leaf is not a variable, so that ``ravel(gradient)`` matches
+    ``ravel(tree)``.
 
     Notes
     -----
-    Both ways are differentiable, and may be used inside of functions that are differentiated or
-    compiled. Where some leaves are complex, all of the vector is: `unravel` takes the real parts
-    for real leaves.
+    Both directions are differentiable, and can be used inside functions that are differentiated or
+    compiled. If some leaves are complex, the whole vector is; `unravel` takes the real parts for
+    real leaves.
 
     Examples
     --------

@@ -22,21 +22,21 @@ from adarray.transforms.tree import flatten, is_array
 
 
 class custom_vjp(Whole):  # noqa: N801  (the name that it has in JAX)
-    """A function with a derivative rule of its own for reverse mode; also a decorator.
+    """Give a function a custom derivative rule for reverse mode; also a decorator.
 
     Parameters
     ----------
     f : callable
         Returns an array or a nest of arrays.
     nondiff_argnums : sequence of int
-        Positions of arguments of which no derivative is taken, such as functions and options.
+        Positions of arguments that are not differentiated, such as functions and options.
 
     Raises
     ------
     TypeError
-        If a derivative is taken before `defvjp` has set the rule.
+        If a derivative is taken before the rule was set by `defvjp`.
     TraceError
-        If `f` reads a traced value that is no argument, or writes into an argument.
+        If `f` reads a traced value that is not one of its arguments, or writes into an argument.
     ForwardModeError
         In forward mode.
 
@@ -47,7 +47,7 @@ class custom_vjp(Whole):  # noqa: N801  (the name that it has in JAX)
 
     Notes
     -----
-    Second derivatives are those of the rule, which is plain NumPy code, as `f` is.
+    The rule is plain NumPy code like `f`; second derivatives are derivatives of the rule.
 
     Examples
     --------
@@ -153,32 +153,32 @@ class custom_vjp(Whole):  # noqa: N801  (the name that it has in JAX)
 
 
 class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
-    """A function with a derivative rule of its own for both modes; also a decorator.
+    """Give a function a custom derivative rule for both modes; also a decorator.
 
     Parameters
     ----------
     f : callable
         Returns an array or a nest of arrays.
     nondiff_argnums : sequence of int
-        Positions of arguments of which no derivative is taken, such as functions and options.
+        Positions of arguments that are not differentiated, such as functions and options.
 
     Raises
     ------
     TypeError
-        If a derivative is taken before `defjvp` or `defjvps` has set the rule.
+        If a derivative is taken before the rule was set by `defjvp` or `defjvps`.
     TraceError
-        If `f` reads a traced value that is no argument, or writes into an argument.
+        If `f` reads a traced value that is not one of its arguments, or writes into an argument.
 
     See Also
     --------
-    custom_vjp : A rule for reverse mode alone.
+    custom_vjp : A rule for reverse mode only.
     black_box : For compiled functions.
 
     Notes
     -----
-    The rule says what the tangent of the result is. Reverse mode transposes it: the rule runs
-    once more on the way back, and must be linear in the tangents. Second derivatives are those of
-    the rule; where it calls the function itself, its rule is used again.
+    The rule computes the tangent of the result. Reverse mode transposes it: the rule runs once more
+    on the way back, and must be linear in the tangents. Second derivatives are derivatives of the
+    rule; if it calls the function itself, the rule is used again.
 
     Examples
     --------

@@ -36,17 +36,16 @@ def jet(
     f : callable
         Returns an array, or a nest of arrays.
     primals : sequence
-        Arguments of `f`, where the curve begins: arrays, numbers, or nests of them.
+        Arguments of `f` at the start of the curve: arrays, numbers, or nests of them.
     series : sequence
-        For each argument a sequence of its derivatives along the curve: the first, the second and
-        so on, each of the structure and shapes of the argument; of all arguments equally many.
+        For each argument, a sequence of its derivatives along the curve: the first, the second and
+        so on, each with the structure and shapes of the argument. All arguments have equally many.
     factorial_scaled : bool
-        Whether `series` and the result are derivatives. If False, they are coefficients of powers,
-        which are derivatives divided by factorials.
+        Whether `series` and the result are derivatives. If False, they are Taylor coefficients,
+        that is, derivatives divided by factorials.
     intercept : bool
-        Whether `f` may convert its arguments by ``np.asarray``, call `math` or SciPy, or fill
-        arrays that it has made (see `adarray.intercept`). If False, such code raises
-        `TraceError`.
+        Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
+        arrays that it creates (see `adarray.intercept`). If False, such code raises `TraceError`.
 
     Returns
     -------
@@ -57,20 +56,21 @@ def jet(
     Raises
     ------
     ShapeError
-        If the series have other structures or shapes than the primals, or not all of them
-        equally many terms.
+        If structures or shapes of the series differ from those of the primals, or their lengths
+        differ.
     DTypeError
-        If a primal is neither floating nor complex, or the series of a real one is complex.
+        If a primal is neither floating point nor complex, or the series of a real one is complex.
     NotDifferentiableError
-        If an operation has no rule of forward mode.
+        If an operation has no rule for forward mode.
 
     Notes
     -----
-    With :math:`x(t) = x_0 + x_1 t + x_2 t^2/2 + \dots` it computes the derivatives of
-    :math:`f(x(t))` at 0. One pass; a product costs about :math:`k^2/2` products to order k, where
-    nested calls of `jvp` take :math:`2^k`. Products, quotients, roots, exponentials,
-    logarithms and trigonometric functions have recurrences; other operations are derived from
-    their derivative rules. It nests with the other transforms and with `adarray.jit`.
+    With :math:`x(t) = x_0 + x_1 t + x_2 t^2/2 + \dots`, this computes the derivatives of
+    :math:`f(x(t))` at 0 in one pass. To order k, a product takes about :math:`k^2/2` products,
+    where nested calls of `jvp` take :math:`2^k`. Products, quotients, roots, exponentials,
+    logarithms and trigonometric functions use recurrences; the series of other operations follow
+    from their derivative rules. `jet` can be combined with the other transforms and with
+    `adarray.jit`.
 
     References
     ----------
