@@ -46,7 +46,7 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     See Also
     --------
-    grad : Has None where a leaf is no variable, so that ``ravel(gradient)`` matches ``ravel(tree)``.
+    grad : Has None for other leaves, so that ``ravel(gradient)`` matches ``ravel(tree)``.
 
     Notes
     -----
