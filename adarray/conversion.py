@@ -299,7 +299,7 @@ class Conversions(_State):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         self._must_be_constant("np.asarray", _fix_for(sys._getframe(1)))
         if copy:
-            return np.array(self._v, dtype=dtype)
+            return np.array(sync_if_view(self)._v, dtype=dtype)
         own: Any = self
         memory = lend(own, sys._getframe(1))
         if copy is False and (

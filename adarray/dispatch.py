@@ -18,6 +18,7 @@ from adarray.errors import ForwardModeError
 from adarray.frames import is_frame, is_labelled, unframed
 from adarray.graph import PICK, Node, merge_spans, next_order
 from adarray.guard import keep_plain
+from adarray.mirrors import absorb
 from adarray.op import Layout, Op
 from adarray.refusals import no_derivative, reraise
 from adarray.runtime import MODE, Mode
@@ -283,7 +284,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
             cls = type(x)
             e = x._x
             if e is not None:
-                if e.base is not None:
+                if e.base is not None or e.mirror is not None:
                     sync(x)
                 if e.weak:
                     cls = Handle.array_class
@@ -391,10 +392,14 @@ def replay(value: Any, steps: tuple[Any, ...]) -> Any:
 
 
 def sync(view: Handle) -> None:
-    """Read a view again if its base was written since."""
+    """Read a view again if its base was written since, or a copy that others hold of one."""
     x = view._x
     assert x is not None
-    assert x.base is not None
+    if x.base is None:  # no view: others hold a copy of it
+        absorb(view)
+        return
+    if x.base._x is not None and x.base._x.mirror is not None:
+        absorb(x.base)
     node, buffer, tangents = x.seen
     root = x.base
     rx = root._x

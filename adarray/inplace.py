@@ -21,6 +21,7 @@ from adarray.frames import is_frame, unframed
 from adarray.graph import LEAF, Node, merge_spans
 from adarray.guard import guarded
 from adarray.memory import duplicate
+from adarray.mirrors import absorb, is_mirrored, reflect
 from adarray.op import Op, Scatter
 from adarray.refusals import leaves_graph, refuse_whole_numbers
 from adarray.runtime import MODE
@@ -175,7 +176,11 @@ def plain_index(index: Any) -> Any:
 
 def sync_if_view(x: Any) -> Any:
     """Bring a view up to date and return it."""
-    if isinstance(x, Handle) and x._x is not None and x._x.base is not None:
+    if (
+        isinstance(x, Handle)
+        and x._x is not None
+        and (x._x.base is not None or x._x.mirror is not None)
+    ):
         sync(x)
     return x
 
@@ -250,11 +255,13 @@ def _write(x: Handle, index: Any, value: Any) -> None:
             )
         root._v, root._frozen = mode.engine.write(root._v, steps, index, v), True  # type: ignore[union-attr]
     else:
+        absorb(root)
         own_buffer(root)
         target = replay(root._v, steps)
         if not target.flags.writeable:  # a view that is read-only by itself, as of a broadcast
             raise ValueError("assignment destination is read-only")
         target[index] = v
+        reflect(root)
     if recording and (node is not None or root._node is not None):
         parents = (root._node, node)
         spans = [p.span for p in parents if p is not None]
@@ -299,7 +306,7 @@ def _check_target(root: Handle, traced: Any, recording: bool) -> None:
             "would lose the place of its gradient; update it under `with adarray.no_grad():`, "
             "or work on x.copy()"
         )
-    if traced is not None and is_borrowed(root):
+    if traced is not None and (is_borrowed(root) or is_mirrored(root)):
         raise leaves_graph(
             f"in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
             "write into a copy (np.copy(x)) or into an array made inside of intercept",
@@ -409,6 +416,7 @@ def move(x: Handle, result: Handle) -> None:
     """Move the handle `x`, which is no view, to the value and node of `result`."""
     fresh = result if result._x is None else snapshot(result)
     x._v, x._node, x._frozen = fresh._v, fresh._node, fresh._frozen
+    reflect(x)
     tangents = fresh._x.tangents if fresh._x is not None else ()
     if x._x is not None:
         x._x.tangents = tangents

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import Symbolic
-from adarray.device import host, is_device
+from adarray.device import is_device
 from adarray.dispatch import replay
 from adarray.inplace import own_buffer, sync_if_view
+from adarray.mirrors import mirrored
 from adarray.runtime import MODE
 from adarray.trace import Handle, Loan, extras, root_of
 
@@ -39,15 +40,14 @@ def lend(x: Handle, to: FrameType | None = None, forever: bool = False) -> np.nd
     -------
     ndarray
         A view; NumPy scalars and Python numbers, and values on a device, have no memory that
-        could be shared, and are copied. The copy from a device is read-only: what would be
-        written into it, would be lost.
+        could be shared, and are copied. The copy from a device is kept equal to what is there, both
+        ways (`adarray.mirrors`).
     """
     v = sync_if_view(x)._v
     if type(v) is not np.ndarray:
         if is_device(v):
-            made = np.array(host(v))
-            made.flags.writeable = False
-            return made
+            whole = mirrored(root_of(x))
+            return whole if x._x is None or root_of(x) is x else replay(whole, x._x.steps)
         if not isinstance(v, np.ndarray) or isinstance(v, Symbolic):
             return np.array(v)
     root = root_of(x)

@@ -42,12 +42,17 @@ def duplicate(x: Any, exactly: bool = False) -> Any:
     strides = x.strides if exactly else strides_like(x.shape, x.strides, x.itemsize)
     if strides is None:
         return x.copy("K")
-    first = sum((1 - n) * s for n, s in zip(x.shape, strides, strict=True) if s < 0)
-    last = sum((n - 1) * s for n, s in zip(x.shape, strides, strict=True) if s > 0)
-    memory = np.empty((first + last) // x.itemsize + 1, x.dtype)
-    made = np.ndarray(x.shape, x.dtype, memory, first, strides)
+    made = strided(x.shape, strides, x.dtype)
     made[...] = x
     return made
+
+
+def strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return an array of zeros with these strides."""
+    first = sum((1 - n) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
+    memory = np.zeros(max(first + last, 0) // dtype.itemsize + 1, dtype)
+    return np.ndarray(shape, dtype, memory, first, strides)
 
 
 def strides_like(

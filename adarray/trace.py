@@ -61,7 +61,8 @@ class Extras:
     """
 
     __slots__ = (
-        "base", "borrowed", "escaped", "loan", "peers", "seen", "slot", "steps", "tangents", "weak",
+        "base", "borrowed", "escaped", "loan", "mirror", "peers", "seen", "slot", "steps",
+        "tangents", "weak",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,7 @@ class Extras:
         self.borrowed = borrowed  # see adarray.intercepting: never traced, written through
         self.escaped = False  # see `is_over`
         self.loan: weakref.ref[Loan] | None = None  # see adarray.lending
+        self.mirror: Any = None  # see adarray.mirrors
         # Handles of one array, each of which takes what is written into another; or why none can.
         self.peers: list[Any] | str | None = None
         self.steps = steps  # ((op, other operands, params), ...) from base to view

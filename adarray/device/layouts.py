@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from adarray.device.array import DeviceArray
-from adarray.memory import strides_like
+from adarray.memory import strided, strides_like
 
 # Those whose results may lie in another order although all operands lie in C order.
 TURNING = frozenset({
@@ -131,11 +131,9 @@ def _array(function: Callable[..., Any], x: Any, shape: tuple[int, ...]) -> Any:
     dtype = x.dtype
     if getattr(x, "scalar", False):
         return dtype.type(0)
-    strides = _strides(shape, x)
-    first = sum((1 - n) * s for n, s in zip(shape, strides, strict=True) if s < 0)
-    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
-    memory = np.full(max(first + last, 0) // dtype.itemsize + 1, dtype.kind == "b", dtype)
-    made = np.ndarray(shape, dtype, memory, first, strides)
+    made = strided(shape, _strides(shape, x), dtype)
+    if dtype.kind == "b":  # a mask chooses as many as there are
+        made[...] = True
     if len(shape) > 1 and (getattr(function, "__module__", None) or "").endswith("linalg"):
         made[...] = np.eye(shape[-2], shape[-1]) + 1 / (1 + math.prod(shape[-2:]))
     return made

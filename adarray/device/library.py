@@ -20,6 +20,8 @@ from adarray.spans import RECORDER
 
 # Computed by NumPy where indices on the device are to be looked at.
 _INDEXING = frozenset({np.take, np.take_along_axis, np.choose, np.put_along_axis, np.put})
+# Those that write into their first argument, and return nothing.
+_WRITERS = frozenset({np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal})
 
 # The libraries in use, by the names of their devices.
 DEVICES: dict[str, Library] = {}
@@ -295,6 +297,8 @@ class Library:
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of NumPy on the device, or where that cannot be, on the host."""
         own = self.function(function)
+        if function in _WRITERS and args:
+            return self._write(function, own, args, kwargs)
         if own is not None and not (CAREFUL.get() and function in _INDEXING):
             try:
                 made = self.run(
@@ -372,10 +376,40 @@ class Library:
                     made._writeable = made._writeable and not self.shares(raw, x.raw)
         return made
 
+    def _write(
+        self, function: Any, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Call a function that writes into its first argument, which may be of the host."""
+        target, *rest = args
+        if type(target) is not DeviceArray:
+            function(target, *host_of(rest), **host_of(kwargs))
+            return
+        if not target._writeable:
+            raise ValueError("assignment destination is read-only")
+        if own is not None and not (CAREFUL.get() and function in _INDEXING):
+            try:
+                self.run(own, *map(self.raw, args), **{k: self.raw(v) for k, v in kwargs.items()})
+            except self.unable:
+                pass
+            else:
+                return
+        values = np.array(target.host())
+        function(values, *host_of(rest), **host_of(kwargs))
+        self._count(function.__name__)
+        target[...] = values
+
     def on_host(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Let NumPy compute, and move the results to the device."""
+        """Let NumPy compute, and move the results to the device.
+
+        What NumPy is given are copies: it must not write into them, and what would look at an
+        operand is read-only.
+        """
         out = kwargs.get("out")
-        values = function(*host_of(args), **host_of(kwargs))
+        given = host_of(args)
+        for x, was in zip(given, args, strict=True):
+            if type(was) is DeviceArray and isinstance(x, np.ndarray):
+                x.flags.writeable = False
+        values = function(*given, **host_of(kwargs))
         name = getattr(function, "__qualname__", None) or repr(function)
         name = getattr(function, "__name__", name)
         self._count(name)
@@ -393,6 +427,11 @@ class Library:
         self.transfers.on_host[name] = self.transfers.on_host.get(name, 0) + 1
 
     def _placed(self, x: Any) -> Any:
+        if type(x) is np.ndarray and not x.flags.writeable:
+            made = self.place(x)
+            if type(made) is DeviceArray:
+                made._writeable = False
+            return made
         if isinstance(x, np.generic) and not is_device(x):
             if not self.accepts(x.dtype):
                 return x
