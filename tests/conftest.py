@@ -121,6 +121,14 @@ def _unchecked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv("ADARRAY_CHECK", raising=False)
 
 
+@pytest.fixture
+def _host_memory(backend: str) -> None:
+    """Skip a backend whose arrays are on a device: the test measures what the host holds."""
+    engine: Any = adarray.use(backend)._engine
+    if hasattr(engine, "library"):
+        pytest.skip("arrays are in the memory of a device")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test that takes `backend` on each installed backend."""
     own = {m.args[0] for m in metafunc.definition.iter_markers("parametrize")}

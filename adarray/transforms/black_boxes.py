@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 
 from adarray.batching.rules import members
 from adarray.custom import dispatching_of, outside
+from adarray.device import is_device
+from adarray.device.array import host_of
 from adarray.dispatch import run
 from adarray.errors import ShapeError
 from adarray.op import Op, Opaque
@@ -35,7 +38,8 @@ def black_box(
     ----------
     f : callable
         Takes arrays by position and returns one; it is called with plain arrays. Arguments that
-        have a default or are keyword-only count as parameters, which are not differentiated.
+        have a default or are keyword-only count as parameters, which are not differentiated. Values
+        on a device are copied to the host, and the result to the device.
     jacobian : callable, optional
         ``jacobian(*arrays, **params)`` returns the derivative with respect to the argument; its
         shape is that of the result followed by that of the argument. For several arguments, it
@@ -100,10 +104,23 @@ def black_box(
     products = _Products(name, f, jacobian, jvp, vjp, operands, params)
     op = Op(
         name, f, Opaque(), [products.pull(i) for i in range(len(operands))],
-        jvp=[products.push(i) for i in range(len(operands))], evaluate=outside(f),
+        jvp=[products.push(i) for i in range(len(operands))], evaluate=_of_host(outside(f)),
         operands=operands, params=params, needs=_needs(len(operands)), batch=members,
     )  # fmt: skip
     return dispatching_of(op, f)
+
+
+def _of_host(function: _Function) -> _Function:
+    """Return a function of values on a device that computes on the host, as compiled code does."""
+
+    @functools.wraps(function)
+    def evaluate(*args: Any, **params: Any) -> Any:
+        library = next((x.library for x in args if is_device(x)), None)
+        if library is None:
+            return function(*args, **params)
+        return library.place(function(*host_of(args), **host_of(params)))
+
+    return evaluate
 
 
 def _needs(arity: int) -> Callable[..., tuple[bool, ...]]:
@@ -184,7 +201,7 @@ class _Products:
             return rule
 
         op = Op(
-            name, outside(evaluate), Opaque(), [rule_of(k) for k in range(count)],
+            name, _of_host(outside(evaluate)), Opaque(), [rule_of(k) for k in range(count)],
             jvp=[tangent_of(k) for k in range(count)],
             operands=("v", *self._operands), params=self._params, needs=_needs(count),
             batch=members,
@@ -228,7 +245,7 @@ class _Products:
 
     def _shape(self, xs: Any, params: Any) -> tuple[int, ...]:
         """Return the shape of the result."""
-        return shape_of(self._f(*map(concrete, xs), **params))
+        return shape_of(_of_host(self._f)(*map(concrete, xs), **params))
 
     def _along(self, i: int, t: Any, xs: Any, params: Any) -> Any:
         """Return the tangent of the result as the user's function says."""

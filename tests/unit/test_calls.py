@@ -97,6 +97,7 @@ def test_nests_numbers_and_several_results() -> None:
     assert adarray.grad(lambda x: f(p={"x": x, "s": 1.0}, n=3)["b"])(X).tolist() == [3.0] * 3
 
 
+@pytest.mark.usefixtures("_host_memory")
 def test_a_loop_holds_the_square_root_of_its_states() -> None:
     n, size = 1024, 2_000
     root = 32

@@ -146,6 +146,7 @@ def test_other_captured_values_in_the_second_run_are_refused() -> None:
         adarray.grad(loss)(W)
 
 
+@pytest.mark.usefixtures("_host_memory")
 def test_forward_over_reverse_saves_memory() -> None:
     n, size = 256, 2_000
 
