@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.integrate
 
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
+from adarray.levels import LEVEL
 from adarray.op import Op, Opaque
 from adarray.protocol import traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
@@ -31,6 +32,7 @@ from adarray.scipy._functions import Plainly, corrected
 from adarray.scipy._ode_adjoint import Adjoint
 from adarray.scipy._ode_kinks import Refinement, Step
 from adarray.scipy._ode_smooth import Field
+from adarray.scipy._ode_steps import FEWEST, Tableau, Taken, are_small, taken
 from adarray.scipy._ode_track import Dense, Track, located
 from adarray.trace import Handle
 
@@ -46,18 +48,13 @@ _RADAU_A = np.array(
 _RADAU_C = np.array([(4 - _ROOT) / 10, (4 + _ROOT) / 10, 1.0])
 
 
-class Tableau(NamedTuple):
-    """The coefficients of an explicit Runge-Kutta method."""
-
-    a: Any
-    b: Any
-    c: Any
-
-
 def _tableau(name: str) -> Tableau:
     method = getattr(scipy.integrate, name)
     stages = method.n_stages
-    return Tableau(method.A[:stages, :stages], method.B[:stages], method.C[:stages])
+    a = np.zeros((stages, stages))
+    given = method.A[:stages, :stages]  # SciPy's may lack the last column, of zeros
+    a[:, : given.shape[1]] = given
+    return Tableau(a, method.B[:stages], method.C[:stages])
 
 
 def _weighted(weights: Any, slopes: Sequence[Any]) -> Any:
@@ -176,13 +173,13 @@ def _stage_matrix(f: Field, t: Any, h: Any, stages: Any) -> Any:
 
 def replay(
     step: Step, f: Field, t0: Any, y0: Any, mesh: Any, outputs: Sequence[Any],
-    refinement: Refinement | None,
-) -> list[Any]:  # fmt: skip
-    """Take the steps of `mesh`, and stop at `outputs`, which may be traced times."""
-    track = Track(step, f, t0, y0, _ends(mesh, outputs), refinement)
-    results = [track.at(t) for t in outputs]
+    refinement: Refinement | None, batched: Any,
+) -> Any:  # fmt: skip
+    """Take the steps of `mesh`, and return the states at `outputs`, which may be traced times."""
+    track = Track(step, f, t0, y0, _ends(mesh, outputs), refinement, batched)
+    results = track.many(outputs)
     if refinement is not None:
-        refinement.check_orders(results)
+        refinement.check_orders([results])
     return results
 
 
@@ -217,11 +214,13 @@ def solve_ivp(
     watched = [_watched(e, given) for e in happenings]
     span, start, at = value(t_span), np.asarray(value(array(y0))), value(t_eval)
     options["events"] = None if events is None else watched
+    name = method if isinstance(method, str) else method.__name__
+    noted = _Noted()
+    solver = noted.method(name) if name in _EXPLICIT and LEVEL.get() > 0 else method
     solution = scipy.integrate.solve_ivp(
-        call, span, start, method, at, dense_output, vectorized=vectorized, **options
+        call, span, start, solver, at, dense_output, vectorized=vectorized, **options
     )
     seen = call.seen or any(w.seen for w in watched)
-    name = method if isinstance(method, str) else method.__name__
 
     def follow(mesh: Any, states: Any) -> tuple[Track, Refinement | None]:
         """Take SciPy's steps again, recorded."""
@@ -238,7 +237,11 @@ def solve_ivp(
                 lambda t, y: np.asarray(call(t, y)), tolerances, known,
             )  # fmt: skip
         ends = _ends(mesh, solution.t)
-        return Track(step, _field(fun, given), t_span[0], first, ends, refinement), refinement
+        batched = None
+        if name in _EXPLICIT:
+            batched = functools.partial(noted.steps, name, lambda t, y: np.asarray(call(t, y)))
+        track = Track(step, _field(fun, given), t_span[0], first, ends, refinement, batched)
+        return track, refinement
 
     if not (seen or holds((t_span, y0, t_eval))):
         if dense_output and name in _STEPPED:  # times may be traced
@@ -256,10 +259,13 @@ def solve_ivp(
         return _by_adjoint(solution, follow, lambda: scipy.integrate.solve_ivp(
             call, span, start, method, dense_output=True, **options
         ), _field(fun, given), array(y0), method, options)  # fmt: skip
-    chosen = solution
+    mesh, states = solution.t, solution.y
     if t_eval is not None:
-        chosen = scipy.integrate.solve_ivp(call, span, start, method, **options)
-    track, refinement = follow(chosen.t, chosen.y)
+        mesh, states = noted.times, noted.states
+        if solution.status != 0 or len(mesh) < 2:
+            whole = scipy.integrate.solve_ivp(call, span, start, method, **options)
+            mesh, states = whole.t, whole.y
+    track, refinement = follow(mesh, states)
     happened = [
         located("solve_ivp", track, functools.partial(_called, e, given), *found)
         for e, *found in zip(
@@ -267,18 +273,59 @@ def solve_ivp(
         )
     ]
     times = _times(t_span, t_eval, solution, [t for t, _ in happened])
-    states = [track.at(t) for t in times]
-    if refinement is not None:
-        refinement.check_orders([*states, *(y for _, y in happened)])
     made = dict(solution)
     if times:
-        made["t"] = np.stack(list(map(array, times)))
-        made["y"] = corrected(np.stack(states, axis=1), solution.y)
+        states = track.many(times)
+        made["t"] = np.stack(list(map(array, times))) if traced(times) else np.asarray(times)
+        made["y"] = corrected(states, solution.y)
+    if refinement is not None:
+        refinement.check_orders([*([states] if times else ()), *(y for _, y in happened)])
     if events is not None:
         made["t_events"], made["y_events"] = [t for t, _ in happened], [y for _, y in happened]
     if dense_output:
         made["sol"] = Dense(lambda: track, solution.sol, recorded=True)
     return type(solution)(**made)
+
+
+class _Noted:
+    """What a solver of SciPy has done: times, states, and slopes of small systems."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Any, ...]] = []
+
+    def method(self, name: str) -> Any:
+        """Return an explicit method of SciPy that notes its steps."""
+        base: Any = getattr(scipy.integrate, name)
+        steps = self._steps
+
+        class Noting(base):  # type: ignore[misc]
+            def step(self) -> Any:
+                if not steps:
+                    steps.append((self.t, self.y))
+                said = super().step()
+                if self.status != "failed":
+                    small = are_small(FEWEST, self.y)
+                    slopes = self.K[: self.n_stages].copy() if small else None
+                    steps.append((self.t, self.y, slopes))
+                return said
+
+        return Noting
+
+    @property
+    def times(self) -> Any:
+        return np.asarray([step[0] for step in self._steps], float)
+
+    @property
+    def states(self) -> Any:
+        return np.stack([step[1] for step in self._steps], axis=1) if self._steps else None
+
+    def steps(self, name: str, field: Field, times: Any, y0: Any) -> tuple[Tableau, Taken]:
+        """Return a method, and its steps of a small system, which are taken if they are others."""
+        tableau = _tableau(name)
+        if np.array_equal(self.times, times):
+            slopes = np.stack([step[2] for step in self._steps[1:]])
+            return tableau, Taken(times, self.states.T, slopes)
+        return tableau, taken(tableau, field, times, y0)
 
 
 def _by_adjoint(
@@ -289,10 +336,10 @@ def _by_adjoint(
 
     def forward() -> Any:
         track, refinement = follow(whole.t, whole.y)
-        states = [track.at(t) for t in solution.t]
+        states = track.many(solution.t)
         if refinement is not None:
-            refinement.check_orders(states)
-        return corrected(np.stack(states, axis=1), solution.y)
+            refinement.check_orders([states])
+        return corrected(states, solution.y)
 
     back = {k: options[k] for k in ("rtol", "atol", "max_step") if k in options}
     back["atol"] = np.min(back.get("atol", 1e-6))
@@ -399,14 +446,15 @@ def odeint(
     listed = [moments[i] for i in range(len(times))]
     begin = array(y0)
     begin = np.reshape(begin, (1,)) if begin.ndim == 0 else begin
-    refinement = None
+    refinement = batched = None
     if name in _EXPLICIT:
+        batched = functools.partial(_Noted().steps, name, plain_field)
         refinement = Refinement(
             "odeint", step, f, plain_field, (rtol, atol), [(times, y.T), (chosen.t, chosen.y)]
         )
     first = listed[0] if traced(t) else times[0]
-    states = replay(step, f, first, begin, chosen.t, listed, refinement)
-    found = corrected(np.stack(states), y)
+    states = replay(step, f, first, begin, chosen.t, listed, refinement, batched)
+    found = corrected(states.T, y)
     return (found, *more) if more else found
 
 

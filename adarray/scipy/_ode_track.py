@@ -14,6 +14,7 @@ from adarray.scipy._functions import corrected
 from adarray.scipy._implicit import elementwise
 from adarray.scipy._ode_kinks import Refinement, Step
 from adarray.scipy._ode_smooth import Field
+from adarray.scipy._ode_steps import Steps, Tableau, Taken, are_small
 from adarray.transforms.checkpointing import Checkpoint
 
 # Bytes of states, one for each evaluation of the right-hand side, from which steps run again on the
@@ -37,11 +38,15 @@ class Track:
         Ends of the solver's steps, and further ones.
     refinement : Refinement, optional
         Adds times around kinks.
+    batched : callable, optional
+        ``batched(times, y0)`` returns how these steps go with plain values, and their method, where
+        they are to be walked back at once: `Taken` and `Tableau`, or None.
     """
 
     def __init__(
         self, step: Step, field: Field, t0: Any, y0: Any, times: Sequence[Any],
         refinement: Refinement | None,
+        batched: Callable[[Any, Any], tuple[Tableau, Taken]] | None = None,
     ) -> None:  # fmt: skip
         self.step, self.field = step, field
         ends = np.unique(np.asarray(times, float))
@@ -53,17 +58,36 @@ class Track:
         if traced(t0):  # a step of length 0, which has the derivative that the equation gives
             state = step(field, t0, state, float(value(t0)) - t0)
         self.times: list[float] = ends.tolist()
-        self.states = [state]
+        self.states: Any  # a list of them, or one array, one a row
+        start = np.asarray(value(state))
+        if batched is not None and are_small(len(self.times) - 1, start):
+            tableau, found = batched(np.asarray(self.times), start)
+            self.states = Steps(tableau, field, found, self._one_by_one)(state)
+        else:
+            self.states = self._one_by_one(state)
+        self._index = {t: i for i, t in enumerate(self.times)}
+
+    def _one_by_one(self, state: Any) -> list[Any]:
+        """Take the steps recorded, one after the other."""
+        states = [state]
 
         def taken(t: float, y: Any, h: float) -> Any:
-            return step(field, t, y, h)
+            return self.step(self.field, t, y, h)
 
-        if _STAGES * len(self.times) * np.asarray(value(y0)).nbytes >= MUCH:
+        if _STAGES * len(self.times) * np.asarray(value(state)).nbytes >= MUCH:
             taken = Checkpoint("solve_ivp", taken)
         for start, stop in zip(self.times[:-1], self.times[1:], strict=True):
             state = taken(start, state, stop - start)
-            self.states.append(state)
-        self._index = {t: i for i, t in enumerate(self.times)}
+            states.append(state)
+        return states
+
+    def many(self, times: Sequence[Any]) -> Any:
+        """Return the states at times, one a column."""
+        if not isinstance(self.states, list) and not traced(times):
+            rows = [self._index.get(float(t)) for t in times]
+            if None not in rows:
+                return self.states[rows].T
+        return np.stack([self.at(t) for t in times], axis=1)
 
     def at(self, t: Any) -> Any:
         """Return the state at a time, which may be traced."""
