@@ -29,7 +29,7 @@ from adarray.protocol import call_function, finish, on_plain, traced
 from adarray.questions import is_array, of_some
 from adarray.redirecting import original_of
 from adarray.refusals import leaves_graph
-from adarray.scope import SCOPE, client_of, package_of
+from adarray.scope import SCOPE, STORES, client_of, package_of
 from adarray.texts import (
     TracedText,
     as_text,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 else:
     _State = object  # the first subclass of Handle is the class that users see
 
-_STORE = dis.opmap["STORE_SUBSCR"]
 _CALL = dis.opmap["CALL"]
 _LONG = 60  # characters of the user's code that are shown
 _DRAWS = "in random draws, write loc + scale * rng.normal(size=...)"
@@ -98,10 +97,11 @@ def _refused_at(frame: FrameType, default: str, fix: str) -> tuple[str, str]:
     if not client_of(frame.f_globals):
         return default, fix
     kind = code.co_code[at]
-    if kind not in (_STORE, _CALL):
+    writes = kind in STORES
+    if not writes and kind != _CALL:
         return default, fix
     text = _source(code, at)
-    if kind == _STORE and text:
+    if writes and text:
         make = "np.zeros_like(x)" if SCOPE.get() is None else "np.zeros or np.array"
         return f"{text} = ...", (
             f"the array is a plain ndarray, which cannot hold it: make it in the function by {make}"

@@ -12,7 +12,6 @@ of a class that says of itself what the plain value's class says.
 
 from __future__ import annotations
 
-import dis
 import sys
 import threading
 from collections.abc import Callable
@@ -24,7 +23,7 @@ import numpy as np
 from adarray.aval import Symbolic
 from adarray.levels import LEVEL, refused
 from adarray.protocol import traced
-from adarray.scope import CHECKER_CODE, KEPT_MODULES, SCOPE, asking
+from adarray.scope import CHECKER_CODE, KEPT_MODULES, SCOPE, STORES, asking
 from adarray.trace import Handle, levels_of, plain_class
 
 CHECKER_CODE.add(np.isscalar.__code__)
@@ -181,12 +180,11 @@ class Writing(OfArrays):
         if x is None or is_array(x):
             return super().__get__(x, cls)
         frame = sys._getframe(1)
-        if frame.f_code.co_code[frame.f_lasti] == _STORE or asking(frame) is None:
+        if frame.f_code.co_code[frame.f_lasti] in STORES or asking(frame) is None:
             return MethodType(self.function, x)
         return super().__get__(x, cls)
 
 
-_STORE = dis.opmap["STORE_SUBSCR"]
 _KINDS = {"__iter__": Iterating, "__setitem__": Writing}
 
 

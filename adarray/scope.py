@@ -8,6 +8,7 @@ to see what it would see without adarray, or a library, which must know what it 
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 from collections.abc import Callable
@@ -115,6 +116,10 @@ _CHECKERS = frozenset(
 CHECKER_CODE: set[CodeType] = set()
 # Modules whose functions see what an object of ours is, as they were met.
 KEPT_MODULES: set[Any] = set()
+
+
+# Instructions that write an item: ``x[i] = y``, and from Python 3.12 on ``x[i:j] = y``.
+STORES = frozenset(dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.opmap)
 
 
 def asking(frame: FrameType | None) -> FrameType | None:

@@ -8,7 +8,6 @@ NumPy function that is called on plain values: both end in the recorder.
 
 from __future__ import annotations
 
-import dis
 import operator
 import sys
 from collections.abc import Callable
@@ -22,11 +21,10 @@ from adarray.device import is_device
 from adarray.errors import RefusalError
 from adarray.inplace import sync_if_view
 from adarray.recording import Symbol
-from adarray.scope import KEPT, package_of
+from adarray.scope import KEPT, STORES, package_of
 from adarray.texts import is_shown_only
 from adarray.trace import Handle
 
-_STORE = dis.opmap["STORE_SUBSCR"]
 # Attributes that lead to the memory of an array.
 _MEMORY = frozenset({"ctypes", "data", "setflags"})
 
@@ -194,7 +192,7 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
 
     def __float__(self) -> float:
         frame = sys._getframe(2)  # below this and that of the ADArray
-        if frame.f_code.co_code[frame.f_lasti] == _STORE:
+        if frame.f_code.co_code[frame.f_lasti] in STORES:
             raise self._refused(
                 "jit: a value was written into a plain ndarray, where it cannot be followed; make "
                 "the array with a NumPy function in the jitted function, or pass it as an argument"

@@ -202,7 +202,7 @@ def test_rules_of_users_are_applied_member_by_member() -> None:
         assert x.shape == (3,)
         return x**3
 
-    ours = adarray.register_rule(cube, lambda g, out, x: g * 3 * x**2)
+    ours = adarray.register_rule(cube, lambda g, out, x: g * 3 * x**2, name="cube of members")
     np.testing.assert_allclose(adarray.vmap(ours)(X), X**3)
     slopes = adarray.vmap(adarray.grad(lambda x: np.sum(ours(x))))(X)
     np.testing.assert_allclose(slopes, 3 * X**2)
