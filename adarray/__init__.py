@@ -103,7 +103,8 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(f"adarray.{name}")
     if name in _LATE:
         return getattr(importlib.import_module(f"adarray.{_LATE[name]}"), name)
-    raise AttributeError(f"module 'adarray' has no attribute {name!r}")
+    hint = importlib.import_module("adarray.elsewhere").of_module(name)
+    raise AttributeError(f"module 'adarray' has no attribute {name!r}{hint}", name=name)
 
 
 __all__ = [

@@ -8,6 +8,7 @@ import numpy as np
 
 from adarray import ops as _ops  # noqa: F401  (gives ADArray its methods)
 from adarray.array import ADArray, weakened
+from adarray.elsewhere import OF_ARRAYS, Elsewhere, shown
 from adarray.questions import Indexing, Lacking, Shy, visible
 from adarray.trace import Handle
 
@@ -54,5 +55,15 @@ def _hide() -> None:
 
 
 _hide()
+
+
+def _add_hints() -> None:
+    known: Any = ADArray
+    for name in OF_ARRAYS.keys() - set(dir(ADArray)):
+        setattr(known, name, Elsewhere(name))
+    known.__dir__ = shown
+
+
+_add_hints()
 Number.__name__, Number.__qualname__, Number.__module__ = "ADArray", "ADArray", ADArray.__module__
 Handle.number_class = Number

@@ -19,7 +19,7 @@ from adarray.plainarrays import opened
 from adarray.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.transforms.shared import Place, check_held, tie
 from adarray.transforms.tree import Leaf, flatten, is_array
-from adarray.transforms.variables import Variables, check_variables
+from adarray.transforms.variables import Variables, check_variables, no_array
 
 Argnums = int | str | Sequence[int | str]
 
@@ -89,6 +89,8 @@ class Inputs:
                 kept = [x for x in tree.kept if has_memory(x)]
                 places += [Place(f"{name}: argument {k}", x, None) for x in kept]
             new[k] = tree.argument(handles)
+        if not self.leaves and not allow_int and all(args[k] is None for k in picked):
+            raise no_array(f"{name}: argument {picked[0]}", None)
         self.args = tuple(new)
         if others and (len(args) > len(picked) or kwargs):
             rest = [(f"{name}: argument {k}", x) for k, x in enumerate(args) if k not in picked]

@@ -6,12 +6,15 @@ None stands in their places in a gradient. A tangent may have anything there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import array
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from adarray.errors import DTypeError
+from adarray.frames import is_frame, is_labelled
 from adarray.transforms.tree import Leaf, Unflatten, first, flatten, is_array, is_floating
 
 _ONE = (0,)
@@ -139,28 +142,65 @@ def check_variables(
         return
     others = found.others()
     for k in others:
-        x, kind = found.leaves[k], type(found.leaves[k])
-        if not is_array(x) and (hasattr(kind, "__dlpack__") or hasattr(kind, "__array__")):
-            raise _no_array(Leaf(name, where, tree, k), x)
+        x = found.leaves[k]
+        if not is_array(x) and _holds_numbers(x):
+            raise no_array(Leaf(name, where, tree, k), x)
     if found.moving or allow_int:
         return
     k = next((k for k in others if is_array(found.leaves[k])), others[0])
     x, place = found.leaves[k], Leaf(name, where, tree, k)
     if not is_array(x):
-        raise _no_array(place, x)
+        raise no_array(place, x)
     dtype = x.dtype if hasattr(x, "dtype") else type(x).__name__
+    if getattr(dtype, "names", None):
+        fix = f"pass its fields in a dict, such as {{{dtype.names[0]!r}: x[{dtype.names[0]!r}]}}"
+    else:
+        fix = (
+            "pass floating point, for instance x.astype(float) or 3.0 for 3, or allow_int=True "
+            "for None in its place"
+        )
     raise DTypeError(
-        f"{place}: has non-floating dtype {dtype}, which has no real derivative here; pass "
-        "floating point, for instance x.astype(float) or 3.0 for 3, or allow_int=True for None "
-        "in its place"
+        f"{place}: has non-floating dtype {dtype}, which has no real derivative here; {fix}"
     )
 
 
-def _no_array(where: Any, x: Any) -> DTypeError:
+def _is_sparse(x: Any) -> bool:
+    return hasattr(type(x), "tocsr") and hasattr(x, "dtype")
+
+
+def _holds_numbers(x: Any) -> bool:
+    """Whether a leaf is an array of another kind, whose gradient would be lost without a word."""
+    kind = type(x)
+    if hasattr(kind, "__dlpack__") or hasattr(kind, "__array__"):
+        return True
+    if _is_sparse(x):
+        return x.dtype.kind in "fc"  # type: ignore[no-any-return]
+    return isinstance(x, array.array) and x.typecode in "fd"
+
+
+def no_array(where: Any, x: Any) -> DTypeError:
     """Return the error for a leaf that cannot be differentiated."""
     kind = type(x)
+    package = (kind.__module__ or "").partition(".")[0]
     name, fix = kind.__name__, "choose the arguments to differentiate with argnums"
-    if hasattr(kind, "__dlpack__"):  # of another library
+    if x is None:
+        return DTypeError(f"{where}: is None, not an array or a number; {fix}")
+    if is_frame(x) or is_labelled(x):
+        name, fix = f"{package} {name}", "pass x.to_numpy()"
+    elif package == "xarray":
+        name, fix = f"{package} {name}", "pass x['name'].to_numpy(), or a dict of several"
+    elif hasattr(kind, "__dlpack__"):  # of another library
         name = f"{kind.__module__}.{kind.__qualname__}"
         fix = "pass adarray.array(x); CuPy's are taken once adarray.use('cuda') was called"
-    return DTypeError(f"{where}: is a {name}, not an array or a number; {fix}")
+    elif _is_sparse(x):
+        fix = "pass its nonzeros, x.data, and make the matrix of them in the function"
+    elif isinstance(x, (array.array, memoryview)):
+        name, fix = f"{package}.{name}", "pass np.asarray(x)"
+    elif isinstance(x, numbers.Number) and not isinstance(x, bool):
+        fix = "pass float(x)"
+    elif isinstance(x, Iterable) and not isinstance(x, (str, bytes, Mapping)):
+        fix = "pass a list, such as list(x)"
+    elif hasattr(x, "__dict__") and not callable(x):
+        fix = "pass its arrays in a dict, such as vars(x), or make its class a dataclass"
+    article = "an" if name[0] in "aeioxAEIO" else "a"
+    return DTypeError(f"{where}: is {article} {name}, not an array or a number; {fix}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import dataclasses
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -290,3 +292,54 @@ def test_checks_of_gradients() -> None:
     adarray.testing.check_grads(lambda n, p: loss(p) * n, (2, params()), order=1)
     with pytest.raises(TypeError, match="check_grads: argument 0, leaf 0: has no floating point"):
         adarray.testing.check_grads(loss, ({"n": 3},), argnums=[0])
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.w = np.ones(2)
+
+
+@pytest.mark.filterwarnings("ignore::adarray.JitWarning")
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (None, "is None, not an array or a number; choose the arguments to differentiate"),
+        ({1.0, 2.0}, r"is a set, not an array or a number; pass a list, such as list\(x\)"),
+        ((v for v in (1.0, 2.0)), "is a generator, not an array or a number; pass a list"),
+        (Fraction(1, 2), r"is a Fraction, not an array or a number; pass float\(x\)"),
+        (array.array("d", [1.0]), r"is an array.array, not an array or a number; pass np.asarray"),
+        (
+            Holder(),
+            r"is a Holder, not an array or a number; pass its arrays in a dict, such as",
+        ),
+        (np.zeros(2, [("a", float)]), r"\('a', '<f8'\).*; pass its fields in a dict, such as {'a'"),
+    ],
+    ids=lambda v: type(v).__name__ if not isinstance(v, str) else "",
+)
+def test_objects_that_cannot_be_differentiated_are_told_what_to_pass(x: Any, message: str) -> None:
+    for call in (adarray.grad(np.sum), adarray.jit(adarray.grad(np.sum)), adarray.hessian(np.sum)):
+        with pytest.raises(DTypeError, match=f"argument 0: .*{message}"):
+            call(x)
+
+
+def test_objects_of_other_packages_are_told_what_to_pass() -> None:
+    pd, xr = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    sparse = pytest.importorskip("scipy.sparse")
+    for x, message in (
+        (pd.Series([1.0]), r"is a pandas Series, not an array or a number; pass x.to_numpy\(\)"),
+        (pd.DataFrame({"a": [1.0]}), r"is a pandas DataFrame, .* pass x.to_numpy\(\)"),
+        (pd.Index([1.0]), r"is a pandas Index, .* pass x.to_numpy\(\)"),
+        (xr.DataArray([1.0]), r"is an xarray DataArray, .* pass x.to_numpy\(\)"),
+        (xr.Dataset({"a": 1.0}), r"is an xarray Dataset, .* pass x\['name'\].to_numpy\(\)"),
+        (sparse.csr_array([[1.0]]), r"is a csr_array, .* pass its nonzeros, x.data"),
+    ):
+        with pytest.raises(DTypeError, match=f"^grad: argument 0: {message}"):
+            adarray.grad(np.sum)(x)
+        nest = {"a": x, "w": np.ones(2)}  # where None in its place would be taken for its gradient
+        if "Dataset" not in message:
+            with pytest.raises(DTypeError, match=rf"^grad: argument 0\['a'\]: {message}"):
+                adarray.grad(lambda p: np.sum(p["w"]))(nest)
+    pattern = sparse.csr_array(np.array([[1, 0]]))  # integers are no variables
+    nest = {"a": pattern, "w": np.ones(2)}
+    assert adarray.grad(lambda p: np.sum(p["w"]))(nest)["a"] is None
+    assert adarray.grad(lambda w, b: np.sum(w), argnums=(0, 1))(np.ones(2), None)[1] is None
