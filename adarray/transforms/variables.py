@@ -151,7 +151,7 @@ def check_variables(
     x, place = found.leaves[k], Leaf(name, where, tree, k)
     if not is_array(x):
         raise no_array(place, x)
-    dtype = x.dtype if hasattr(x, "dtype") else type(x).__name__
+    dtype: Any = x.dtype if hasattr(x, "dtype") else type(x).__name__
     if getattr(dtype, "names", None):
         fix = f"pass its fields in a dict, such as {{{dtype.names[0]!r}: x[{dtype.names[0]!r}]}}"
     else:
@@ -174,7 +174,7 @@ def _holds_numbers(x: Any) -> bool:
     if hasattr(kind, "__dlpack__") or hasattr(kind, "__array__"):
         return True
     if _is_sparse(x):
-        return x.dtype.kind in "fc"  # type: ignore[no-any-return]
+        return x.dtype.kind in "fc"
     return isinstance(x, array.array) and x.typecode in "fd"
 
 
