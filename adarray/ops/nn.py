@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from adarray.aval import refuse_subclass
-from adarray.batching.rules import members
+from adarray.batching.rules import Call, Rule, members
 from adarray.device import KINDS, adopt, is_device
 from adarray.dispatch import apply, run
 from adarray.errors import DTypeError
@@ -288,9 +288,18 @@ def _samples(rng: np.random.Generator) -> list[Any]:
     ]
 
 
+def _images(call: Call) -> Any:
+    """Convolve the images of all members as one batch of images, where they share the window."""
+    if call.has(call.values[0]) and call.only(0):
+        x = call.full(0)
+        made = call.run(np.reshape(x, (-1, *x.shape[2:])), call.values[1], **call.params)
+        return np.reshape(made, (*x.shape[:2], *made.shape[1:]))
+    return members(call)
+
+
 def _registered(
     function: Callable[..., Any], evaluate: Callable[..., Any], rules: Any, samples: Any,
-    names: tuple[str, ...], note: str,
+    names: tuple[str, ...], note: str, batch: Rule = members,
 ) -> Op:  # fmt: skip
     """Register one of the three; `names` are those of its operands and of what else it takes."""
     return register(
@@ -304,7 +313,7 @@ def _registered(
             operands=names[:2],
             params=(*names[2:], *_PARAMS),
             evaluate=evaluate,
-            batch=members,
+            batch=batch,
             needs=_reads,
             note=f"{note}, in adarray.ops.nn",
         )
@@ -312,7 +321,7 @@ def _registered(
 
 
 _conv2d = _registered(
-    conv2d, _forward, [_conv2d_vjp_x, _conv2d_vjp_w], _samples, ("x", "w"), "of images"
+    conv2d, _forward, [_conv2d_vjp_x, _conv2d_vjp_w], _samples, ("x", "w"), "of images", _images
 )
 
 
@@ -335,6 +344,7 @@ _conv2d_input = _registered(
     ],
     ("g", "w", "size"),
     "transposed convolution",
+    _images,
 )
 
 
