@@ -78,8 +78,10 @@ def rows_are_apart(run: Callable[[Probed], Any], name: str, losses: np.ndarray) 
 
 
 def host_of(x: Any) -> np.ndarray:
-    """Return an array in the memory of the host."""
+    """Return an array in the memory of the host; the values it has, where `jit` records."""
     v = getattr(x, "_v", x)
+    while isinstance(v, Symbolic):
+        v = v.value
     return host(v) if is_device(v) else np.asarray(v)
 
 

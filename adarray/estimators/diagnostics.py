@@ -105,21 +105,20 @@ class Diagnosis(NamedTuple):
 
         whole = [r for r in self.rows if r.leaf == "all"]
         names = [r.estimator for r in whole]
-        seconds = [1e3 * self.seconds[n] for n in names]
         figure = Figure(figsize=(9.0, 1.2 + 0.35 * len(names)), layout="constrained")
         axes = figure.subplots(1, 3, sharey=True)
         panels = (
-            ("cosine with the exact gradient", [r.cosine for r in whole], False),
-            ("relative variance", [r.variance for r in whole], True),
-            ("ms per estimate", seconds, True),
+            ("cosine with the exact gradient", [r.cosine for r in whole]),
+            ("relative variance", [r.variance for r in whole]),
+            ("ms per estimate", [1e3 * self.seconds[n] for n in names]),
         )
-        for ax, (title, values, logarithmic) in zip(axes, panels, strict=True):
-            errors = [r.cosine_error for r in whole] if not logarithmic else None
-            ax.barh(names, values, xerr=errors, color="0.55", height=0.6)
+        for ax, (title, values) in zip(axes, panels, strict=True):
+            errors = [r.cosine_error for r in whole] if ax is axes[0] else None
+            ax.barh(names, values, xerr=errors, color="0.6", height=0.6)
             ax.set_title(title, fontsize=9)
             ax.tick_params(labelsize=8)
             ax.spines[["top", "right"]].set_visible(False)
-            if logarithmic and all(v > 0 for v in values):
+            if min(values) > 0 and max(values) > 30 * min(values):
                 ax.set_xscale("log")
         axes[0].invert_yaxis()
         figure.savefig(path)
