@@ -152,6 +152,13 @@ def is_clients(cls: Any) -> bool:
 
 def parts_of(x: Any) -> Iterator[Any]:
     """Yield what an object holds that may be called."""
+    for v in attributes_of(x):
+        if callable(v) or type(v) in MAY_HOLD or is_clients(type(v)):
+            yield v
+
+
+def attributes_of(x: Any) -> list[Any]:
+    """Return what an object holds as attributes and in slots."""
     try:
         space = object.__getattribute__(x, "__dict__")
     except Exception:  # a TypeVar of Python 3.12 has room for one and none; a property may raise
@@ -161,9 +168,7 @@ def parts_of(x: Any) -> Iterator[Any]:
         if "__slots__" in cls.__dict__:
             slots = (s for s in cls.__dict__.values() if type(s) is types.MemberDescriptorType)
             held += [s.__get__(x) for s in slots if is_set(s, x)]
-    for v in held:
-        if callable(v) or type(v) in MAY_HOLD or is_clients(type(v)):
-            yield v
+    return held
 
 
 def is_set(slot: Any, x: Any) -> bool:

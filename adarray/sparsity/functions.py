@@ -49,6 +49,7 @@ def sparse_jacobian(
     format: str = "csr",  # noqa: A002  (as in SciPy)
     jit: bool = True,
     pattern: Any = None,
+    check: bool = True,
     intercept: bool = True,
 ) -> SparseFunction:
     """Return a function that computes the Jacobian of `f` as a sparse matrix.
@@ -67,8 +68,10 @@ def sparse_jacobian(
     jit : bool
         Whether the evaluation is compiled (see `adarray.jit`).
     pattern : sparse matrix or array_like, optional
-        The entries that may be nonzero, if you know them: the pattern is then neither detected nor
-        checked.
+        The entries that may be nonzero, if you know them: the pattern is then not detected.
+    check : bool
+        Whether the matrix of the first call is compared with the derivative along a random
+        direction, which shows that `pattern` lacks an entry; it takes one derivative.
     intercept : bool
         Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
         arrays that it creates (see `adarray.intercept`).
@@ -93,6 +96,8 @@ def sparse_jacobian(
     ShapeError, DTypeError
         If the result is not one real array, an argument is not real floating point, or a prepared
         object is called with arguments of different shapes.
+    ValueError
+        If `pattern` is found to lack entries.
     NotDifferentiableError
         If `f` cannot be recorded, so that the pattern is unknown; if the pattern is not sparse; or
         if an argument is traced by another transform.
@@ -129,7 +134,7 @@ def sparse_jacobian(
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f"sparse_jacobian: mode {mode!r}; one of 'auto', 'forward', 'reverse'")
     options = {"mode": mode, "format": format, "jit": jit, "pattern": pattern,
-               "intercept": intercept}  # fmt: skip
+               "check": check, "intercept": intercept}  # fmt: skip
     return SparseFunction(Task("sparse_jacobian", f, argnums, False, options))
 
 
@@ -141,6 +146,7 @@ def sparse_hessian(
     format: str = "csr",  # noqa: A002  (as in SciPy)
     jit: bool = True,
     pattern: Any = None,
+    check: bool = True,
     intercept: bool = True,
 ) -> SparseFunction:
     """Return a function that computes the Hessian of a scalar function as a sparse matrix.
@@ -160,8 +166,10 @@ def sparse_hessian(
     jit : bool
         Whether the evaluation is compiled (see `adarray.jit`).
     pattern : sparse matrix or array_like, optional
-        The entries that may be nonzero, if you know them: the pattern is then neither detected nor
-        checked.
+        The entries that may be nonzero, if you know them: the pattern is then not detected.
+    check : bool
+        Whether the matrix of the first call is compared with the derivative along a random
+        direction, which shows that `pattern` lacks an entry; it takes one derivative.
     intercept : bool
         Whether `f` may convert its arguments with ``np.asarray``, call `math` or SciPy, and fill
         arrays that it creates (see `adarray.intercept`).
@@ -180,7 +188,7 @@ def sparse_hessian(
     ShapeError, DTypeError
         If the value is not a real scalar, an argument is not real floating point, or a prepared
         object is called with arguments of different shapes.
-    NotDifferentiableError
+    ValueError, NotDifferentiableError
         As from `sparse_jacobian`.
 
     Notes
@@ -210,5 +218,5 @@ def sparse_hessian(
     if recovery not in ("direct", "substitution"):
         raise ValueError(f"sparse_hessian: recovery {recovery!r}; one of 'direct', 'substitution'")
     options = {"recovery": recovery, "format": format, "jit": jit, "pattern": pattern,
-               "intercept": intercept}  # fmt: skip
+               "check": check, "intercept": intercept}  # fmt: skip
     return SparseFunction(Task("sparse_hessian", f, argnums, True, options))

@@ -16,6 +16,7 @@ from adarray.inplace import plain_value
 from adarray.jitting.signature import static_key
 from adarray.jitting.symbolic import Traced, UntraceableError
 from adarray.protocol import traced
+from adarray.sparsity.checking import check_pattern
 from adarray.sparsity.coloring import Coloring, of_hessian, of_jacobian
 from adarray.sparsity.detection import Found, Given, check_result, find, places_of
 from adarray.sparsity.evaluation import Evaluation, along_columns, along_rows, compiled
@@ -62,7 +63,7 @@ class Task:
     argnums : int, str, or sequence of them
     hessian : bool
     options : dict
-        ``mode, recovery, format, jit, pattern, intercept``.
+        ``mode, recovery, format, jit, pattern, check, intercept``.
     """
 
     def __init__(
@@ -379,6 +380,16 @@ class Prepared:
         self._plans: list[Plan] = []
         self._paths: dict[Any, Plan] = {}  # by the path that an evaluation takes
         self._plan = self._known((args, kwargs))
+        if task.fixed and task.options["check"]:
+            self._check(args, kwargs)
+
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise if the pattern of the user lacks entries."""
+        plan = self._plan
+        values, _ = plan.evaluation.run(args, kwargs)
+        start, at = plan.index
+        matrix = scipy_sparse(self._task.name).csr_array((values, at, start), shape=plan.shape)
+        check_pattern(self._task, matrix, (args, kwargs))
 
     def __repr__(self) -> str:
         m, n = self.shape

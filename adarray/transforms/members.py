@@ -12,13 +12,14 @@ from adarray.batching import writes as _writes  # noqa: F401  (in-place updates)
 from adarray.batching.batch import Batch, SplitError
 from adarray.batching.values import is_batched
 from adarray.device import KINDS, adopt
-from adarray.errors import ShapeError
+from adarray.errors import DTypeError, ShapeError
+from adarray.frames import is_frame
 from adarray.inplace import sync_if_view
 from adarray.protocol import call_function
 from adarray.trace import Handle, snapshot, tracing
 from adarray.transforms.axes import axes_of, result_axes, size_of
 from adarray.transforms.inputs import mirrored, plain_result
-from adarray.transforms.running import check_computed
+from adarray.transforms.running import check_computed, refuse_held
 from adarray.transforms.shared import refuse_captured
 from adarray.transforms.tree import flatten, is_array
 
@@ -116,6 +117,13 @@ class _Members:
                     if h._v is not before:
                         refuse_captured(self.f, f"vmap: argument {k}", x, "was written into")
                 found, rebuild = flatten(y)
+                refuse_held("vmap", found)
+                if any(is_frame(x) for x in found):
+                    kind = next(type(x).__name__ for x in found if is_frame(x))
+                    raise DTypeError(
+                        f"vmap: the function returned a {kind}, which has no place for an axis of "
+                        "members; return its .to_numpy()"
+                    )
                 made = [_stacked(x, batch, level, self.given) for x in found]
             except (SplitError, ValueError) as error:
                 # NumPy wraps what is raised while it converts a value to store it.

@@ -11,10 +11,12 @@ from adarray.array import ADArray
 from adarray.errors import ForwardModeError, ShapeError
 from adarray.inplace import sync_if_view
 from adarray.ops.common import zero_beside
-from adarray.protocol import traced
+from adarray.protocol import concrete, traced
+from adarray.runtime import MODE
 from adarray.tangents import SERIES, attach, save_tangents, strip, tangent_of
 from adarray.trace import Handle, snapshot
 from adarray.transforms.calls import Made, Whole, dtype_of, plain_number
+from adarray.transforms.linearity import are_transposes
 from adarray.transforms.modes import shape_of, vjp
 from adarray.transforms.replay import tangents_of
 from adarray.transforms.running import check_function, prepared
@@ -200,6 +202,7 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
 
     def __init__(self, f: Callable[..., Any], nondiff_argnums: Sequence[int] = ()) -> None:
         super().__init__("custom_jvp", f, nondiff_argnums)
+        self._linear: set[Any] = set()  # shapes and dtypes for which the rule was found to be
         self._tangent: Callable[..., Any] | None = None
         self._each: tuple[Any, ...] | None = None
 
@@ -220,7 +223,8 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
             ``rule(*nondiff, primals, tangents)``: takes the arguments of `nondiff_argnums`, a
             tuple of the others, and one of their tangents, of the same structures: zeros where
             an argument does not move, None for what is no floating-point array. Returns a pair:
-            the result, and its tangent, of the same structure.
+            the result, and its tangent, of the same structure. It must be linear in the tangents:
+            for gradients it is transposed, and tried with random ones the first time.
 
         Returns
         -------
@@ -229,6 +233,7 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
         """
         check_function("custom_jvp.defjvp", rule)
         self._tangent, self._each = rule, None
+        self._linear.clear()
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
@@ -244,6 +249,7 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
             if rule is not None:
                 check_function("custom_jvp.defjvps", rule)
         self._tangent, self._each = None, rules
+        self._linear.clear()
 
     def _along(self, args: tuple[Any, ...]) -> Any:
         moving = self._moving(args)
@@ -369,21 +375,61 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
         return prepared(self._f, True)(*args), None
 
     def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+        self._check_linear(call, operands)
+        along = self._map(call, operands, call.args)
+        zeros = [_zeros(operands[k]) for k in call.followed]
+        _, pullback = vjp(along, *zeros, intercept=False)
+        return dict(zip(call.followed, map(plain_number, pullback(cotangents)), strict=True))
+
+    def _map(self, call: Made, operands: list[Any], args: Any) -> Callable[..., list[Any]]:
+        """Return the map from the tangents of the followed operands to those of the results."""
         primals = call.rebuild(operands)
 
         def along(*ts: Any) -> list[Any]:
             tangents: list[Any] = [None] * len(operands)
             for k, t in zip(call.followed, ts, strict=True):
                 tangents[k] = t
-            _, dy = self._moved(call.args, primals, tangents, call.rebuild)
+            _, dy = self._moved(args, primals, tangents, call.rebuild)
             return [
                 zero_beside(None, a.shape, a.dtype) if dy[k] is None else dy[k]
                 for k, a in zip(call.places, call.avals, strict=True)
             ]
 
-        zeros = [_zeros(operands[k]) for k in call.followed]
-        _, pullback = vjp(along, *zeros, intercept=False)
-        return dict(zip(call.followed, map(plain_number, pullback(cotangents)), strict=True))
+        return along
+
+    def _check_linear(self, call: Made, operands: list[Any]) -> None:
+        """Raise unless the rule is linear in the tangents, where it is transposed the first time.
+
+        A rule that is not would give the derivative at tangents of zero, which is nothing's.
+
+        Raises
+        ------
+        ValueError
+        """
+        followed = [concrete(operands[k]) for k in call.followed]
+        key = tuple((shape_of(x), dtype_of(x)) for x in followed)
+        if key in self._linear or not all(isinstance(x, _VALUES) for x in followed):
+            return
+        self._linear.add(key)
+        token = MODE.set(None)  # not recorded
+        try:
+            along = self._map(call, list(map(concrete, operands)), concrete(call.args))
+            y, pullback = vjp(along, *map(_zeros, followed), intercept=False)
+            linear = are_transposes(
+                lambda vs: along(*vs), lambda gs: list(pullback(gs)), followed, y
+            )
+        finally:
+            MODE.reset(token)
+        if not linear:
+            self._linear.discard(key)
+            raise ValueError(
+                f"{self._op.name}: the rule of custom_jvp is not linear in the tangents, so that "
+                "no gradient can be made of it; multiply the tangents by what depends on the "
+                "primals alone"
+            )
+
+
+_VALUES = (np.ndarray, np.generic, float, complex)
 
 
 def _synced(x: Any) -> Any:

@@ -6,12 +6,21 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable
-from types import CoroutineType
+from types import CoroutineType, FunctionType, ModuleType
 from typing import Any
 
+from adarray.aval import BATCHED
+from adarray.errors import DTypeError
+from adarray.frames import is_labelled
+from adarray.holding import DATA, TABLES, attributes_of, items_of
 from adarray.needs import dispatches
+from adarray.protocol import followed
 from adarray.reaching import reach, reach_arguments
 from adarray.scope import package_of
+from adarray.trace import Handle
+from adarray.transforms.tree import flatten, is_number
+
+_LOOKED_AT = 500  # objects that a result leads to
 
 
 def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
@@ -133,6 +142,44 @@ def check_returned(name: str, y: Any) -> None:
             "number or a nest of them"
         )
     check_computed(name, y)
+    if not is_number(y):
+        refuse_held(name, flatten(y)[0])
+
+
+def refuse_held(name: str, leaves: list[Any]) -> None:
+    """Raise if a result is an object that holds what is followed: it has no derivative itself.
+
+    Raises
+    ------
+    DTypeError
+    """
+    for x in leaves:
+        if is_number(x) or isinstance(x, (str, bytes)) or callable(x) or not _holds_followed(x):
+            continue
+        kind = type(x).__name__
+        hint = "its .data" if is_labelled(x) else "the arrays that it holds"
+        raise DTypeError(
+            f"{name}: the function returned a {kind}, which holds values that are followed, and is "
+            f"no array: nothing of them would be seen; return {hint}, alone or in a tuple or dict"
+        )
+
+
+def _holds_followed(x: Any) -> bool:
+    """Whether an object leads to a value with a derivative, or with one value for each member."""
+    waiting, seen = [x], {id(x)}
+    while waiting and len(seen) < _LOOKED_AT:
+        x = waiting.pop()
+        if isinstance(x, Handle):
+            if followed(x) or type(x._v) in BATCHED:
+                return True
+            continue
+        if type(x) in DATA or isinstance(x, (type, ModuleType, FunctionType)):
+            continue
+        for part in (*attributes_of(x), *(items_of(x) if isinstance(x, TABLES) else ())):
+            if id(part) not in seen:
+                seen.add(id(part))
+                waiting.append(part)
+    return False
 
 
 def check_computed(name: str, y: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 from frame_calls import XARRAY, sampled
 
 import adarray
@@ -106,3 +107,34 @@ def test_what_interpolation_is_refused(call: str, what: str) -> None:
     f = function(call)
     with pytest.raises(adarray.UnsupportedFunctionError, match=what):
         adarray.grad(lambda x: np.sum(f(x)))(X)
+
+
+WAYS = {
+    "jet": lambda f, x: adarray.jet(f, (x,), ((np.ones(3),),)),
+    "jvp": lambda f, x: adarray.jvp(f, (x,), (x,)),
+    "vjp": lambda f, x: adarray.vjp(f, x),
+    "jacobian": lambda f, x: adarray.jacobian(f)(x),
+    "jacfwd": lambda f, x: adarray.jacfwd(f)(x),
+    "vmap": lambda f, x: adarray.vmap(f)(np.stack([x, x])),
+}
+
+
+class Holder:
+    def __init__(self, x: Any) -> None:
+        self.parts = {"x": [x]}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["DataArray", "Dataset", "OptimizeResult", "Holder"])
+def test_results_that_hold_what_is_followed(way: str, kind: str) -> None:
+    """Their derivative was None, and their arrays had the axis of all members."""
+    make = {
+        "DataArray": lambda x: xr.DataArray(x, dims="t") ** 2,
+        "Dataset": lambda x: xr.Dataset({"a": ("t", x * 2)}),
+        "OptimizeResult": lambda x: scipy.optimize.OptimizeResult(x=x * 2),
+        "Holder": lambda x: Holder(x * 2),
+    }[kind]
+    x = np.arange(1.0, 4.0)
+    with pytest.raises(adarray.DTypeError, match=rf"{way}: the function returned a {kind}, which"):
+        WAYS[way](make, x)
+    WAYS[way](lambda x: {"x": x * 2.0, "name": "plain", "holder": Holder(3.0)}, x)

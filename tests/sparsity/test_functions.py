@@ -244,6 +244,42 @@ def test_a_given_pattern_is_taken() -> None:
         adarray.sparse_jacobian(neighbours, pattern=pattern.T)(X)
 
 
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("argnums", [0, "x", (0, 1)])
+def test_entries_that_a_given_pattern_lacks_are_missed(mode: str, argnums: Any) -> None:
+    """Their values went into other entries."""
+
+    def f(x: Any, p: Any) -> Any:
+        return neighbours(x) * p["scale"]
+
+    p = {"scale": np.array([1.0, 2.0, 3.0, 0.5]), "n": 3}
+    whole = np.eye(4, 5, dtype=bool) | np.eye(4, 5, 1, dtype=bool)
+    lacking = whole.copy()
+    lacking[2, 3] = False
+    if argnums == (0, 1):
+        whole, lacking = (np.hstack([m, np.eye(4, dtype=bool)]) for m in (whole, lacking))
+    how = {"argnums": argnums, "mode": mode}
+    given = {"x": X, "p": p} if argnums == "x" else {}
+    args = () if given else (X, p)
+    adarray.sparse_jacobian(f, pattern=whole, **how)(*args, **given)
+    with pytest.raises(ValueError, match=r"given pattern lacks entries .* shows in row"):
+        adarray.sparse_jacobian(f, pattern=lacking, **how)(*args, **given)
+    adarray.sparse_jacobian(f, pattern=lacking, check=False, **how)(*args, **given)
+
+
+@pytest.mark.parametrize("recovery", ["direct", "substitution"])
+def test_entries_that_the_pattern_of_a_hessian_lacks_are_missed(recovery: str) -> None:
+    def f(x: Any) -> Any:
+        return np.sum(x[1:] * x[:-1] ** 2)
+
+    whole = np.eye(5, dtype=bool) | np.eye(5, k=1, dtype=bool)
+    found = adarray.sparse_hessian(f, recovery=recovery, pattern=whole)(X)
+    np.testing.assert_allclose(found.toarray(), adarray.hessian(f)(X))
+    whole[1, 2] = False
+    with pytest.raises(ValueError, match=r"sparse_hessian: the given pattern lacks entries"):
+        adarray.sparse_hessian(f, recovery=recovery, pattern=whole)(X)
+
+
 @pytest.mark.slow_on("openmp")
 def test_many_colours_are_evaluated_in_blocks() -> None:
     def f(x: Any) -> Any:

@@ -182,3 +182,37 @@ def test_mistakes_in_rules_are_named() -> None:
     for transform in (adarray.grad, lambda f: lambda x: adarray.hvp(f)(x, 1.0)):
         with pytest.raises(TraceError, match="reads a traced value that is no argument of it"):
             transform(reads)(2.0)
+
+
+RULES = {
+    "square": lambda p, t: (p[0] ** 2, (2 * p[0] * t[0]) ** 2),
+    "shifted": lambda p, t: (p[0] ** 2, 2 * p[0] * t[0] + 1.0),
+    "magnitude": lambda p, t: (p[0] ** 2, np.abs(2 * p[0] * t[0])),
+    "largest": lambda p, t: (p[0] ** 2, np.maximum(2 * p[0] * t[0], 0.0)),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("kind", ["grad", "jit(grad)", "jacrev", "hessian", "vmap", "number"])
+def test_rules_that_are_not_linear_have_no_gradient(name: str, kind: str) -> None:
+    """The gradient of a square of tangents was 0."""
+    f = adarray.custom_jvp(lambda x: x**2)
+    f.defjvp(RULES[name])
+
+    def loss(x: Any) -> Any:
+        return np.sum(f(x))
+
+    transformed, x = {
+        "grad": (adarray.grad(loss), np.array([1.0, 2.0])),
+        "jit(grad)": (adarray.jit(adarray.grad(loss)), np.array([1.0, 2.0])),
+        "jacrev": (adarray.jacrev(f), np.array([1.0, 2.0])),
+        "hessian": (adarray.hessian(loss), np.array([1.0, 2.0])),
+        "vmap": (adarray.vmap(adarray.grad(loss)), np.array([[1.0, 2.0]])),
+        "number": (adarray.grad(f), 2.0),
+    }[kind]
+    with pytest.raises(ValueError, match="rule of custom_jvp is not linear in the tangents"):
+        transformed(x)
+    f.defjvp(lambda p, t: (p[0] ** 2, 2 * p[0] * t[0]))
+    np.testing.assert_allclose(
+        np.sum(transformed(x)), {"number": 4.0, "hessian": 4.0}.get(kind, 6.0)
+    )
