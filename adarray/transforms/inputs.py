@@ -89,7 +89,7 @@ class Inputs:
                 kept = [x for x in tree.kept if has_memory(x)]
                 places += [Place(f"{name}: argument {k}", x, None) for x in kept]
             new[k] = tree.argument(handles)
-        if not self.leaves and not allow_int and all(args[k] is None for k in picked):
+        if not self.leaves and picked and not allow_int and all(args[k] is None for k in picked):
             raise no_array(f"{name}: argument {picked[0]}", None)
         self.args = tuple(new)
         if others and (len(args) > len(picked) or kwargs):
