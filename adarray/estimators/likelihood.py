@@ -15,6 +15,7 @@ from adarray.errors import NotDifferentiableError
 from adarray.estimators.batched import BatchedCall, Noise
 from adarray.estimators.calls import Estimate, Layout
 from adarray.estimators.credit import check_losses, host_of, rows_are_apart
+from adarray.estimators.devices import adopted, of_devices
 from adarray.estimators.directions import KINDS, Directions, generator
 from adarray.estimators.lean import LeanCall, Seeds
 from adarray.estimators.sites import Survey, run_with
@@ -152,6 +153,7 @@ class LikelihoodRatio:
         """Return the estimate, from new noise."""
         return self.evaluate(self.draw(*args, rng=rng), *args, sigma=sigma)
 
+    @of_devices
     def evaluate(self, noise: Noise | Seeds, *args: Any, sigma: Any = None) -> Estimate:
         """Return the estimate from given noise: a pure function of its arguments.
 
@@ -175,7 +177,7 @@ def _concrete(x: Any) -> Any:
     """Return an argument with the values that it has, where `jit` records."""
     v = getattr(x, "_v", x)
     if not isinstance(v, Symbolic):
-        return x
+        return adopted(x)
     while isinstance(v, Symbolic):
         v = v.value
     return ADArray(v) if is_device(v) else v

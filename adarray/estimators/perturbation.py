@@ -11,6 +11,7 @@ import numpy as np
 from adarray.errors import NotDifferentiableError
 from adarray.estimators.calls import Estimate
 from adarray.estimators.credit import check_finite, check_losses
+from adarray.estimators.devices import of_devices
 from adarray.estimators.directions import generator, normal, signs
 from adarray.estimators.lowrank import LowRankSum
 from adarray.protocol import traced
@@ -117,6 +118,7 @@ class ParameterEstimator:
         """Return the estimate, from new directions."""
         return self.evaluate(self.draw(*args, rng=rng), *args, sigma=sigma)
 
+    @of_devices
     def evaluate(self, noise: list[Factors], *args: Any, sigma: Any = None) -> Estimate:
         """Return the estimate from given directions: a pure function of its arguments.
 

@@ -1,0 +1,50 @@
+"""Arrays of a device, as their own library makes them, among the arguments of an estimator."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from adarray.array import ADArray
+from adarray.device import KINDS, adopt
+from adarray.levels import LEVEL
+from adarray.transforms.inputs import closed_tree, mirrored
+from adarray.transforms.tree import flatten
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def adopted(x: Any) -> Any:
+    """Return an array of a device as an ADArray, and everything else as it is."""
+    return ADArray(adopt(x)) if type(x) in KINDS else x
+
+
+def adopted_tree(tree: Any) -> Any:
+    """Apply `adopted` to every leaf of a nest."""
+    leaves, rebuild = flatten(tree)
+    return rebuild([adopted(x) for x in leaves])
+
+
+def of_devices(evaluate: _F) -> _F:
+    """Let a method ``evaluate(self, noise, *args)`` take arrays of a device.
+
+    CuPy's operators do not know ADArrays, so that the function gets none but these. Results are of
+    the kind of the arguments.
+    """
+
+    @functools.wraps(evaluate)
+    def call(self: Any, noise: Any, *args: Any, sigma: Any = None) -> Any:
+        leaves = flatten(args)[0]
+        there = next((x for x in leaves if type(x) in KINDS), None)
+        if there is None:
+            return evaluate(self, noise, *args, sigma=sigma)
+        args, sigma = adopted_tree((args, sigma))
+        place = adopt(there).library.place
+        drawn, rebuild = flatten(noise)  # by a generator of NumPy, maybe
+        noise = rebuild([ADArray(place(x)) if type(x) is np.ndarray else adopted(x) for x in drawn])
+        return closed_tree(evaluate(self, noise, *args, sigma=sigma), LEVEL.get(), mirrored(leaves))
+
+    return call  # type: ignore[return-value]
