@@ -67,15 +67,23 @@ class Transformed:
         return self
 
     def __reduce__(self) -> Any:
-        # A decorated function is pickled by its name, as plain functions are.
-        name = getattr(self, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self, "__module__", ""))
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is self else (_again, tuple(self._transform))
+        return global_name(self) or (again, tuple(self._transform))
 
 
-def _again(function: Callable[..., Any], f: Callable[..., Any], options: dict[str, Any]) -> Any:
+def global_name(x: Any) -> str | None:
+    """Return the name by which an object is found in its module, as a decorated function is.
+
+    Such objects are pickled by their names, as plain functions are.
+    """
+    name: str = getattr(x, "__qualname__", "")
+    found: Any = sys.modules.get(getattr(x, "__module__", None) or "")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return name if found is x else None
+
+
+def again(function: Callable[..., Any], f: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Transform a function as it was before it was pickled."""
     return function(f, **options)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import sys
 import threading
 import types
 from collections.abc import Callable, Hashable
@@ -40,6 +39,7 @@ from adarray.levels import LEVEL
 from adarray.memory import duplicate
 from adarray.runtime import MODE, Mode
 from adarray.spans import span
+from adarray.transformed import global_name
 from adarray.transforms.tree import flatten
 
 MAX_SIGNATURES = 256
@@ -80,12 +80,7 @@ class JitFunction(Tracing):
         return self if obj is None else types.MethodType(self, obj)
 
     def __reduce__(self) -> Any:
-        # A decorated function is pickled by its name, as plain functions are.
-        name = getattr(self, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self, "__module__", ""))
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is self else (type(self), (self._f, self.options))
+        return global_name(self) or (type(self), (self._f, self.options))
 
     def __repr__(self) -> str:
         return f"<jit of {self._f!r}>"

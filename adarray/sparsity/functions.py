@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from adarray.sparsity.prepared import Prepared, Task
+from adarray.transformed import again, global_name
 from adarray.transforms.inputs import Argnums
 
 # Signatures that are kept.
@@ -17,12 +20,20 @@ class SparseFunction:
     """A function that computes a sparse derivative; see `sparse_jacobian`."""
 
     def __init__(self, task: Task) -> None:
+        with contextlib.suppress(AttributeError, TypeError):
+            functools.update_wrapper(self, task.f)
         self._task = task
         self._prepared: dict[Hashable, Prepared] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<{self._task.name} of {self._task.f!r}>"
+
+    def __reduce__(self) -> Any:
+        task = self._task
+        make = sparse_hessian if task.hessian else sparse_jacobian
+        options = {"argnums": task.argnums, **task.options}
+        return global_name(self) or (again, (make, task.f, options))
 
     def prepare(self, *args: Any, **kwargs: Any) -> Prepared:
         """Return what is ready to be evaluated for arguments like these."""

@@ -17,6 +17,7 @@ from adarray.dispatch import run
 from adarray.errors import ShapeError
 from adarray.op import Op, Opaque
 from adarray.protocol import concrete, traced
+from adarray.transformed import Transform, Transformed
 from adarray.transforms.calls import plain_number
 from adarray.transforms.modes import forward, shape_of, vjp
 from adarray.transforms.running import check_function
@@ -107,7 +108,8 @@ def black_box(
         jvp=[products.push(i) for i in range(len(operands))], evaluate=_of_host(outside(f)),
         operands=operands, params=params, needs=_needs(len(operands)), batch=members,
     )  # fmt: skip
-    return dispatching_of(op, f)
+    options = {**given, "name": name}
+    return Transformed(Transform(black_box, f, options), dispatching_of(op, f))
 
 
 def _of_host(function: _Function) -> _Function:

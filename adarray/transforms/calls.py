@@ -30,6 +30,7 @@ from adarray.protocol import traced
 from adarray.runtime import MODE
 from adarray.tangents import save_tangents
 from adarray.trace import Extras, Handle, Tangent, is_weak, root_of, save
+from adarray.transformed import global_name
 from adarray.transforms.replay import (
     is_forward_over_reverse,
     made_before,
@@ -103,6 +104,11 @@ class Made:
         return [n for n in self.captured if n.span[1] >= walk_level()]
 
 
+def _empty(cls: type) -> Any:
+    """Return an object whose state follows, when it is unpickled."""
+    return object.__new__(cls)
+
+
 class Whole:
     """A function whose calls are one operation each, where a derivative is taken.
 
@@ -143,10 +149,25 @@ class Whole:
 
     def over(self, functions: dict[str, Any]) -> Any:
         """Return the same over other functions in the places of these."""
-        made = copy.copy(self)
-        made.__dict__.update(functions)
-        made._prepare()
+        made = object.__new__(type(self))
+        made.__setstate__({**self.__dict__, **functions})
         return made
+
+    def __copy__(self) -> Whole:
+        return self  # as functions are
+
+    def __deepcopy__(self, memo: Any) -> Whole:
+        return self
+
+    def __reduce__(self) -> Any:
+        return global_name(self) or (_empty, (type(self),), self.__getstate__())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_op", "_memory")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
 
     def __repr__(self) -> str:
         return f"<{self._name} of {self._f!r}>"

@@ -188,6 +188,7 @@ def test_states_that_are_held() -> None:
 
 def test_states_on_disk_take_no_memory(tmp_path: Any) -> None:
     x = np.linspace(0.1, 1.0, 4_000)
+    adarray.grad(loop_of(9, snapshots=1, disk=2, directory=tmp_path))(x)  # what is imported
     most = peak(loop_of(400, snapshots=2, disk=38, directory=tmp_path), x)
     assert most < 2 + 14
     assert most < peak(loop_of(400, snapshots=40), x) / 2

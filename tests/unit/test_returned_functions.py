@@ -202,3 +202,95 @@ def test_forward_mode_that_is_asked_for_still_says_what_is_missing():
         adarray.jacobian(cube, mode="forward")(W)
     with pytest.raises(adarray.NotDifferentiableError, match="no forward-mode derivative"):
         adarray.jvp(cube, (W,), (W,))
+
+
+@adarray.checkpoint
+def checkpointed(x):
+    return np.sum(np.sin(x) ** 2)
+
+
+@adarray.custom_vjp
+def with_vjp(x):
+    return np.sum(x**2)
+
+
+def with_vjp_forward(x):
+    return np.sum(x**2), x
+
+
+def with_vjp_backward(x, g):
+    return (3.0 * g * x,)  # not the derivative, to tell them apart
+
+
+with_vjp.defvjp(with_vjp_forward, with_vjp_backward)
+renamed_vjp = adarray.custom_vjp(loss)
+renamed_vjp.defvjp(with_vjp_forward, with_vjp_backward)
+
+
+@adarray.custom_jvp
+def with_jvp(x):
+    return np.sum(x**2)
+
+
+@with_jvp.defjvp
+def with_jvp_rule(primals, tangents):
+    return with_jvp(*primals), 3.0 * np.sum(primals[0] * tangents[0])
+
+
+def squares(x):
+    return x**2
+
+
+def slopes(x):
+    return 3.0 * np.diag(x)
+
+
+def boxed_sum(x):
+    return np.sum(boxed(x))
+
+
+boxed = adarray.black_box(squares, slopes)
+DECORATED = {"checkpoint": checkpointed, "custom_vjp": with_vjp, "custom_jvp": with_jvp}
+OVER_OTHERS = {
+    "checkpoint": adarray.checkpoint(loss), "custom_vjp": renamed_vjp, "black_box": boxed,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECORATED)
+def test_decorated_functions_with_rules_are_pickled_by_their_names(name):
+    made = DECORATED[name]
+    assert pickle.loads(pickle.dumps(made)) is made
+    assert copy.copy(made) is made
+    assert copy.deepcopy([made])[0] is made
+    for transform in (adarray.grad(made), adarray.jit(adarray.grad(made))):
+        np.testing.assert_equal(pickle.loads(pickle.dumps(transform))(W), transform(W))
+
+
+@pytest.mark.parametrize("name", OVER_OTHERS)
+def test_functions_with_rules_are_pickled_with_their_rules(name):
+    made = OVER_OTHERS[name]
+    again = pickle.loads(pickle.dumps(made))
+    assert again is not made
+    np.testing.assert_equal(again(W), made(W))
+    of = adarray.jacobian(again)(W), adarray.jacobian(made)(W)
+    np.testing.assert_equal(*of)
+    if name != "checkpoint":
+        np.testing.assert_equal(of[0], np.diag(3 * W) if name == "black_box" else 3 * W)
+
+
+def test_black_boxes_compile_and_have_names():
+    assert repr(boxed) == f"<black_box of {squares!r}>"
+    fast = adarray.jit(adarray.grad(boxed_sum))
+    for _ in range(3):
+        np.testing.assert_equal(fast(W), 3 * W)
+
+
+def test_sparse_derivatives_are_pickled():
+    pytest.importorskip("scipy")
+    made = adarray.sparse_jacobian(squares, mode="forward", format="coo")
+    again = pickle.loads(pickle.dumps(made))
+    assert repr(again) == repr(made)
+    np.testing.assert_equal(again(W).toarray(), np.diag(2 * W))
+    assert again(W).format == "coo"
+    hessian = pickle.loads(pickle.dumps(adarray.sparse_hessian(loss, jit=False)))
+    np.testing.assert_allclose(hessian(W).toarray(), np.diag(2 * np.cos(2 * W) * W))
