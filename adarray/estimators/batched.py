@@ -47,7 +47,7 @@ class BatchedCall(Call):
 
     def cut(self, moving: tuple[Any, ...], adders: dict[str, list[Any]]) -> Any:
         """Return (values of the sites, losses) of a run whose sites let no derivative through."""
-        run = Perturbed(adders, cut=True, plain=not self.how.vectorize)
+        run = Perturbed(adders, cut=_same, plain=not self.how.vectorize)
         made = run_with(run, self.how.f, self.with_moving(moving))
         run.finish()
         return run.values, check_losses(made)

@@ -258,7 +258,7 @@ def generator(rng: Any, leaves: list[Any]) -> Any:
     for x in leaves:
         v = getattr(x, "_v", x)
         if is_device(v):
-            v = v.data
+            v = v.raw
         library = sys.modules.get(type(v).__module__.partition(".")[0])
         made = getattr(getattr(library, "random", None), "default_rng", None)
         if made is not None and library is not np and hasattr(v, "shape"):

@@ -19,6 +19,7 @@ from adarray.estimators.calls import Call, Estimate
 from adarray.estimators.credit import check_finite, check_losses, spread
 from adarray.estimators.directions import Directions, generator
 from adarray.estimators.sites import RUN, Perturbed, Silent, constant, run_with
+from adarray.graph import Node
 from adarray.inplace import sync_if_view
 from adarray.scope import SCOPE
 from adarray.trace import Handle, tracing
@@ -52,8 +53,13 @@ class Bits:
 
     def signs(self) -> Any:
         """Return 1 and -1 in the shape and dtype of the array."""
-        bits = np.unpackbits(self.packed, count=math.prod(self.shape)).reshape(self.shape)
+        bits = np.unpackbits(self.packed)[: math.prod(self.shape)].reshape(self.shape)
         return bits.astype(self.dtype) * 2 - 1
+
+
+def node_of(v: Any) -> Node | None:
+    """Return where a value stands in the graph; None if it is not in it."""
+    return sync_if_view(v)._node if isinstance(v, Handle) else None
 
 
 class LocalPullback:
@@ -76,7 +82,7 @@ class LocalPullback:
 
     def pull(self, v: Any, g: Any) -> None:
         """Add what the cotangent `g` of a value gives."""
-        node = sync_if_view(v)._node if isinstance(v, Handle) else None
+        node = v if isinstance(v, Node) else node_of(v)
         if node is None or node.span[1] < self.level:
             return
         self.inputs.check()
@@ -282,9 +288,8 @@ class LeanCall(Call):
 
             return add
 
-        run = Perturbed(
-            {n: [at(n, p) for p in range(len(ps))] for n, ps in self.places.items()}, True, True
-        )
+        adders = {n: [at(n, p) for p in range(len(ps))] for n, ps in self.places.items()}
+        run = Perturbed(adders, cut=node_of, plain=True)
         with tracing("likelihood_ratio") as trace:
             local = LocalPullback(self.how.f, self.moving, trace)
             args = self.with_moving(local.inputs.args)
@@ -295,12 +300,12 @@ class LeanCall(Call):
             check_finite(losses, "with noise")
             weights = (losses - level)[None]
             for name, values in run.values.items():
-                for place in range(len(values)):
-                    v, values[place] = values[place], None
-                    shape = shape_of(v)
+                for place, node in enumerate(values):
+                    values[place] = None
+                    shape = self.places[name][place][0]
                     w = spread(self.at(name, weights, shape), shape)[0] * (sign / runs)
                     g = w * self.kept_score(draw, name, place)
-                    local.pull(v, g / self.scale(name, g))
+                    local.pull(node, g / self.scale(name, g))
         return local.gradient(), losses
 
     def slopes(self, slopes: dict[str, Any], draw: int, even: Any) -> None:

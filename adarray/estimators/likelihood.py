@@ -289,8 +289,8 @@ def likelihood_ratio(
     ----------
     .. [1] P. W. Glynn, "Likelihood ratio gradient estimation for stochastic systems",
        Communications of the ACM 33 (1990).
-    .. [2] J. Jiang et al., "Training artificial neural networks by a likelihood ratio method",
-       arXiv:2305.08960; ICLR 2024.
+    .. [2] J. Jiang et al., "One forward is enough for neural network training via likelihood ratio
+       method", arXiv:2305.08960; ICLR 2024.
 
     Examples
     --------

@@ -138,19 +138,22 @@ class Perturbed:
     ----------
     noise : dict of str to list of callable
         ``add(v)`` for each place of a site in turn: returns the value with noise.
-    cut : bool
-        Whether no derivative goes through these sites.
+    cut : callable, optional
+        No derivative goes through these sites then. ``cut(v)`` is what is kept of each value.
     plain : bool
         Whether what is cut goes on as an ndarray, where it is one.
 
     Attributes
     ----------
     values : dict of str to list of array
-        With `cut`: the values that the sites were given, whose derivatives are known.
+        With `cut`: what is kept of the values that the sites were given.
     """
 
     def __init__(
-        self, noise: dict[str, list[Callable[[Any], Any]]], cut: bool = False, plain: bool = False
+        self,
+        noise: dict[str, list[Callable[[Any], Any]]],
+        cut: Callable[[Any], Any] | None = None,
+        plain: bool = False,
     ) -> None:
         self.noise = noise
         self.cut = cut
@@ -170,8 +173,8 @@ class Perturbed:
                 "run; a function may not choose its layers by values"
             )
         self.met[name] = at + 1
-        if self.cut:
-            self.values[name].append(v)
+        if self.cut is not None:
+            self.values[name].append(self.cut(v))
             v = constant(v, self.plain)
         return places[at](v)
 

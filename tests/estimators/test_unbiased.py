@@ -82,7 +82,7 @@ def pathwise_layerwise(network: Network, noise: Any, est: LikelihoodRatio, sigma
         deltas |= adarray.grad(mean)(zeros({name: places}))
 
     def clean(w: Any) -> Any:
-        run = Perturbed({n: [lambda v: v] * len(p) for n, p in noise.items()}, cut=True)
+        run = Perturbed({n: [lambda v: v] * len(p) for n, p in noise.items()}, cut=lambda v: v)
         return np.mean(run_with(run, network.f, (w, *network.data))), run.values
 
     _, pull = adarray.vjp(clean, network.params)
