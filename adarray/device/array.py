@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.aval import ARRAYS, BATCHED, PLAIN
+from adarray.device.differences import as_whole, cast_differs
 from adarray.device.functions import SPECIAL
 from adarray.device.indices import device_index, last_values
 
@@ -218,6 +219,8 @@ class DeviceArray(NDArrayOperatorsMixin):
         library, raw = self.library, self.raw
         try:
             at = device_index(library, index, raw.shape)
+            if raw.dtype.kind in "iu":
+                value = as_whole(library, value, raw.dtype)
             new = library.raw(value)
             new = last_values(library, raw, index, at, new)
             library.run(operator.setitem, raw, at, new)
@@ -329,6 +332,9 @@ class DeviceArray(NDArrayOperatorsMixin):
             return self.host().astype(to)
         if to == self.dtype and not copy:
             return self
+        if to.kind in "iu" and self.dtype.kind == "f" and cast_differs(library, self.raw, to):
+            values = np.asarray(self.host().astype(to, order=order))
+            return DeviceArray(library.send(values), library, self.scalar)
         raw = library.run(self.raw.astype, to.newbyteorder("="), order=order)
         return DeviceArray(raw, library, self.scalar)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adarray.device.array import DeviceArray, Form, form_of, host_of, is_device
+from adarray.device.differences import as_pair, ufunc_differs, values_differ
 from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING
 from adarray.device.indices import CAREFUL, device_index
 from adarray.device.kinds import KINDS, adopt
@@ -299,6 +300,9 @@ class Library:
         own = self.function(function)
         if function in _WRITERS and args:
             return self._write(function, own, args, kwargs)
+        args = as_pair(function, args)
+        if values_differ(function, args):
+            own = None
         if own is not None and not (CAREFUL.get() and function in _INDEXING):
             try:
                 made = self.run(
@@ -447,7 +451,7 @@ class Library:
         """Call a ufunc, or one of its methods."""
         if method == "__call__" and not kwargs:
             own = self.function(ufunc)
-            if own is not None:
+            if own is not None and not ufunc_differs(ufunc, inputs):
                 try:
                     made = self._elementwise(ufunc, own, list(map(self.raw, inputs)))
                 except self.unable:
@@ -493,6 +497,8 @@ class Library:
             given["out"] = out[0]
         if any(type(t) is np.ndarray for t in (out if isinstance(out, tuple) else (out,))):
             return by_numpy(*host_of(inputs), **host_of(kwargs))  # into an array of the host
+        if ufunc_differs(ufunc, inputs):
+            own = None
         if own is not None and given.get("where", True) is True:
             given.pop("where", None)
             try:

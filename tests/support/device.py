@@ -53,6 +53,9 @@ class Array:
         raise TypeError("functions of NumPy do not take arrays of the stand-in")
 
     def __getattr__(self, name: str) -> Any:
+        if name == "astype":
+            cast = functools.partial(_astype, self.v)
+            return _wrapped(functools.update_wrapper(cast, self.v.astype), self.device)
         if name not in ("shape", "dtype", "ndim", "size", "strides", "flags"):
             if name.startswith("__"):
                 raise AttributeError(name)
@@ -185,6 +188,27 @@ MISSING = {
 }  # fmt: skip
 
 
+def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """Search as C++ compares: a negative number beside an unsigned one is a large one."""
+    x, y = _opened(a), _opened(v)
+    if {x.dtype.char, y.dtype.char} == {"L", "l"}:
+        x, y = x.astype(np.uint64), y.astype(np.uint64)
+    return _made(np.searchsorted(x, y, side, _opened(sorter)), _device_of((a, v)))
+
+
+def _astype(a: np.ndarray, dtype: Any, order: Any = "K") -> Any:
+    """Cast as GPUs do: integers saturate, and nan is 0."""
+    to = np.dtype(dtype)
+    if a.dtype.kind == "f" and to.kind in "iu":
+        info = np.iinfo(to)
+        inside = np.clip(np.nan_to_num(a, nan=0.0), float(info.min), float(info.max))
+        with np.errstate(invalid="ignore"):
+            made = inside.astype(to, order=order)
+        made[inside >= float(info.max)] = info.max
+        return made
+    return a.astype(to, order=order)
+
+
 class Ufunc:
     """A ufunc of the stand-in, with the methods that CuPy's have."""
 
@@ -219,6 +243,8 @@ class Namespace:
     def __getattr__(self, name: str) -> Any:
         if self._prefix + name in MISSING:
             raise AttributeError(name)
+        if name == "searchsorted":
+            return _searchsorted
         found = getattr(self._module, name)
         if isinstance(found, types.ModuleType):
             return Namespace(found, f"{self._prefix}{name}.")
