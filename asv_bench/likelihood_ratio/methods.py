@@ -1,0 +1,120 @@
+"""How gradients are computed: exactly, or estimated from noise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import adarray
+from adarray.estimators import LikelihoodRatio, likelihood_ratio
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to the gradient.
+
+    Attributes
+    ----------
+    title : str
+        For tables.
+    estimator : dict
+        Arguments of `adarray.estimators.likelihood_ratio`; none: backpropagation.
+    rate : float
+        Factor of the problem's rate.
+    redraw : int
+        How many steps use the same noise. Where the directions are a complete orthogonal set, the
+        estimate hardly depends on them.
+    """
+
+    title: str
+    estimator: dict[str, Any] = field(default_factory=dict)
+    rate: float = 1.0
+    redraw: int = 1
+
+    @property
+    def text(self) -> str:
+        """The settings in words, for tables."""
+        how = self.estimator
+        if not how:
+            return "exact"
+        told = [f"{how['copies']} copies", how.get("directions", "gaussian")]
+        told.append(f"sigma {how['sigma']:g}")
+        if not how.get("antithetic", True):
+            told.append("no pairs")
+        if "exact" in how:
+            told.append("exact: " + ", ".join(how["exact"]))
+        return ", ".join(told)
+
+    def gradient(self, losses: Callable[..., Any], rng: Any, **more: Any) -> Gradient:
+        """Return what computes the gradient of the mean loss, compiled.
+
+        Parameters
+        ----------
+        losses : callable
+            ``losses(params, *batch)`` returns one loss per sample.
+        rng : Generator
+            Draws the noise.
+        **more
+            Further arguments of the estimator, those of the problem.
+        """
+        if not self.estimator:
+            return Exact(losses)
+        return Estimated(likelihood_ratio(losses, **self.estimator, **more), rng, self.redraw)
+
+
+class Gradient(ABC):
+    """``g(params, *batch)`` is the gradient by the parameters."""
+
+    @abstractmethod
+    def __call__(self, *args: Any) -> Any:
+        """Return the gradient."""
+
+    @abstractmethod
+    def peak_bytes(self, *args: Any) -> int:
+        """Return what a compiled call needs: arguments, noise, results and all between."""
+
+
+class Exact(Gradient):
+    """Backpropagation."""
+
+    def __init__(self, losses: Callable[..., Any]) -> None:
+        self.compiled = adarray.jit(adarray.grad(lambda *args: np.mean(losses(*args))))
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the gradient."""
+        return self.compiled(*args)
+
+    def peak_bytes(self, *args: Any) -> int:
+        """Return the bytes of a compiled call."""
+        return int(self.compiled.explain(*args).peak_bytes)
+
+
+class Estimated(Gradient):
+    """A likelihood-ratio estimate: noise is drawn outside of what is compiled."""
+
+    def __init__(self, estimator: LikelihoodRatio, rng: Any, redraw: int) -> None:
+        self.estimator, self.rng, self.redraw = estimator, rng, redraw
+        self.compiled = adarray.jit(lambda noise, *args: estimator.evaluate(noise, *args).gradient)
+        self.noise: Any = None
+        self.calls = 0
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the gradient."""
+        if self.calls % self.redraw == 0:
+            self.noise = None  # its memory is there for the new noise
+            self.noise = self.estimator.draw(*args, rng=self.rng)
+        self.calls += 1
+        return self.compiled(self.noise, *args)
+
+    def peak_bytes(self, *args: Any) -> int:
+        """Return the bytes of a compiled call."""
+        return int(
+            self.compiled.explain(self.estimator.draw(*args, rng=self.rng), *args).peak_bytes
+        )
+
+
+BP = Method("BP")

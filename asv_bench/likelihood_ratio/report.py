@@ -1,0 +1,102 @@
+"""Tables of what was measured: means over seeds, times, memory."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from asv_bench.likelihood_ratio import store
+from asv_bench.tables import table, time_text
+
+Group = dict[str, Any]
+HEAD = ["", "settings", "backend", "epochs", "test, %", "seeds", "epoch", "memory"]
+KEYS = ("problem", "data", "network", "method", "settings", "backend", "precision", "epochs")
+
+
+def groups(out: Path) -> list[Group]:
+    """Return one record for all seeds of a training, with times of the file of speeds if any."""
+    made: dict[tuple[Any, ...], Group] = {}
+    for row in store.read(out / store.RUNS):
+        if "error" in row:
+            continue
+        found = made.setdefault(tuple(row[k] for k in KEYS), {**row, "rows": []})
+        found["rows"].append(row)
+    speeds = {
+        _timed(row): row["epoch_s"] for row in store.read(out / store.SPEED) if "epoch_s" in row
+    }
+    for group in made.values():
+        tests = [row["test"] for row in group["rows"]]
+        group["mean"] = statistics.fmean(tests)
+        group["spread"] = statistics.stdev(tests) if len(tests) > 1 else None
+        group["alone"] = _timed(group) in speeds
+        epoch_s = statistics.median(row["epoch_s"] for row in group["rows"])
+        group["epoch_s"] = speeds.get(_timed(group), epoch_s)
+        group["peak_bytes"] = max(row.get("peak_bytes") or 0 for row in group["rows"])
+    return list(made.values())
+
+
+def _timed(row: Group) -> tuple[Any, ...]:
+    """Return what a time depends on."""
+    return tuple(row[k] for k in KEYS if k != "epochs")
+
+
+def cells(group: Group) -> list[str]:
+    """Return a line of the table."""
+    backend = group["backend"]
+    if group["precision"] != "float32":
+        backend += f", {group['precision']}"
+    test = f"{group['mean']:.2f}"
+    if group["spread"] is not None:
+        test += f" ± {group['spread']:.2f}"
+    return [
+        group["title"],
+        group["settings"],
+        backend,
+        str(group["epochs"]),
+        test,
+        str(len(group["rows"])),
+        time_text(group["epoch_s"]) + ("" if group["alone"] else " *"),
+        f"{group['peak_bytes'] / 2**20:.3g} MiB" if group["peak_bytes"] else "-",
+    ]
+
+
+def attacks(found: list[Group]) -> tuple[list[str], list[list[str]]]:
+    """Return head and lines of the accuracies under attacks, means over seeds."""
+    found = [g for g in found if g["rows"][0].get("attacked")]
+    if not found:
+        return [], []
+    steps = list(found[0]["rows"][0]["attacked"])
+    lines = []
+    for g in found:
+        means = [statistics.fmean(row["attacked"][s] for row in g["rows"]) for s in steps]
+        name = [g["title"], g["settings"], cells(g)[2]]
+        lines.append([*name, *(f"{m:.1f}" for m in means)])
+    return ["", "settings", "backend", *(f"step {s}" for s in steps)], lines
+
+
+def tables(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
+    """Return title, head and lines of every table, by the name of its file."""
+    made = {}
+    every = sorted(groups(out), key=lambda g: (g["backend"], g["precision"]))
+    for name in sorted({g["problem"] for g in every}):
+        found = [g for g in every if g["problem"] == name]
+        title = f"{found[0]['data']}, {found[0]['network']}"
+        made[name] = title, HEAD, [cells(g) for g in found]
+        head, lines = attacks(found)
+        if lines:
+            made["attacks"] = f"{title}: test accuracy under attacks, %", head, lines
+    return made
+
+
+def write(out: Path) -> str:
+    """Write ``NAME.tsv`` for every table and ``tables.md`` with all; return the text."""
+    made = tables(out)
+    for name, (_, head, lines) in made.items():
+        text = "".join("\t".join(cell) + "\n" for cell in [head, *lines])
+        (out / f"{name}.tsv").write_text(text)
+    text = "\n\n".join(table(*t) for t in made.values())
+    if any(" *" in line[6] for name, t in made.items() if name != "attacks" for line in t[2]):
+        text += "\n\n\\* measured while other trainings may have run beside it"
+    (out / "tables.md").write_text(text + "\n")
+    return text

@@ -1,0 +1,85 @@
+"""All experiments side by side in processes of their own, then the times, one after the other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from asv_bench.likelihood_ratio.problems import PROBLEMS
+from asv_bench.likelihood_ratio.run import Options
+
+TAIL = 25  # lines of a failed job that are shown
+
+
+@dataclass(frozen=True)
+class Job:
+    """A process: some trainings of one experiment."""
+
+    what: str
+    method: str
+    precision: str
+
+
+def jobs(methods: tuple[str, ...], precisions: tuple[str, ...], quick: bool) -> list[Job]:
+    """Return the processes, longest first; rounded products are for the larger networks."""
+    found = []
+    for name in ("agnews", "mnist", "cora"):
+        problem = PROBLEMS[name](quick=quick)
+        for method in problem.methods:
+            if methods and method not in methods:
+                continue
+            found += [Job(name, method, p) for p in precisions if p == "float32" or name != "cora"]
+    return sorted(found, key=lambda j: (j.precision != "float32", j.method == "bp"))
+
+
+def command(job: Job, options: Options) -> list[str]:
+    """Return the command line of a job."""
+    made = [
+        sys.executable, "-m", "asv_bench.likelihood_ratio", job.what, "--methods", job.method,
+        "--seeds", str(options.seeds), "--backend", options.place.backend,
+        "--precision", job.precision, "--out", str(options.out), "--no-report",
+    ]  # fmt: skip
+    if options.epochs is not None:
+        made += ["--epochs", str(options.epochs)]
+    return [*made, "--quick"] if options.quick else made
+
+
+def run(job: Job, options: Options, end: float) -> bool:
+    """Run a job until it is done or the clock shows `end`; return whether it went well."""
+    left = end - time.perf_counter()
+    if left <= 0:
+        print(f"{job}: no time is left", flush=True)
+        return False
+    start = time.perf_counter()
+    try:
+        done = subprocess.run(
+            command(job, options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=left, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        print(f"{job}: cut after {left:.0f} s", flush=True)
+        return False
+    lines = [x for x in done.stdout.replace("\r", "\n").splitlines() if x.strip()]
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        print(f"{job}: FAILED after {seconds:.0f} s\n" + "\n".join(lines[-TAIL:]), flush=True)
+    else:
+        told = [x for x in lines if "per epoch" in x]
+        print(f"{job}: {seconds:.0f} s\n" + "\n".join(f"    {x}" for x in told), flush=True)
+    return done.returncode == 0
+
+
+def all_jobs(
+    options: Options, precisions: tuple[str, ...], side_by_side: int, budget: float
+) -> int:
+    """Run every job, `side_by_side` at a time, within `budget` seconds; return how many failed."""
+    end = time.perf_counter() + budget
+    todo = jobs(options.methods, precisions, options.quick)
+    Path(options.out).mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(side_by_side) as pool:
+        went = list(pool.map(lambda job: run(job, options, end), todo))
+    return went.count(False)
