@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -13,9 +14,7 @@ from asv_bench.likelihood_ratio import report, schedule
 from asv_bench.likelihood_ratio.data import DataError
 from asv_bench.likelihood_ratio.problems import PROBLEMS
 from asv_bench.likelihood_ratio.run import Options, speeds, trainings
-from asv_bench.likelihood_ratio.training import Place
-
-PRECISIONS = ("float32", "tf32", "bf16", "fp16")
+from asv_bench.likelihood_ratio.training import PRECISIONS, Place
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
@@ -50,7 +49,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
         default=max(1, (os.cpu_count() or 2) // 2),
         help="processes side by side of `all`",
     )
-    add("--budget", type=float, default=1e9, help="seconds for the trainings of `all`")
+    add("--budget", type=float, default=math.inf, help="seconds for the trainings of `all`")
     add("--no-report", action="store_true", help="no tables and pictures")
     options = parser.parse_args(argv)
     if len(options.precision) > 1 and options.what in PROBLEMS:
@@ -85,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
             failed = schedule.all_jobs(options, precisions, given.jobs, given.budget)
         if given.what in ("speed", "all"):
             for name in PROBLEMS:
-                failed += speeds(name, options, precisions if name != "cora" else precisions[:1])
+                failed += speeds(name, options, schedule.rounded(name, precisions))
     except (DataError, adarray.BackendError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -165,9 +165,9 @@ def small_graph(nodes: int = 240, features: int = 60, classes: int = 4) -> Graph
     rng = np.random.default_rng(SPLIT_SEED)
     labels = rng.integers(0, classes, nodes)
     alike = labels[:, None] == labels
-    i, j = np.nonzero(np.triu(rng.random((nodes, nodes)) < np.where(alike, 0.05, 0.005), 1))
+    i, j = np.nonzero(np.triu(rng.random((nodes, nodes)) < np.where(alike, 0.08, 0.004), 1))
     words = (np.arange(features) % classes) == labels[:, None]
-    x = (rng.random((nodes, features)) < np.where(words, 0.10, 0.05)).astype(np.float32)
+    x = (rng.random((nodes, features)) < np.where(words, 0.20, 0.05)).astype(np.float32)
     a, b = nodes // 6, nodes // 2
     parts = np.arange(a), np.arange(a, b), np.arange(b, nodes)
     return graph("random graph (generated)", x, np.stack([i, j], axis=1), labels, *parts)

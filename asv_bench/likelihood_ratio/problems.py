@@ -105,7 +105,7 @@ class Mnist(Problem):
         pairs = {"copies": 2 * self.hidden, "sigma": 0.1, "directions": "hadamard"}
         self.methods = {
             "bp": BP,
-            "lr-f": Method("LR-F", {"copies": 50, **full}, 0.5),
+            "lr-f": Method("LR-F", {"copies": 10, **full}, 0.5),
             "lr-f-pairs": Method("LR-F, pairs", {"copies": 64, "sigma": 0.1, "mode": "full"}),
             "lr-l": Method("LR-L", pairs),
             "lr-l-64": Method("LR-L, few", {**pairs, "copies": 64}),

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from asv_bench.likelihood_ratio import store
+from asv_bench.likelihood_ratio.training import PRECISIONS
 from asv_bench.tables import table, time_text
 
 Group = dict[str, Any]
+METHODS = ("bp", "lr-f", "lr-f-pairs", "lr-l-64", "lr-l", "lr-m")  # in the order of the tables
 HEAD = ["", "settings", "backend", "epochs", "test, %", "seeds", "epoch", "memory"]
 KEYS = ("problem", "data", "network", "method", "settings", "backend", "precision", "epochs")
 
@@ -39,6 +41,12 @@ def groups(out: Path) -> list[Group]:
 def _timed(row: Group) -> tuple[Any, ...]:
     """Return what a time depends on."""
     return tuple(row[k] for k in KEYS if k != "epochs")
+
+
+def _order(group: Group) -> tuple[Any, ...]:
+    return (
+        group["backend"], PRECISIONS.index(group["precision"]), METHODS.index(group["method"])
+    )  # fmt: skip
 
 
 def cells(group: Group) -> list[str]:
@@ -78,7 +86,7 @@ def attacks(found: list[Group]) -> tuple[list[str], list[list[str]]]:
 def tables(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
     """Return title, head and lines of every table, by the name of its file."""
     made = {}
-    every = sorted(groups(out), key=lambda g: (g["backend"], g["precision"]))
+    every = sorted(groups(out), key=_order)
     for name in sorted({g["problem"] for g in every}):
         found = [g for g in every if g["problem"] == name]
         title = f"{found[0]['data']}, {found[0]['network']}"

@@ -93,7 +93,7 @@ def line(row: store.Row) -> str:
 
 # -- times -----------------------------------------------------------------------------------
 
-WARM, ROUNDS, ROUND_S = 4, 5, 0.5
+WARM, ROUNDS, ROUND_S = 4, 5, 0.2
 
 
 def speeds(name: str, options: Options, precisions: tuple[str, ...]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 from asv_bench.likelihood_ratio.problems import PROBLEMS
 from asv_bench.likelihood_ratio.run import Options
 
+ROOT = Path(__file__).resolve().parents[2]
 TAIL = 25  # lines of a failed job that are shown
 
 
@@ -25,15 +28,18 @@ class Job:
 
 
 def jobs(methods: tuple[str, ...], precisions: tuple[str, ...], quick: bool) -> list[Job]:
-    """Return the processes, longest first; rounded products are for the larger networks."""
+    """Return the processes, those that take longest first."""
     found = []
     for name in ("agnews", "mnist", "cora"):
-        problem = PROBLEMS[name](quick=quick)
-        for method in problem.methods:
-            if methods and method not in methods:
-                continue
-            found += [Job(name, method, p) for p in precisions if p == "float32" or name != "cora"]
-    return sorted(found, key=lambda j: (j.precision != "float32", j.method == "bp"))
+        for method in reversed(PROBLEMS[name](quick=quick).methods):
+            if not methods or method in methods:
+                found += [Job(name, method, p) for p in rounded(name, precisions)]
+    return sorted(found, key=lambda j: (j.what != "agnews", j.method in ("bp", "lr-m")))
+
+
+def rounded(name: str, precisions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the precisions of an experiment: two, and all of them for the perceptron."""
+    return precisions if name == "mnist" else precisions[:2]
 
 
 def command(job: Job, options: Options) -> list[str]:
@@ -41,14 +47,14 @@ def command(job: Job, options: Options) -> list[str]:
     made = [
         sys.executable, "-m", "asv_bench.likelihood_ratio", job.what, "--methods", job.method,
         "--seeds", str(options.seeds), "--backend", options.place.backend,
-        "--precision", job.precision, "--out", str(options.out), "--no-report",
+        "--precision", job.precision, "--out", str(options.out.resolve()), "--no-report",
     ]  # fmt: skip
     if options.epochs is not None:
         made += ["--epochs", str(options.epochs)]
     return [*made, "--quick"] if options.quick else made
 
 
-def run(job: Job, options: Options, end: float) -> bool:
+def run(job: Job, options: Options, end: float, threads: int) -> bool:
     """Run a job until it is done or the clock shows `end`; return whether it went well."""
     left = end - time.perf_counter()
     if left <= 0:
@@ -58,7 +64,8 @@ def run(job: Job, options: Options, end: float) -> bool:
     try:
         done = subprocess.run(
             command(job, options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=left, check=False,
+            timeout=left if math.isfinite(left) else None, check=False, cwd=ROOT,
+            env={"OMP_NUM_THREADS": str(threads), **os.environ},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         print(f"{job}: cut after {left:.0f} s", flush=True)
@@ -78,8 +85,9 @@ def all_jobs(
 ) -> int:
     """Run every job, `side_by_side` at a time, within `budget` seconds; return how many failed."""
     end = time.perf_counter() + budget
+    threads = max(1, (os.cpu_count() or 1) // side_by_side)
     todo = jobs(options.methods, precisions, options.quick)
     Path(options.out).mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(side_by_side) as pool:
-        went = list(pool.map(lambda job: run(job, options, end), todo))
+        went = list(pool.map(lambda job: run(job, options, end, threads), todo))
     return went.count(False)

@@ -18,6 +18,7 @@ from asv_bench.likelihood_ratio.models import Params
 from asv_bench.likelihood_ratio.problems import Batch, Mnist, Problem
 from asv_bench.likelihood_ratio.robustness import attacked
 
+PRECISIONS = ("float32", "tf32", "bf16", "fp16")
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
@@ -38,12 +39,12 @@ class Place:
     @property
     def on_gpu(self) -> bool:
         """Whether arrays are on a GPU."""
-        return self.backend == "cuda"
+        return self.backend not in ("numpy", "serial", "openmp")
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Compute there."""
-        options = {"matmul_precision": self.precision} if self.on_gpu else {}
+        options = {"matmul_precision": self.precision} if self.backend == "cuda" else {}
         with adarray.use(self.backend, **options):
             yield
 
@@ -53,12 +54,12 @@ class Place:
 
     def wait(self) -> None:
         """Wait for all that was begun."""
-        if self.on_gpu:
+        if self.backend == "cuda":
             sys.modules["cupy"].cuda.runtime.deviceSynchronize()
 
     def generator(self, seed: int) -> Any:
         """Return a generator of random numbers that draws there."""
-        if self.on_gpu:
+        if self.backend == "cuda":
             return sys.modules["cupy"].random.default_rng(seed)
         return np.random.default_rng(seed)
 
