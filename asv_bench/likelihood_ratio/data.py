@@ -154,7 +154,7 @@ def small_texts(samples: int = 1200, words: int = 60, length: int = 12) -> Texts
     y = rng.integers(0, 4, samples)
     common = rng.integers(2, words, (samples, length))
     own = 2 + y[:, None] + 4 * rng.integers(0, (words - 2) // 4, (samples, length))
-    x = np.where(rng.random((samples, length)) < 0.3, own, common)
+    x = np.where(rng.random((samples, length)) < 0.5, own, common)
     x[np.arange(length) >= rng.integers(length // 2, length + 1, (samples, 1))] = 0
     a, b = samples * 2 // 3, samples * 5 // 6
     return Texts("random texts (generated)", words, x[:a], y[:a], x[a:b], y[a:b], x[b:], y[b:])

@@ -89,7 +89,6 @@ class Mnist(Problem):
 
     name = "mnist"
     rate = 2e-3
-    batch = 128
 
     def __init__(self, epochs: int | None = None, quick: bool = False) -> None:
         self.data = d = data.load("mnist")
@@ -99,6 +98,8 @@ class Mnist(Problem):
         pixels = d.x_train[0].size
         self.network = f"perceptron {pixels}-{self.hidden}-10"
         self.epochs = epochs or (2 if quick else 20)
+        # Eight pixels are few for shifts.
+        self.batch, self.most = (32, 0) if self.small else (128, 1)
         self.penalty = {}
         self.samples = 1280 if quick else len(d.y_train)
         full = {"sigma": 1.0, "antithetic": False, "baseline": None, "mode": "full"}
@@ -122,7 +123,7 @@ class Mnist(Problem):
         order = rng.permutation(len(d.y_train))[: self.samples]
         for k in range(0, len(order) - n + 1, n):
             rows = np.sort(order[k : k + n])
-            x = shifted(d.x_train[rows], *rng.integers(-1, 2, 2))
+            x = shifted(d.x_train[rows], *rng.integers(-self.most, self.most + 1, 2))
             yield x.reshape(n, -1) * np.float32(1 / 255), one_hot(d.y_train[rows], 10)
 
     @staticmethod
@@ -158,13 +159,13 @@ class AgNews(Problem):
 
     name = "agnews"
     rate = 5e-3
-    batch = 128
 
     def __init__(self, epochs: int | None = None, quick: bool = False) -> None:
         self.data = d = data.load("agnews")
         self.title = d.name
         self.small = d.words < 1000
         self.width, self.hidden = (8, 8) if self.small else (16, 16)
+        self.batch = 32 if self.small else 128
         self.length = 16 if quick else d.x_train.shape[1]
         self.network = f"LSTM of {self.hidden} units, embedding of {self.width}"
         self.epochs = epochs or (1 if quick else 12 if self.small else 4)
