@@ -92,7 +92,7 @@ def of_jacobian(pattern: Half, n: int, mode: str) -> Coloring:
         across, along, least = ways[way]
         if best is not None and least >= best[2]:
             continue
-        found = _fewest(across, along, least)
+        found = fewest(across, along, least)
         if best is None or found[1] < best[2] or (found[1] == best[2] and way == "forward"):
             best = (way, *found)
     way, colors, count, order = best
@@ -104,8 +104,11 @@ def of_jacobian(pattern: Half, n: int, mode: str) -> Coloring:
     return Coloring(way, colors, count, order, where)
 
 
-def _fewest(across: Half, along: Half, least: int) -> tuple[np.ndarray, int, str]:
-    """Return the fewest colours that some orders need, their number, and the order."""
+def fewest(across: Half, along: Half, least: int) -> tuple[np.ndarray, int, str]:
+    """Colour what `along` lists, such that none meet in `across`.
+
+    Return the fewest colours that some orders need, their number, and the order.
+    """
     n = along[0].size - 1
     lengths = np.diff(across[0]).astype(float)
     work = float(np.dot(lengths, lengths))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,22 @@ from adarray.errors import ForwardModeError
 from adarray.inplace import plain_value
 from adarray.jitting.front import JitFunction
 from adarray.jitting.options import Options
-from adarray.levels import forget
+from adarray.levels import forget, remembered, restore
 from adarray.runtime import MODE
 from adarray.sparsity.coloring import Coloring, library
 from adarray.sparsity.detection import path_of
+from adarray.transforms.batch import vmap_strictly
 from adarray.transforms.matrices import picked_call
 from adarray.transforms.modes import forward, vjp
 from adarray.transforms.products import linearize
 from adarray.transforms.tree import flatten
 from adarray.transforms.variables import Variables
 
-# Directions of one call: their values are computed together, once for all of them.
+# Directions of one call, written out one after the other: their values are computed together.
 BLOCK = 8
+# Elements of all directions of a small function, which are the members of one batch: fewer kernels
+# and less to compile, for more memory that is gone through.
+_SMALL = 1 << 16
 
 Compressed = tuple[Any, Any]
 
@@ -61,6 +65,15 @@ def along_columns(
     def compressed(first: Any, colors: list[Any], args: Any, kwargs: Any) -> Compressed:
         of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, False)
         ins = Variables(xs)
+        if count > BLOCK:
+
+            def tangent(*d: Any) -> list[Any]:
+                along = ins.argument(list(d))
+                return flatten(forward(name, of_picked, xs, along, False)[1])[0]
+
+            batch = _batched(tangent, colors, ins.moving, first, count)
+            if batch is not None:
+                return batch, _path()
         directions = [ins.argument(d) for d in _directions(colors, ins.moving, first, count)]
         try:
             made = [forward(name, of_picked, xs, d, False)[1] for d in directions]
@@ -82,11 +95,44 @@ def along_rows(
         of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, False)
         y, pullback = vjp(of_picked, *xs, intercept=False)
         leaves, rebuild = flatten(y)
+        if count > BLOCK:
+
+            def cotangent(*d: Any) -> list[Any]:
+                return flatten(pullback(rebuild(list(d))))[0]
+
+            batch = _batched(cotangent, colors, leaves, first, count)
+            if batch is not None:
+                return batch, _path()
         directions = _directions(colors, leaves, first, count)
         made = [pullback(rebuild(d)) for d in directions]
         return _flat([x for g in made for x in flatten(g)[0]]), _path()
 
     return compressed
+
+
+def _batched(
+    one: Callable[..., list[Any]], colors: list[Any], likes: list[Any], first: Any, count: int
+) -> Any:
+    """Return derivatives along the directions of colours as members of a batch.
+
+    Flat and behind one another; None where `vmap` cannot take the function.
+    """
+    numbers = first + np.arange(count)
+    directions = [
+        np.where(c == np.reshape(numbers, (-1, *(1,) * np.ndim(c))), 1.0, 0.0).astype(
+            x.dtype if hasattr(x, "dtype") else float
+        )
+        for c, x in zip(colors, likes, strict=True)
+    ]
+    before = remembered()
+    try:
+        made = vmap_strictly(one, (0,) * len(directions))(*directions)
+    except Exception as error:  # what it is shows where the directions come one by one
+        forget(error)
+        restore(before)
+        return None
+    parts = [np.reshape(x, (count, -1)) for x in made]
+    return np.reshape(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), (-1,))
 
 
 def _flat(leaves: list[Any]) -> Any:
@@ -122,7 +168,7 @@ class Evaluation:
         self._colors = [c.reshape(s) for c, s in zip(parts, shapes, strict=True)]
         self._size = size
         count = max(coloring.total, 1)  # a derivative that is zero has a path, too
-        blocks = -(-count // BLOCK)
+        blocks = -(-count // max(BLOCK, _SMALL // max(size, 1)))
         self._block = -(-count // blocks)
         self._blocks = blocks
         self._compressed = way(self._block)
@@ -165,6 +211,29 @@ class Evaluation:
 
     def _call(self, k: int, args: Any, kwargs: Any) -> Compressed:
         return self._compressed(self._firsts[k], self._colors, args, kwargs)
+
+
+class Divided:
+    """Values of the entries of parts, of which each is computed in its own mode.
+
+    Parameters
+    ----------
+    parts : sequence of (ndarray, Evaluation)
+        The numbers of the entries, and what computes them.
+    """
+
+    def __init__(self, parts: Sequence[tuple[np.ndarray, Evaluation]]) -> None:
+        self._parts = parts
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[np.ndarray, Any]:
+        """Return the values of the entries, and the path that was taken."""
+        made = [(entries, *e.run(args, kwargs)) for entries, e in self._parts]
+        dtype = np.result_type(*(values for _, values, _ in made))
+        total = np.empty(sum(entries.size for entries, _, _ in made), dtype)
+        for entries, values, _ in made:
+            total[entries] = values
+        paths = tuple(path for _, _, path in made)
+        return total, None if None in paths else paths
 
 
 def _short(where: np.ndarray) -> np.ndarray:

@@ -71,9 +71,11 @@ def sparse_jacobian(
         Returns one array of real floating-point numbers.
     argnums : int, str, or sequence of them
         Positions or names of the arguments to differentiate; each an array or a nest.
-    mode : {"auto", "forward", "reverse"}
+    mode : {"auto", "forward", "reverse", "both"}
         ``forward`` computes several columns with one tangent, ``reverse`` several rows with one
-        cotangent; ``auto`` chooses the one that needs fewer passes.
+        cotangent; ``both`` computes a few dense rows by cotangents and the rest by tangents, or a
+        few dense columns by tangents and the rest by cotangents. ``auto`` chooses what needs fewest
+        passes.
     format : {"csr", "coo"}
         Format of the matrix.
     jit : bool
@@ -129,7 +131,8 @@ def sparse_jacobian(
     References
     ----------
     A. H. Gebremedhin, F. Manne, A. Pothen: What Color Is Your Jacobian? Graph Coloring for
-    Computing Derivatives, SIAM Review 47 (2005).
+    Computing Derivatives, SIAM Review 47 (2005); T. F. Coleman, A. Verma: The Efficient Computation
+    of Sparse Jacobian Matrices Using Automatic Differentiation, SIAM J. Sci. Comput. 19 (1998).
 
     Examples
     --------
@@ -142,8 +145,10 @@ def sparse_jacobian(
     array([[-1.,  2.,  0.],
            [ 0., -1.,  4.]])
     """
-    if mode not in ("auto", "forward", "reverse"):
-        raise ValueError(f"sparse_jacobian: mode {mode!r}; one of 'auto', 'forward', 'reverse'")
+    if mode not in ("auto", "forward", "reverse", "both"):
+        raise ValueError(
+            f"sparse_jacobian: mode {mode!r}; one of 'auto', 'forward', 'reverse', 'both'"
+        )
     options = {"mode": mode, "format": format, "jit": jit, "pattern": pattern,
                "check": check, "intercept": intercept}  # fmt: skip
     return SparseFunction(Task("sparse_jacobian", f, argnums, False, options))

@@ -16,10 +16,11 @@ from adarray.inplace import plain_value
 from adarray.jitting.signature import static_key
 from adarray.jitting.symbolic import Traced, UntraceableError
 from adarray.protocol import traced
+from adarray.sparsity.bidirectional import GAIN, Both, bound_of_both, of_both
 from adarray.sparsity.checking import check_pattern
 from adarray.sparsity.coloring import Coloring, of_hessian, of_jacobian
 from adarray.sparsity.detection import Found, Given, check_result, find, places_of
-from adarray.sparsity.evaluation import Evaluation, along_columns, along_rows, compiled
+from adarray.sparsity.evaluation import Divided, Evaluation, along_columns, along_rows, compiled
 from adarray.transformed import check_argnums
 from adarray.transforms.inputs import pick
 from adarray.transforms.matrices import picked_call
@@ -228,17 +229,25 @@ class Plan:
         start, at = found.start, found.at
         if task.hessian:
             start, at = _symmetric(sparse, start, at, n)
-            self.coloring: Coloring = of_hessian((start, at), task.options["recovery"])
+            self.coloring: Coloring | Both = of_hessian((start, at), task.options["recovery"])
         else:
-            self.coloring = of_jacobian((start, at), n, task.options["mode"])
+            self.coloring = _colored((start, at), n, task.options["mode"])
         self.shape = (rows, n)
         self.index = self._indices(start, at)
-        way, forward = (
-            functools.partial(task.way, self.coloring.mode),
-            self.coloring.mode == "forward",
-        )
-        colored = shapes if forward else [found.shape]
-        self.evaluation = Evaluation(way, self.coloring, colored, rows if forward else n)
+
+        def evaluation(coloring: Coloring) -> Evaluation:
+            forward = coloring.mode == "forward"
+            way = functools.partial(task.way, coloring.mode)
+            return Evaluation(
+                way, coloring, shapes if forward else [found.shape], rows if forward else n
+            )
+
+        self.evaluation: Evaluation | Divided
+        if isinstance(self.coloring, Both):
+            parts = self.coloring.parts
+            self.evaluation = Divided([(p.entries, evaluation(p.coloring)) for p in parts])
+        else:
+            self.evaluation = evaluation(self.coloring)
         sizes = [int(np.prod(s, dtype=int)) for s in shapes]
         self.ends = np.cumsum([0, *sizes]).tolist()
         self._sparse, self._form = sparse, task.options["format"]
@@ -286,6 +295,22 @@ class Plan:
             index = _readonly(part.indptr), _readonly(part.indices)
             self._blocks[key] = Block(self._sparse, self._form, *index, part.data, part.shape)
         return self._blocks[key]
+
+
+def _colored(pattern: Any, n: int, mode: str) -> Coloring | Both:
+    """Colour a Jacobian's columns, its rows, or some of both, whichever needs fewest passes."""
+    start, at = pattern
+    if mode in ("forward", "reverse"):
+        return of_jacobian(pattern, n, mode)
+    rows, columns = np.diff(start), np.bincount(at, minlength=n)
+    least = min(int(rows.max(initial=0)), int(columns.max(initial=0)))
+    both = None
+    if mode == "both" or bound_of_both(pattern, n) + GAIN <= least:
+        both = of_both(pattern, n)
+        if both is not None and (mode == "both" or both.total + GAIN <= least):
+            return both
+    one = of_jacobian(pattern, n, "auto")
+    return both if both is not None and both.total + GAIN <= one.total else one
 
 
 def _readonly(x: np.ndarray) -> np.ndarray:
@@ -363,10 +388,11 @@ class Prepared:
     pattern : scipy.sparse.csr_array of bool
         The entries that may differ from zero, on the path of the last call.
     colors : ndarray of int32
-        Of the columns or, with mode ``reverse``, of the rows.
+        Of the columns or, with mode ``reverse``, of the rows; with mode ``both`` a pair, with -1
+        for columns and rows that take no part.
     n_colors : int
         The number of derivatives along directions that one evaluation takes.
-    mode : {"forward", "reverse"}
+    mode : {"forward", "reverse", "both"}
     shape : tuple of int
         Of the matrix.
     """
@@ -407,9 +433,10 @@ class Prepared:
         return self._plan.pattern()
 
     @property
-    def colors(self) -> np.ndarray:
+    def colors(self) -> Any:
         """The colours."""
-        return self._plan.coloring.colors.copy()
+        colors = self._plan.coloring.colors
+        return tuple(c.copy() for c in colors) if isinstance(colors, tuple) else colors.copy()
 
     @property
     def n_colors(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.sparsity import coloring, greedy
+from adarray.sparsity import bidirectional, coloring, greedy
 
 sparse = pytest.importorskip("scipy.sparse")
 
@@ -73,6 +73,27 @@ def test_columns_of_one_colour_do_not_meet(seed: int, mode: str) -> None:
     seeds = np.arange(made.total)[:, None] == made.colors
     sums = (matrix @ seeds.T).T if made.mode == "forward" else seeds @ matrix
     np.testing.assert_allclose(sums.ravel()[made.where], matrix[dense])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_both_modes_recover_entries(seed: int) -> None:
+    """Rows and columns that are dense: products with all of the matrix show their entries."""
+    rng = np.random.default_rng(seed)
+    _, _, dense = random_pattern(seed, 24, 30)
+    dense[rng.integers(0, 24, 2)] = True
+    dense[:, rng.integers(0, 30, 2)] |= rng.random((24, 2)) < 0.8
+    made = sparse.csr_array(dense)
+    start, at = made.indptr.astype(np.int64), made.indices.astype(np.int32)
+    matrix = np.where(dense, rng.normal(size=dense.shape), 0.0)
+    both = bidirectional.of_both((start, at), 30)
+    assert both is not None
+    values = np.full(at.size, np.nan)
+    for entries, one in both.parts:
+        seeds = np.arange(one.total)[:, None] == one.colors
+        sums = (matrix @ seeds.T).T if one.mode == "forward" else seeds @ matrix
+        values[entries] = sums.ravel()[one.where]
+    np.testing.assert_allclose(values, matrix[dense])
+    assert both.total >= bidirectional.bound_of_both((start, at), 30) - 1
 
 
 @pytest.mark.parametrize("seed", range(30))

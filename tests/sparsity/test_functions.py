@@ -13,6 +13,7 @@ import pytest
 
 import adarray
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError
+from adarray.sparsity import evaluation
 
 sparse = pytest.importorskip("scipy.sparse")
 
@@ -281,7 +282,10 @@ def test_entries_that_the_pattern_of_a_hessian_lacks_are_missed(recovery: str) -
 
 
 @pytest.mark.slow_on("openmp")
-def test_many_colours_are_evaluated_in_blocks() -> None:
+@pytest.mark.parametrize("small", [0, 1 << 16], ids=["in blocks", "as one batch"])
+def test_many_colours(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "_SMALL", small)
+
     def f(x: Any) -> Any:
         return np.concatenate([x * np.sum(x[:9]), np.exp(x[:9]) * x[9:18]])
 
@@ -298,6 +302,64 @@ def test_many_colours_are_evaluated_in_blocks() -> None:
     for recovery in ("direct", "substitution"):
         found = adarray.sparse_hessian(g, recovery=recovery)(x)
         np.testing.assert_allclose(found.toarray(), adarray.hessian(g)(x))
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_directions_that_no_batch_can_be(jit: bool) -> None:
+    """Many colours of a small nest, and a function whose rule cannot be batched."""
+
+    @adarray.custom_jvp
+    def told(x: Any) -> Any:
+        return np.sin(x)
+
+    @told.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        if type(t).__module__.startswith("adarray.batching"):
+            raise TypeError("one direction at a time")
+        return np.sin(x), np.cos(x) * t
+
+    def f(p: Any) -> Any:
+        return np.concatenate([told(p["x"]) * np.sum(p["y"]), np.cumsum(p["y"]) * np.sum(p["x"])])
+
+    p = {"x": np.linspace(0.1, 1.0, 6), "y": np.linspace(1.0, 2.0, 7)}
+    for mode in ("forward", "reverse"):
+        prepared = adarray.sparse_jacobian(f, mode=mode, jit=jit).prepare(p)
+        assert prepared.n_colors == 13
+        expected = adarray.jacobian(f)(p)
+        for name, made in prepared(p).items():
+            np.testing.assert_allclose(made.toarray(), expected[name])
+
+
+def arrow(x: Any) -> Any:
+    """Return a dense row, and a dense column beside the diagonal."""
+    return np.concatenate([[np.sum(x**2)], x[1:] ** 2 * x[0] + x[1:]])
+
+
+@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize("mode", ["auto", "both"])
+def test_dense_rows_and_columns(mode: str, jit: bool) -> None:
+    x = np.linspace(1.0, 2.0, 30)
+    prepared = adarray.sparse_jacobian(arrow, mode=mode, jit=jit).prepare(x)
+    assert (prepared.n_colors, prepared.mode) == (3, "both")
+    assert [c.size for c in prepared.colors] == [30, 30]
+    assert "3 colours, both mode" in repr(prepared)
+    for _ in range(3):
+        x = x + 0.1
+        np.testing.assert_allclose(prepared(x).toarray(), adarray.jacobian(arrow)(x))
+    assert adarray.sparse_jacobian(arrow, mode="forward").prepare(x).n_colors == 30
+    # Nothing to divide: as "auto".
+    assert adarray.sparse_jacobian(np.square, mode="both").prepare(X).n_colors == 1
+
+
+def test_another_path_of_both_modes() -> None:
+    def f(x: Any) -> Any:
+        return arrow(x) if x[1] > 0.0 else arrow(x)[::-1]
+
+    prepared = adarray.sparse_jacobian(f).prepare(np.linspace(1.0, 2.0, 12))
+    for sign in (1.0, -1.0, 1.0, -1.0):
+        x = sign * np.linspace(1.0, 2.0, 12)
+        np.testing.assert_allclose(prepared(x).toarray(), adarray.jacobian(f)(x))
 
 
 def test_functions_with_a_rule_of_reverse_mode_alone() -> None:
@@ -326,8 +388,8 @@ REFUSED = [
     (lambda: adarray.sparse_jacobian(neighbours).prepare(X)(X[:3]), ShapeError,
      "sparse_jacobian: prepared for arguments of other shapes, dtypes or structure; call "
      "prepare(...) with arguments like these"),
-    (lambda: adarray.sparse_jacobian(neighbours, mode="both"), ValueError,
-     "sparse_jacobian: mode 'both'; one of 'auto', 'forward', 'reverse'"),
+    (lambda: adarray.sparse_jacobian(neighbours, mode="rows"), ValueError,
+     "sparse_jacobian: mode 'rows'; one of 'auto', 'forward', 'reverse', 'both'"),
     (lambda: adarray.sparse_hessian(rosenbrock, recovery="none"), ValueError,
      "sparse_hessian: recovery 'none'; one of 'direct', 'substitution'"),
     (lambda: adarray.sparse_jacobian(neighbours, format="csc"), ValueError,
