@@ -21,7 +21,7 @@ from adarray.guard import keep_plain
 from adarray.mirrors import absorb
 from adarray.op import Layout, Op
 from adarray.refusals import no_derivative, reraise
-from adarray.runtime import MODE, Mode
+from adarray.runtime import MODE, WATCHED, Mode
 from adarray.saving import as_array, saved_for
 from adarray.tangents import (
     SERIES,
@@ -270,6 +270,10 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
         A view of an operand where NumPy gives a view.
     """
     params = params or {}
+    if WATCHED and op.name in WATCHED:
+        seen = WATCHED[op.name](op, operands, params)
+        if seen is not NotImplemented:
+            return seen
     mode = MODE.get()
     if mode is not None and mode.symbolic:
         operands = mode.engine.enter(operands)  # type: ignore[union-attr]

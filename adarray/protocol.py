@@ -23,7 +23,7 @@ from adarray.inplace import assign, check_cast, setitem, sync_if_view
 from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late
 from adarray.rebind import INTO_PLAIN, rebind_plain
 from adarray.refusals import leaves_graph
-from adarray.runtime import MODE
+from adarray.runtime import MODE, WATCHED
 from adarray.texts import as_text
 from adarray.trace import Handle, is_over, is_weak, levels_of
 from adarray.watching import WATCHES, looked
@@ -56,7 +56,9 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
     out = kwargs.pop("out", None)
     targets = out if isinstance(out, tuple) else (out,)
     kept = kwargs.get("where", True) is not True and method != "reduce" and traced(targets)
-    if not (kept or traced(inputs) or traced(kwargs.get("initial")) or _fills(ufunc, targets)):
+    watched = name in WATCHED and method == "__call__"
+    followed_on = kept or traced(inputs) or traced(kwargs.get("initial")) or watched
+    if not (followed_on or _fills(ufunc, targets)):
         return _untraced(ufunc, method, inputs, kwargs, targets)
     if method != "__call__":
         r = UFUNC_METHODS[method](ufunc, *inputs, **kwargs)

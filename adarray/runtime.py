@@ -105,6 +105,10 @@ class Mode:
         self.place: Callable[[Any], Any] | None = getattr(engine, "place", None)
 
 
+# What sees operations on ADArrays first, by the names of their records, while a function runs that
+# wants it: ``WATCHED[name](op, operands, params)`` returns a result, or NotImplemented.
+WATCHED: dict[str, Callable[..., Any]] = {}
+
 # Functions that ask the engine of the current mode for parts of their work: where a compiled
 # plan calls one, the engine that compiled the plan is the current one.
 BY_ENGINE: set[Callable[..., Any]] = set()

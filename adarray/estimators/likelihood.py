@@ -18,6 +18,7 @@ from adarray.estimators.credit import check_losses, host_of, rows_are_apart
 from adarray.estimators.devices import adopted, of_devices
 from adarray.estimators.directions import KINDS, Directions, generator
 from adarray.estimators.lean import LeanCall, Seeds
+from adarray.estimators.products import Marked
 from adarray.estimators.sites import Survey, run_with
 from adarray.protocol import traced
 from adarray.transforms.calls import dtype_of
@@ -39,7 +40,7 @@ class LikelihoodRatio:
         f: Callable[..., Any],
         argnums: int | Sequence[int],
         *,
-        sites: Sequence[str] | None,
+        sites: Sequence[str] | Literal["products"] | None,
         exact: Sequence[str],
         sigma: Any,
         copies: int,
@@ -54,10 +55,10 @@ class LikelihoodRatio:
         learn_sigma: bool,
         encoding: Encoding,
     ) -> None:
-        self.f = f
         self.argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         self.single = isinstance(argnums, int)
-        self.sites = None if sites is None else tuple(sites)
+        self.f = Marked(f, self.argnums) if sites == "products" else f
+        self.sites = None if sites is None or isinstance(sites, str) else tuple(sites)
         self.exact = tuple(exact)
         self.sigma = sigma
         self.copies = copies
@@ -94,7 +95,10 @@ class LikelihoodRatio:
             If a name that was asked for is not met, or there is no active site.
         """
         leaves, rebuild = flatten(args)
-        key = tuple((shape_of(x), np.dtype(dtype_of(x))) if is_array(x) else x for x in leaves)
+        key = tuple(
+            (shape_of(x), np.dtype(dtype_of(x))) if is_array(x) else (type(x), shape_of(x))
+            for x in leaves
+        )
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._surveyed(rebuild([_concrete(x) for x in leaves]))
@@ -187,7 +191,7 @@ def likelihood_ratio(
     f: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     *,
-    sites: Sequence[str] | None = None,
+    sites: Sequence[str] | Literal["products"] | None = None,
     exact: Sequence[str] = (),
     sigma: Any = 0.1,
     copies: int = 32,
@@ -214,9 +218,12 @@ def likelihood_ratio(
         ``f(*args)`` returns the losses of all samples, of shape (samples,), or one number.
     argnums : int or sequence of int
         Positions of the differentiated arguments; each an array or a nest.
-    sites : sequence of str, optional
+    sites : sequence of str, or "products", optional
         Names of the sites that get noise; all that `f` meets, if not given. What lies between
-        other sites is differentiated exactly.
+        other sites is differentiated exactly. With ``"products"`` nothing needs to be marked:
+        matrix products, convolutions and sums of products that have a parameter as an operand are
+        sites, besides those that are marked, with the name of the parameter as it is written in
+        Python: ``"['hidden']"``.
     exact : sequence of str
         Names of sites that get none.
     sigma : float, array, or dict of them by name
@@ -311,6 +318,8 @@ def likelihood_ratio(
     """
     if not callable(f):
         raise TypeError(f"likelihood_ratio: f is of type {type(f).__name__}; pass a function")
+    if isinstance(sites, str) and sites != "products":
+        raise ValueError(f"likelihood_ratio: sites={sites!r}; pass a list of names, or 'products'")
     _chosen("mode", mode, ("layerwise", "full"))
     _chosen("reduce", reduce, ("mean", "sum"))
     if not callable(baseline):

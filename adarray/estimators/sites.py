@@ -198,6 +198,6 @@ def constant(v: Any, plain: bool) -> Any:
     v = stop_gradient(v)
     if plain:
         inner = getattr(v, "_v", v)
-        if isinstance(inner, (np.ndarray, np.generic)):
+        if type(inner) is np.ndarray or issubclass(type(inner), np.generic):
             return inner.copy()
     return v

@@ -1,0 +1,115 @@
+"""Sites that are found: products of values with parameters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from adarray.array import ADArray
+from adarray.dispatch import apply
+from adarray.estimators.sites import noise_site
+from adarray.inplace import sync_if_view
+from adarray.runtime import WATCHED
+from adarray.trace import Handle, root_of
+from adarray.transforms.running import prepared
+from adarray.transforms.tree import Leaf, flatten, is_floating
+
+# Records of operations that multiply and sum.
+PRODUCTS = ("matmul", "einsum", "tensordot", "conv2d", "matvec", "vecmat", "vecdot")
+
+# The parameters of the run in this context: their names by the identity of their values.
+_PARAMETERS: ContextVar[dict[int, str] | None] = ContextVar("adarray_parameters", default=None)
+_lock = threading.Lock()
+_runs = 0
+
+
+class Marked:
+    """A function whose products with its parameters are noise sites.
+
+    Parameters
+    ----------
+    f : callable
+    argnums : sequence of int
+        Positions of the parameters. A site has the name of the parameter as it is written in
+        Python, such as ``"['hidden'].weight"``; with several arguments, their number before it.
+    """
+
+    def __init__(self, f: Callable[..., Any], argnums: Sequence[int]) -> None:
+        self.f = f
+        self.argnums = argnums
+        self.run = prepared(f, True)
+
+    def __repr__(self) -> str:
+        return repr(self.f)
+
+    def __call__(self, *args: Any) -> Any:
+        """Return what the function returns."""
+        given = list(args)
+        names: dict[int, str] = {}  # by the identity of values, which this call holds
+        plain = True
+        for n in self.argnums:
+            leaves, rebuild = flatten(args[n])
+            prefix = "" if len(self.argnums) == 1 else str(n)
+            made = []
+            for k, x in enumerate(leaves):
+                if is_floating(x):
+                    h = x if isinstance(x, Handle) else ADArray(x)
+                    names[id(sync_if_view(h)._v)] = _named(prefix, args[n], k)
+                    made.append(h)
+                else:
+                    made.append(x)
+            given[n] = rebuild(made)
+            plain = plain and not any(isinstance(x, Handle) for x in leaves)
+        token = _PARAMETERS.set(names)
+        _watch(1)
+        try:
+            made = self.run(*given)
+        finally:
+            _watch(-1)
+            _PARAMETERS.reset(token)
+        if plain and isinstance(made, Handle):
+            value = sync_if_view(made)._v
+            kind = type(value)  # a value of members passes for an ndarray
+            return value if kind is np.ndarray or issubclass(kind, np.generic) else made
+        return made
+
+
+def _watch(change: int) -> None:
+    """Let `apply` ask while there are such runs, in any thread."""
+    global _runs
+    with _lock:
+        _runs += change
+        if _runs:
+            WATCHED.update(dict.fromkeys(PRODUCTS, _product))
+        else:
+            WATCHED.clear()
+
+
+def _product(op: Any, operands: tuple[Any, ...], params: Any) -> Any:
+    """Compute a product, and make it a site if an operand is a parameter or a view of one."""
+    names = _PARAMETERS.get()
+    if names is None:
+        return NotImplemented
+    name = next((names[k] for k in map(_identity, operands) if k in names), None)
+    if name is None:
+        return NotImplemented
+    token = _PARAMETERS.set(None)
+    try:
+        made = apply(op, operands, params)
+    finally:
+        _PARAMETERS.reset(token)
+    return noise_site(made, name)
+
+
+def _identity(x: Any) -> int | None:
+    """Return what tells a parameter from others, also behind a view of all or part of it."""
+    return id(root_of(sync_if_view(x))._v) if isinstance(x, Handle) else None
+
+
+def _named(prefix: str, tree: Any, k: int) -> str:
+    """Return how a parameter is written in Python, less the name of the argument."""
+    return str(Leaf("", prefix, tree, k)).removeprefix(": ") or "parameter"
