@@ -13,6 +13,7 @@ import dis
 import linecache
 import math
 import operator
+import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -61,6 +62,15 @@ def _fix_for(frame: Any) -> str:
     if str(frame.f_globals.get("__name__")).startswith("scipy."):
         return f"call the function of that name in adarray.scipy{_or_intercept(', or ')}"
     return f"keep it an ADArray (np.stack joins several); {_DRAWS}{_or_intercept('; ')}"
+
+
+def _multiplies(frame: FrameType) -> bool:
+    """Whether the code in `frame` is that of ``A @ x`` of SciPy's own sparse arrays."""
+    code = frame.f_code
+    return code.co_name == "_matmul_dispatch" and code.co_filename.endswith(_SPARSE)
+
+
+_SPARSE = tuple(os.path.join("scipy", "sparse", n) for n in ("_base.py", "_coo.py"))
 
 
 def _or_intercept(joint: str) -> str:
@@ -297,6 +307,8 @@ class Conversions(_State):
     # -- plain arrays and memory --------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if _multiplies(sys._getframe(1)) and (traced(self) or isinstance(self._v, Symbolic)):
+            return np.array(None, object)  # then SciPy leaves the product to `__rmatmul__`
         self._must_be_constant("np.asarray", _fix_for(sys._getframe(1)))
         if copy:
             return np.array(sync_if_view(self)._v, dtype=dtype)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 import sys
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +84,8 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
         kind = type(other)
         if kind is not type(self) and kind not in _KNOWN:
             if defers(other):
-                return NotImplemented
+                product = ufunc is np.multiply and _is_sparse(other)
+                return _ours(other).__rmul__(self) if product else NotImplemented
             if is_frame(other):
                 return call_ufunc(ufunc, "__call__", (self, other), {})
             if is_foreign(other):
@@ -117,6 +120,8 @@ def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
         if type(other) not in _KNOWN:
             if is_frame(other):
                 return call_ufunc(ufunc, "__call__", (other, self), {})
+            if ufunc is np.multiply and _is_sparse(other):  # a matrix, whose * is @
+                return _ours(other) * self
             other = _joined(other)
         if self._x is not None and self._x.weak and _is_number(other):
             self = counted(self)
@@ -152,6 +157,8 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
     def forward(self: Any, other: Any) -> Any:
         kind = type(other)
         if kind is not type(self) and kind not in _KNOWN and defers(other):
+            if ufunc is np.matmul and _is_sparse(other):
+                return _ours(other).__rmatmul__(self)
             return NotImplemented
         if equality and _is_number(self) and not _is_number(other) and _joins(other, self):
             number: Any = other
@@ -164,6 +171,26 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
         return r if SCOPE.get() is None else shown_to(r, sys._getframe(1))
 
     return forward
+
+
+def _is_sparse(x: Any) -> bool:
+    """Whether `x` is a sparse array or matrix of SciPy's."""
+    return hasattr(type(x), "tocsr")
+
+
+_kept_ours: dict[int, tuple[weakref.ref[Any], tuple[Any, ...], Any]] = {}
+
+
+def _ours(a: Any) -> Any:
+    """Return a sparse array of SciPy's as one of adarray's, over the same memory; kept with it."""
+    parts = tuple(getattr(a, n, None) for n in ("data", "indices", "indptr", "row", "col"))
+    kept = _kept_ours.get(id(a))
+    if kept is not None and kept[0]() is a and all(map(operator.is_, kept[1], parts)):
+        return kept[2]
+    made = importlib.import_module("adarray.scipy.sparse").ours(a)
+    key = id(a)
+    _kept_ours[key] = weakref.ref(a, lambda _: _kept_ours.pop(key, None)), parts, made
+    return made
 
 
 def _whole(r: Any, x: Any, y: Any) -> Any:
@@ -179,6 +206,8 @@ def _whole(r: Any, x: Any, y: Any) -> Any:
 
 def _general_reflected(ufunc: Any) -> Callable[[Any, Any], Any]:
     def reflected(self: Any, other: Any) -> Any:
+        if ufunc is np.matmul and _is_sparse(other):
+            return _ours(other) @ self
         r = _whole(call_ufunc(ufunc, "__call__", (_joined(other), self), {}), self, other)
         return r if SCOPE.get() is None else shown_to(r, sys._getframe(1))
 

@@ -95,6 +95,9 @@ def value_key(x: Any, numbers: Numbers) -> Hashable:
         return (kind, x)
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return (kind, *[value_key(i, numbers) for i in x])
+    parts = getattr(kind, "adarray_parts", None)
+    if parts is not None:  # an object that operations have as a parameter
+        return (kind, value_key(parts(x), numbers))
     return function_key(x, numbers)
 
 

@@ -183,7 +183,7 @@ def test_plain_values_are_scipys() -> None:
 
 def test_scipys_own_arrays_raise() -> None:
     A = theirs.csr_array(DENSE)
-    for f in (lambda x: A @ x, lambda x: x[:4] @ A, lambda x: A.dot(x), lambda x: A.multiply(x)):
+    for f in (lambda x: A.multiply(x), lambda x: A * x):  # products: test_sparse_plain.py
         with pytest.raises(TraceError, match=r"adarray\.scipy\.sparse"):
             adarray.grad(lambda x, f=f: f(x).sum())(X)
 

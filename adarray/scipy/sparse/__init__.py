@@ -1,8 +1,7 @@
 """Drop-in for `scipy.sparse`: arrays and matrices with nonzeros that may be traced.
 
-``A @ x`` of SciPy's own sparse arrays takes the values of a traced `x` before adarray
-hears of it, and raises `TraceError`; the arrays made here differentiate, with respect
-to `x` and to the nonzeros.
+SciPy's own sparse arrays can be multiplied by a traced `x`, as in ``A @ x``. The arrays made here
+do all that those do, and are differentiated with respect to the nonzeros, too.
 
 >>> import numpy as np, adarray
 >>> from adarray.scipy import sparse
