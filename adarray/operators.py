@@ -188,8 +188,8 @@ def _ours(a: Any) -> Any:
     if kept is not None and kept[0]() is a and all(map(operator.is_, kept[1], parts)):
         return kept[2]
     made = importlib.import_module("adarray.scipy.sparse").ours(a)
-    key = id(a)
-    _kept_ours[key] = weakref.ref(a, lambda _: _kept_ours.pop(key, None)), parts, made
+    key, table = id(a), _kept_ours  # whose name is gone when the interpreter ends
+    table[key] = weakref.ref(a, lambda _: table.pop(key, None)), parts, made
     return made
 
 
