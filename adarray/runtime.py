@@ -105,6 +105,10 @@ class Mode:
         self.place: Callable[[Any], Any] | None = getattr(engine, "place", None)
 
 
+# Whether jitted functions run as plain code in this context: what they call does something else
+# than in their compiled code.
+INLINE: ContextVar[bool] = ContextVar("adarray_inline", default=False)
+
 # What sees operations on ADArrays first, by the names of their records, while a function runs that
 # wants it: ``WATCHED[name](op, operands, params)`` returns a result, or NotImplemented.
 WATCHED: dict[str, Callable[..., Any]] = {}

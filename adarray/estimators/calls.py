@@ -187,7 +187,7 @@ def scale_of(sigma: Any, name: str) -> Any:
                 f"{', '.join(map(repr, sigma)) or 'none'}"
             )
         sigma = sigma[name]
-    if isinstance(sigma, (int, float, np.ndarray)):
+    if isinstance(sigma, (int, float, np.ndarray, np.generic)):
         if not np.all(np.asarray(sigma) > 0):
             raise ValueError(
                 f"likelihood_ratio: sigma of site {name!r} is {sigma}; it must be positive"

@@ -29,6 +29,8 @@ Mode = Literal["layerwise", "full"]
 Encoding = Literal["seed", "sign"] | None
 
 
+# Kinds of arguments whose sites are known.
+MANY = 64
 INDEPENDENT = ("gaussian", "laplace", "rademacher")
 
 
@@ -95,12 +97,11 @@ class LikelihoodRatio:
             If a name that was asked for is not met, or there is no active site.
         """
         leaves, rebuild = flatten(args)
-        key = tuple(
-            (shape_of(x), np.dtype(dtype_of(x))) if is_array(x) else (type(x), shape_of(x))
-            for x in leaves
-        )
+        key = tuple(map(_told_apart_by, leaves))
         known = self._known.get(key)
         if known is None:
+            while len(self._known) >= MANY:
+                del self._known[next(iter(self._known))]
             known = self._known[key] = self._surveyed(rebuild([_concrete(x) for x in leaves]))
         return known
 
@@ -175,6 +176,13 @@ class LikelihoodRatio:
         lean = isinstance(noise, Seeds)
         call = (LeanCall if lean else BatchedCall)(self, noise, args, sigma)
         return call.layerwise() if self.mode == "layerwise" else call.full()
+
+
+def _told_apart_by(x: Any) -> Any:
+    """Return what the sites of a function may depend on, of a leaf of its arguments."""
+    if x is None or isinstance(x, (bool, int, str, bytes)):
+        return type(x), x
+    return (shape_of(x), np.dtype(dtype_of(x))) if is_array(x) else type(x)
 
 
 def _concrete(x: Any) -> Any:

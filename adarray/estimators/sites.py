@@ -10,6 +10,7 @@ import numpy as np
 
 from adarray.array import stop_gradient
 from adarray.errors import DTypeError, ShapeError
+from adarray.runtime import INLINE
 from adarray.transforms.modes import shape_of
 
 # Values of one name, in the order in which a run meets them.
@@ -66,10 +67,11 @@ def noise_site(v: Any, name: str) -> Any:
 
 def run_with(visitor: Visitor, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Return what `f` returns while the sites are what a visitor makes of them."""
-    token = RUN.set(visitor)
+    token, inline = RUN.set(visitor), INLINE.set(True)  # compiled code has no sites
     try:
         return f(*args)
     finally:
+        INLINE.reset(inline)
         RUN.reset(token)
 
 

@@ -37,7 +37,7 @@ from adarray.jitting.tracing import Given, Tracing
 from adarray.jitting.tree import Node
 from adarray.levels import LEVEL
 from adarray.memory import duplicate
-from adarray.runtime import MODE, Mode
+from adarray.runtime import INLINE, MODE, Mode
 from adarray.spans import span
 from adarray.transformed import global_name
 from adarray.transforms.tree import flatten
@@ -96,6 +96,8 @@ class JitFunction(Tracing):
         mode = MODE.get()
         if mode is not None and mode.symbolic:
             return self._f(*args, **kwargs)  # another jit looks into it
+        if INLINE.get():
+            return self.plainly(args, kwargs)
         if LEVEL.get():
             bound = Bound(args, kwargs, self._ints)
             if bound.batched:
@@ -149,6 +151,8 @@ class JitFunction(Tracing):
 
     def apart(self, *args: Any) -> Any:
         """Call it with plain arrays although a transform is at work, which need not see it."""
+        if INLINE.get():
+            return self.plainly(args, {})
         bound = Bound(args, {}, self._ints)
         if bound.batched:
             refuse_strict(bound.leaves)

@@ -186,6 +186,36 @@ def test_draws_within_compiled_code() -> None:
         assert_near(step(w, a), est(w, x, y, rng=b).gradient["a"])
 
 
+@pytest.mark.parametrize("encoding", [None, "seed"])
+@pytest.mark.parametrize("mode", ["layerwise", "full"])
+def test_compiled_networks_run_as_plain_code(mode: Any, encoding: Any) -> None:
+    """Compiled code has no sites; and what is compiled later has no noise."""
+    w, x, y, _ = linear_case()
+    compiled = adarray.jit(linear)
+    inner = lambda w, x, y: compiled(w, x, y) * 1.0  # noqa: E731
+    options: dict[str, Any] = {"mode": mode, "copies": 4, "encoding": encoding}
+    expected = likelihood_ratio(linear, **options)(w, x, y, rng=0)
+    for calls in range(4):
+        for f in (compiled, inner):
+            assert_near(likelihood_ratio(f, **options)(w, x, y, rng=0), expected)
+        if calls:
+            assert_near(compiled(w, x, y), linear(w, x, y))
+    assert compiled.cache_info().compiled == 1
+    assert compiled.cache_info().eager == 0
+
+
+def test_arguments_that_change_the_layers() -> None:
+    def f(w: Any, layers: int, name: str) -> Any:
+        for _ in range(layers):
+            w = np.tanh(noise_site(w, name))
+        return w
+
+    est = likelihood_ratio(f, copies=2)
+    for layers in (1, 3, 2):
+        assert est(W, layers, "a", rng=0).gradient.shape == W.shape
+    assert list(est.layout(W, 2, "b").places) == ["b"]
+
+
 def simulator(v: Any) -> Any:
     """Stand for foreign code, which takes memory and knows no ADArray."""
     assert type(v) is np.ndarray

@@ -31,6 +31,7 @@ with warnings.catch_warnings():  # the suite makes warnings errors, for itself
         apps,
         common,
         equations,
+        estimators,
         images,
         jit,
         memory,
@@ -39,7 +40,7 @@ with warnings.catch_warnings():  # the suite makes warnings errors, for itself
         workloads,
     )
 
-MODULES = (apps, equations, images, jit, memory, ops, trace)
+MODULES = (apps, equations, estimators, images, jit, memory, ops, trace)
 KINDS = ("time_", "timeraw_", "peakmem_", "track_")
 
 
