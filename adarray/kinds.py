@@ -10,7 +10,7 @@ from adarray import ops as _ops  # noqa: F401  (gives ADArray its methods)
 from adarray.array import ADArray, weakened
 from adarray.elsewhere import OF_ARRAYS, Elsewhere, shown
 from adarray.questions import Indexing, Lacking, Shy, visible
-from adarray.trace import Handle
+from adarray.trace import Handle, plain_class
 
 # What stays of an array in a Python number: adarray's own attributes. NumPy's protocols and the
 # special methods of operators stay, too; those raise by themselves.
@@ -57,11 +57,17 @@ def _hide() -> None:
 _hide()
 
 
+def _listed(x: Handle) -> list[str]:
+    """Return the attributes of a value, for ``dir``: those of its plain class, and our own."""
+    plain = plain_class(x)
+    return [n for n in shown(x) if n[0] == "_" or n in _OWN or hasattr(plain, n)]
+
+
 def _add_hints() -> None:
     known: Any = ADArray
     for name in OF_ARRAYS.keys() - set(dir(ADArray)):
         setattr(known, name, Elsewhere(name))
-    known.__dir__ = shown
+    known.__dir__ = _listed
 
 
 _add_hints()

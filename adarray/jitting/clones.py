@@ -8,6 +8,7 @@ found and handed back.
 
 from __future__ import annotations
 
+import collections
 import copy
 import functools
 import re
@@ -268,6 +269,8 @@ class Clones:
                 parts.append((clone.__dict__, original.__dict__, "attribute"))
             if isinstance(original, (list, dict)):
                 parts.append((clone, original, ""))
+        elif kind == "function":  # what is written there is only taken back
+            parts.append((clone.__dict__, original.__dict__, ""))
         if kind == "instance" and any(True for _ in slots_in(type(original))):
             own = Slots(clone)
             parts.append((own, own if clone is original else Slots(original), "slot"))
@@ -358,13 +361,14 @@ class Clones:
                 continue
             if hasattr(clone, "keys"):
                 for key in now.keys() - before.keys():
-                    del original[key]
-                original.update(before)
+                    _drop(original, key)
+                for key, value in before.items():
+                    if key not in now or now[key] is not value:
+                        _put(original, key, value)
                 if isinstance(original, dict) and list(original) != list(before):
                     _sort(original, before)
             else:
-                original.clear()
-                original.extend(before.values())
+                _fill(original, before.values())
         for own, cell, value in self._cells:
             if own is cell and contents(own) is not value and value is not cell:
                 cell.cell_contents = value
@@ -380,16 +384,15 @@ class Clones:
             wrote = True
             if hasattr(clone, "keys"):
                 for key in before.keys() - now.keys():
-                    original.pop(key, None)
+                    if key in original:
+                        _drop(original, key)
                 for key, value in now.items():
                     if key not in before or before[key] is not value:
-                        original[key] = self._restored(value)
+                        _put(original, key, self._restored(value))
                 if isinstance(original, dict) and list(original) != list(now):
                     _sort(original, now)
             else:
-                items = [self._restored(x) for x in now.values()]
-                original.clear()
-                original.extend(items)
+                _fill(original, [self._restored(x) for x in now.values()])
         for own, cell, value in self._cells:
             if contents(own) is not value:
                 wrote = True
@@ -438,6 +441,31 @@ class Clones:
         """Return the user's object in place of its clone; an input's value stays as it is."""
         known = self._originals.get(id(x))
         return x if known is None or isinstance(x, Handle) else known[1]
+
+
+# Methods of Python's own classes: those of subclasses may do more, as Counter's `update` does.
+
+
+def _put(mapping: Any, key: Any, value: Any) -> None:
+    if isinstance(mapping, dict) and not isinstance(mapping, collections.OrderedDict):
+        dict.__setitem__(mapping, key, value)
+    else:
+        mapping[key] = value
+
+
+def _drop(mapping: Any, key: Any) -> None:
+    if isinstance(mapping, dict) and not isinstance(mapping, collections.OrderedDict):
+        dict.__delitem__(mapping, key)
+    else:
+        del mapping[key]
+
+
+def _fill(sequence: Any, items: Iterable[Any]) -> None:
+    if isinstance(sequence, list):
+        list.__setitem__(sequence, slice(None), list(items))
+    else:
+        sequence.clear()
+        sequence.extend(items)
 
 
 def _sort(mapping: dict[Any, Any], keys: Iterable[Any]) -> None:

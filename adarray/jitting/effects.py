@@ -9,6 +9,7 @@ gets one that notices when it is read.
 
 from __future__ import annotations
 
+import collections
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, SupportsIndex
@@ -237,6 +238,8 @@ class Reader:
             return False
         if isinstance(noted.original, dict) and list(now)[: len(before)] != list(before):
             return False  # something was removed, and came back behind the others
+        if isinstance(noted.original, collections.deque) and len(now) != len(before):
+            return False  # its items move
         place: Any = Same(noted.original)
         if found is not None:
             place = self._places[id(found)]

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from adarray.dispatch import replay
 from adarray.op import composite, constant, refuse
 from adarray.ops.common import newer
 from adarray.protocol import finish, plain
 from adarray.runtime import MODE
+from adarray.trace import Handle, root_of
 
 # Truth values, integers and positions.
 constant(
@@ -57,7 +59,22 @@ def _about_memory(function: Any, a: Any, b: Any, max_work: Any) -> bool:
     if mode is not None and mode.symbolic:
         engine: Any = mode.engine
         engine.asked_for_memory(function)
-    return bool(function(plain(a), plain(b), max_work))
+    return bool(function(_as_passed(a), _as_passed(b), max_work))
+
+
+def _as_passed(x: Any) -> Any:
+    """Return an array that lies where `x` lay before a transform made inputs of its arguments.
+
+    Those that shared memory have memory of their own since.
+    """
+    if not isinstance(x, Handle):
+        return plain(x)
+    root = root_of(x)
+    peers = root._x.peers if root._x is not None else None
+    if peers is None:
+        return plain(x)
+    given = peers[0]._v if isinstance(peers, list) else _as_passed(getattr(peers, "given", root._v))
+    return given if x is root or x._x is None else replay(given, x._x.steps)
 
 
 # Piecewise constant: the derivative is zero wherever it exists.

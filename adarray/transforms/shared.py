@@ -49,9 +49,12 @@ class Refusal(str):
     ----------
     memory : int
         What they have in common, as `_memory` tells it.
+    given : ndarray or ADArray
+        What the caller passed.
     """
 
     memory = 0
+    given: Any = None
 
 
 def _memory(x: Any) -> int:
@@ -113,6 +116,7 @@ def _tie_one(f: Any, group: list[Place], held: list[tuple[Place, np.ndarray]]) -
                 "seen; pass a copy of one of them"
             )
             refusal.memory = _memory(p.given)
+            refusal.given = p.given
             _give(p.handle, refusal)
         elif type(p.given) is np.ndarray and other.handle is not None:
             held.append((p, p.given.copy()))

@@ -236,3 +236,16 @@ def test_a_number_that_jit_rounds_lacks_what_arrays_have() -> None:
         return np.sum(x) * (2.0 if hasattr(q, "fill") or hasattr(q, "shape") else 3.0) * q
 
     assert adarray.jit(f)(X, 1.5072) == f(X, 1.5072)
+
+
+def test_dir_lists_what_the_plain_value_has() -> None:
+    def f(x: Any) -> Any:
+        for value, plain in ((x, np.ndarray), (x[0], np.float64)):
+            names = set(dir(value))
+            assert {"shape", "mean"} <= names
+            assert not {"ptp", "bit_length", "hex", "to_bytes"} & names - set(dir(plain))
+        return np.sum(x)
+
+    adarray.grad(f)(np.ones(3))
+    adarray.grad(lambda s: s * (2.0 if "shape" in dir(s) or "bit_count" in dir(s) else 3.0))(1.0)
+    assert adarray.grad(lambda s: s * (2.0 if "shape" in dir(s) else 3.0))(1.0) == 3.0

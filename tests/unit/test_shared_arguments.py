@@ -87,3 +87,37 @@ def test_questions_of_identity_are_refused() -> None:
     g = adarray.grad(lambda a, b: np.sum(a * (2.0 if a is b else 3.0)))(X, X.copy())
     np.testing.assert_array_equal(g, 3.0 * np.ones(3))
     assert adarray.grad(lambda a, b=None: 0.0 if b is None else np.sum(a))(X, X)[0] == 1.0
+
+
+QUESTIONS = {
+    "arguments": lambda a, b: np.shares_memory(a, b),
+    "may": lambda a, b: np.may_share_memory(a[2:], b[:2]),
+    "parts": lambda a, b: np.shares_memory(a[:2], b[:2]),
+    "turned": lambda a, b: np.shares_memory(a[::-1][:3], b.reshape(-1)[1:]),
+    "computed": lambda a, b: np.shares_memory(a * 1.0, b),
+    "own": lambda a, b: np.shares_memory(a, a[1:]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::adarray.JitWarning")
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("way", ["grad", "jvp", "jit(grad)", "hessian"])
+def test_questions_about_memory_are_answered_for_what_was_passed(name: str, way: str) -> None:
+    """Inputs that overlapped had memory of their own, and did not say so."""
+    memory = np.arange(1.0, 9.0)
+
+    def f(a: Any, b: Any) -> Any:
+        return np.sum(a * b) * (2.0 if QUESTIONS[name](a, b) else 3.0)
+
+    pairs = [(memory[:5], memory[2:7]), (memory[:4], memory[4:]), (memory[::2], memory[1::2])]
+    for a, b in pairs[: 2 if name == "may" else 3]:
+        expected = f(a, b)
+        if way == "jvp":
+            found = adarray.jvp(f, (a, b), (a, b))[0]
+        elif way == "hessian":
+            inner = lambda a, b: adarray.jvp(f, (a, b), (a, b))[0]  # noqa: E731
+            found = adarray.value_and_grad(inner, (0, 1))(a, b)[0]
+        else:
+            both = adarray.value_and_grad(f, (0, 1))
+            found = (adarray.jit(both) if way == "jit(grad)" else both)(a, b)[0]
+        np.testing.assert_allclose(found, expected)

@@ -1,0 +1,145 @@
+"""What a run changed that is not kept: taken back as it was, and done once."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+
+X = np.array([1.0, 2.0, 3.0])
+Made = tuple[Callable[[Any], Any], Callable[[], Any]]
+
+
+class Adding(dict):  # type: ignore[type-arg]
+    """A mapping that adds what it is given."""
+
+    def update(self, other: Any) -> None:  # type: ignore[override]
+        for key, value in other.items():
+            self[key] = self.get(key, 0) + value
+
+
+class Noisy(dict):  # type: ignore[type-arg]
+    """A mapping that counts its writes."""
+
+    writes = 0
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        dict.__setitem__(self, key, value)
+        dict.__setitem__(self, "writes", self.get("writes", 0) + 1)
+
+
+class Doubling(list):  # type: ignore[type-arg]
+    """A list that takes everything twice."""
+
+    def extend(self, items: Any) -> None:
+        list.extend(self, [i for item in items for i in (item, item)])
+
+
+def counter() -> Made:
+    d: Any = collections.Counter()
+
+    def f(x: Any) -> Any:
+        d.update("a")
+        return x * d["a"]
+
+    return f, lambda: dict(d)
+
+
+def adding() -> Made:
+    d = Adding()
+
+    def f(x: Any) -> Any:
+        d.update({"n": 1})
+        return x * d["n"]
+
+    return f, lambda: dict(d)
+
+
+def noisy() -> Made:
+    d = Noisy()
+
+    def f(x: Any) -> Any:
+        d["n"] = d.get("n", 0) + 1
+        return x * d["n"]
+
+    return f, lambda: dict(d)
+
+
+def doubling() -> Made:
+    d = Doubling()
+
+    def f(x: Any) -> Any:
+        d.extend([1.0])
+        return x * len(d)
+
+    return f, lambda: list(d)
+
+
+def own_attribute() -> Made:
+    def f(x: Any) -> Any:
+        f.n += 1  # type: ignore[attr-defined]
+        return x * f.n  # type: ignore[attr-defined]
+
+    f.n = 0  # type: ignore[attr-defined]
+    return f, lambda: f.n  # type: ignore[attr-defined]
+
+
+def attribute_of_another() -> Made:
+    def g(x: Any) -> Any:
+        g.calls = [*getattr(g, "calls", []), 1]  # type: ignore[attr-defined]
+        return x * len(g.calls)  # type: ignore[attr-defined]
+
+    return lambda x: g(x) + g(x), lambda: g.calls  # type: ignore[attr-defined]
+
+
+def short_deque() -> Made:
+    d: Any = collections.deque([1.0], maxlen=3)
+
+    def f(x: Any) -> Any:
+        d.append(float(len(d)))
+        return x * sum(d)
+
+    return f, lambda: list(d)
+
+
+def left_deque() -> Made:
+    d: Any = collections.deque()
+
+    def f(x: Any) -> Any:
+        d.appendleft(float(len(d)))
+        return x * (d[0] + 2 * d[-1])
+
+    return f, lambda: list(d)
+
+
+@pytest.mark.filterwarnings("ignore::adarray.JitWarning")
+@pytest.mark.parametrize("mode", ["jit", "jit(grad)", "grad of jit"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        counter, adding, noisy, doubling, own_attribute, attribute_of_another, short_deque,
+        left_deque,
+    ],
+)  # fmt: skip
+def test_state_after_each_call_is_that_of_plain_calls(make: Callable[[], Made], mode: str) -> None:
+    (plain, state), (f, own) = make(), make()
+    weights = np.array([1.0, -2.0, 0.5])
+    if mode == "jit":
+        call = adarray.jit(f)
+    elif mode == "jit(grad)":
+        both = adarray.jit(adarray.value_and_grad(lambda x: np.sum(f(x) * weights)))
+        call = lambda x: both(x)[0]  # noqa: E731
+    else:
+        jitted = adarray.jit(f)
+        both = adarray.value_and_grad(lambda x: np.sum(jitted(x) * weights))
+        call = lambda x: both(x)[0]  # noqa: E731
+    for k in range(6):
+        x = X + k
+        expected = plain(x) if mode == "jit" else np.sum(plain(x) * weights)
+        np.testing.assert_allclose(call(x), expected, rtol=1e-12)
+        assert own() == state()
