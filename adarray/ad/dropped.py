@@ -60,6 +60,22 @@ def cleared(
         return ct  # the rule has no derivative of the numbers it was tried with: nan says so
 
 
+def without_masked(rule: Callable[..., Any], g: Any, saved: tuple[Any, ...], ct: Any) -> Any:
+    """Return the cotangent `ct` of a rule that masks, without the nan of infinity times 0.
+
+    What follows ``np.maximum(x, 0)`` may have an infinite derivative where `x` has no effect, as
+    `np.sqrt` has at 0. Where the rule has nan, it is asked for its factor.
+    """
+    if type(ct) is np.ndarray:  # the usual case, and in it nearly always the end
+        total = np.add.reduce(ct, None)  # of infinities, too, nan
+        if total == total:
+            return ct
+    if not _has_nan(ct):
+        return ct
+    factor = rule(np.ones(np.shape(g), g.dtype), *saved)
+    return np.where(factor == 0, np.zeros((), g.dtype), g * factor)
+
+
 def _has_nan(x: Any) -> bool:
     """Whether an array on the host has nan; in a recording, whether it has in this run."""
     value = plain_value(x)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.ad.dropped import cleared
+from adarray.ad.dropped import cleared, without_masked
 from adarray.array import ADArray
 from adarray.aval import ARRAYS, BATCHED, Aval, aval_of
 from adarray.batching.batch import WALKING
@@ -281,6 +281,8 @@ class Pullback:
                 ct = engine.derivative(op, i, g, saved)
             if ct is NotImplemented:
                 ct = op.rules[i](g, *saved)  # type: ignore[misc]
+            if op.masks:
+                ct = without_masked(op.rules[i], g, saved, ct)  # type: ignore[arg-type]
             if masked or dropped:
                 for v in saved:
                     if v is not None:  # a rule that reads no values gives no nan

@@ -261,3 +261,30 @@ def test_backward_of_elements_takes_python_numbers_and_lists(pick: Any, gradient
     x = adarray.array(np.arange(3.0), requires_grad=True)
     pick(x).backward(gradient)
     np.testing.assert_array_equal(x.grad, [0.0, 2.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    "masking",
+    [
+        lambda x: np.maximum(x, 0.0), lambda x: -np.minimum(-x, 0), lambda x: np.clip(x, 0.0, 9.0),
+        lambda x: x.clip(0.0, None), lambda x: np.fmax(x, 0.0), lambda x: np.where(x > 0, x, 0.0),
+    ],
+)  # fmt: skip
+def test_an_infinite_derivative_ends_where_an_argument_is_masked(masking: Any) -> None:
+    """It gave nan in reverse mode, infinity times the 0 of the mask, and 0 in forward mode."""
+    x = np.array([-1.0, 4.0, -0.5, 1.0])
+    expected = np.array([0.0, 0.25, 0.0, 0.5])
+
+    def f(x: Any) -> Any:
+        return np.sum(np.sqrt(masking(x)))
+
+    with np.errstate(divide="ignore"):
+        fast = adarray.jit(adarray.grad(f))
+        for transform in (adarray.grad, adarray.jacfwd, adarray.jacrev):
+            np.testing.assert_allclose(transform(f)(x), expected)
+        for _ in range(3):
+            np.testing.assert_allclose(fast(x), expected)
+        np.testing.assert_allclose(adarray.vmap(adarray.grad(f))(np.stack([x, -x]))[0], expected)
+        curved = np.where(expected > 0, -2 * expected**3, 0.0)
+        np.testing.assert_allclose(np.diagonal(adarray.hessian(f)(x)), curved)
+        assert adarray.grad(f)(np.array([-1.0, np.nan]))[0] == 0.0
