@@ -1,4 +1,4 @@
-"""What estimates without backpropagation take: memory, and the throughput of low-rank copies.
+"""What estimates without backpropagation take: variance, memory, throughput of low-rank copies.
 
 ``python -m asv_bench.estimators`` writes the tables of docs/likelihood-ratio.
 ``--backend cuda`` measures throughput on a GPU, and prints it alone.
@@ -19,7 +19,15 @@ from typing import Any
 import numpy as np
 
 import adarray
-from adarray.estimators import evolution_strategies, likelihood_ratio, noise_site
+from adarray.estimators import (
+    Diagnosis,
+    diagnose,
+    evolution_strategies,
+    forward_gradient,
+    likelihood_ratio,
+    noise_site,
+    spsa,
+)
 from adarray.report import size_text
 
 TABLES = Path(__file__).parents[1] / "docs" / "likelihood-ratio"
@@ -62,6 +70,73 @@ def memory_rows(layers: int = 24, width: int = 64, samples: int = 1024) -> list[
             text = f"mode={mode!r}, encoding={encoding!r}"
             rows.append([text, size_text(peak(lambda est=est: est(w, x, rng=0)))])
     return rows
+
+
+# -- variance --------------------------------------------------------------------------------
+
+
+def perceptron(w: Any, x: Any, y: Any) -> Any:
+    """Return the cross-entropy of samples, of a network with one hidden layer."""
+    h = np.maximum(noise_site(x @ w["in"] + w["b"], "hidden"), 0)
+    z = noise_site(h @ w["out"] + w["c"], "out")
+    z = z - np.max(z, axis=-1, keepdims=True)
+    return np.log(np.sum(np.exp(z), axis=-1)) - np.sum(z * y, axis=-1)
+
+
+def diagnosis(copies: int = 64, sigma: float = 0.1, samples: int = 128) -> Diagnosis:
+    """Return the diagnosis of all estimators on images of random classes."""
+    rng = np.random.default_rng(0)
+    classes = rng.random((10, 784)) ** 4
+    labels = rng.integers(0, 10, samples)
+    x = np.clip(classes[labels] + 0.1 * rng.normal(size=(samples, 784)), 0, 1).astype(np.float32)
+    y = np.eye(10, dtype=np.float32)[labels]
+    w = {
+        "in": (rng.normal(size=(784, 128)) * np.sqrt(2 / 784)).astype(np.float32),
+        "b": np.zeros(128, np.float32),
+        "out": (rng.normal(size=(128, 10)) * np.sqrt(2 / 128)).astype(np.float32),
+        "c": np.zeros(10, np.float32),
+    }
+
+    def lr(**options: Any) -> Any:
+        return likelihood_ratio(perceptron, sigma=sigma, **{"copies": copies, **options})
+
+    ways = {
+        "LR-F, one by one": lr(mode="full", antithetic=False, baseline=None),
+        "LR-F, baseline": lr(mode="full", antithetic=False),
+        "LR-F, pairs": lr(mode="full"),
+        "LR-F, orthogonal": lr(mode="full", directions="hadamard"),
+        "LR-F, orthogonal, 280 copies": lr(mode="full", directions="hadamard", copies=280),
+        "LR-L": lr(),
+        "LR-L, signs": lr(directions="rademacher"),
+        "LR-L, low rank": lr(directions="lowrank"),
+        "LR-L, orthogonal": lr(directions="hadamard"),
+        "LR-L, orthogonal, 256 copies": lr(directions="hadamard", copies=256),
+        "LR-M, exact output": lr(exact=["out"]),
+        "LR-M, noise at the output": lr(sites=["out"], directions="hadamard"),
+        "SPSA": spsa(perceptron, copies=copies),
+        "evolution strategies": evolution_strategies(perceptron, copies=copies, sigma=0.01),
+        "evolution strategies, rank 1": evolution_strategies(
+            perceptron, copies=copies, sigma=0.01, rank=1
+        ),
+        "forward gradient": forward_gradient(perceptron, copies=copies),
+    }
+    exact = adarray.grad(lambda w, x, y: np.mean(perceptron(w, x, y)))
+    return diagnose(ways, exact, w, x, y, repeats=20, rng=1)
+
+
+def diagnosis_rows(found: Diagnosis) -> list[list[str]]:
+    """Return the figures for all parameters together."""
+    return [
+        [
+            r.estimator,
+            f"{r.cosine:.3f}",
+            f"{r.variance:.2g}",
+            f"{r.bias:.2g} ({r.bias_error:.1g})",
+            f"{1e3 * found.seconds[r.estimator]:.1f}",
+        ]
+        for r in found.rows
+        if r.leaf == "all"
+    ]
 
 
 # -- throughput ------------------------------------------------------------------------------
@@ -187,6 +262,13 @@ def main() -> None:
         for row in [head, *throughput_rows(backend)]:
             print("\t".join(row))
         return
+    found = diagnosis()
+    write(
+        "diagnostics.tsv",
+        ["estimator", "cosine", "variance", "bias (noise of it)", "ms, eager"],
+        diagnosis_rows(found),
+    )
+    found.save(TABLES / "diagnostics.svg")
     write("memory.tsv", ["gradient", "peak"], memory_rows())
     write("throughput.tsv", head, throughput_rows(backend))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from adarray.device import is_device
 from adarray.errors import ShapeError
+from adarray.estimators.hadamard import elements, order_for
 
 Place = tuple[tuple[int, ...], Any]  # shape and dtype
 
@@ -141,7 +142,7 @@ class Hadamard(Directions):
     def draw(self, rng: Any, copies: int, places: Sequence[Place]) -> list[Drawn]:
         """Return rows, or points, of which places have columns of their own."""
         widths = [math.prod(shape[1:]) for shape, _ in places]
-        order = 1 << max(0, sum(widths) - 1).bit_length()
+        order = order_for(max(1, sum(widths)), copies)
         host = host_generator(rng)
         rows = np.concatenate(
             [host.permutation(order) for _ in range(-(-copies // order))]  # each equally often
@@ -151,8 +152,7 @@ class Hadamard(Directions):
         for (shape, dtype), width in zip(places, widths, strict=True):
             own = columns[start : start + width]
             start += width
-            parity = np.bitwise_count(rows[:, None] & own) & 1
-            h = beside((1.0 - 2.0 * parity).astype(dtype), rng)
+            h = beside(elements(order, rows, own).astype(dtype), rng)
             made.append(Drawn((h.reshape(copies, *shape[1:]),), (signs(rng, shape, dtype),)))
         return made
 

@@ -12,6 +12,7 @@ from noisy_networks import LOCAL, NETWORKS
 import adarray
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError
 from adarray.estimators import diagnose, likelihood_ratio, noise_site, reinforce, spsa
+from adarray.estimators.hadamard import elements, order_for
 from adarray.estimators.lean import LeanCall
 from adarray.transforms.tree import flatten
 
@@ -38,7 +39,7 @@ def linear_case() -> Any:
 def test_orthogonal_directions_are_exact(mode: Any) -> None:
     """As many pairs as the width (of all layers together, with noise at all) see everything."""
     w, x, y, exact = linear_case()
-    pairs = 8  # the powers of two from 5 and from 5 + 2 on are 8
+    pairs = 8  # the next order of a matrix from 5, and from 5 + 2, on
     for seed in range(3):
         est = likelihood_ratio(
             linear, directions="hadamard", copies=2 * pairs, mode=mode, sigma=1e-4
@@ -47,6 +48,22 @@ def test_orthogonal_directions_are_exact(mode: Any) -> None:
     fewer = likelihood_ratio(linear, directions="hadamard", copies=pairs, mode=mode, sigma=1e-4)
     found = fewer(w, x, y, rng=0).gradient["a"]
     assert np.abs(found - exact["a"]).max() > 1e-2
+
+
+def test_matrices_of_orthogonal_signs() -> None:
+    known = []
+    for width in range(1, 130):
+        order = order_for(width, 1)
+        h = elements(order, np.arange(order), np.arange(order)).astype(int)
+        assert set(np.unique(h)) <= {-1, 1}
+        np.testing.assert_array_equal(h @ h.T, order * np.eye(order, dtype=int))
+        known.append(order)
+    missing = [n for n in range(4, 129, 4) if n not in known]
+    assert missing == [52, 92, 100, 116]  # from other constructions
+    assert order_for(266, 272) == 272
+    assert order_for(10, 128) == 16  # of which 128 is a multiple
+    assert order_for(10, 20) == 20
+    assert order_for(10, 13) == 12
 
 
 def test_parts_that_are_exact() -> None:
