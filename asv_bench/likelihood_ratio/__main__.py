@@ -10,7 +10,7 @@ from pathlib import Path
 
 import adarray
 import asv_bench.likelihood_ratio
-from asv_bench.likelihood_ratio import report, schedule
+from asv_bench.likelihood_ratio import copies, report, schedule
 from asv_bench.likelihood_ratio.data import DataError
 from asv_bench.likelihood_ratio.problems import PROBLEMS
 from asv_bench.likelihood_ratio.run import Options, speeds, trainings
@@ -27,8 +27,9 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add(
         "what",
-        choices=[*PROBLEMS, "speed", "all", "report"],
-        help="an experiment; the times of all; everything; tables and pictures of what there is",
+        choices=[*PROBLEMS, "speed", "copies", "all", "report"],
+        help="an experiment; the times of all; angles and memory by copies; all trainings "
+        "and times; tables and pictures of what there is",
     )
     add("--methods", nargs="+", default=[], help="bp, lr-f, lr-l, lr-m, ...; all if not given")
     add("--seeds", type=positive, default=3, help="trainings of each method, from seeds 0, 1, ...")
@@ -82,6 +83,8 @@ def main(argv: list[str] | None = None) -> int:
             failed = trainings(given.what, options)
         if given.what == "all":
             failed = schedule.all_jobs(options, precisions, given.jobs, given.budget)
+        if given.what == "copies":
+            copies.measure(place, given.out, given.quick)
         if given.what in ("speed", "all"):
             for name in PROBLEMS:
                 failed += speeds(name, options, schedule.rounded(name, precisions))
@@ -100,7 +103,7 @@ def told(out: Path) -> None:
     try:
         from asv_bench.likelihood_ratio import picture
 
-        paths = picture.draw(out)
+        paths = [*picture.draw(out), *picture.draw_copies(out)]
     except ImportError:
         print("no pictures: matplotlib is not installed (pip install 'adarray[demo]')")
         return

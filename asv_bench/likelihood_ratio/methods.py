@@ -50,7 +50,7 @@ class Method:
         return ", ".join(told)
 
     def gradient(self, losses: Callable[..., Any], rng: Any, **more: Any) -> Gradient:
-        """Return what computes the gradient of the mean loss, compiled.
+        """Return what computes the gradient of the mean loss.
 
         Parameters
         ----------
@@ -67,54 +67,47 @@ class Method:
 
 
 class Gradient(ABC):
-    """``g(params, *batch)`` is the gradient by the parameters."""
+    """``g(noise, params, *batch)`` is the gradient by the parameters; `jit` compiles it."""
+
+    def noise(self, *args: Any) -> Any:  # noqa: ARG002
+        """Return the noise of the next step, for ``args = (params, *batch)``."""
+        return ()
 
     @abstractmethod
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, noise: Any, *args: Any) -> Any:
         """Return the gradient."""
-
-    @abstractmethod
-    def peak_bytes(self, *args: Any) -> int:
-        """Return what a compiled call needs: arguments, noise, results and all between."""
 
 
 class Exact(Gradient):
     """Backpropagation."""
 
     def __init__(self, losses: Callable[..., Any]) -> None:
-        self.compiled = adarray.jit(adarray.grad(lambda *args: np.mean(losses(*args))))
+        self.grad = adarray.grad(lambda *args: np.mean(losses(*args)))
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, noise: Any, *args: Any) -> Any:  # noqa: ARG002
         """Return the gradient."""
-        return self.compiled(*args)
-
-    def peak_bytes(self, *args: Any) -> int:
-        """Return the bytes of a compiled call."""
-        return int(self.compiled.explain(*args).peak_bytes)
+        return self.grad(*args)
 
 
 class Estimated(Gradient):
-    """A likelihood-ratio estimate: noise is drawn outside of what is compiled."""
+    """A likelihood-ratio estimate."""
 
     def __init__(self, estimator: LikelihoodRatio, rng: Any, redraw: int) -> None:
         self.estimator, self.rng, self.redraw = estimator, rng, redraw
-        self.compiled = adarray.jit(lambda noise, *args: estimator.evaluate(noise, *args).gradient)
-        self.noise: Any = None
-        self.calls = 0
+        self.drawn: Any = None
+        self.steps = 0
 
-    def __call__(self, *args: Any) -> Any:
+    def noise(self, *args: Any) -> Any:
+        """Return the noise of the next step."""
+        if self.steps % self.redraw == 0:
+            self.drawn = None  # its memory is there for the new noise
+            self.drawn = self.estimator.draw(*args, rng=self.rng)
+        self.steps += 1
+        return self.drawn
+
+    def __call__(self, noise: Any, *args: Any) -> Any:
         """Return the gradient."""
-        if self.calls % self.redraw == 0:
-            self.noise = None  # its memory is there for the new noise
-            self.noise = self.estimator.draw(*args, rng=self.rng)
-        self.calls += 1
-        return self.compiled(self.noise, *args)
-
-    def peak_bytes(self, *args: Any) -> int:
-        """Return the bytes of a compiled call."""
-        return int(
-            self.compiled.explain(self.estimator.draw(*args, rng=self.rng), *args).peak_bytes
-        )
+        return self.estimator.evaluate(noise, *args).gradient
 
 
 BP = Method("BP")

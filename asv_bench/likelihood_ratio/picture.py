@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from pathlib import Path
 from typing import Any
 
+from asv_bench.likelihood_ratio.copies import COPIES_FILE
 from asv_bench.likelihood_ratio.report import Group, groups
 
 # Colours that stay apart for the colour-blind (Okabe and Ito), and dashes beside them.
@@ -42,17 +44,11 @@ def draw(out: Path) -> list[Path]:
 
     Of each experiment the exact products are shown, on a GPU if there are runs on one.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "adarray"  # the same figures give the same file
-    from matplotlib.figure import Figure
-
     every = groups(out)
     names = sorted({g["problem"] for g in every})
     if not names:
         return []
-    figure = Figure(figsize=(9.0, 2.8 * len(names)), layout="constrained")
+    figure = _figure((9.0, 2.8 * len(names)))
     rows = figure.subplots(len(names), 2, squeeze=False, sharey="row")
     for name, (by_epoch, by_time) in zip(names, rows, strict=True):
         shown = _shown([g for g in every if g["problem"] == name])
@@ -66,7 +62,41 @@ def draw(out: Path) -> list[Path]:
         by_time.set_xlabel(f"time of steps, s ({shown[0]['backend']})")
         by_time.set_xscale("log")
         by_epoch.legend(fontsize=8)
-    return [*_saved(figure, out, "curves"), *_attacks(out, every, Figure)]
+    return [*_saved(figure, out, "curves"), *_attacks(out, every)]
+
+
+def draw_copies(out: Path) -> list[Path]:
+    """Write ``copies`` as .svg and .png from what `copies` measured; return the paths."""
+    if not (out / COPIES_FILE).exists():
+        return []
+    figure = _figure((8.5, 3.2))
+    rows = json.loads((out / COPIES_FILE).read_text())
+    for axes, what in zip(figure.subplots(1, 2), ("cosine", "variance"), strict=True):
+        for method in dict.fromkeys(row["method"] for row in rows):
+            line = [row for row in rows if row["method"] == method]
+            colour, dash = STYLES[method]
+            axes.plot(
+                [row["copies"] for row in line], [row[what] for row in line], dash,
+                color=colour, marker=".", label=line[0]["title"],
+            )  # fmt: skip
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("copies")
+    figure.axes[0].set_ylabel("cosine with the exact gradient")
+    figure.axes[1].set_ylabel("relative variance")
+    figure.axes[1].set_yscale("log")
+    figure.axes[0].legend(fontsize=8)
+    return _saved(figure, out, "copies")
+
+
+def _figure(size: tuple[float, float]) -> Any:
+    """Return an empty figure that is written the same way every time."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "adarray"
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained")
 
 
 def _shown(found: list[Group]) -> list[Group]:
@@ -81,12 +111,12 @@ def _floor(shown: list[Group]) -> float:
     return max(0.0, min(g["mean"] for g in shown) - 12.0)
 
 
-def _attacks(out: Path, every: list[Group], new: Any) -> list[Path]:
+def _attacks(out: Path, every: list[Group]) -> list[Path]:
     found = [g for g in every if g["rows"][0].get("attacked")]
     if not found:
         return []
     shown = _shown(found)
-    figure = new(figsize=(5.5, 3.4), layout="constrained")
+    figure = _figure((5.5, 3.4))
     axes = figure.add_subplot()
     for g in shown:
         steps = list(g["rows"][0]["attacked"])

@@ -97,7 +97,7 @@ class Mnist(Problem):
         self.hidden = 32 if self.small else 256
         pixels = d.x_train[0].size
         self.network = f"perceptron {pixels}-{self.hidden}-10"
-        self.epochs = epochs or (2 if quick else 20)
+        self.epochs = epochs or (2 if quick else 30 if self.small else 12)
         # Eight pixels are few for shifts.
         self.batch, self.most = (32, 0) if self.small else (128, 1)
         self.penalty = {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from pathlib import Path
 from typing import Any
 
 from asv_bench.likelihood_ratio import store
+from asv_bench.likelihood_ratio.copies import COPIES_FILE, MEMORY_FILE
 from asv_bench.likelihood_ratio.training import PRECISIONS
 from asv_bench.tables import table, time_text
 
@@ -24,17 +26,18 @@ def groups(out: Path) -> list[Group]:
             continue
         found = made.setdefault(tuple(row[k] for k in KEYS), {**row, "rows": []})
         found["rows"].append(row)
-    speeds = {
-        _timed(row): row["epoch_s"] for row in store.read(out / store.SPEED) if "epoch_s" in row
-    }
+    timed = [row for row in store.read(out / store.SPEED) if "epoch_s" in row]
+    speeds = {_timed(row): row for row in timed}
     for group in made.values():
         tests = [row["test"] for row in group["rows"]]
         group["mean"] = statistics.fmean(tests)
         group["spread"] = statistics.stdev(tests) if len(tests) > 1 else None
         group["alone"] = _timed(group) in speeds
         epoch_s = statistics.median(row["epoch_s"] for row in group["rows"])
-        group["epoch_s"] = speeds.get(_timed(group), epoch_s)
-        group["peak_bytes"] = max(row.get("peak_bytes") or 0 for row in group["rows"])
+        speed = speeds.get(_timed(group), {})
+        group["epoch_s"] = speed.get("epoch_s", epoch_s)
+        sizes = (row.get("peak_bytes") or 0 for row in (*group["rows"], speed))
+        group["peak_bytes"] = max(sizes)
     return list(made.values())
 
 
@@ -97,14 +100,42 @@ def tables(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
     return made
 
 
+def by_copies(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
+    """Return the tables of what `copies` measured: a line for each method."""
+    made = {}
+    for name, file, what, form in (
+        ("copies", COPIES_FILE, "cosine", "{:.3f}"),
+        ("memory", MEMORY_FILE, "peak_bytes", "{:.3g}"),
+    ):
+        if not (out / file).exists():
+            continue
+        rows = json.loads((out / file).read_text())
+        counts = sorted({row["copies"] for row in rows if row["method"].startswith("lr-f")})
+        lines = []
+        for key in dict.fromkeys((row["data"], row["title"]) for row in rows):
+            found = {r["copies"]: r[what] for r in rows if (r["data"], r["title"]) == key}
+            unit = 2**20 if name == "memory" else 1
+            one = found.get(next(iter(found))) if len(found) == 1 else None
+            lines.append([*key, *(form.format(found.get(n, one) / unit) for n in counts)])
+        title = {"copies": "Cosine with the exact gradient, by copies", "memory": "MiB, by copies"}
+        made[name] = title[name], ["data", "", *map(str, counts)], lines
+    return made
+
+
 def write(out: Path) -> str:
     """Write ``NAME.tsv`` for every table and ``tables.md`` with all; return the text."""
-    made = tables(out)
+    made = {**tables(out), **by_copies(out)}
     for name, (_, head, lines) in made.items():
         text = "".join("\t".join(cell) + "\n" for cell in [head, *lines])
         (out / f"{name}.tsv").write_text(text)
     text = "\n\n".join(table(*t) for t in made.values())
-    if any(" *" in line[6] for name, t in made.items() if name != "attacks" for line in t[2]):
+    if any(
+        " *" in line[6]
+        for name, t in made.items()
+        if name != "attacks"
+        for line in t[2]
+        if len(line) > 6
+    ):
         text += "\n\n\\* measured while other trainings may have run beside it"
     (out / "tables.md").write_text(text + "\n")
     return text

@@ -119,6 +119,9 @@ def speeds(name: str, options: Options, precisions: tuple[str, ...]) -> int:
             "epoch_s": statistics.median(timed.times) * timed.steps,
             "times": [round(t * timed.steps, 6) for t in timed.times],
         }
+        if row["precision"] == precisions[0]:
+            with timed.place():
+                row["peak_bytes"] = timed.run.peak_bytes(timed.batches[0])
         store.add(options.out / store.SPEED, row)
         print(
             f"{name} {row['title']}, {row['backend']} {row['precision']}: "

@@ -28,13 +28,21 @@ class Job:
 
 
 def jobs(methods: tuple[str, ...], precisions: tuple[str, ...], quick: bool) -> list[Job]:
-    """Return the processes, those that take longest first."""
-    found = []
-    for name in ("agnews", "mnist", "cora"):
-        for method in reversed(PROBLEMS[name](quick=quick).methods):
-            if not methods or method in methods:
-                found += [Job(name, method, p) for p in rounded(name, precisions)]
-    return sorted(found, key=lambda j: (j.what != "agnews", j.method in ("bp", "lr-m")))
+    """Return the processes: what says most first, one that takes long before others."""
+    found = [
+        Job(name, method, p)
+        for name in ("cora", "mnist", "agnews")
+        for method in PROBLEMS[name](quick=quick).methods
+        if not methods or method in methods
+        for p in rounded(name, precisions)
+    ]
+
+    def place(job: Job) -> tuple[bool, ...]:
+        slow = job.what == "agnews" and job.method.startswith("lr-f")
+        first = job.what == "agnews" and job.method == "lr-l"
+        return slow, job.precision != precisions[0], job.precision in precisions[2:], not first
+
+    return sorted(found, key=place)
 
 
 def rounded(name: str, precisions: tuple[str, ...]) -> tuple[str, ...]:

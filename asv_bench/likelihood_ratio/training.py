@@ -110,17 +110,19 @@ class Training:
         self.gradient = self.method.gradient(
             problem.losses, place.generator(int(noise)), **self.options()
         )
-        penalty = problem.penalty
+        gradient, penalty = self.gradient, problem.penalty
 
-        def update(
-            params: Params, means: Params, squares: Params, slopes: Params, *rates: Any
-        ) -> Any:
+        def step(
+            noise: Any, params: Params, means: Params, squares: Params, rate: Any, fresh: Any,
+            *batch: Any,
+        ) -> Any:  # fmt: skip
+            slopes = gradient(noise, params, *batch)
             slopes = {
                 k: g + penalty[k] * params[k] if k in penalty else g for k, g in slopes.items()
             }
-            return adam(params, means, squares, slopes, *rates)
+            return adam(params, means, squares, slopes, rate, fresh)
 
-        self.update = adarray.jit(update)
+        self.compiled = adarray.jit(step)
         self.logits = adarray.jit(problem.logits)
         self.steps = 0
         self.kept: dict[int, Any] = {}  # large arrays that all epochs have, by identity
@@ -160,11 +162,18 @@ class Training:
         fall = 0.5 * (1.0 + np.cos(np.pi * self.steps / total))
         self.steps += 1
         rate = self.problem.rate * self.method.rate * fall / (1.0 - BETA1**self.steps)
-        slopes = self.gradient(self.params, *batch)
-        self.params, self.means, self.squares = self.update(
-            self.params, self.means, self.squares, slopes,
-            np.float32(rate), np.float32(1.0 / (1.0 - BETA2**self.steps)),
-        )  # fmt: skip
+        fresh = 1.0 / (1.0 - BETA2**self.steps)
+        self.params, self.means, self.squares = self.compiled(*self.arguments(batch, rate, fresh))
+
+    def arguments(self, batch: Batch, rate: float, fresh: float) -> tuple[Any, ...]:
+        """Return the arguments of a step."""
+        noise = self.gradient.noise(self.params, *batch)
+        state = self.params, self.means, self.squares
+        return noise, *state, np.float32(rate), np.float32(fresh), *batch
+
+    def peak_bytes(self, batch: Batch) -> int:
+        """Return what a compiled step needs: arguments, noise, results and all between."""
+        return int(self.compiled.explain(*self.arguments(batch, 0.0, 1.0)).peak_bytes)
 
     def accuracy(self) -> dict[str, float]:
         """Return percentages of right answers on the sets that are measured."""
@@ -189,9 +198,9 @@ def train(problem: Problem, method: str, seed: int, place: Place) -> dict[str, A
     -------
     dict
         ``accuracy``: of each epoch and set, in percent; ``test``: the accuracy reported;
-        ``seconds``: of each epoch's steps, the first of which compile; ``epoch_s``: their
-        median; ``peak_bytes``: what one gradient needs; ``attacked``: the accuracy under attacks,
-        for perceptrons.
+        ``first_epoch_s``: with compiling; ``epoch_s``: the median of the others; ``peak_bytes``:
+        what one step needs, for the first seed; ``attacked``: the accuracy under attacks, for
+        perceptrons.
     """
     with place():
         run = Training(problem, method, seed, place)
@@ -212,9 +221,9 @@ def train(problem: Problem, method: str, seed: int, place: Place) -> dict[str, A
         return {
             "accuracy": {k: [round(x, 3) for x in v] for k, v in curves.items()},
             "test": curves["test"][best],
-            "seconds": [round(s, 5) for s in seconds],
+            "first_epoch_s": seconds[0],
             "epoch_s": statistics.median(seconds[1:] or seconds),
             "steps": len(batches),
-            "peak_bytes": run.gradient.peak_bytes(run.params, *batches[0]),
+            "peak_bytes": run.peak_bytes(batches[0]) if seed == 0 else None,
             **({"attacked": attacked(run)} if isinstance(problem, Mnist) else {}),
         }

@@ -28,7 +28,7 @@ def gradient(name: str, method: str, backend: str) -> np.ndarray:
     with place():
         run = training.Training(problem, method, 0, place)
         batch = run.epoch()[0]
-        slopes = run.gradient(run.params, *batch)
+        slopes = run.gradient(run.gradient.noise(run.params, *batch), run.params, *batch)
         before = {k: training.host(p).copy() for k, p in run.params.items()}
         run.step(batch, 10)
         moved = [np.abs(training.host(run.params[k]) - p).max() for k, p in before.items()]

@@ -169,7 +169,9 @@ def test_attacks_move_each_pixel_to_where_the_loss_is_larger() -> None:
     np.testing.assert_allclose(got, [[0.0, 0.6, 1.0]])
 
 
-@pytest.mark.parametrize("name", ["mnist", "cora", pytest.param("agnews", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["cora", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mnist", "agnews"))]
+)
 def test_an_experiment_learns_resumes_and_is_reported(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -183,7 +185,7 @@ def test_an_experiment_learns_resumes_and_is_reported(
         ("bp", 0), ("bp", 1), ("lr-m", 0), ("lr-m", 1)
     ]  # fmt: skip
     for row in rows:
-        assert len(row["accuracy"]["test"]) == len(row["seconds"]) == 2
+        assert len(row["accuracy"]["test"]) == 2
         assert 0.0 <= row["test"] <= 100.0
     # The same weights and batches; LR-M is exact up to the square of sigma here.
     assert abs(rows[0]["test"] - rows[2]["test"]) < 5.0
