@@ -78,6 +78,18 @@ def _or_intercept(joint: str) -> str:
     return "" if SCOPE.get() is not None else f"{joint}use adarray.intercept()"
 
 
+# Packages that show values and compute nothing with them, as text does.
+_SHOWING = frozenset({"matplotlib", "mpl_toolkits"})
+
+
+def _shows(frame: FrameType | None) -> bool:
+    """Whether a package that shows values asks for them, itself or by functions of NumPy."""
+    package = ""
+    while frame is not None and (package := package_of(frame.f_globals.get("__name__"))) == "numpy":
+        frame = frame.f_back
+    return package in _SHOWING
+
+
 # Packages whose objects hold arrays, and what their users can do.
 _FIXES = {
     "pandas": "pandas cannot hold it: compute with .to_numpy() of the Series or DataFrame",
@@ -195,6 +207,9 @@ class Conversions(_State):
     def _must_be_constant(self, what: str, fix: str) -> None:
         if traced(self):
             frame = sys._getframe(2)
+            if _shows(frame) and not isinstance(self._v, Symbolic):
+                sync_if_view(self)
+                return
             package = package_of(frame.f_globals.get("__name__"))
             if package in _FIXES:
                 what, fix = _asked_by(frame, package), _FIXES[package]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import types
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -202,6 +203,8 @@ class Inside:
                     args = tuple(map(self.joins, args))
                     break
                 given += tuple(opened(i) for i in x if isinstance(i, np.ndarray))
+            elif type(x) is deque and creation.holds(list(x)):
+                return self(*(list(y) if type(y) is deque else y for y in args), **kwargs)
         if kwargs:
             given += tuple(opened(x) for x in kwargs.values() if isinstance(x, np.ndarray))
             if self.joins is not None:

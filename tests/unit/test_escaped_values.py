@@ -132,3 +132,30 @@ def test_a_pullback_of_what_was_kept() -> None:
     value, pullback = adarray.vjp(model.loss, X)
     assert float(model.history[0]) == value  # asked before the walk
     np.testing.assert_array_equal(pullback(1.0)[0], 2 * X)
+
+
+def test_plots_inside_of_a_function_show_values() -> None:
+    """It raised, in a line of matplotlib's."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    shown = []
+
+    def loss(x: Any) -> Any:
+        y = np.sin(x)
+        history = [np.sum(y), np.sum(y**2)]
+        figure = Figure()
+        axes = figure.subplots()
+        (line,) = axes.plot(x, y)
+        axes.plot([float(h) for h in history])
+        axes.set_ylim(0.0, float(np.max(y)) + 1.0)
+        axes.set_title(f"{history[-1]:.3f}")
+        shown.append((line.get_ydata(), axes.get_ylim()[1]))
+        return history[-1]
+
+    np.testing.assert_allclose(adarray.grad(loss)(X), np.sin(2 * X))
+    values, limit = shown[0]
+    assert not isinstance(values, adarray.ADArray)
+    np.testing.assert_allclose(values, np.sin(X))
+    assert limit == pytest.approx(np.sin(X).max() + 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -85,3 +86,22 @@ def test_ragged_lists_raise_as_numpy() -> None:
 def test_require_takes_a_traced_python_number() -> None:
     with adarray.intercept():
         assert adarray.grad(lambda x: np.require(x, float, ["W"]).sum())(2.0) == 1.0
+
+
+def test_deques_of_traced_numbers_are_arrays() -> None:
+    """NumPy takes them for sequences: a window of the last values."""
+
+    def smoothed(x: Any) -> Any:
+        window: deque[Any] = deque(maxlen=3)
+        total = 0.0
+        for k in range(5):
+            window.append(np.sin(k * x))
+            total = total + np.mean(window) + np.max(window)
+        return (
+            total + np.array(window).sum() + np.sum(np.square(window)) + np.dot(window, [1, 2, 3])
+        )
+
+    slope = adarray.grad(smoothed)
+    expected = (smoothed(0.7 + 1e-6) - smoothed(0.7 - 1e-6)) / 2e-6
+    assert slope(0.7) == pytest.approx(expected, rel=1e-6)
+    assert adarray.jit(slope)(0.7) == pytest.approx(expected, rel=1e-6)
