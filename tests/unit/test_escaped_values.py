@@ -151,7 +151,7 @@ def test_plots_inside_of_a_function_show_values() -> None:
         axes.plot([float(h) for h in history])
         axes.set_ylim(0.0, float(np.max(y)) + 1.0)
         axes.set_title(f"{history[-1]:.3f}")
-        shown.append((line.get_ydata(), axes.get_ylim()[1]))
+        shown.append((line.get_ydata(orig=False), axes.get_ylim()[1]))
         return history[-1]
 
     np.testing.assert_allclose(adarray.grad(loss)(X), np.sin(2 * X))
