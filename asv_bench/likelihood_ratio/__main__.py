@@ -51,10 +51,14 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
         help="processes side by side of `all`",
     )
     add("--budget", type=float, default=math.inf, help="seconds for the trainings of `all`")
+    add("--trainings-only", action="store_true", help="no times alone after the trainings of `all`")
     add("--no-report", action="store_true", help="no tables and pictures")
     options = parser.parse_args(argv)
     if len(options.precision) > 1 and options.what in PROBLEMS:
         parser.error(f"one --precision for {options.what}; several are for speed and all")
+    unknown = sorted({*options.methods} - {*report.METHODS})
+    if unknown:
+        parser.error(f"no method {unknown[0]!r}; there are {', '.join(report.METHODS)}")
     return options  # fmt: skip
 
 
@@ -85,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
             failed = schedule.all_jobs(options, precisions, given.jobs, given.budget)
         if given.what == "copies":
             copies.measure(place, given.out, given.quick)
-        if given.what in ("speed", "all"):
+        if given.what == "speed" or (given.what == "all" and not given.trainings_only):
             for name in PROBLEMS:
                 failed += speeds(name, options, schedule.rounded(name, precisions))
     except (DataError, adarray.BackendError, ValueError) as error:

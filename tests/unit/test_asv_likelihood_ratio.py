@@ -210,7 +210,8 @@ def test_an_experiment_learns_resumes_and_is_reported(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["mnist", "--methods", "lr-x"], "mnist has no method 'lr-x'; it has bp, lr-f"),
+        (["speed", "--methods", "bp", "lr-x"], "no method 'lr-x'; there are bp, lr-f"),
+        (["cora", "--methods", "lr-l-64", "--backend", "numpy"], "cora has no method 'lr-l-64'"),
         (["cora", "--backend", "none"], "none"),
         (["cora", "--seeds", "0"], "0 is not above 0"),
         (["cora", "--precision", "tf32", "bf16"], "one --precision for cora"),
