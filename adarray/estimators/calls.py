@@ -8,6 +8,7 @@ import numpy as np
 
 from adarray.errors import ShapeError
 from adarray.estimators.credit import Credit, credited
+from adarray.estimators.devices import adopted
 from adarray.estimators.directions import Place
 from adarray.transforms.modes import shape_of
 
@@ -135,6 +136,7 @@ class Call:
                 f"noise_site {name!r}: the value has shape {shape_of(v)}, and {shape_of(eps)} in "
                 "the first run; a function may not choose shapes by values"
             )
+        eps = adopted(eps)  # beside a scale that is an ADArray
         return v + sign * (eps * self.scale(name, eps))
 
     def slope(self, slopes: Any, name: str, weights: Any, eps: Any, share: float) -> None:

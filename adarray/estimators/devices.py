@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from adarray.array import ADArray
-from adarray.device import KINDS, adopt
+from adarray.device import KINDS, adopt, is_device
 from adarray.levels import LEVEL
 from adarray.transforms.inputs import closed_tree, mirrored
 from adarray.transforms.tree import flatten
@@ -28,6 +28,12 @@ def adopted_tree(tree: Any) -> Any:
     return rebuild([adopted(x) for x in leaves])
 
 
+def _place_of(x: Any) -> Callable[[Any], Any] | None:
+    """Return what brings arrays to where one is; None for one of the host."""
+    v = adopt(x) if type(x) in KINDS else getattr(x, "_v", None)
+    return v.library.place if is_device(v) else None  # type: ignore[union-attr]
+
+
 def of_devices(evaluate: _F) -> _F:
     """Let a method ``evaluate(self, noise, *args)`` take arrays of a device.
 
@@ -38,12 +44,12 @@ def of_devices(evaluate: _F) -> _F:
     @functools.wraps(evaluate)
     def call(self: Any, noise: Any, *args: Any, sigma: Any = None) -> Any:
         leaves = flatten(args)[0]
-        there = next((x for x in leaves if type(x) in KINDS), None)
-        if there is None:
+        drawn, rebuild = flatten(noise)
+        place = next((p for p in map(_place_of, (*leaves, *drawn)) if p is not None), None)
+        if place is None:
             return evaluate(self, noise, *args, sigma=sigma)
         args, sigma = adopted_tree((args, sigma))
-        place = adopt(there).library.place
-        drawn, rebuild = flatten(noise)  # by a generator of NumPy, maybe
+        # By a generator of NumPy, maybe.
         noise = rebuild([ADArray(place(x)) if type(x) is np.ndarray else adopted(x) for x in drawn])
         return closed_tree(evaluate(self, noise, *args, sigma=sigma), LEVEL.get(), mirrored(leaves))
 

@@ -65,3 +65,44 @@ def test_arrays_of_a_device_are_taken_and_returned(
         np.testing.assert_allclose(adopt(a).host() if type(a) in KINDS else a, b, 1e-8, 1e-10)
     assert {type(x) for x in flatten((got.gradient, own))[0]} <= set(KINDS)
     assert not any(type(x) in KINDS for x in flatten(adopted_tree(moved))[0])
+
+
+@pytest.mark.parametrize("drawn", ["host", "device"])
+@pytest.mark.parametrize("case", CASES)
+def test_adarrays_on_a_device(device_backend: str, case: str, drawn: str) -> None:
+    """Noise may be of NumPy's generator, or of that of the library, whose arrays are its own."""
+    make, options = CASES[case]
+    est = make(losses, copies=16, sigma=0.1, **options)
+    args = data()
+    noise = est.draw(*args, rng=3)
+    expected = est.evaluate(noise, *args)
+    with adarray.use(device_backend) as used:
+        library = used._engine.library
+        moved = adopted_tree(args)
+        leaves, rebuild = flatten(args)
+        moved = rebuild([adarray.ADArray(library.place(x)) for x in leaves])
+        if drawn == "device":
+            leaves, rebuild = flatten(noise)
+            noise = rebuild([library.place(x).raw for x in leaves])
+        found = est.evaluate(noise, *moved)
+        for x, y in zip(flatten(found)[0], flatten(expected)[0], strict=True):
+            assert isinstance(x, adarray.ADArray)
+            np.testing.assert_allclose(x.numpy(), y, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("encoding", ["seed", "sign"])
+@pytest.mark.parametrize("mode", ["layerwise", "full"])
+def test_copies_one_by_one_on_a_device(device_backend: str, mode: Any, encoding: Any) -> None:
+    est = likelihood_ratio(losses, copies=4, mode=mode, encoding=encoding, directions="laplace")
+    args = data()
+    seeds = est.draw(*args, rng=3)
+    expected = est.evaluate(seeds, *args)
+    with adarray.use(device_backend) as used:
+        place = used._engine.library.place
+        leaves, rebuild = flatten(args)
+        found = est.evaluate(seeds, *rebuild([adarray.ADArray(place(x)) for x in leaves]))
+        gradient = [x.numpy() for x in flatten(found.gradient)[0]]
+    for x, y in zip(gradient, flatten(expected.gradient)[0], strict=True):
+        if device_backend == "standin":  # which has no generator of its own
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+        assert x.shape == y.shape
