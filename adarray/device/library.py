@@ -312,10 +312,23 @@ class Library:
                 pass
             else:
                 given = (*args, *kwargs.values())
-                if function in TURNING or not lie_in_c_order(given):
+                if (
+                    function in TURNING
+                    or not lie_in_c_order(given)
+                    or self._is_turned(made, given)  # as those of CuPy's argsort are
+                ):
                     made = self.laid(function, args, kwargs, made)
                 return self._results(function, made, given)
         return self.on_host(function, args, kwargs)
+
+    def _is_turned(self, made: Any, given: tuple[Any, ...]) -> bool:
+        """Whether a result is in another order than C, and no view of an operand."""
+        if not isinstance(made, self.kind) or made.ndim < 2 or made.flags.c_contiguous:
+            return False
+        owner = made.base
+        return owner is None or not any(
+            x.raw is owner or x.raw.base is owner for x in arrays_of(given)
+        )
 
     def laid(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], made: Any

@@ -114,9 +114,13 @@ class CudaLibrary(Library):
         return self.xp.array(values)
 
     def to_host(self, raw: Any) -> np.ndarray:
-        """Return a copy as an ndarray."""
-        values: np.ndarray = raw.get(order="A")
-        return values
+        """Return a copy as an ndarray, with the axes in the same order in memory."""
+        if raw.flags.forc:
+            values: np.ndarray = raw.get(order="A")
+            return values
+        axes = np.argsort([-abs(s) for s in raw.strides], kind="stable")
+        values = raw.transpose(tuple(map(int, axes))).get()
+        return values.transpose(np.argsort(axes))
 
     def fetch(self, x: DeviceArray) -> DeviceArray:
         """Return a copy of an array of another GPU, in the order of both GPUs' streams."""
