@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adarray.array import ADArray
-from adarray.aval import BATCHED, refuse_subclass
+from adarray.aval import BATCHED, Symbolic, refuse_subclass
 from adarray.device import KINDS, adopt, is_device
 from adarray.errors import ShapeError
 from adarray.inplace import sync_if_view
@@ -65,6 +65,8 @@ def split(y: Any, level: int) -> tuple[Any, Any]:
         primal._x.tangents = tuple(t for t in primal._x.tangents if t.level != level)
     if tangent is None:
         v: Any = primal._v
+        if isinstance(v, Symbolic):
+            v = np.zeros(v.value.shape, v.value.dtype)
         there = is_device(v) or type(v) in BATCHED
         tangent = ADArray(_zero(v if there else np.asarray(v)))
     return primal, tangent

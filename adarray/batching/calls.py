@@ -207,7 +207,8 @@ def write(x: Any, index: Any, value: Any) -> Any:
     if batch is None or (type(x) is Batched and x.batch.level > batch.level):
         batch = x.batch
     if type(x) is not Batched or x.batch is not batch:
-        x = as_batched(np.array(raw_of(x, batch)), batch)
+        raw = raw_of(x, batch)
+        x = as_batched(raw if isinstance(raw, Symbolic) else np.array(raw), batch)
     if not x._writeable:
         raise ValueError("assignment destination is read-only")
     parts = parts_of(index)
@@ -239,11 +240,13 @@ def _chosen(x: Batched, mask: Batched, value: Any, batch: Batch) -> Any:
 def _written(x: Batched, parts: tuple[Any, ...], given: Any) -> Batched:
     """Write into the array of all members, or make another one where nothing is written into."""
     raw = x.raw
+    if type(given) is Batched or type(raw) is Batched:  # of a batch around
+        return as_batched(write(raw, parts, given), x.batch)
     mode = MODE.get()
     inner_symbolic = isinstance(raw, Symbolic) or isinstance(given, Symbolic) or innermost(parts)
     if mode is not None and mode.symbolic and inner_symbolic:
         return as_batched(mode.engine.write(raw, (), parts, given), x.batch)  # type: ignore[union-attr]
-    if type(given) is Batched or type(raw) is Batched or innermost(parts) is not None:
+    if innermost(parts) is not None:
         return as_batched(write(raw, parts, given), x.batch)
     raw[parts] = given
     return x

@@ -77,6 +77,10 @@ class _Pull:
         self._check = check
         self._linked = bound.linked  # results that are no values of the call
 
+    def owner(self) -> Any:
+        """Return the function, None if it is gone."""
+        return self._function()
+
     def run(self, values: list[Any], captured: list[Any], cotangents: list[Any]) -> list[Any]:
         """Run the function and its reverse walk; return the cotangents of what is followed."""
         function = self._function()
@@ -189,6 +193,17 @@ def are_of(owners: list[Any], values: list[Any]) -> bool:
     return all(h._v is x for h, x in pairs if isinstance(h, Handle))
 
 
+def _needed(function: Any) -> list[Any]:
+    """Return a function with those that it only refers to, whose reverse walks it may be."""
+    found = [function]
+    while True:
+        pull = getattr(getattr(found[-1], "_f", None), "__self__", None)
+        owner = pull.owner() if isinstance(pull, _Pull) else None
+        if owner is None:
+            return found
+        found.append(owner)
+
+
 def is_floating(x: Any) -> bool:
     """Whether a leaf of a result is an array that carries a derivative."""
     return isinstance(x, (Handle, np.ndarray, np.generic)) and x.dtype.kind in "fc"  # type: ignore[union-attr]
@@ -205,7 +220,7 @@ def attach(op: Op, function: Any, bound: Bound, captured: list[Any], result: Any
         return result
     parents: list[Node | None] = []
     avals = tuple(aval_of(x._v) for x in floating)
-    saved: list[Any] = [(avals, function)]
+    saved: list[Any] = [(avals, _needed(function))]
     guards = []
     span: tuple[int, int] | None = None
     for x in (*bound.targets, *captured):

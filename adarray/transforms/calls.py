@@ -290,7 +290,7 @@ class Whole:
 
     def _along(self, args: tuple[Any, ...]) -> Any:
         """Run it where tangents are computed."""
-        return self._f(*args)
+        return prepared(self._f, True)(*args)
 
     def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         """Return the cotangents of the operands with these numbers."""

@@ -9,11 +9,11 @@ import numpy as np
 
 from adarray.ad.reverse import WALK
 from adarray.array import ADArray
-from adarray.aval import aval_of
+from adarray.aval import Symbolic, aval_of
 from adarray.dispatch import pick
 from adarray.errors import ShapeError
 from adarray.graph import Node, merge_spans
-from adarray.inplace import sync_if_view
+from adarray.inplace import plain_value, sync_if_view
 from adarray.op import Op, Opaque
 from adarray.protocol import plain, traced
 from adarray.tangents import attach, save_tangents, strip, tangent_of
@@ -256,9 +256,7 @@ class _System:
         full = [g[k] if k in g else np.zeros(a.shape, a.dtype)[()] for k, a in enumerate(avals)]
         x = rebuild(list(xs))
         ls = flatten(system.transposed(x).solved(rebuild(full)))[0]
-        parts: dict[int, Any] = {
-            k: plain_number(y if traced(y) else plain(y)) for k, y in enumerate(ls)
-        }
+        parts: dict[int, Any] = {k: plain_number(_unwrapped(y)) for k, y in enumerate(ls)}
         if captured:
             level = walk_level()
             asked = [n for n in captured if n.span[1] >= level]
@@ -267,6 +265,12 @@ class _System:
             at = {id(n): len(nodes) - len(captured) + k for k, n in enumerate(captured)}
             parts |= {at[id(n)]: v for n, v in zip(asked, found, strict=True)}
         return parts
+
+
+def _unwrapped(x: Any) -> Any:
+    """Return a cotangent that nothing follows as a plain value; `jit` follows those it records."""
+    followed = traced(x) or isinstance(plain_value(x), Symbolic)
+    return x if followed else plain(x)
 
 
 def _synced(x: Any) -> Any:
