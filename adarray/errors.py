@@ -33,8 +33,8 @@ from adarray.levels import refused
 _OURS = (os.path.dirname(__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
 
 
-# Their code is no user's either.
-_LIBRARIES = frozenset({"scipy", "pandas", "xarray"})
+# Their code is no user's either, nor is that of Python's own modules.
+_LIBRARIES = (sys.stdlib_module_names | {"scipy", "pandas", "xarray"}) - {"__main__"}
 
 
 class ADArrayError(Exception):
@@ -72,7 +72,8 @@ class TraceError(RefusalError, TypeError):
     Attributes
     ----------
     filename : str or None
-        File of the innermost line that belongs neither to adarray, NumPy, SciPy, pandas nor xarray.
+        File of the innermost line that does not belong to adarray, NumPy, SciPy, pandas, xarray or
+        Python's standard library.
     lineno : int or None
         Its number.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 
 import numpy as np
 import pytest
@@ -96,3 +97,13 @@ def test_compiled_code_still_checks_that_values_are_finite():
     with pytest.raises(ValueError, match="infs or NaNs"):
         jitted(np.array([0.0, np.nan, 1.0]))
     np.testing.assert_allclose(jitted(X), adarray.grad(factors)(X), rtol=1e-9)
+
+
+def test_lines_of_the_standard_library_are_no_users():
+    def averaged(x):
+        return statistics.fmean([x, x**2])
+
+    with pytest.raises(
+        adarray.TraceError, match=r"\(in averaged, file .*test_errors_name.py, line"
+    ):
+        adarray.grad(averaged)(2.0)
