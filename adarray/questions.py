@@ -22,7 +22,7 @@ import numpy as np
 
 from adarray.aval import Symbolic
 from adarray.levels import LEVEL, refused
-from adarray.protocol import traced
+from adarray.protocol import followed, traced
 from adarray.scope import CHECKER_CODE, KEPT_MODULES, SCOPE, STORES, asking
 from adarray.trace import Handle, levels_of, plain_class
 
@@ -153,8 +153,10 @@ class Lacking:
             name=self.name,
             obj=x,
         )
-        if x is not None and traced(x) and hasattr(x._v.__class__, self.name):
-            refused(error, levels_of(x))  # NumPy would have it
+        if x is not None and hasattr(plain_class(x), self.name):  # NumPy would have it
+            if not followed(x) and isinstance(x._v, (np.generic, float, complex, int)):
+                return getattr(plain_class(x)(x._v), self.name)
+            refused(error, levels_of(x) or None)
         raise error
 
 

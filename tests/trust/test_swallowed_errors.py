@@ -479,3 +479,26 @@ def test_code_that_goes_to_the_limit_of_recursion_ends() -> None:
         return np.sum(x * 2.0)
 
     np.testing.assert_array_equal(adarray.grad(f)(X), np.full(3, 2.0))
+
+
+@pytest.mark.filterwarnings("ignore::adarray.JitWarning")
+def test_attributes_that_recorded_values_lack() -> None:
+    """Under jit the handler ran, and its value was compiled."""
+
+    def f(x: Any) -> Any:
+        try:
+            s = float.fromhex(float(x[0]).hex())
+        except AttributeError:
+            s = 5.0
+        return x * s
+
+    def constant(x: Any) -> Any:
+        return x * float.fromhex((np.zeros(3) + 1.5)[0].hex())
+
+    x = np.array([1.5, 2.0])
+    jitted = adarray.jit(f)
+    for k in range(4):
+        np.testing.assert_array_equal(jitted(x + k), f(x + k))
+        np.testing.assert_array_equal(adarray.jit(constant)(x), x * 1.5)
+    gradient = adarray.grad(lambda x: np.sum(constant(x)), intercept=True)(x)
+    np.testing.assert_array_equal(gradient, [1.5, 1.5])
