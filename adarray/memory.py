@@ -81,6 +81,28 @@ def strides_like(
     return tuple(made)
 
 
+def order_of(x: Any) -> tuple[int, ...] | None:
+    """Return the axes of an array from the outermost in memory; None if it is in C order.
+
+    Examples
+    --------
+    >>> order_of(np.zeros((2, 3)).T)
+    (1, 0)
+    """
+    if x.ndim < 2 or x.flags.c_contiguous or not x.size:
+        return None
+    axes = tuple(sorted(range(x.ndim), key=lambda a: (x.shape[a] == 1, -abs(x.strides[a]))))
+    long = [a for a in axes if x.shape[a] > 1]
+    return None if long == sorted(long) else axes
+
+
+def laid(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Return a copy whose axes lie in memory in an order, from the outermost."""
+    made = np.empty([x.shape[a] for a in axes], x.dtype).transpose(np.argsort(axes))
+    made[...] = x
+    return made
+
+
 class ArgumentMemory(np.ndarray):
     """The base of what stands for an argument that has one, too."""
 

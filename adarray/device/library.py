@@ -354,12 +354,12 @@ class Library:
             if not in_order(raw.shape, raw.strides, axes) and not any(
                 raw is x or self.shares(raw, x) for x in given
             ):
-                parts[k] = self._in_order(raw, axes)
+                parts[k] = self.in_order(raw, axes)
         if isinstance(made, list):
             return parts
         return tuple(parts) if isinstance(made, tuple) else parts[0]
 
-    def _in_order(self, raw: Any, axes: tuple[int, ...]) -> Any:
+    def in_order(self, raw: Any, axes: tuple[int, ...]) -> Any:
         """Return a copy whose axes are in the given order in memory."""
         turned = self.run(self.copied, raw.transpose(axes), "C")
         return turned.transpose(tuple(map(int, np.argsort(axes))))

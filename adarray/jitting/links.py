@@ -206,6 +206,6 @@ def joined(
         else:
             source = bases.setdefault(id(link.place), None)
             if source is None:
-                source = bases[id(link.place)] = wrap(np.array(link.place))
+                source = bases[id(link.place)] = wrap(np.array(link.place, order="K"))
         made[k] = replay(source, link.steps)
     return made

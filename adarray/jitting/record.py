@@ -246,4 +246,4 @@ def _output(x: Any, recorder: Recorder) -> Any:
         return plain  # another object may own it
     if weak and isinstance(x.value, np.bool_):
         return bool(x.value)  # of Python numbers that were compared
-    return x.value.copy() if isinstance(x.value, np.ndarray) else x.value
+    return x.value.copy("K") if isinstance(x.value, np.ndarray) else x.value

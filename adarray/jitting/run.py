@@ -17,6 +17,7 @@ from adarray.jitting.generators import DRAWING, GENERATORS, Draws
 from adarray.jitting.keys import outcome_key, replace_symbols
 from adarray.jitting.links import follower
 from adarray.jitting.tree import Leaf, Node, Tree
+from adarray.memory import laid
 from adarray.recording import Call, Symbol
 from adarray.scope import GENERATED
 from adarray.spans import RECORDER
@@ -164,9 +165,10 @@ def finisher(
     """
     space: dict[str, Any] = {
         "copy": np.copy, "array": np.array, "plain": _plain, "number": _number, "wrap": _wrapped,
+        "laid": laid,
     }  # fmt: skip
     if device is not None:
-        space = {"copy": device.copy, "plain": device.constant}
+        space = {"copy": device.copy, "plain": device.constant, "laid": device.library.in_order}
     space["__name__"] = GENERATED
     seen: set[int] = set()
     sources = {x.place for x in leaf.links.values() if x.of == "leaf"}
@@ -182,7 +184,9 @@ def finisher(
         else:
             text = f"v[{at[number]}]"
             own = kind == "array" or (device is not None and kind != "number")
-            if own and (number in seen or number < inputs):
+            if i in leaf.orders and own:
+                text = f"laid({text}, {leaf.orders[i]})"
+            elif own and (number in seen or number < inputs):
                 text = f"copy({text})"  # one value twice in a result: two arrays
             if device is not None:
                 space[f"r{i}"] = device.finisher(kind)
@@ -231,7 +235,10 @@ def _linking(
                 text = f"c{k}.copy()"
                 if link.of == "value":
                     text = f"v[{at[link.place]}]"
-                    text = f"copy({text})" if link.place in seen or link.place < inputs else text
+                    if k in leaf.orders:
+                        text = f"laid({text}, {leaf.orders[k]})"
+                    elif link.place in seen or link.place < inputs:
+                        text = f"copy({text})"
                 lines.append(f"b{k} = wrap({text})" if handles else f"b{k} = {text}")
         if link.steps:
             space[f"s{k}"] = follower(link.steps)
@@ -273,7 +280,7 @@ def _text_of(x: Any) -> str | None:
 
 def _plain(x: Any) -> Any:
     """Return a result that is the same every time; arrays are the caller's own."""
-    return x.copy() if isinstance(x, np.ndarray) else x
+    return x.copy("K") if isinstance(x, np.ndarray) else x
 
 
 def prepare(node: Node, build: Build) -> tuple[tuple[int, ...], Any]:

@@ -29,6 +29,7 @@ from adarray.jitting.keys import (
 from adarray.jitting.links import key_of, numbered
 from adarray.jitting.recompute import recomputed
 from adarray.jitting.record import Recorded
+from adarray.memory import order_of
 from adarray.recording import Call, Guard, Symbol
 
 Strides = tuple[int, ...] | None
@@ -49,6 +50,9 @@ class Leaf:
         Input, and the number of its final value, or that value if it is always the same.
     links : dict of int to Link
         Leaves that are inputs, other leaves, or views of those; nothing is computed for them.
+    orders : dict of int to tuple of int
+        For leaves, and links to arrays that are no leaves, that do not lie in C order: the axes
+        from the outermost in memory. NumPy looks at such an array where it copies another.
     rebuild : callable
         Puts the leaves into the structure of the result.
     effects : tuple of Effect
@@ -57,7 +61,7 @@ class Leaf:
         Returns the objects that effects change, given the static arguments.
     """
 
-    __slots__ = ("_finish", "effects", "find", "links", "outputs", "rebuild", "writes")
+    __slots__ = ("_finish", "effects", "find", "links", "orders", "outputs", "rebuild", "writes")
 
     def __init__(
         self,
@@ -69,6 +73,10 @@ class Leaf:
         self.effects, self.find = recorded.effects, recorded.find
         self._finish: dict[bool, Callable[[Any, Any], Any]] = {}
         self.outputs: list[tuple[Any, Any]] = []
+        arrays = dict(enumerate(recorded.leaves))
+        arrays.update({k: x.place for k, x in recorded.held.items()})
+        orders = {k: order_of(x) for k, x in arrays.items() if isinstance(x, np.ndarray)}
+        self.orders = {k: axes for k, axes in orders.items() if axes is not None}
         self.links = {k: numbered(x, numbers, constants) for k, x in recorded.links.items()}
         for k, (x, leaf) in enumerate(
             zip(recorded.recording.outputs, recorded.leaves, strict=True)
@@ -81,7 +89,7 @@ class Leaf:
                 self.outputs.append((number, "number" if x.weak else _kind(leaf)))
             else:  # a capture that is the same every time, or no array at all
                 array = isinstance(leaf, np.ndarray)
-                self.outputs.append((None, leaf.copy() if array else leaf))
+                self.outputs.append((None, leaf.copy("K") if array else leaf))
         self.writes: list[tuple[int, int | None, Any]] = []
         for (i, s), value in zip(recorded.recording.writes, recorded.written, strict=True):
             number = numbers[id(s)]
