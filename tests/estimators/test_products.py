@@ -41,7 +41,7 @@ def test_products_are_found(mode: Any, encoding: Any) -> None:
     options: dict[str, Any] = {"directions": "hadamard"} if encoding is None else {
         "encoding": encoding, "directions": "rademacher",
     }  # fmt: skip
-    est = likelihood_ratio(network, sites="products", mode=mode, sigma=1e-4, copies=256, **options)
+    est = likelihood_ratio(network, sites="products", mode=mode, sigma=1e-4, copies=128, **options)
     names = ["['k']", "['c'][0]", "['c'][1]", "['d']"]
     assert list(est.layout(w, x).places) == names
     found = est(w, x, rng=0)
