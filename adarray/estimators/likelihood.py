@@ -245,7 +245,8 @@ def likelihood_ratio(
         Noise at one site at a time, or at all in the same pass.
     directions : str or Directions
         ``"gaussian"`` and ``"laplace"`` are independent. ``"rademacher"``: independent signs.
-        ``"hadamard"``: orthogonal signs. ``"qmc"``: scrambled points of Sobol', normal.
+        ``"hadamard"``: orthogonal signs, which see everything in as many pairs as a layer is wide
+        (``mode="full"``: all of them together). ``"qmc"``: scrambled points of Sobol', normal.
         ``"lowrank"``: products of thin normal matrices.
     baseline : {"clean", "mean", "loo", None} or callable
         Subtracted from losses: the loss without noise, the mean of all copies (with a bias of the
@@ -291,7 +292,7 @@ def likelihood_ratio(
         If the losses have more axes than one, `credit` does not fit, or a site is met more or
         less often than in the first run.
     FloatingPointError
-        If a loss is not finite.
+        If a loss is not finite; not in compiled code.
 
     Notes
     -----
