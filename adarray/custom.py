@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adarray.batching.rules import members
+from adarray.device import is_device
 from adarray.dispatch import apply
 from adarray.op import (
     COMPOSITES,
@@ -68,9 +69,11 @@ def register_rule(
     name : str, optional
         Name in messages; by default, that of the function.
     expr : callable, optional
-        For an elementwise function: ``expr(*operands)`` computes an element with operators, NumPy's
-        ufuncs and `numpy.where`. `adarray.jit` then makes it part of its kernels on every backend,
-        together with the rules; otherwise it calls the function between two kernels.
+        What the function computes, as NumPy code: ``expr(*operands, **params)``. `adarray.jit` then
+        makes it part of its kernels on every backend, together with the rules, and arrays on a GPU
+        stay there; otherwise the function is called between two kernels. For an elementwise
+        function, it may contain operators, NumPy's ufuncs and `numpy.where`. For others, any NumPy
+        function; `jit` compares both when it records a call, and stays eager if they disagree.
 
     Returns
     -------
@@ -120,24 +123,20 @@ def register_rule(
     if isinstance(function, np.ufunc):
         return _register_ufunc(function, rules, jvp, samples, name, expr)
     elementwise = _is_elementwise(function)
-    if expr is not None and not elementwise:
-        raise TypeError(
-            f"register_rule: expr= is for functions of elements, and {name} is none that is known "
-            "as one; wrap it by numpy.vectorize or numpy.frompyfunc"
-        )
     if elementwise and jvp is None:
         jvp = rules
     operands, params = _arguments(function, rules, operands, params, name)
     signature = ", ".join((*operands, *params)) if elementwise else None
-    if expr is not None:
+    if expr is not None and elementwise:
         op = Op(
             name, function, Pointwise(expr), rules, operands=tuple(operands), samples=samples,
             signature=signature, evaluate=outside(function),
         )  # fmt: skip
     else:
         op = Op(
-            name, function, Opaque(), rules, jvp=jvp, operands=tuple(operands),
-            params=tuple(params), samples=samples, signature=signature, evaluate=outside(function),
+            name, function, Opaque(expr), rules, jvp=jvp, operands=tuple(operands),
+            params=tuple(params), samples=samples, signature=signature,
+            evaluate=outside(function, expr),
             needs=_all_values(len(rules)) if samples is None else None, batch=members,
         )  # fmt: skip
     register(op)
@@ -145,10 +144,18 @@ def register_rule(
     return dispatching_of(op, function)
 
 
-def outside(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is one operation as it computes: not intercepted, nor recorded."""
+def outside(
+    function: Callable[..., Any], body: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Return a function that is one operation as it computes: not intercepted, nor recorded.
+
+    `body` computes the same with NumPy's functions, for arrays on a device.
+    """
 
     def evaluate(*args: Any, **params: Any) -> Any:
+        if body is not None and any(map(is_device, args)):
+            made = [Handle.array_class(x, None, None, True) if is_device(x) else x for x in args]
+            return plain(body(*made, **params))
         scope, mode = SCOPE.set(None), MODE.set(None)
         try:
             return plain(function(*args, **params))
@@ -196,21 +203,16 @@ def _register_ufunc(
         )
     if ufunc.signature is None and jvp is None:
         jvp = rules  # a diagonal Jacobian is its own transpose
-    if expr is not None and ufunc.signature is not None:
-        raise TypeError(
-            f"register_rule: expr= is for functions of elements, and {name} takes whole arrays of "
-            f"signature {ufunc.signature}; leave it out"
-        )
     names = tuple(f"x{i}" for i in range(ufunc.nin))
     signature = ", ".join(names) + ", /, out=None"
-    if expr is not None:
+    if expr is not None and ufunc.signature is None:
         op = Op(
             name, ufunc, Pointwise(expr), rules, samples=samples, operands=names,
             signature=signature, evaluate=_of_objects(ufunc),
         )  # fmt: skip
     else:
         op = Op(
-            name, ufunc, Opaque(), rules, jvp=jvp, samples=samples, operands=names,
+            name, ufunc, Opaque(expr), rules, jvp=jvp, samples=samples, operands=names,
             signature=signature, evaluate=_of_objects(ufunc),
             needs=_all_values(ufunc.nin) if samples is None else None, batch=members,
         )  # fmt: skip

@@ -66,7 +66,16 @@ class Scan(NamedTuple):
 
 
 class Opaque(NamedTuple):
-    """Runs in the backend's array library."""
+    """Runs in the backend's array library.
+
+    Parameters
+    ----------
+    body : callable, optional
+        NumPy code that computes the same, for what cannot call the function: compiled code, and
+        arrays on devices.
+    """
+
+    body: Callable[..., Any] | None = None
 
 
 Lowering = Pointwise | Reduction | Contraction | Layout | Gather | Scatter | Scan | Opaque

@@ -29,7 +29,7 @@ from adarray.jitting.symbolic import Traced, UntraceableError, concrete, holds, 
 from adarray.jitting.whole import ITEM, Bounds, fitting, is_number, is_whole
 from adarray.levels import forget
 from adarray.memory import duplicate
-from adarray.op import FUNCTIONS, OPS, Op
+from adarray.op import FUNCTIONS, OPS, Op, Opaque
 from adarray.protocol import traced
 from adarray.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
 from adarray.runtime import Mode
@@ -120,6 +120,8 @@ class Recorder:
 
     def record(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Compute ``op(*values, **params)``, record it, and return the traced result."""
+        if type(op.lower) is Opaque and op.lower.body is not None:
+            return self._written_out(op, op.lower.body, values, params)
         values = tuple(self.capture(v) if isinstance(v, np.ndarray) else v for v in values)
         if params:
             params = opened(params)
@@ -157,6 +159,36 @@ class Recorder:
             return self.host(function, args, r, kwargs)
         made = self._recorded(op, function, symbolic(values), symbolic(params), r, numbers)
         self._bounds.note(made, limit)
+        return made
+
+    def _written_out(
+        self, op: Op, body: Any, values: tuple[Any, ...], params: dict[str, Any]
+    ) -> Any:
+        """Record NumPy code in place of a function that it computes, and compare them.
+
+        Raises
+        ------
+        UntraceableError
+            If they disagree.
+        """
+        given = tuple(v.value if type(v) is Traced else v for v in values)
+        expected = op.evaluate(*given, **concrete(opened(params)))
+        handles = [self.handle(v) if type(v) is Traced else v for v in values]
+        found = body(*handles, **params)
+        made = found._v if isinstance(found, Handle) else found
+        got = concrete(made)
+        form, wanted = (np.shape(got), np.result_type(got)), (np.shape(expected), expected.dtype)
+        if form != wanted:
+            raise UntraceableError(
+                f"jit: expr of {op.name} returned shape {form[0]} and dtype {form[1]}, and the "
+                f"function shape {wanted[0]} and dtype {wanted[1]}; they must be equal"
+            )
+        scale = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
+        near = np.finfo(wanted[1]).eps ** 0.5 if wanted[1].kind in "fc" else 0.0
+        if not np.allclose(got, expected, near, near * scale, equal_nan=True):
+            raise UntraceableError(
+                f"jit: expr of {op.name} computes something else than the function; they must agree"
+            )
         return made
 
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -187,6 +187,63 @@ def test_ufuncs_of_others(how: str, with_expr: bool) -> None:
         assert len(jitted.explain(X).kernels) == 1
 
 
-def test_expressions_are_of_elements() -> None:
-    with pytest.raises(TypeError, match="expr= is for functions of elements, and open_box is none"):
-        adarray.register_rule(open_box, None, None, expr=lambda x, y: x)
+def _lengths(x: Any, power: float = 2.0) -> Any:
+    """Return a norm of each row, from a loop that knows plain arrays only."""
+    return np.array([np.sum(np.abs(row) ** power) ** (1 / power) for row in np.asarray(x)])
+
+
+def _lengths_rule(g: Any, out: Any, x: Any, power: float = 2.0) -> Any:
+    return (g * out ** (1 - power))[:, None] * np.abs(x) ** (power - 1) * np.sign(x)
+
+
+def _logsumexp(x: Any) -> Any:
+    x = np.asarray(x)
+    return np.asarray(float(np.log(sum(np.exp(v) for v in x.ravel()))), x.dtype)[()]
+
+
+def test_functions_of_rows_and_reductions_are_compiled() -> None:
+    lengths = adarray.register_rule(
+        _lengths, _lengths_rule, name="lengths_of_mine",
+        expr=lambda x, power=2.0: np.sum(np.abs(x) ** power, axis=1) ** (1 / power),
+    )  # fmt: skip
+    logsumexp = adarray.register_rule(
+        _logsumexp, lambda g, out, x: g * np.exp(x - out), name="logsumexp_of_mine",
+        expr=lambda x: np.log(np.sum(np.exp(x))),
+    )  # fmt: skip
+    x = np.linspace(0.1, 2.0, 12).reshape(4, 3)
+    for f, plain in (
+        (lambda x: np.sum(np.sin(lengths(x * 2.0, power=3.0))),
+         lambda x: np.sum(np.sin(np.sum((2.0 * np.abs(x)) ** 3, axis=1) ** (1 / 3)))),
+        (lambda x: logsumexp(np.sin(x)) ** 2, lambda x: np.log(np.sum(np.exp(np.sin(x)))) ** 2),
+    ):  # fmt: skip
+        expected = adarray.grad(plain)(x)
+        close(adarray.grad(f)(x), expected)
+        jitted = adarray.jit(adarray.grad(f))
+        for _ in range(3):
+            close(jitted(x), expected)
+        assert jitted.cache_info().eager == 0
+        told = jitted.explain(x)
+        assert "of_mine" not in str(told)
+        if adarray.current_backend() != "numpy":
+            assert len(told.kernels) <= 2
+        close(adarray.hessian(f)(x), adarray.hessian(plain)(x))
+        batch = np.stack([x, 0.5 * x])
+        close(adarray.jit(adarray.vmap(f))(batch), np.array([plain(x), plain(0.5 * x)]))
+
+
+@pytest.mark.parametrize(
+    ("expr", "message"),
+    [
+        (lambda x: np.sum(x**2), "computes something else than the function; they must agree"),
+        (lambda x: np.sum(x, axis=0), r"returned shape \(3,\) and dtype float64, and the function "
+                                      r"shape \(\) and dtype float64; they must be equal"),
+    ],
+)  # fmt: skip
+def test_an_expression_that_is_another_function(expr: Any, message: str) -> None:
+    name = f"total_{adarray.current_backend()}_{'else' in message}"
+    total = adarray.register_rule(
+        lambda x: np.sum(np.asarray(x)), lambda g, out, x: g * np.ones_like(x), name=name, expr=expr
+    )
+    x = np.arange(6.0).reshape(2, 3)
+    with pytest.warns(adarray.JitWarning, match=f"jit: expr of {name} {message}"):
+        assert adarray.jit(lambda x: total(x))(x) == 15.0
