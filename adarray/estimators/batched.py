@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -63,12 +64,15 @@ class BatchedCall(Call):
         return flatten(made[0])[1](stacked)
 
     def blocks(self, names: list[str]) -> Any:
-        """Yield the parts of the copies, `copies_per_block` of them at a time."""
+        """Yield the parts of the copies, some `copies_per_block` of them at a time."""
         draws = self.how.draws
         pair = 2 if self.how.antithetic else 1
         most = draws if self.how.per_block is None else max(1, self.how.per_block // pair)
-        for start in range(0, draws, most):
-            part = slice(start, min(start + most, draws))
+        count = -(-draws // most)
+        if self.how.baseline == "loo":  # of others in the block
+            count = min(count, draws // 2)
+        ends = [draws * k // count for k in range(count + 1)]
+        for part in itertools.starmap(slice, itertools.pairwise(ends)):
             yield (
                 {
                     name: [

@@ -292,7 +292,7 @@ def likelihood_ratio(
         If the losses have more axes than one, `credit` does not fit, or a site is met more or
         less often than in the first run.
     FloatingPointError
-        If a loss is not finite; not in compiled code.
+        If a loss is not finite; not looked at in compiled code, or on a device.
 
     Notes
     -----

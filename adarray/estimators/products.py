@@ -41,7 +41,6 @@ class Marked:
     def __init__(self, f: Callable[..., Any], argnums: Sequence[int]) -> None:
         self.f = f
         self.argnums = argnums
-        self.run = prepared(f, True)
 
     def __repr__(self) -> str:
         return repr(self.f)
@@ -67,7 +66,7 @@ class Marked:
         token = _PARAMETERS.set(names)
         _watch(1)
         try:
-            made = self.run(*given)
+            made = prepared(self.f, True)(*given)
         finally:
             _watch(-1)
             _PARAMETERS.reset(token)

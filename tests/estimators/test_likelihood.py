@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tracemalloc
 from typing import Any
 
@@ -11,7 +12,14 @@ from noisy_networks import LOCAL, NETWORKS
 
 import adarray
 from adarray.errors import DTypeError, NotDifferentiableError, ShapeError
-from adarray.estimators import diagnose, likelihood_ratio, noise_site, reinforce, spsa
+from adarray.estimators import (
+    diagnose,
+    evolution_strategies,
+    likelihood_ratio,
+    noise_site,
+    reinforce,
+    spsa,
+)
 from adarray.estimators.hadamard import elements, order_for
 from adarray.estimators.lean import LeanCall
 from adarray.transforms.tree import flatten
@@ -201,6 +209,37 @@ def test_compiled(mode: Any, directions: str, backend: str) -> None:
                 assert {x.dtype for x in flatten(found.gradient)[0]} == {np.dtype(dtype)}
             assert compiled.cache_info().eager == 0
             assert compiled.cache_info().paths == 1
+
+
+def test_blocks_of_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks are of one size, more or less, and of two draws where they need others."""
+    network = NETWORKS["dense"]()
+    args = (network.params, *network.data)
+    for most, sizes in ((2, [2, 2, 3]), (4, [3, 4]), (7, [7]), (1, [2, 2, 3])):
+        est = likelihood_ratio(
+            network.f, copies=7, antithetic=False, baseline="loo", copies_per_block=most
+        )
+        seen: list[int] = []
+        estimate = est.directions.estimate
+        monkeypatch.setattr(
+            est.directions, "estimate",
+            lambda w, *rest, seen=seen, run=estimate: (seen.append(len(w)), run(w, *rest))[1],
+        )  # fmt: skip
+        found = est(*args, rng=0)
+        assert seen == 2 * sizes
+        assert all(np.isfinite(g).all() for g in found.gradient.values())
+
+
+def test_estimators_are_pickled() -> None:
+    w, x, y, _ = linear_case()
+    for est in (
+        likelihood_ratio(linear, copies=4),
+        likelihood_ratio(linear, sites="products", copies=4, exact=["hidden", "out"]),
+        likelihood_ratio(linear, encoding="seed", copies=4),
+        evolution_strategies(linear, copies=4, rank=1),
+    ):
+        copied = pickle.loads(pickle.dumps(est))
+        assert_near(copied(w, x, y, rng=0), est(w, x, y, rng=0))
 
 
 def test_draws_within_compiled_code() -> None:
