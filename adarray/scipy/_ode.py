@@ -30,6 +30,7 @@ from adarray.protocol import traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
 from adarray.scipy._functions import Plainly, corrected
 from adarray.scipy._ode_adjoint import Adjoint
+from adarray.scipy._ode_jumps import refuse_jumps
 from adarray.scipy._ode_kinks import Refinement, Step
 from adarray.scipy._ode_smooth import Field
 from adarray.scipy._ode_steps import FEWEST, Tableau, Taken, are_small, taken
@@ -235,6 +236,11 @@ def solve_ivp(
             refinement = Refinement(
                 "solve_ivp", step, _field(fun, value(given)),
                 lambda t, y: np.asarray(call(t, y)), tolerances, known,
+            )  # fmt: skip
+        else:
+            refuse_jumps(
+                "solve_ivp", _field(fun, value(given)), lambda t, y: np.asarray(call(t, y)),
+                mesh, states,
             )  # fmt: skip
         ends = _ends(mesh, solution.t)
         batched = None
@@ -452,6 +458,8 @@ def odeint(
         refinement = Refinement(
             "odeint", step, f, plain_field, (rtol, atol), [(times, y.T), (chosen.t, chosen.y)]
         )
+    else:
+        refuse_jumps("odeint", f, plain_field, chosen.t, chosen.y)
     first = listed[0] if traced(t) else times[0]
     states = replay(step, f, first, begin, chosen.t, listed, refinement, batched)
     found = corrected(states.T, y)

@@ -109,13 +109,29 @@ def test_in_every_mode(mode: str) -> None:
     assert abs(found - expected) < 2e-8
 
 
-@pytest.mark.parametrize("method", ["RK45", "DOP853", "odeint"])
+@pytest.mark.parametrize("method", ["RK45", "DOP853", "odeint", "Radau", "BDF", "LSODA"])
 def test_a_jump_of_the_state_is_refused(method: str) -> None:
     """The time of the jump moves, which no operation says."""
     with pytest.raises(
         NotDifferentiableError, match=r"the right-hand side jumps from .* at t=0\.6"
     ):
         adarray.grad(lambda k: _end(_bent, k, method, 1e-8))(0.83)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["Radau", "BDF", "LSODA"])
+def test_implicit_methods_over_what_is_no_jump_of_the_state(method: str) -> None:
+    """Kinks, jumps at given times and fast layers are differentiated."""
+    for f, tolerance in (
+        (_clipped, 1e-4),
+        (lambda t, y, k: -k * y + np.where(t < 0.7, 1.0, 0.0), 1e-3),
+        (lambda t, y, k: -500.0 * k * (y - np.abs(np.cos(3.0 * t))), 1e-3),
+        (lambda t, y, k: -k * np.tanh(200.0 * (y - 0.6)), 1e-3),
+    ):
+        h, k = 1e-4, 0.83
+        found = adarray.grad(lambda k, f=f: _end(f, k, method, 1e-8))(k)
+        ends = [_end(f, k + d, "Radau", 1e-11) for d in (h, -h)]
+        assert abs(found - (ends[0] - ends[1]) / (2 * h)) < tolerance
 
 
 @pytest.mark.parametrize("outer", [adarray.grad, lambda g: lambda k: adarray.jvp(g, (k,), (1.0,))])
