@@ -25,7 +25,7 @@ from adarray.transforms.calls import dtype_of
 from adarray.transforms.modes import shape_of
 from adarray.transforms.tree import flatten, is_array
 
-Mode = Literal["layerwise", "full"]
+Mode = Literal["layerwise", "full", "mixed"]
 Encoding = Literal["seed", "sign"] | None
 
 
@@ -65,7 +65,7 @@ class LikelihoodRatio:
         self.sigma = sigma
         self.copies = copies
         self.antithetic = antithetic
-        self.mode = mode
+        self.mode = "layerwise" if mode == "mixed" else mode
         self.directions = directions
         self.baseline = baseline
         self.credit = credit
@@ -241,8 +241,9 @@ def likelihood_ratio(
     antithetic : bool
         Whether copies come in pairs, of which one gets minus the noise of the other. `copies`
         is even then.
-    mode : {"layerwise", "full"}
-        Noise at one site at a time, or at all in the same pass.
+    mode : {"layerwise", "full", "mixed"}
+        Noise at one site at a time, or at all in the same pass. ``"mixed"`` is ``"layerwise"``,
+        and asks for `sites` or `exact`: what gets no noise is differentiated exactly.
     directions : str or Directions
         ``"gaussian"`` and ``"laplace"`` are independent. ``"rademacher"``: independent signs.
         ``"hadamard"``: orthogonal signs, which see everything in as many pairs as a layer is wide
@@ -329,7 +330,12 @@ def likelihood_ratio(
         raise TypeError(f"likelihood_ratio: f is of type {type(f).__name__}; pass a function")
     if isinstance(sites, str) and sites != "products":
         raise ValueError(f"likelihood_ratio: sites={sites!r}; pass a list of names, or 'products'")
-    _chosen("mode", mode, ("layerwise", "full"))
+    _chosen("mode", mode, ("layerwise", "full", "mixed"))
+    if mode == "mixed" and sites in (None, "products") and not exact:
+        raise ValueError(
+            "likelihood_ratio: mode='mixed', and all sites get noise; name those that do in sites, "
+            "or those that are exact in exact"
+        )
     _chosen("reduce", reduce, ("mean", "sum"))
     if not callable(baseline):
         _chosen("baseline", baseline, ("clean", "mean", "loo", None))

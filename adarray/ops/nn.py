@@ -297,6 +297,17 @@ def _images(call: Call) -> Any:
     return members(call)
 
 
+def _windows(call: Call) -> Any:
+    """Convolve with the windows of all members at once, where they share the images."""
+    w, groups = call.values[1], call.params.get("groups", 1)
+    if not (call.has(w) and call.only(1) and groups == 1):
+        return _images(call)
+    full = call.full(1)
+    made = call.run(call.values[0], np.reshape(full, (-1, *full.shape[2:])), **call.params)
+    shape = (made.shape[0], *full.shape[:2], *made.shape[2:])
+    return np.moveaxis(np.reshape(made, shape), 1, 0)
+
+
 def _registered(
     function: Callable[..., Any], evaluate: Callable[..., Any], rules: Any, samples: Any,
     names: tuple[str, ...], note: str, batch: Rule = members,
@@ -321,7 +332,7 @@ def _registered(
 
 
 _conv2d = _registered(
-    conv2d, _forward, [_conv2d_vjp_x, _conv2d_vjp_w], _samples, ("x", "w"), "of images", _images
+    conv2d, _forward, [_conv2d_vjp_x, _conv2d_vjp_w], _samples, ("x", "w"), "of images", _windows
 )
 
 

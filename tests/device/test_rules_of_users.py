@@ -23,7 +23,9 @@ def test_an_expression_computes_on_the_device(device_backend: str) -> None:
     try:
         with adarray.use(device_backend):
             found = adarray.grad(lambda x: np.sum(made(x * 2.0) ** 3))(X)
-            np.testing.assert_allclose(np.asarray(found), 24.0 * X * np.sqrt(np.sum(X**2, 1))[:, None])
+            np.testing.assert_allclose(
+                np.asarray(found), 24.0 * X * np.sqrt(np.sum(X**2, 1))[:, None]
+            )
     finally:
         FUNCTIONS.pop(made)
         FUNCTIONS.pop(lengths, None)

@@ -80,7 +80,7 @@ def test_parts_that_are_exact() -> None:
     one = likelihood_ratio(linear, sites=["hidden"], copies=4)(w, x, y, rng=0)
     assert_near(one.gradient["c"], exact["c"])
     assert np.abs(one.gradient["a"] - exact["a"]).max() > 1e-3
-    same = likelihood_ratio(linear, exact=["out"], copies=4)(w, x, y, rng=0)
+    same = likelihood_ratio(linear, exact=["out"], copies=4, mode="mixed")(w, x, y, rng=0)
     assert_near(same, one)
     # Noise at the outputs alone, exact for a quadratic loss: everything before is pulled back.
     est = likelihood_ratio(linear, sites=["out"], directions="hadamard", copies=4)
@@ -374,6 +374,7 @@ W = np.array([1.0, 2.0])
     [
         (lambda: likelihood_ratio(3), TypeError, "f is of type int; pass a function"),
         (lambda: likelihood_ratio(_f, mode="all"), ValueError, "mode='all'; pass one of"),
+        (lambda: likelihood_ratio(_f, mode="mixed"), ValueError, "and all sites get noise; name"),
         (lambda: likelihood_ratio(_f, directions="x"), ValueError, "directions='x'; pass one of"),
         (lambda: likelihood_ratio(_f, baseline="x"), ValueError, "baseline='x'; pass one of"),
         (lambda: likelihood_ratio(_f, credit="x"), ValueError, "credit='x'; pass one of"),

@@ -45,6 +45,17 @@ def conv() -> Network:
     return Network(f, params, (rng.normal(size=(3, 1, 3, 3)), rng.normal(size=(3, 2))))
 
 
+def kernels() -> Network:
+    """Return a convolution with noise on the weights, one draw for each copy."""
+    network = conv()
+
+    def f(w: Any, x: Any, y: Any) -> Any:
+        h = np.tanh(conv2d(x, noise_site(w["k"], "weights")))
+        return np.sum((h.reshape(len(x), -1) @ w["c"] - y) ** 2, axis=1)
+
+    return Network(f, network.params, network.data)
+
+
 def _recurrent(seed: int, gates: int, step: Callable[..., Any], width: int = 2) -> Network:
     rng = np.random.default_rng(seed)
 
@@ -113,4 +124,12 @@ def gcn() -> Network:
 
 # A node's losses of the first layer: its own and those of its neighbours.
 LOCAL = {"first": (AGGREGATE > 0).astype(float), "second": "rows"}
-NETWORKS = {"dense": dense, "conv": conv, "rnn": rnn, "lstm": lstm, "gru": gru, "gcn": gcn}
+NETWORKS = {
+    "dense": dense,
+    "conv": conv,
+    "kernels": kernels,
+    "rnn": rnn,
+    "lstm": lstm,
+    "gru": gru,
+    "gcn": gcn,
+}
