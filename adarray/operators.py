@@ -178,18 +178,33 @@ def _is_sparse(x: Any) -> bool:
     return hasattr(type(x), "tocsr")
 
 
-_kept_ours: dict[int, tuple[weakref.ref[Any], tuple[Any, ...], Any]] = {}
+# Of a sparse array, by identity: its nonzeros, copies of its indices, and the array of ours.
+_kept_ours: dict[int, tuple[weakref.ref[Any], Any, list[np.ndarray], Any]] = {}
+_INDICES = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
 
 
 def _ours(a: Any) -> Any:
-    """Return a sparse array of SciPy's as one of adarray's, over the same memory; kept with it."""
-    parts = tuple(getattr(a, n, None) for n in ("data", "indices", "indptr", "row", "col"))
+    """Return a sparse array of SciPy's as one of adarray's, over the same nonzeros.
+
+    It is kept, since products of one pattern share what they find out about it. Other formats do
+    not share memory with what they are converted to, and are converted in each product.
+    """
+    names = _INDICES.get(a.format)
+    if names is None:
+        return importlib.import_module("adarray.scipy.sparse").ours(a)
     kept = _kept_ours.get(id(a))
-    if kept is not None and kept[0]() is a and all(map(operator.is_, kept[1], parts)):
-        return kept[2]
+    if (
+        kept is not None
+        and kept[0]() is a
+        and kept[1] is a.data
+        # The indices may have been written into.
+        and all(np.array_equal(getattr(a, n), x) for n, x in zip(names, kept[2], strict=True))
+    ):
+        return kept[3]
     made = importlib.import_module("adarray.scipy.sparse").ours(a)
+    indices = [np.array(getattr(a, n)) for n in names]
     key, table = id(a), _kept_ours  # whose name is gone when the interpreter ends
-    table[key] = weakref.ref(a, lambda _: table.pop(key, None)), parts, made
+    table[key] = weakref.ref(a, lambda _: table.pop(key, None)), a.data, indices, made
     return made
 
 

@@ -71,3 +71,19 @@ def test_solvers_compile_where_the_matrix_is_made_in_the_function():
     for scale in (1.0, 1.0, 1.0, 0.5):
         expected = [-2 / (scale * k[0]) ** 2, -1 / (scale * k[1]) ** 2]
         np.testing.assert_allclose(fast(scale * k), expected)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "dia", "lil"])
+def test_what_is_written_into_a_sparse_array_between_calls_counts(kind: str) -> None:
+    a = scipy.sparse.csr_array(np.diag([1.0, 2.0, 3.0]) + np.eye(3, k=1)).asformat(kind)
+    slope = adarray.grad(lambda x: np.sum((a @ x) ** 2))
+    for change in (None, "data", "indices", "whole"):
+        if change == "data" and kind != "lil":
+            a.data *= 2.0
+        elif change == "indices" and kind in ("csr", "csc"):
+            a.indices[0] = 2
+        elif change == "whole":
+            a *= 2.0
+        dense = a.toarray()
+        x = np.arange(1.0, 4.0)
+        np.testing.assert_allclose(slope(x), 2 * dense.T @ (dense @ x))
