@@ -192,11 +192,11 @@ def _ours(a: Any) -> Any:
     names = _INDICES.get(a.format)
     if names is None:
         return importlib.import_module("adarray.scipy.sparse").ours(a)
-    kept = _kept_ours.get(id(a))
+    nonzeros, kept = a.data, _kept_ours.get(id(a))
     if (
         kept is not None
         and kept[0]() is a
-        and kept[1] is a.data
+        and kept[1] is nonzeros
         # The indices may have been written into.
         and all(np.array_equal(getattr(a, n), x) for n, x in zip(names, kept[2], strict=True))
     ):
@@ -204,7 +204,7 @@ def _ours(a: Any) -> Any:
     made = importlib.import_module("adarray.scipy.sparse").ours(a)
     indices = [np.array(getattr(a, n)) for n in names]
     key, table = id(a), _kept_ours  # whose name is gone when the interpreter ends
-    table[key] = weakref.ref(a, lambda _: table.pop(key, None)), a.data, indices, made
+    table[key] = weakref.ref(a, lambda _: table.pop(key, None)), nonzeros, indices, made
     return made
 
 
