@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from asv_bench.likelihood_ratio.copies import COPIES_FILE
-from asv_bench.likelihood_ratio.report import Group, groups
+from asv_bench.likelihood_ratio.report import METHODS, Group, groups
 
 # Colours that stay apart for the colour-blind (Okabe and Ito), and dashes beside them.
 STYLES = {
@@ -100,10 +100,15 @@ def _figure(size: tuple[float, float]) -> Any:
 
 
 def _shown(found: list[Group]) -> list[Group]:
-    """Return the groups of one backend with exact products."""
+    """Return a group of each method, of one backend, with exact products."""
     exact = [g for g in found if g["precision"] == "float32"] or found
     backend = "cuda" if any(g["backend"] == "cuda" for g in exact) else exact[0]["backend"]
-    return [g for g in exact if g["backend"] == backend]
+    most: dict[str, Group] = {}  # of each method that with most seeds
+    for g in exact:
+        known = most.get(g["method"])
+        if g["backend"] == backend and (known is None or len(g["rows"]) > len(known["rows"])):
+            most[g["method"]] = g
+    return sorted(most.values(), key=lambda g: METHODS.index(g["method"]))
 
 
 def _floor(shown: list[Group]) -> float:

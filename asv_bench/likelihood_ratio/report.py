@@ -68,7 +68,7 @@ def cells(group: Group) -> list[str]:
         test,
         str(len(group["rows"])),
         time_text(group["epoch_s"]) + ("" if group["alone"] else " *"),
-        f"{group['peak_bytes'] / 2**20:.3g} MiB" if group["peak_bytes"] else "-",
+        f"{digits(group['peak_bytes'] / 2**20)} MiB" if group["peak_bytes"] else "-",
     ]
 
 
@@ -100,12 +100,17 @@ def tables(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
     return made
 
 
+def digits(x: float) -> str:
+    """Return a number with three digits, or all of those before the point."""
+    return f"{x:.3g}" if x < 1000 else f"{x:.0f}"
+
+
 def by_copies(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
     """Return the tables of what `copies` measured: a line for each method."""
     made = {}
     for name, file, what, form in (
-        ("copies", COPIES_FILE, "cosine", "{:.3f}"),
-        ("memory", MEMORY_FILE, "peak_bytes", "{:.3g}"),
+        ("copies", COPIES_FILE, "cosine", "{:.3f}".format),
+        ("memory", MEMORY_FILE, "peak_bytes", digits),
     ):
         if not (out / file).exists():
             continue
@@ -116,7 +121,7 @@ def by_copies(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
             found = {r["copies"]: r[what] for r in rows if (r["data"], r["title"]) == key}
             unit = 2**20 if name == "memory" else 1
             one = found.get(next(iter(found))) if len(found) == 1 else None
-            lines.append([*key, *(form.format(found.get(n, one) / unit) for n in counts)])
+            lines.append([*key, *(form(found.get(n, one) / unit) for n in counts)])
         title = {"copies": "Cosine with the exact gradient, by copies", "memory": "MiB, by copies"}
         made[name] = title[name], ["data", "", *map(str, counts)], lines
     return made
