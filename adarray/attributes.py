@@ -243,6 +243,13 @@ class Attributes(_State):
         """Whether a derivative may flow through this array."""
         return traced(self)
 
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        raise AttributeError(
+            "requires_grad: it is not set afterwards; make the array by "
+            f"adarray.array(x, requires_grad={bool(value)}), or differentiate by adarray.grad"
+        )
+
     @property
     def grad(self) -> np.ndarray | ADArray | None:
         """Gradient that `backward` accumulated here, shape and dtype of the array."""

@@ -338,7 +338,9 @@ class Conversions(_State):
     @property
     def data(self) -> memoryview:
         """As `numpy.ndarray.data`."""
-        self._must_be_constant("data", "pass x.numpy().data")
+        self._must_be_constant(
+            "data", "update a leaf under `with adarray.no_grad():`, or pass x.numpy().data"
+        )
         own: Any = self
         if isinstance(self._v, Symbolic):  # which says so by its own name
             return own._v.data  # type: ignore[no-any-return]

@@ -275,6 +275,10 @@ class Op:
         return self._binder(args, kwargs)
 
 
+# Names of arguments in PyTorch.
+_ELSEWHERE = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
+
+
 class Binder:
     """Sorts the arguments of a NumPy call into operands, params and ``out=``."""
 
@@ -306,12 +310,21 @@ class Binder:
         plain = self.rest is None and self.names[: len(op.operands)] == op.operands
         self.alone = len(op.operands) if plain and self.required <= self.operand_names else -1
 
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments by name, or raise Python's own TypeError."""
+        try:
+            return self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            known = next((n for n in kwargs if n in _ELSEWHERE), None)
+            hint = f"; it is called {_ELSEWHERE[known]} in NumPy" if known is not None else ""
+            raise TypeError(f"{self.op.name}() {error}{hint}") from None
+
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         """Return ``(operands, params, out)`` of one call."""
         if not kwargs and len(args) == self.alone:
             return list(args), {}, None
         if self.rest is not None or len(args) > len(self.names):
-            bound = self.signature.bind(*args, **kwargs).arguments
+            bound = self._bound(args, kwargs)
             bound.update(bound.pop("kwargs", {}))
         else:
             bound = dict(zip(self.names, args, strict=False))
@@ -321,7 +334,7 @@ class Binder:
             if len(bound) != given + len(kwargs) or not (
                 bound.keys() <= self.defaults.keys() and bound.keys() >= self.required
             ):
-                self.signature.bind(*args, **kwargs)  # raises Python's own TypeError
+                self._bound(args, kwargs)  # raises Python's own TypeError
         operands: list[Any] = []
         params: dict[str, Any] = {}
         out = None

@@ -72,6 +72,6 @@ for (name, runs), mark in zip(studies.items(), "os^d", strict=True):
     right.loglog([held for _, held, _ in runs], [1e3 * s for _, _, s in runs], mark, label=name)
 left.set(xlabel="snapshots", ylabel="memory of the gradient, in states", title="What is held")
 right.set(xlabel="memory of the gradient, in states", ylabel="time, ms", title="What it costs")
-left.legend()
+left.legend(fontsize=8, loc="upper left")
 figure.tight_layout()
 plt.show()

@@ -55,3 +55,23 @@ def test_hints_name_what_there_is() -> None:
             assert (
                 functools.reduce(getattr, path[1:].split("."), places[where]) is not NotImplemented
             )
+
+
+def test_arguments_and_habits_of_other_libraries() -> None:
+    x = np.ones((2, 3))
+    for call in (lambda x: x.sum(dim=0), lambda x: x.mean(0, dim=1)):
+        with pytest.raises(TypeError, match=r"\(\) got an .* 'dim'; it is called axis in NumPy$"):
+            adarray.grad(call)(x)
+    with pytest.raises(TypeError, match=r"^sum\(\) .* 'keepdim'; it is called keepdims in NumPy$"):
+        adarray.grad(lambda x: x.sum(0, keepdim=True))(x)
+    with pytest.raises(TypeError, match=r"^sum\(\) got an unexpected keyword argument 'along'$"):
+        adarray.grad(lambda x: x.sum(along=0))(x)
+    leaf = adarray.array([1.0], requires_grad=True)
+    with pytest.raises(
+        adarray.TraceError, match=r"^data: .*; update a leaf under `with adarray.no"
+    ):
+        leaf.data -= 0.1  # type: ignore[misc, operator]
+    with pytest.raises(
+        AttributeError, match=r"make the array by adarray.array\(x, requires_grad=T"
+    ):
+        adarray.array([1.0]).requires_grad = True
