@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from differential import skip_unless_long
 from members import spread
 from op_groups import differentiable, grouped
 from records import CORE
@@ -28,7 +29,7 @@ from adarray.transforms.tree import flatten
 
 pytestmark = pytest.mark.slow
 
-CHUNK = 24  # records whose checks wait for the compiler together
+CHUNK = 12  # records whose checks wait for the compiler together
 NAMES = tuple(CORE)
 
 
@@ -71,6 +72,7 @@ def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tangents_and_second_derivatives(name: str, backend: str) -> None:
+    skip_unless_long(backend != "openmp")  # the printed text is that of serial
     _check(_check_orders, name, backend)
 
 
@@ -121,6 +123,7 @@ def _check_orders(name: str, backend: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batches(name: str, backend: str) -> None:
+    skip_unless_long(backend != "openmp")
     _check(_check_batches, name, backend)
 
 
