@@ -28,7 +28,7 @@ def flow(_t: Any, y: Any, p: Any) -> Any:
 class Brusselator:
     """An adaptive solution forward, and its gradient by either adjoint."""
 
-    params = ([100, 10_000, 100_000] if LARGE else [100, 1_000], ["discrete", "continuous"])
+    params = ([5, 100, 10_000, 100_000] if LARGE else [5, 100, 1_000], ["discrete", "continuous"])
     param_names = ("n", "adjoint")
 
     def setup(self, n: int, adjoint: str) -> None:
