@@ -23,6 +23,7 @@ import numpy as np
 
 from adarray.aval import ARRAYS, Symbolic
 from adarray.device import is_device
+from adarray.escaping import kept
 from adarray.inplace import sync_if_view
 from adarray.lending import lend
 from adarray.operators import weakened
@@ -228,7 +229,7 @@ class Conversions(_State):
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         if not traced(self):
             return sync_if_view(self)._v.item() if hasattr(self._v, "item") else self._v
-        return weakened(array.reshape(()) if array.ndim else array)
+        return kept(weakened(array.reshape(()) if array.ndim else array))
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python numbers."""

@@ -56,7 +56,38 @@ def functions_of(f: Any) -> Iterator[types.FunctionType]:
 
 
 def _captures(f: Any) -> Iterator[tuple[str, Any]]:
-    """Yield all that a function leads to, with names."""
+    """Yield the arrays and functions that a function leads to, with names."""
+    for name, x in _reached(f):
+        kind = type(x)
+        if isinstance(x, np.ndarray) or issubclass(kind, Handle) or kind is types.FunctionType:
+            yield name, x
+
+
+def visited(f: Any) -> Iterator[Any]:
+    """Yield the objects that a function leads to and that can keep others; its cells, too.
+
+    Of the globals of a function, the dictionary with those alone that its code names.
+    """
+    for _, x in _reached(f):
+        kind = type(x)
+        if kind is types.FunctionType:
+            names = all_names(original_of(x.__code__))
+            if client_of(x.__globals__) and names.intersection(x.__globals__):
+                yield x.__globals__
+            yield from (c for c in x.__closure__ or () if _is_assigned(c))
+        if issubclass(kind, TABLES) or not (kind in DATA or issubclass(kind, VALUES)):
+            yield x
+
+
+def _is_assigned(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _reached(f: Any) -> Iterator[tuple[str, Any]]:
+    """Yield all that a function leads to, with names; arrays and values as often as they are."""
     waiting: list[tuple[str, Any]] = [("", f)]
     seen: dict[int, Any] = {}
     while waiting and len(seen) < LIMIT:
@@ -67,8 +98,7 @@ def _captures(f: Any) -> Iterator[tuple[str, Any]]:
         if id(x) in seen or kind in DATA or kind in KINDS or issubclass(kind, VALUES):
             continue
         seen[id(x)] = x
-        if kind is types.FunctionType:
-            yield name, x
+        yield name, x
         if kind is types.FunctionType:
             names = all_names(original_of(x.__code__))
             if client_of(x.__globals__):

@@ -326,6 +326,10 @@ def _levels_at_work() -> list[int]:
 find.append(_levels_at_work)
 
 
+# Set by adarray.escaping, which stands above: makes plain what is left of an outermost trace.
+settle_hook: list[Any] = []
+
+
 class tracing:  # noqa: N801  (reads as a statement)
     """Context manager that opens a trace of the transform `name`; ``with tracing(name) as level``.
 
@@ -368,6 +372,8 @@ class tracing:  # noqa: N801  (reads as a statement)
             if _gc_users == 0:
                 gc.set_threshold(*_gc_before)
         refusal = end(self._level)
+        if settle_hook and self._watch_token is not None:
+            settle_hook[0](self._level)
         if isinstance(error, ValueError) and isinstance(error.__cause__, TraceError):
             # NumPy has wrapped it: "setting an array element ...". No circle of causes.
             cause = error.__cause__

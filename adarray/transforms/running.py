@@ -11,6 +11,7 @@ from typing import Any
 
 from adarray.aval import BATCHED
 from adarray.errors import DTypeError
+from adarray.escaping import begin
 from adarray.frames import is_labelled
 from adarray.holding import DATA, TABLES, attributes_of, items_of
 from adarray.needs import dispatches
@@ -29,6 +30,7 @@ def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
     outside = intercept and package_of(getattr(f, "__module__", None)) in _OUTSIDE
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        begin(f)
         calls = reach_arguments(args, kwargs)
         if outside:  # as code that calls it would get it
             return _interception()(_stand_in()(f), args, kwargs)

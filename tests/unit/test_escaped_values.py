@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import json
 import pickle
+import statistics
 from typing import Any
 
 import numpy as np
@@ -159,3 +161,66 @@ def test_plots_inside_of_a_function_show_values() -> None:
     assert not isinstance(values, adarray.ADArray)
     np.testing.assert_allclose(values, np.sin(X))
     assert limit == pytest.approx(np.sin(X).max() + 1.0)
+
+
+class Log:
+    def __init__(self) -> None:
+        self.last: Any = None
+        self.values: list[Any] = []
+        self.named: dict[str, Any] = {}
+        self.recent: Any = collections.deque(maxlen=2)
+
+    def loss(self, w: Any) -> Any:
+        value = np.sum(w**2)
+        self.last = float(value)
+        self.values.append(float(value) * 0.5)
+        self.values += [value.item(), 1]
+        self.named["loss"] = {"of": [float(value)]}
+        self.recent.append(float(value))
+        kept.append(float(value))
+        return value
+
+
+kept: list[Any] = []
+
+
+@pytest.mark.parametrize("transform", ["grad", "vjp", "jvp", "hessian", "value_and_grad", "jacfwd"])
+def test_python_numbers_that_were_kept_are_those_of_python(transform: str) -> None:
+    """`json` and `statistics` did not take what ``history.append(float(loss))`` had kept."""
+    log = Log()
+    kept.clear()
+    seen: Any = None
+
+    def loss(w: Any) -> Any:
+        nonlocal seen
+        seen = float(w[0])
+        return log.loss(w)
+
+    if transform == "jvp":
+        adarray.jvp(loss, (X,), (X,))
+    elif transform == "vjp":
+        pullback = adarray.vjp(loss, X)[1]
+        np.testing.assert_array_equal(pullback(1.0)[0], 2 * X)
+    else:
+        getattr(adarray, transform)(loss)(X)
+    held = [log.last, *log.values, *log.named["loss"]["of"], *log.recent, *kept, seen]
+    assert {type(x) for x in held} == {float, int}
+    assert json.dumps(kept[-1:]) == "[14.0]"
+    assert statistics.mean(log.values[-3:-1]) == 10.5
+
+
+def test_numbers_of_a_trace_that_is_open_are_followed() -> None:
+    """The one within another ends first; what it has kept is differentiated by the other."""
+    history: list[Any] = []
+
+    def inner(y: Any) -> Any:
+        history.append(float(y) * 3.0)
+        return y**2
+
+    def outer(x: Any) -> Any:
+        history.append(float(x[0]))
+        slope = adarray.grad(inner)(x[1])
+        return slope * history[0] * history[-1]
+
+    np.testing.assert_allclose(adarray.grad(outer)(np.array([2.0, 5.0])), [150.0, 120.0])
+    assert [type(x) for x in history] == [float, float]
