@@ -11,6 +11,7 @@ import numpy as np
 
 import adarray
 from adarray.estimators import LikelihoodRatio, likelihood_ratio
+from adarray.estimators.directions import Drawn
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,16 @@ class Estimated(Gradient):
         """Return the noise of the next step."""
         if self.steps % self.redraw == 0:
             self.drawn = None  # its memory is there for the new noise
-            self.drawn = self.estimator.draw(*args, rng=self.rng)
+            drawn = self.estimator.draw(*args, rng=self.rng)
+            # Calls with plain tuples are the quickest of a compiled function.
+            self.drawn = {name: [tuple(d) for d in places] for name, places in drawn.items()}
         self.steps += 1
         return self.drawn
 
     def __call__(self, noise: Any, *args: Any) -> Any:
         """Return the gradient."""
-        return self.estimator.evaluate(noise, *args).gradient
+        drawn = {name: [Drawn(*d) for d in places] for name, places in noise.items()}
+        return self.estimator.evaluate(drawn, *args).gradient
 
 
 BP = Method("BP")
