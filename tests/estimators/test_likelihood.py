@@ -346,6 +346,13 @@ def test_credit_is_looked_at() -> None:
     assert layout.credit == {"first": "rows", "second": "rows"}
     scalar = likelihood_ratio(lambda *a: np.mean(dense.f(*a)))
     assert scalar.layout(dense.params, *dense.data).credit == {"first": "total", "second": "total"}
+
+    # Where moved rows spoil all losses, they are coupled.
+    def spoilt(w: Any) -> Any:
+        v = noise_site(w, "v")
+        return v + 0.0 * np.sqrt(np.min(v) - 0.99)
+
+    assert likelihood_ratio(spoilt).layout(np.ones(4)).credit == {"v": "total"}
     # Credit by a function and by a matrix is the same, and pays.
     exact = adarray.grad(lambda w: np.mean(graph.f(w, *graph.data)))(graph.params)
     local = {**LOCAL, "first": lambda losses: LOCAL["first"] @ losses}
