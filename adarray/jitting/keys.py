@@ -111,6 +111,8 @@ def function_key(x: Any, numbers: Numbers) -> Hashable:
                 value_key(x.keywords, numbers))  # fmt: skip
     if kind is types.MethodType:
         return (kind, Same(x.__func__), Same(x.__self__))
+    if kind is types.BuiltinMethodType and isinstance(x.__self__, np.ufunc):
+        return (kind, x.__name__, Same(x.__self__))  # a new object each time it is asked for
     if kind is types.FunctionType and (x.__closure__ or x.__defaults__):
         held = [_contents(cell) for cell in x.__closure__ or ()]
         # Functions that hold others, which may hold them: those are compared by identity.

@@ -271,11 +271,10 @@ def _record_setters(running: Any, axis: int) -> Any:
     lead = (slice(None),) * axis
     now, before = running[(*lead, slice(1, None))], running[(*lead, slice(None, -1))]
     changed = (now != before) & ~(np.isnan(now) & np.isnan(before))
-    shape = tuple(n - 1 if i == axis else 1 for i in range(running.ndim))
-    numbers = np.zeros(running.shape, np.intp)
-    if n:
-        numbers[(*lead, slice(1, None))] = changed * np.arange(1, n).reshape(shape)
-    return np.maximum.accumulate(numbers, axis)
+    shape = tuple(max(n - 1, 0) if i == axis else 1 for i in range(running.ndim))
+    first = np.zeros([min(n, 1) if i == axis else k for i, k in enumerate(running.shape)], np.intp)
+    later = changed * np.arange(1, max(n, 1)).reshape(shape)
+    return np.maximum.accumulate(np.concatenate([first, later], axis), axis)
 
 
 # -- reduceat ----------------------------------------------------------------------------------

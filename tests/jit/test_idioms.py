@@ -66,3 +66,30 @@ def test_hessian(name: str) -> None:
     with adarray.use("numpy"):
         for x in INPUTS[:4]:
             np.testing.assert_allclose(jitted(x), expected(x), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.filterwarnings("error::adarray.JitWarning")
+def test_running_extrema_compile():
+    """The drawdown of a path: positions are written, and methods of ufuncs are new objects."""
+
+    def drawdown(r):
+        value = np.cumprod(1.0 + r)
+        return np.max(1.0 - value / np.maximum.accumulate(value)) + np.minimum.accumulate(r)[-1]
+
+    r = np.array([0.1, -0.2, 0.05, 0.3, -0.1])
+    fast = adarray.jit(adarray.grad(drawdown))
+    for scale in (1.0, 1.0, 1.0, 0.5, -1.0):
+        np.testing.assert_allclose(fast(scale * r), adarray.grad(drawdown)(scale * r), atol=1e-14)
+    assert fast.explain(r).kernels
+
+
+@pytest.mark.filterwarnings("error::adarray.JitWarning")
+def test_methods_of_ufuncs_compile_on_integers():
+    @adarray.jit
+    def last_positive(x):
+        return np.maximum.accumulate((x > 0) * np.arange(4)), np.bitwise_or.reduce(x > 0)
+
+    for _ in range(4):
+        positions, some = last_positive(np.array([1.0, -1.0, 2.0, -3.0]))
+        np.testing.assert_array_equal(positions, [0, 0, 2, 2])
+        assert some
