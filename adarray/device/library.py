@@ -403,6 +403,8 @@ class Library:
             return
         if not target._writeable:
             raise ValueError("assignment destination is read-only")
+        if function is np.put:
+            own = None  # CuPy's wraps indices out of range, and writes repeated ones in any order
         if own is not None and not (CAREFUL.get() and function in _INDEXING):
             try:
                 self.run(own, *map(self.raw, args), **{k: self.raw(v) for k, v in kwargs.items()})

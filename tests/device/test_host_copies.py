@@ -148,6 +148,14 @@ def test_functions_that_write(device_backend: str, library: Library, name: str, 
     np.testing.assert_array_equal(np.asarray(d), expected)
 
 
+def test_indices_that_put_refuses_or_repeats(library: Library) -> None:
+    d = library.place(np.arange(4.0))
+    with pytest.raises(IndexError):
+        np.put(d, [7], 1.0)
+    np.put(d, [1, 1, -1], [5.0, 6.0, 7.0])
+    np.testing.assert_array_equal(d.host(), [0.0, 6.0, 2.0, 7.0])
+
+
 def test_what_numpy_looks_at_for_the_device_is_read_only(library: Library) -> None:
     """It is a copy, and what would be written into it would be lost."""
     x = library.place(np.arange(6.0))
