@@ -178,7 +178,7 @@ class AgNews(Problem):
             "bp": BP,
             "lr-f": Method("LR-F", {"copies": few, **full}),
             "lr-f-pairs": Method("LR-F, pairs", {"copies": few, **pairs, "mode": "full"}),
-            "lr-l": Method("LR-L", {"copies": few, **pairs}),
+            "lr-l": Method("LR-L", {"copies": min(few, 128), **pairs}),
             "lr-l-64": Method("LR-L, few", {"copies": min(few, 64), **pairs}),
             "lr-m": outputs_only(("embedding", "gates"), 8),
         }
