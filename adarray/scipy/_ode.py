@@ -16,6 +16,7 @@ References
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -194,6 +195,29 @@ _EXPLICIT = ("RK45", "RK23", "DOP853")
 _STEPPED = (*_EXPLICIT, "Radau", "BDF", "LSODA")
 
 
+def _text_of(fun: Any) -> Any:
+    """Return a function whose operations are seen one by one, in place of a compiled one."""
+    return fun.__wrapped__ if getattr(fun, "adarray_jitted", False) else fun
+
+
+# Steps of jitted right-hand sides, by these and the method.
+_COMPILED: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+def _compiled(fun: Any, name: str, step: Step, args: tuple[Any, ...]) -> Any:
+    """Return whole steps of a jitted right-hand side, compiled: ``taken(t, y, h)``."""
+    known = _COMPILED.setdefault(fun, {})
+    if name not in known:
+        text = _text_of(fun)
+
+        def whole(t: Any, y: Any, h: Any, args: Any) -> Any:
+            return step(_field(text, args), t, y, h)
+
+        known[name] = fun.like(whole)
+    made = known[name]
+    return lambda t, y, h: made(t, y, h, args)
+
+
 def _field(fun: Any, args: tuple[Any, ...]) -> Field:
     return lambda t, y: array(fun(t, y, *args))
 
@@ -208,7 +232,8 @@ def solve_ivp(
     if adjoint not in ("discrete", "continuous"):
         raise ValueError(f"solve_ivp: adjoint={adjoint!r}; pass 'discrete' or 'continuous'")
     given = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    call = Plainly(fun, given)
+    # Inside of transforms jitted functions run as they are written, with a look at each value.
+    call = Plainly(_text_of(fun) if LEVEL.get() > 0 else fun, given)
     if callable(options.get("jac")):
         options["jac"] = Plainly(options["jac"], given)
     happenings = () if events is None else events if isinstance(events, (list, tuple)) else [events]
@@ -234,7 +259,7 @@ def solve_ivp(
             known = [(solution.t, solution.y), (mesh, states)]
             tolerances = options.get("rtol", 1e-3), options.get("atol", 1e-6)  # SciPy's defaults
             refinement = Refinement(
-                "solve_ivp", step, _field(fun, value(given)),
+                "solve_ivp", step, _field(_text_of(fun), value(given)),
                 lambda t, y: np.asarray(call(t, y)), tolerances, known,
             )  # fmt: skip
         else:
@@ -246,7 +271,11 @@ def solve_ivp(
         batched = None
         if name in _EXPLICIT:
             batched = functools.partial(noted.steps, name, lambda t, y: np.asarray(call(t, y)))
-        track = Track(step, _field(fun, given), t_span[0], first, ends, refinement, batched)
+        taken = None
+        if name in _EXPLICIT and _text_of(fun) is not fun:
+            taken = _compiled(fun, name, step, given)
+        field = _field(fun, given)
+        track = Track(step, field, t_span[0], first, ends, refinement, batched, taken)
         return track, refinement
 
     if not (seen or holds((t_span, y0, t_eval))):

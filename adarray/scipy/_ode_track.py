@@ -41,14 +41,17 @@ class Track:
     batched : callable, optional
         ``batched(times, y0)`` returns how these steps go with plain values, and their method, where
         they are to be walked back at once: `Taken` and `Tableau`, or None.
+    compiled : callable, optional
+        Takes one step as one operation, ``compiled(t, y, h)``.
     """
 
     def __init__(
         self, step: Step, field: Field, t0: Any, y0: Any, times: Sequence[Any],
         refinement: Refinement | None,
         batched: Callable[[Any, Any], tuple[Tableau, Taken]] | None = None,
+        compiled: Callable[[Any, Any, Any], Any] | None = None,
     ) -> None:  # fmt: skip
-        self.step, self.field = step, field
+        self.step, self.field, self._compiled = step, field, compiled
         ends = np.unique(np.asarray(times, float))
         self._sign = 1.0 if times[0] <= times[-1] else -1.0
         ends = ends[:: int(self._sign)]
@@ -71,11 +74,14 @@ class Track:
         """Take the steps recorded, one after the other."""
         states = [state]
 
-        def taken(t: float, y: Any, h: float) -> Any:
+        def one(t: float, y: Any, h: float) -> Any:
             return self.step(self.field, t, y, h)
 
-        if _STAGES * len(self.times) * np.asarray(value(state)).nbytes >= MUCH:
-            taken = Checkpoint("solve_ivp", taken)
+        taken: Callable[[Any, Any, Any], Any] = one
+        if self._compiled is not None:  # which keeps its arguments alone
+            taken = self._compiled
+        elif _STAGES * len(self.times) * np.asarray(value(state)).nbytes >= MUCH:
+            taken = Checkpoint("solve_ivp", one)
         for start, stop in zip(self.times[:-1], self.times[1:], strict=True):
             state = taken(start, state, stop - start)
             states.append(state)

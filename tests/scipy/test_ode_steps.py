@@ -148,3 +148,33 @@ def test_what_only_some_steps_read() -> None:
         ).y[:, -1])  # fmt: skip
 
     assert adarray.grad(loss)(2.0) == pytest.approx(-0.2 * np.sum(Y0) * np.exp(-1.2), rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["RK45", "DOP853"])
+def test_steps_of_a_jitted_right_hand_side(method: str) -> None:
+    """One compiled operation a step, for systems of any size; derivatives of all kinds."""
+    spread = np.linspace(0.5, 1.5, _ode_steps.LARGEST + 2)
+
+    def f(t: Any, y: Any, k: Any) -> Any:
+        d = np.zeros_like(y)
+        d[1:-1] = k * (y[2:] - 2.0 * y[1:-1] + y[:-2])
+        return d - y**3 * np.cos(t)
+
+    def loss(rhs: Any) -> Any:
+        def final(k: Any, y0: Any) -> Any:
+            r = ours.solve_ivp(rhs, (0.0, 1.0), y0, method, args=(k,), t_eval=[0.5, 1.0])
+            return np.sum(r.y[:, -1] ** 2) + r.y[3, 0]
+
+        return final
+
+    jitted, plain = loss(adarray.jit(f)), loss(f)
+    assert jitted(0.7, spread) == pytest.approx(plain(0.7, spread), rel=1e-12)
+    for _ in range(2):
+        for of in (
+            lambda f: adarray.grad(f, (0, 1))(0.7, spread),
+            lambda f: adarray.hvp(f)(0.7, spread, 1.0),
+            lambda f: adarray.jvp(f, (0.7, spread), (1.0, spread))[1],
+            lambda f: adarray.grad(adarray.grad(f))(0.7, spread),
+        ):
+            close(of(jitted), of(plain))
