@@ -258,8 +258,11 @@ def unaligned(x: Any) -> bool:
     )
 
 
+_SHOWN = 16  # arguments that a text names
+
+
 def describe(key: Any, f: Any) -> str:
-    """Return a signature as text, such as ``f(float64[3, 4], float)``."""
+    """Return a signature as text, such as ``f(float64[3, 4], float)``; long ones are cut."""
     parts = []
     for part in key:
         if isinstance(part, tuple) and part and isinstance(part[0], np.dtype):
@@ -272,5 +275,7 @@ def describe(key: Any, f: Any) -> str:
             parts.append(part)
         elif isinstance(part, Identity):
             parts.append(repr(part))
+    if len(parts) > _SHOWN:
+        parts[_SHOWN - 2 :] = [f"{len(parts) - _SHOWN + 2} more"]
     name = getattr(f, "__name__", type(f).__name__)
     return f"{name}({', '.join(parts)})"

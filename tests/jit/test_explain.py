@@ -448,3 +448,10 @@ def test_profiles_show_the_stages_of_compiling(data):
     assert {"dead", "cse", "fold"} <= set(passes)
     traces = [s for s in p.spans if s.kind == "trace"]
     assert len(traces) == 2
+
+
+def test_long_signatures_are_cut() -> None:
+    f = adarray.jit(lambda xs: sum(xs))
+    text = f.explain([np.ones(3)] * 40).signature
+    assert text.count("float64[3]") == 14
+    assert text.endswith(", 26 more)")
