@@ -20,6 +20,16 @@ from adarray.trace import Handle
 Args = tuple[Any, ...]
 
 
+def _is_nest(kind: type) -> bool:
+    """Whether arguments of a class are taken apart: lists, dicts, tuples, and named ones.
+
+    Not those of named tuples that may have attributes of their own.
+    """
+    return kind in (tuple, list, dict) or (
+        issubclass(kind, tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
+    )
+
+
 def fast_key(args: Args) -> Hashable:
     """Return the key of arrays and numbers, or nests of them; None if there is anything else."""
     met: list[Any] = []
@@ -54,6 +64,9 @@ def _part(x: Any, met: list[Any]) -> Hashable:
     if kind is dict:
         key = _key(tuple(x.values()), met) if all(type(k) is str for k in x) else None
         return None if key is None else (kind, *x, key)
+    if _is_nest(kind):
+        key = _key(x, met)
+        return None if key is None else (kind, key)
     if kind in KINDS:
         met.append(x)
         return (*form_of(x, KINDS[kind](x), False), True, kind.__name__)
@@ -82,13 +95,13 @@ class Matcher:
     def __init__(self, args: Args) -> None:
         space: dict[str, Any] = {"__name__": GENERATED, "A": np.ndarray, "T": DeviceArray}
         tests = [f"len(a) == {len(args)}"]
-        nested = any(type(x) in (tuple, list, dict) for x in args)
-        for i, (place, x) in enumerate(_walk("a", args, tests)):
+        nested = any(_is_nest(type(x)) for x in args)
+        for i, (place, x) in enumerate(_walk("a", args, tests, space)):
             tests.extend(_tests(i, place, x, space))
-        tests.extend(_same(list(_walk("a", args, [], short=False))))
+        tests.extend(_same(list(_walk("a", args, []))))
         text = f"def fits(a): return {' and '.join(tests)}\n"
         # Names of containers are bound by the test; this one follows the whole ways.
-        ways = [w for w, _ in _walk("a", args, [], short=False)]
+        ways = [w for w, _ in _walk("a", args, [])]
         exec(text + f"def leaves(a): return [{', '.join(ways)}]", space)  # our own text
         # Functions among their own globals would be a cycle.
         leaves = space.pop("leaves")
@@ -96,24 +109,27 @@ class Matcher:
         self.leaves: Callable[[Args], list[Any]] | None = leaves if nested else None
 
 
-def _walk(name: str, items: Any, tests: list[str], short: bool = True) -> Iterator[tuple[str, Any]]:
+def _walk(
+    name: str, items: Any, tests: list[str], space: dict[str, Any] | None = None
+) -> Iterator[tuple[str, Any]]:
     """Yield where each leaf is and what it is; add tests of the containers on the way.
 
-    With `short`, containers get names in the tests.
+    With `space`, the names that tests may use, containers get names in the tests.
     """
     # Leaves of a dict come in the order of their keys.
     pairs = sorted(items.items()) if type(items) is dict else enumerate(items)
     for key, x in pairs:
         place, kind = f"{name}[{key!r}]", type(x)
-        if kind not in (tuple, list, dict):
+        if not _is_nest(kind):
             yield place, x
             continue
-        if short:
+        if space is not None:
             known = f"c{len(tests)}"
+            space[f"n{len(tests)}"] = kind
             same = f"[*{known}] == {[*x]!r}" if kind is dict else f"len({known}) == {len(x)}"
-            tests.append(f"type({known} := {place}) is {kind.__name__} and {same}")
+            tests.append(f"type({known} := {place}) is n{len(tests)} and {same}")
             place = known
-        yield from _walk(place, x, tests, short)
+        yield from _walk(place, x, tests, space)
 
 
 def _tests(i: int, place: str, x: Any, space: dict[str, Any]) -> Iterator[str]:

@@ -19,6 +19,11 @@ from adarray.jitting.signature import Bound, Ints, element_strides
 from adarray.transforms.tree import flatten
 
 Point = namedtuple("Point", "x y")
+Pair = namedtuple("Pair", "x y")
+
+
+class Noted(Point):
+    """A named tuple that may have other attributes, which functions may read."""
 
 
 class Colour(enum.Enum):
@@ -120,6 +125,7 @@ def test_the_matcher_looks_into_nests() -> None:
         (A, b), ((A, b),), ([A, b],), ([A], b), ([A, [b]],), ([A, (b,)],), ([],), ((),), ({},),
         ({"w": A, "b": b},), ({"b": A, "w": b},), ({"w": A},), ({"w": A, "c": b},),
         ({"w": [A, 2.0], "b": {"x": b}},), ({"w": [A, 2.0], "b": {"y": b}},),
+        (Point(A, b),), (Pair(A, b),), (Point(A, [b]),), ([Point(A, 2.0)],),
     ]  # fmt: skip
     for given in calls:
         made = Matcher(given)
@@ -131,7 +137,7 @@ def test_the_matcher_looks_into_nests() -> None:
         expected = flatten((given, {}))[0]
         assert len(leaves) == len(expected)
         assert all(x is y for x, y in zip(leaves, expected, strict=True))
-    for other in ((2,), ([A, "text"],), ({1: A},), ([A, None],), (Point(A, A),)):
+    for other in ((2,), ([A, "text"],), ({1: A},), ([A, None],), (Point(A, None),), (Noted(A, A),)):
         assert fast_key(other) is None
 
 
