@@ -66,7 +66,9 @@ def split(y: Any, level: int) -> tuple[Any, Any]:
     if tangent is None:
         v: Any = primal._v
         if isinstance(v, Symbolic):
-            v = np.zeros(v.value.shape, v.value.dtype)
+            known = v.value  # a Python number, maybe
+            dtype = known.dtype if hasattr(known, "dtype") else np.result_type(known)
+            v = np.zeros(np.shape(known), dtype)
         there = is_device(v) or type(v) in BATCHED
         tangent = ADArray(_zero(v if there else np.asarray(v)))
     return primal, tangent
