@@ -23,7 +23,7 @@ from adarray.batching.layouts import (
 from adarray.batching.rules import along, same, shifted
 from adarray.dispatch import apply
 from adarray.errors import NotDifferentiableError
-from adarray.op import Layout, Op, Opaque, composite, register
+from adarray.op import Layout, Op, composite, register
 from adarray.ops.borrow import borrow
 from adarray.ops.common import arrayed, composite_if_traced, in_order, s, unbroadcast
 from adarray.protocol import plain, plain_array
@@ -37,7 +37,6 @@ def _linear(
     *,
     operands: tuple[str, ...] = ("a",),
     name: str | None = None,
-    lower: Any = None,
     **options: Any,
 ) -> Op:
     """Register an operation that is linear in its operands."""
@@ -45,7 +44,7 @@ def _linear(
         Op(
             name or function.__name__,
             function,
-            lower or Layout(),
+            Layout(),
             [rule],
             jvp="linear",
             samples=samples,
@@ -216,7 +215,6 @@ copy = _linear(
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)).T), s(np.float64(2.0))],
     params=("order", "subok"),
     batch=same,
-    lower=Opaque(),
 )
 astype = _linear(
     np.astype,
@@ -232,7 +230,6 @@ astype = _linear(
         if isinstance(x, (np.ndarray, np.generic))
         else arrayed(x).astype(dtype, copy=copy)[()]
     ),
-    lower=Opaque(),
     note="an integer result has no derivative",
 )
 
@@ -249,7 +246,6 @@ tril = _linear(
     operands=("m",),
     params=("k",),
     batch=triangle,
-    lower=Opaque(),
 )
 triu = _linear(
     np.triu,
@@ -259,7 +255,6 @@ triu = _linear(
     operands=("m",),
     params=("k",),
     batch=triangle,
-    lower=Opaque(),
 )
 
 
@@ -340,7 +335,6 @@ repeat = _linear(
     params=("repeats", "axis"),
     batch=along("flat"),
     methods=("repeat",),
-    lower=Opaque(),
     drops=True,
 )
 
@@ -366,7 +360,6 @@ tile = _linear(
     operands=("A",),
     params=("reps",),
     batch=tiled,
-    lower=Opaque(),
     # NumPy's own asks for writeable subclasses on the way; values are all we need.
     evaluate=lambda A, reps: np.tile(arrayed(A), reps),
 )

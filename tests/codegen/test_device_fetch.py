@@ -306,6 +306,7 @@ class TestChoice:
             for k, ints in steps_of(plan(recorded(f, *args).program))
         ]
 
+    @pytest.mark.slow
     def test_long_rows_are_fetched_and_short_ones_are_not(self) -> None:
         ((long, launch),) = self.forms(softmax, np.ones((300, 32768), np.float32))
         assert long.slots >= 32768 // (4 * long.block)

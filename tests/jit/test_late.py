@@ -184,6 +184,7 @@ def test_a_compiler_that_hangs_is_stopped(fake: Fake, monkeypatch: pytest.Monkey
     assert not list((fake.folder / "cache" / "adarray-kernels").glob("work-*"))
 
 
+@pytest.mark.slow
 def test_a_compiler_that_hangs_for_one_unit(fake: Fake) -> None:
     fake.set(units="atan2")
     f, g = jit(lambda x: np.arctan2(x, 2.0)), jit(lambda x: x * 3.5 - 1.25)

@@ -332,6 +332,7 @@ def test_the_summary_says_what_every_step_brought(tmp_path: Path) -> None:
     assert "chain 1e3: jax / adarray jit: 2.9, target at least 3, SHORT" in short
 
 
+@pytest.mark.slow
 def test_a_step_that_is_cut_may_write_what_it_has(tmp_path: Path, monkeypatch: Any) -> None:
     """It is asked to end first, with its children; the others still run, and are reported."""
     text = (

@@ -349,7 +349,7 @@ def test_tables_show_the_figures() -> None:
     assert (cells["ours"], cells["ratio"], cells["autograd"]) == ("1e-05", "3", "0.001")
     rst = report.rst(REPORT)
     assert rst.count(".. list-table::") == 3
-    assert "    * - chain 1e3\n      - 10 us\n      - torch\n" in rst
+    assert "    * - chain 1e3\n      - 10\u00a0us\n      - torch\n" in rst
 
 
 def test_script_shows_a_report_from_a_file(

@@ -177,6 +177,7 @@ def test_a_loop_holds_twice_the_square_root_of_its_states() -> None:
     assert peak(loop_of(4096, schedule="periodic"), x) < 2.2 * 64
 
 
+@pytest.mark.slow
 def test_states_that_are_held() -> None:
     x = np.linspace(0.1, 1.0, 4_000)
     assert peak(loop_of(400, schedule="periodic"), x) < 2.4 * 20
@@ -300,6 +301,7 @@ def test_gradients_of_state_weights_and_outputs(run: Any, engine: None) -> None:
             close(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [RUNS[2], RUNS[5], RUNS[6], RUNS[8], with_while])
 def test_higher_orders(run: Any, engine: None) -> None:
     loss = lambda w: dynamics(w, X, 7, run)  # noqa: E731

@@ -146,7 +146,7 @@ def test_alone(name: str, transform: str) -> None:
     check(name, transform, X)
 
 
-@pytest.mark.parametrize("backend_name", ["numpy", "serial"])
+@pytest.mark.parametrize("backend_name", [pytest.param("numpy", marks=pytest.mark.slow), "serial"])
 def test_threads_run_different_transforms(backend_name: str) -> None:
     if backend_name not in adarray.backends():
         pytest.skip("not there")
