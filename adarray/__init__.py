@@ -15,12 +15,10 @@ from adarray import (
 )
 from adarray._version import __version__
 from adarray.ad import backward as _backward  # noqa: F401  (is `ADArray.backward`)
-from adarray.array import ADArray, array, stop_gradient, value_of
+from adarray.array.adarray import ADArray, array, stop_gradient, value_of
 from adarray.backend import backends, current_backend, use
-from adarray.context import copy_context
-from adarray.custom import register_rule
-from adarray.debug import debug_nans
-from adarray.errors import (
+from adarray.base.context import copy_context
+from adarray.base.errors import (
     ADArrayError,
     BackendError,
     CompileError,
@@ -31,6 +29,8 @@ from adarray.errors import (
     TraceError,
     UnsupportedFunctionError,
 )
+from adarray.custom import register_rule
+from adarray.debug import debug_nans
 from adarray.transforms import (
     directional_derivative,
     elementwise_grad,
@@ -103,7 +103,7 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(f"adarray.{name}")
     if name in _LATE:
         return getattr(importlib.import_module(f"adarray.{_LATE[name]}"), name)
-    hint = importlib.import_module("adarray.elsewhere").of_module(name)
+    hint = importlib.import_module("adarray.base.elsewhere").of_module(name)
     raise AttributeError(f"module 'adarray' has no attribute {name!r}{hint}", name=name)
 
 

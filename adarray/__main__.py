@@ -16,12 +16,12 @@ from pathlib import Path
 
 import adarray
 from adarray.backend import load, made_engine, unreadable
+from adarray.base.errors import BackendError
 from adarray.bench import Options as BenchOptions
 from adarray.bench import bench
 from adarray.bench.studies import OPERATORS
 from adarray.bench.sweep import SIZES, STUDIES, THREADS, WIDTHS
 from adarray.demo import Options, demo
-from adarray.errors import BackendError
 
 PACKAGES = ("numpy", "cffi", "optree", "opt-einsum", "scipy-openblas32")
 COMPILERS = ("cc", "gcc", "clang")

@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from adarray.errors import BackendError
-from adarray.runtime import MODE, WRAP, Backend, Engine, Mode, current_mode
-from adarray.scope import KEPT, outside, package_of
+from adarray.base.errors import BackendError
+from adarray.base.runtime import MODE, WRAP, Backend, Engine, Mode, current_mode
+from adarray.base.scope import KEPT, outside, package_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

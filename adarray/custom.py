@@ -9,10 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.batching.rules import members
-from adarray.device import is_device
-from adarray.dispatch import apply
-from adarray.op import (
+from adarray.base.op import (
     COMPOSITES,
     CONSTANT_FUNCTIONS,
     FUNCTIONS,
@@ -24,10 +21,13 @@ from adarray.op import (
     Rule,
     register,
 )
-from adarray.protocol import check_params, finish, plain
-from adarray.runtime import MODE
-from adarray.scope import SCOPE
-from adarray.trace import Handle
+from adarray.base.runtime import MODE
+from adarray.base.scope import SCOPE
+from adarray.batching.rules import members
+from adarray.core.dispatch import apply
+from adarray.core.protocol import check_params, finish, plain
+from adarray.core.trace import Handle
+from adarray.device import is_device
 
 # Functions that users have registered, by ``id``.
 REGISTERED: dict[int, Any] = {}
@@ -64,7 +64,7 @@ def register_rule(
     params : sequence of str, optional
         Names of further arguments; by default, all others.
     samples : callable, optional
-        ``samples(rng)`` returns a list of `adarray.op.Sample`, for
+        ``samples(rng)`` returns a list of `adarray.base.op.Sample`, for
         `adarray.testing.opcheck`.
     name : str, optional
         Name in messages; by default, that of the function.

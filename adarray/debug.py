@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import compute
-from adarray.errors import user_line
-from adarray.graph import next_order
-from adarray.op import Op
-from adarray.runtime import MODE, Engine, Mode, current_mode
+from adarray.base.errors import user_line
+from adarray.base.op import Op
+from adarray.base.runtime import MODE, Engine, Mode, current_mode
+from adarray.core.dispatch import compute
+from adarray.core.graph import next_order
 
 
 class NanChecker:

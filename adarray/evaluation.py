@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.array import ADArray, array
-from adarray.dispatch import run
-from adarray.errors import DTypeError, ShapeError, TraceError
-from adarray.inplace import WRITE
-from adarray.inplace import _region as region
-from adarray.jitting.keys import replace_symbols, symbols_in
-from adarray.jitting.picture import Node, Picture
-from adarray.jitting.record import record
-from adarray.jitting.symbolic import UntraceableError
-from adarray.recording import Call, Guard, Recording, Symbol, as_number
+from adarray.array.adarray import ADArray, array
+from adarray.base.errors import DTypeError, ShapeError, TraceError
+from adarray.base.recording import Call, Guard, Recording, Symbol, as_number
+from adarray.core.dispatch import run
+from adarray.core.inplace import WRITE
+from adarray.core.inplace import _region as region
+from adarray.jitting.explain.picture import Node, Picture
+from adarray.jitting.recording.record import record
+from adarray.jitting.shared.keys import replace_symbols, symbols_in
+from adarray.jitting.shared.symbolic import UntraceableError
 from adarray.transforms import jvp, vjp
 from adarray.transforms.running import check_function
 from adarray.transforms.tree import is_array

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from adarray import ops as _ops  # noqa: F401  (gives ADArray its methods)
-from adarray.array import ADArray, weakened
-from adarray.elsewhere import OF_ARRAYS, Elsewhere, shown
-from adarray.questions import Indexing, Lacking, Shy, visible
-from adarray.trace import Handle, plain_class
+from adarray.array.adarray import ADArray, weakened
+from adarray.array.questions import Indexing, Lacking, Shy, visible
+from adarray.base.elsewhere import OF_ARRAYS, Elsewhere, shown
+from adarray.core.trace import Handle, plain_class
 
 # What stays of an array in a Python number: adarray's own attributes. NumPy's protocols and the
 # special methods of operators stay, too; those raise by themselves.

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.ad.reverse import general_rule
-from adarray.dispatch import compute
-from adarray.errors import user_line
-from adarray.op import Op
-from adarray.report import Table, table_html, table_lines, time_text
-from adarray.runtime import MODE, WRAP, Engine, Mode, current_mode
-from adarray.spans import RECORDER, Recorder, Span
+from adarray.base.errors import user_line
+from adarray.base.op import Op
+from adarray.base.report import Table, table_html, table_lines, time_text
+from adarray.base.runtime import MODE, WRAP, Engine, Mode, current_mode
+from adarray.base.spans import RECORDER, Recorder, Span
+from adarray.core.dispatch import compute
 
 
 class ProfilingEngine:
@@ -112,7 +112,7 @@ class Row(NamedTuple):
     Parameters
     ----------
     kind, name : str
-        As in `adarray.spans.Span`.
+        As in `adarray.base.spans.Span`.
     at : str
         Shapes or place, where the profile is grouped by them.
     calls : int
@@ -151,7 +151,7 @@ class profile:  # noqa: N801  (reads as a statement)
 
     Attributes
     ----------
-    spans : list of adarray.spans.Span
+    spans : list of adarray.base.spans.Span
         Everything that was measured, in the order in which it ended.
 
     Notes

@@ -122,7 +122,7 @@ class JitEngine(ADArrayEngine):
 
     def __init__(self, backend: str, threads: int) -> None:
         super().__init__(backend, threads)
-        from adarray.jitting import build
+        from adarray.jitting.tree import build
 
         build.ANSWERED = None  # calls wait for the compiler: what is timed is compiled
 

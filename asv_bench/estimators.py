@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import adarray
+from adarray.base.report import size_text
 from adarray.estimators import (
     Diagnosis,
     diagnose,
@@ -28,7 +29,6 @@ from adarray.estimators import (
     noise_site,
     spsa,
 )
-from adarray.report import size_text
 
 TABLES = Path(__file__).parents[1] / "docs" / "likelihood-ratio"
 COPIES = 1024

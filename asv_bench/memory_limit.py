@@ -138,7 +138,7 @@ def resident(key: str) -> int:
 def settle() -> None:
     """Give all memory that is free back to the system."""
     gc.collect()
-    engine = adarray.runtime.current_mode().engine
+    engine = adarray.base.runtime.current_mode().engine
     library = getattr(engine, "library", None)
     if library is not None:
         library.lib.adarray_pool_trim()

@@ -38,7 +38,7 @@ BATCH_S = 0.002  # shorter calls are timed several at once
 
 
 def _no_guard(_: np.ndarray) -> None:
-    """Stand in for `adarray.guard.Guard`: the array is saved without protection."""
+    """Stand in for `adarray.core.guard.Guard`: the array is saved without protection."""
 
 
 def batch_size(call: Callable[[], Any]) -> int:
@@ -119,7 +119,7 @@ class Worker:
 
     def _guard(self) -> list[Callable[[], Any]]:
         """Return logistic regression with the protection of its operands, and without."""
-        from adarray import guard
+        from adarray.core import guard
 
         call = self.engine.gradient(LOGISTIC).call
 

@@ -14,7 +14,7 @@ import numpy as np
 from cffi import FFI
 
 from adarray import ops  # noqa: F401  (registers the operations)
-from adarray.codegen.eager import EXACT_LEAF, GROUP, LEAF, Kernel, all_kernels
+from adarray.compiler.scalars.eager import EXACT_LEAF, GROUP, LEAF, Kernel, all_kernels
 from native.flags import FLAGS
 
 HERE = Path(__file__).resolve().parent

@@ -23,7 +23,7 @@ for _variable, _value in {
 
 import adarray
 from adarray.errors import BackendError
-from adarray.jitting import build
+from adarray.jitting.tree import build
 from adarray.testing._ops import use_all_sizes
 
 # Tests look at what is compiled, however busy the machine is.

@@ -7,7 +7,7 @@ import pytest
 from records import CORE
 
 import adarray
-from adarray.op import OPS
+from adarray.base.op import OPS
 from adarray.testing import check_backend, opcheck
 
 

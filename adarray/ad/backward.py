@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.reverse import Pullback
-from adarray.array import ADArray, backward_hook
-from adarray.aval import Symbolic
+from adarray.array.adarray import ADArray, backward_hook
+from adarray.base.aval import Symbolic
+from adarray.base.errors import DTypeError, ShapeError, TraceError
+from adarray.base.levels import LEVEL
+from adarray.core.graph import FREED, LEAF, Node
+from adarray.core.inplace import sync_if_view
+from adarray.core.protocol import plain, traced
+from adarray.core.trace import Handle, root_of
 from adarray.device import is_device
-from adarray.errors import DTypeError, ShapeError, TraceError
-from adarray.graph import FREED, LEAF, Node
-from adarray.inplace import sync_if_view
-from adarray.levels import LEVEL
-from adarray.protocol import plain, traced
-from adarray.trace import Handle, root_of
 
 
 def backward(x: ADArray, gradient: Any, retain_graph: bool, create_graph: bool) -> None:

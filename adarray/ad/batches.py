@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.reverse import BATCHED_RULE, batch_of, sum_hook
-from adarray.aval import BATCHED
+from adarray.base.aval import BATCHED
+from adarray.base.op import Op, Opaque
 from adarray.batching.batch import Batch, SplitError
 from adarray.batching.calls import function
 from adarray.batching.rules import compute_batched, member_of
 from adarray.batching.values import Batched, as_batched, raw_of
-from adarray.dispatch import apply
-from adarray.graph import Node
-from adarray.inplace import sync_if_view
-from adarray.op import Op, Opaque
+from adarray.core.dispatch import apply
+from adarray.core.graph import Node
+from adarray.core.inplace import sync_if_view
+from adarray.core.trace import Handle
 from adarray.ops.common import Placed
-from adarray.trace import Handle
 
 
 def _enter(x: Any, batch: Batch, scalar: bool = True) -> Any:

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import BATCHED, Aval, Symbolic, aval_of
+from adarray.base.aval import BATCHED, Aval, Symbolic, aval_of
+from adarray.base.op import OPS, Op
+from adarray.core.graph import Node
+from adarray.core.inplace import plain_value
+from adarray.core.trace import Handle
 from adarray.device import is_device
-from adarray.graph import Node
-from adarray.inplace import plain_value
-from adarray.op import OPS, Op
-from adarray.trace import Handle
 
 # What a rule may raise on numbers that it was not made for; LinAlgError is a ValueError.
 _ERRORS = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)

@@ -1,4 +1,4 @@
-"""Forward mode: the driver. Tangents are pushed by `adarray.dispatch`, op by op."""
+"""Forward mode: the driver. Tangents are pushed by `adarray.core.dispatch`, op by op."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
-from adarray.aval import BATCHED, Symbolic, refuse_subclass
+from adarray.array.adarray import ADArray
+from adarray.base.aval import BATCHED, Symbolic, refuse_subclass
+from adarray.base.errors import ShapeError
+from adarray.base.memory import stand_in
+from adarray.core.inplace import sync_if_view
+from adarray.core.tangents import attach, tangent_of
+from adarray.core.trace import Extras, Handle, placed, snapshot
 from adarray.device import KINDS, adopt, is_device
-from adarray.errors import ShapeError
-from adarray.inplace import sync_if_view
-from adarray.memory import stand_in
-from adarray.tangents import attach, tangent_of
-from adarray.trace import Extras, Handle, placed, snapshot
 
 
 def dual(x: Any, tangent: Any, level: int, name: str) -> Any:

@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.dropped import cleared, without_masked
-from adarray.array import ADArray
-from adarray.aval import ARRAYS, BATCHED, Aval, aval_of
+from adarray.array.adarray import ADArray
+from adarray.base.aval import ARRAYS, BATCHED, Aval, aval_of
+from adarray.base.errors import NotDifferentiableError, TraceError
+from adarray.base.levels import is_walked
+from adarray.base.op import FUNCTIONS
+from adarray.base.runtime import MODE
+from adarray.base.spans import RECORDER, span
 from adarray.batching.batch import WALKING
+from adarray.core.dispatch import apply, pick
+from adarray.core.graph import FREED, LEAF, STOP, Node, Part
+from adarray.core.inplace import plain_value
+from adarray.core.protocol import plain
+from adarray.core.tangents import strong_zero
+from adarray.core.trace import Extras, Handle
 from adarray.device import is_device
-from adarray.dispatch import apply, pick
-from adarray.errors import NotDifferentiableError, TraceError
-from adarray.graph import FREED, LEAF, STOP, Node, Part
-from adarray.inplace import plain_value
-from adarray.levels import is_walked
-from adarray.op import FUNCTIONS
 from adarray.ops.common import Placed, unbroadcast, zero_beside
-from adarray.protocol import plain
-from adarray.runtime import MODE
-from adarray.spans import RECORDER, span
-from adarray.tangents import strong_zero
-from adarray.trace import Extras, Handle
 
 # The walk whose rules run now. Rules that walk themselves go as far as it does, and record what
 # it records.

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import jvp_rule, run
-from adarray.op import Contraction, Gather, Layout, Op, Scatter
-from adarray.tangents import SERIES, attach, inexact, save_tangents, tangent_of, unrecorded
-from adarray.trace import Extras, Handle, snapshot
+from adarray.base.op import Contraction, Gather, Layout, Op, Scatter
+from adarray.core.dispatch import jvp_rule, run
+from adarray.core.tangents import SERIES, attach, inexact, save_tangents, tangent_of, unrecorded
+from adarray.core.trace import Extras, Handle, snapshot
 
 Coefficients = list[Any]  # of t, t**2, ...; None for zero
 # What none of whose rules reads the result.

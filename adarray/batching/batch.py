@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.base.aval import Symbolic
+from adarray.core.graph import next_order
 from adarray.device import host, is_device
-from adarray.graph import next_order
 
 # Whether a reverse walk goes on in this context: it may meet values of batches that are over.
 WALKING: ContextVar[bool] = ContextVar("adarray_walking", default=False)

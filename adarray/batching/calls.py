@@ -9,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.base.aval import Symbolic
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.levels import forget
+from adarray.base.op import COMPOSITES, FUNCTIONS
+from adarray.base.runtime import MODE
 from adarray.batching.batch import Batch
 from adarray.batching.indices import (
     as_written,
@@ -41,12 +45,8 @@ from adarray.batching.values import (
     ufunc_hook,
     write_hook,
 )
+from adarray.core.trace import Handle
 from adarray.device import is_device
-from adarray.errors import NotDifferentiableError
-from adarray.levels import forget
-from adarray.op import COMPOSITES, FUNCTIONS
-from adarray.runtime import MODE
-from adarray.trace import Handle
 
 # Rules of functions that have no record, since they have no derivative: see `batched`.
 RULES: dict[Any, Rule] = {}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.base.aval import Symbolic
 from adarray.batching.batch import Batch, concrete_of
 from adarray.batching.values import Batched
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import ShapeError, TraceError, UnsupportedFunctionError
+from adarray.base.op import Op, Pointwise, Reduction, Scan
+from adarray.base.runtime import MODE
 from adarray.batching.batch import WALKING, Batch
 from adarray.batching.indices import batched_index, in_order, parts_of, settled
 from adarray.batching.values import Batched, as_batched, innermost, member_axis, raw_of
-from adarray.dispatch import compute
-from adarray.errors import ShapeError, TraceError, UnsupportedFunctionError
-from adarray.op import Op, Pointwise, Reduction, Scan
-from adarray.runtime import MODE
+from adarray.core.dispatch import compute
 
 Rule = Callable[["Call"], Any]
 _PYTHON = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}

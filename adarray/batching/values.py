@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from adarray.aval import ARRAYS, PLAIN, Symbolic
+from adarray.base.aval import ARRAYS, PLAIN, Symbolic
+from adarray.base.errors import TraceError, UnsupportedFunctionError
+from adarray.base.memory import duplicate
 from adarray.batching.batch import Batch, concrete_of, split
+from adarray.core.trace import Extras, Handle
 from adarray.device import is_device
-from adarray.errors import TraceError, UnsupportedFunctionError
-from adarray.memory import duplicate
-from adarray.trace import Extras, Handle
 
 # What computes on values of batches: set by adarray.batching.calls, which stands above.
 ufunc_hook: list[Callable[..., Any]] = []
@@ -201,7 +201,7 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
         return Batched(raw, self.batch, self.scalar, self.weak)
 
     def duplicate(self) -> Any:
-        """Return a copy that lies in memory as this array does, see `adarray.memory`."""
+        """Return a copy that lies in memory as this array does, see `adarray.base.memory`."""
         return self.copy("K")
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:

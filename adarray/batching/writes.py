@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.base.aval import Symbolic
+from adarray.base.op import FUNCTIONS
+from adarray.base.runtime import MODE
 from adarray.batching.calls import write
 from adarray.batching.indices import same_mask
 from adarray.batching.values import Batched, as_batched, innermost, raw_of
-from adarray.dispatch import compute, replay
-from adarray.inplace import index_hook, members_hook, own_buffer
-from adarray.op import FUNCTIONS
-from adarray.runtime import MODE
-from adarray.trace import Handle
+from adarray.core.dispatch import compute, replay
+from adarray.core.inplace import index_hook, members_hook, own_buffer
+from adarray.core.trace import Handle
 
 
 def write_members(root: Handle, steps: tuple[Any, ...], index: Any, v: Any) -> Any:

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import adarray
+from adarray.base.runtime import current_mode
 from adarray.bench.studies import (
     NUMPY,
     OPERATORS,
@@ -18,7 +19,6 @@ from adarray.bench.studies import (
     operands,
     parameters,
 )
-from adarray.runtime import current_mode
 
 SAMPLE_S = 0.004  # of one sample, of several calls where they are short
 SAMPLES = 5

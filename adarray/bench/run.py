@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 
 import adarray
 from adarray.backend import load
+from adarray.base.errors import BackendError
 from adarray.bench import picture, report
 from adarray.bench.measure import Row
 from adarray.bench.studies import ORDER
 from adarray.bench.sweep import GPU, Options, Sweep
-from adarray.errors import BackendError
 
 # Seconds that measuring takes at most, unless the user says how many.
 USUAL_S, USUAL_WITH_GPU_S = 50.0, 80.0

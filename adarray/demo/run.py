@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import adarray
+from adarray.base.errors import BackendError
 from adarray.demo import data, report
 from adarray.demo.train import Run, forward_seconds, gradient_seconds, train
-from adarray.errors import BackendError
 from adarray.jitting import JitWarning
 
 # The reference backends come first; others follow by name.

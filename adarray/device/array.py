@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from adarray.aval import ARRAYS, BATCHED, PLAIN
+from adarray.base.aval import ARRAYS, BATCHED, PLAIN
 from adarray.device.differences import as_whole, cast_differs
 from adarray.device.functions import SPECIAL
 from adarray.device.indices import device_index, last_values
@@ -312,7 +312,7 @@ class DeviceArray(NDArrayOperatorsMixin):
         return DeviceArray(made, self.library, self.scalar)
 
     def duplicate(self) -> Any:
-        """Return a copy that lies in memory as this array does, see `adarray.memory`."""
+        """Return a copy that lies in memory as this array does, see `adarray.base.memory`."""
         return DeviceArray(self.library.duplicated(self.raw), self.library, self.scalar)
 
     def astype(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.aval import PLAIN
+from adarray.base.aval import PLAIN
+from adarray.base.errors import BackendError
 from adarray.device.array import DeviceArray
-from adarray.errors import BackendError
 
 if TYPE_CHECKING:
     from adarray.device.library import Library

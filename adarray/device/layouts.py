@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.memory import strided, strides_like
 from adarray.device.array import DeviceArray
-from adarray.memory import strided, strides_like
 
 # Those whose results may lie in another order although all operands lie in C order.
 TURNING = frozenset({

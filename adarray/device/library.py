@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import BackendError, DeviceMemoryError
+from adarray.base.memory import layout_of, result_axes
+from adarray.base.spans import RECORDER
 from adarray.device.array import DeviceArray, Form, form_of, host_of, is_device
 from adarray.device.differences import as_pair, ufunc_differs, values_differ
 from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING
 from adarray.device.indices import CAREFUL, device_index
 from adarray.device.kinds import KINDS, adopt
 from adarray.device.layouts import TURNING, arrays_of, in_order, lie_in_c_order, result_orders
-from adarray.errors import BackendError, DeviceMemoryError
-from adarray.memory import layout_of, result_axes
-from adarray.spans import RECORDER
 
 # Computed by NumPy where indices on the device are to be looked at.
 _INDEXING = frozenset({np.take, np.take_along_axis, np.choose, np.put_along_axis, np.put})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from adarray.errors import ShapeError
+from adarray.base.errors import ShapeError
 from adarray.estimators.credit import Credit, credited
 from adarray.estimators.devices import adopted
 from adarray.estimators.directions import Place

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.base.aval import Symbolic
+from adarray.base.errors import ShapeError
 from adarray.device import host, is_device
-from adarray.errors import ShapeError
 from adarray.estimators.sites import Probed
 
 # "rows", "total", a matrix of shape (rows, losses), or a linear function of the losses, along the

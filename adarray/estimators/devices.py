@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from adarray.array import ADArray
+from adarray.array.adarray import ADArray
+from adarray.base.levels import LEVEL
 from adarray.device import KINDS, adopt, is_device
-from adarray.levels import LEVEL
 from adarray.transforms.inputs import closed_tree, mirrored
 from adarray.transforms.tree import flatten
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.errors import ShapeError
+from adarray.base.errors import ShapeError
+from adarray.base.report import Table, table_lines
 from adarray.estimators.credit import host_of
-from adarray.report import Table, table_lines
 from adarray.transforms.tree import Leaf, flatten
 
 # Standard errors of a mean within which it lies with a probability of 95 %, for many draws.

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from adarray.base.errors import ShapeError
 from adarray.device import is_device
-from adarray.errors import ShapeError
 from adarray.estimators.hadamard import elements, order_for
 
 Place = tuple[tuple[int, ...], Any]  # shape and dtype

@@ -14,15 +14,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from adarray.ad.reverse import Pullback
-from adarray.array import value_of
+from adarray.array.adarray import value_of
+from adarray.base.scope import SCOPE
+from adarray.core.graph import Node
+from adarray.core.inplace import sync_if_view
+from adarray.core.trace import Handle, tracing
 from adarray.estimators.calls import Call, Estimate
 from adarray.estimators.credit import check_finite, check_losses, spread
 from adarray.estimators.directions import Directions, generator
 from adarray.estimators.sites import RUN, Perturbed, Silent, constant, run_with
-from adarray.graph import Node
-from adarray.inplace import sync_if_view
-from adarray.scope import SCOPE
-from adarray.trace import Handle, tracing
 from adarray.transforms.inputs import Inputs
 from adarray.transforms.modes import as_cotangent, shape_of
 from adarray.transforms.running import prepared

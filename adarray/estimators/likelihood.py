@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from adarray.array import ADArray
-from adarray.aval import Symbolic
+from adarray.array.adarray import ADArray
+from adarray.base.aval import Symbolic
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import traced
 from adarray.device import is_device
-from adarray.errors import NotDifferentiableError
 from adarray.estimators.batched import BatchedCall, Noise
 from adarray.estimators.calls import Estimate, Layout
 from adarray.estimators.credit import check_losses, host_of, rows_are_apart
@@ -20,7 +21,6 @@ from adarray.estimators.directions import KINDS, Directions, generator
 from adarray.estimators.lean import LeanCall, Seeds
 from adarray.estimators.products import Marked
 from adarray.estimators.sites import Survey, run_with
-from adarray.protocol import traced
 from adarray.transforms.calls import dtype_of
 from adarray.transforms.modes import shape_of
 from adarray.transforms.tree import flatten, is_array

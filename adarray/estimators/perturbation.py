@@ -8,13 +8,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import traced
 from adarray.estimators.calls import Estimate
 from adarray.estimators.credit import check_finite, check_losses
 from adarray.estimators.devices import of_devices
 from adarray.estimators.directions import generator, normal, signs
 from adarray.estimators.lowrank import LowRankSum
-from adarray.protocol import traced
 from adarray.transforms.batch import vmap
 from adarray.transforms.calls import dtype_of
 from adarray.transforms.modes import jvp, shape_of

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
-from adarray.dispatch import apply
+from adarray.array.adarray import ADArray
+from adarray.base.runtime import WATCHED
+from adarray.core.dispatch import apply
+from adarray.core.inplace import sync_if_view
+from adarray.core.trace import Handle, root_of
 from adarray.estimators.sites import noise_site
-from adarray.inplace import sync_if_view
-from adarray.runtime import WATCHED
-from adarray.trace import Handle, root_of
 from adarray.transforms.running import prepared
 from adarray.transforms.tree import Leaf, flatten, is_floating
 

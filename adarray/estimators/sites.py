@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from adarray.array import stop_gradient
-from adarray.errors import DTypeError, ShapeError
-from adarray.runtime import INLINE
+from adarray.array.adarray import stop_gradient
+from adarray.base.errors import DTypeError, ShapeError
+from adarray.base.runtime import INLINE
 from adarray.transforms.modes import shape_of
 
 # Values of one name, in the order in which a run meets them.

@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.scope import package_of
+from adarray.core.loads import STANDS_FOR, add_classes
+from adarray.core.protocol import plain, traced
 from adarray.intercepting.inside import (
     OBJECTS,
     Inside,
@@ -35,9 +38,6 @@ from adarray.intercepting.standins import (
     ObjectStandIn,
     module_stand_in,
 )
-from adarray.loads import STANDS_FOR, add_classes
-from adarray.protocol import plain, traced
-from adarray.scope import package_of
 
 INTERCEPTED_ROOTS = ("numpy", "scipy", "math", "cmath")
 # Public modules of NumPy whose functions are recognised in ``from numpy.linalg import solve``.

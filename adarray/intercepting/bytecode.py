@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from types import FrameType
 
-from adarray.redirecting import decorates, is_callee
+from adarray.base.redirecting import decorates, is_callee
 
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
 _CACHE = dis.opmap["CACHE"]

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.scope import SCOPE, Scope, client_of, package_of
+from adarray.core.reaching import Reached
+from adarray.core.trace import Handle
 from adarray.intercepting import imports
 from adarray.intercepting.inside import Entered
 from adarray.intercepting.rebinding import globals_of, rebind, rebind_reached
-from adarray.reaching import Reached
-from adarray.scope import SCOPE, Scope, client_of, package_of
-from adarray.trace import Handle
 
 
 class intercept:  # noqa: N801  (reads as a statement)

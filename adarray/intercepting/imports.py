@@ -15,9 +15,9 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from adarray.base.scope import SCOPE, client_of, package_of
 from adarray.intercepting.binding import INTERCEPTED_ROOTS, binder_of
 from adarray.intercepting.rebinding import rebind
-from adarray.scope import SCOPE, client_of, package_of
 
 _lock = threading.Lock()
 _open = 0

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from adarray.lending import lent
+from adarray.array.plainarrays import constant_data, opened, plain_data
+from adarray.base.runtime import MODE
+from adarray.core.lending import lent
+from adarray.core.protocol import concrete, finish, followed, on_plain, plain, traced
+from adarray.core.refusals import leaves_graph
+from adarray.core.trace import Extras, Handle
 from adarray.ops import buffers, creation
 from adarray.ops.borrow import borrowed
-from adarray.plainarrays import constant_data, opened, plain_data
-from adarray.protocol import concrete, finish, followed, on_plain, plain, traced
-from adarray.refusals import leaves_graph
-from adarray.runtime import MODE
-from adarray.trace import Extras, Handle
 
 
 def adopt(r: Any, given: tuple[Any, ...] = (), foreign: bool = False) -> Any:

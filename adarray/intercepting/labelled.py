@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import UnsupportedFunctionError, user_line
-from adarray.frames import is_labelled
-from adarray.loads import MethodLoad
-from adarray.protocol import concrete, followed
-from adarray.trace import Handle
+from adarray.base.errors import UnsupportedFunctionError, user_line
+from adarray.base.frames import is_labelled
+from adarray.core.loads import MethodLoad
+from adarray.core.protocol import concrete, followed
+from adarray.core.trace import Handle
 
 _METHODS = ("linear", "nearest", "zero", "slinear", "quadratic", "cubic")
 

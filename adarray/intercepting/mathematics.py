@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray, weakened
-from adarray.escaping import kept
-from adarray.protocol import concrete, followed, plain
-from adarray.refusals import leaves_graph
+from adarray.array.adarray import ADArray, weakened
+from adarray.core.escaping import kept
+from adarray.core.protocol import concrete, followed, plain
+from adarray.core.refusals import leaves_graph
 
 
 def _special(name: str) -> Callable[..., Any]:

@@ -13,10 +13,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from adarray import levels
-from adarray.protocol import followed, traced
-from adarray.runtime import MODE
-from adarray.scope import SCOPE
+from adarray.base import levels
+from adarray.base.runtime import MODE
+from adarray.base.scope import SCOPE
+from adarray.core.protocol import followed, traced
 
 _CACHED = type(functools.cache(lambda: None))
 _TRACED = object()

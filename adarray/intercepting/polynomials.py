@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.scope import package_of
 from adarray.ops.borrow import over_adarrays
-from adarray.scope import package_of
 
 POLYNOMIALS = frozenset(
     {

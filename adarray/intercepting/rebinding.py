@@ -19,6 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.scope import CLIENTS, KEPT, client_of, package_of
+from adarray.base.transformed import Transformed
+from adarray.core.loads import names_for, redirect_uses
+from adarray.core.reaching import Reached, reach
+from adarray.core.trace import Handle
 from adarray.intercepting.binding import Binder, binder_of
 from adarray.intercepting.bytecode import assigned_globals
 from adarray.intercepting.memory import is_cached
@@ -27,11 +32,6 @@ from adarray.intercepting.standins import (
     MethodStandIn,
     ModuleStandIn,
 )
-from adarray.loads import names_for, redirect_uses
-from adarray.reaching import Reached, reach
-from adarray.scope import CLIENTS, KEPT, client_of, package_of
-from adarray.trace import Handle
-from adarray.transformed import Transformed
 
 _lock = threading.RLock()
 

@@ -16,10 +16,10 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from adarray.base.scope import SCOPE, package_of
+from adarray.core.loads import StandIn
 from adarray.intercepting.bytecode import is_asked, is_called
 from adarray.intercepting.memory import Memory
-from adarray.loads import StandIn
-from adarray.scope import SCOPE, package_of
 
 Resolver = Callable[[Any, str], Any]
 

@@ -1,9 +1,9 @@
 """`adarray.jit`: plain NumPy code, recorded and compiled."""
 
-from adarray.jitting.build import JitWarning
-from adarray.jitting.decorator import jit
-from adarray.jitting.entries import CacheInfo
-from adarray.jitting.fingerprints import register_captured
-from adarray.jitting.front import JitFunction
+from adarray.jitting.calls.decorator import jit
+from adarray.jitting.calls.front import JitFunction
+from adarray.jitting.captures.fingerprints import register_captured
+from adarray.jitting.tree.build import JitWarning
+from adarray.jitting.tree.entries import CacheInfo
 
 __all__ = ["CacheInfo", "JitFunction", "JitWarning", "jit", "register_captured"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
+from adarray.array.adarray import ADArray
+from adarray.core.protocol import followed, plain
 from adarray.numpy._lift import UFunc, call_lifted
 from adarray.ops import buffers, creation, functional
-from adarray.protocol import followed, plain
 
 
 class _ArrayType(type):

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
+from adarray.array.adarray import ADArray
+from adarray.base.runtime import MODE
+from adarray.core.protocol import call_function, plain, traced
+from adarray.core.refusals import leaves_graph
+from adarray.core.trace import Handle
 from adarray.numpy._lift import dressed, lift
 from adarray.ops import creation
-from adarray.protocol import call_function, plain, traced
-from adarray.refusals import leaves_graph
-from adarray.runtime import MODE
-from adarray.trace import Handle
 
 
 def check_device(device: Any, name: str) -> None:

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
+from adarray.array.adarray import ADArray
+from adarray.core.protocol import traced
+from adarray.core.trace import Handle, placed
 from adarray.ops import (
     creation,
     series,  # noqa: F401  (the bodies of numpy.polynomial)
 )
 from adarray.ops.borrow import corrected
-from adarray.protocol import traced
-from adarray.trace import Handle, placed
 
 # Kinds of dtype that ADArrays hold; strings, dates, records and objects stay NumPy's.
 _NUMBERS = "biufc"

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from adarray.core.protocol import plain, traced
 from adarray.numpy._lift import call_lifted, dressed, wrapped
 from adarray.ops.borrow import borrowed
-from adarray.protocol import plain, traced
 
 
 def attribute(

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.core.protocol import call_function
+from adarray.core.trace import Handle
 from adarray.numpy._creation import check_device
 from adarray.numpy._lift import UFunc, call_lifted, lift, lifted
 from adarray.ops import creation
-from adarray.protocol import call_function
-from adarray.trace import Handle
 
 _NEW = tuple(int(part) for part in np.__version__.split(".")[:2])
 

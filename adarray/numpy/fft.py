@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as _np
 
+from adarray.core.protocol import plain as _plain
+from adarray.core.protocol import traced as _traced
 from adarray.numpy import _creation, _lift, _modules
-from adarray.protocol import plain as _plain
-from adarray.protocol import traced as _traced
 
 __getattr__, __dir__ = _modules.attribute(_np.fft, _lift.wrapped, globals())
 __all__ = [n for n in dir(_np.fft) if not n.startswith("_") and n not in ("helper", "test")]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from adarray.array import install_methods
-from adarray.op import METHODS
+from adarray.array.adarray import install_methods
+from adarray.base.op import METHODS
 from adarray.ops import (  # noqa: F401
     bessel,
     borrow,

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import TraceError
+from adarray.base.op import Op, Opaque, register
 from adarray.batching.rules import pointwise
-from adarray.dispatch import run
-from adarray.errors import TraceError
-from adarray.op import Op, Opaque, register
+from adarray.core.dispatch import run
+from adarray.core.protocol import finish, plain, traced
 from adarray.ops.borrow import correct
 from adarray.ops.common import s
-from adarray.protocol import finish, plain, traced
 
 # exp(x cos t) is integrated by the trapezoidal rule, whose relative error for a periodic
 # function is about exp(-2 _NODES**2 / x): far below rounding before I1 overflows at 714.

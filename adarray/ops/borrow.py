@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import UnsupportedFunctionError
-from adarray.memory import duplicate
-from adarray.op import composite
+from adarray.base.errors import UnsupportedFunctionError
+from adarray.base.memory import duplicate
+from adarray.base.op import composite
+from adarray.core.protocol import plain
+from adarray.core.trace import Handle, is_python_number
 from adarray.ops import creation
 from adarray.ops.common import composite_if_traced
-from adarray.protocol import plain
-from adarray.trace import Handle, is_python_number
 
 # What Python and the warnings module read of a function's globals without
 # asking for missing keys.

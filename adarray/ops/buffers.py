@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.inplace import sync_if_view
-from adarray.protocol import concrete
-from adarray.refusals import leaves_graph
-from adarray.trace import Handle
+from adarray.core.inplace import sync_if_view
+from adarray.core.protocol import concrete
+from adarray.core.refusals import leaves_graph
+from adarray.core.trace import Handle
 
 
 def ndarray(

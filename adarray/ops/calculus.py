@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.op import Op, Opaque, register
 from adarray.batching.layouts import interpolated
 from adarray.batching.rules import members
-from adarray.dispatch import apply
-from adarray.op import Op, Opaque, register
+from adarray.core.dispatch import apply
+from adarray.core.protocol import plain, traced
 from adarray.ops import creation
 from adarray.ops.borrow import borrow, borrowed
 from adarray.ops.common import composite_if_traced, normalized_axes, s, weighted
-from adarray.protocol import plain, traced
 
 borrow(np.ediff1d, np.unwrap)
 

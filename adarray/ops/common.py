@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import BATCHED, Aval, Symbolic
+from adarray.base.aval import BATCHED, Aval, Symbolic
+from adarray.base.op import Op, Sample, composite
+from adarray.core.dispatch import replay
+from adarray.core.inplace import plain_value
+from adarray.core.lending import lent
+from adarray.core.protocol import finish, followed, plain, traced
+from adarray.core.trace import Handle
 from adarray.device import is_device
-from adarray.dispatch import replay
-from adarray.inplace import plain_value
-from adarray.lending import lent
-from adarray.op import Op, Sample, composite
-from adarray.protocol import finish, followed, plain, traced
-from adarray.trace import Handle
 
 
 def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:

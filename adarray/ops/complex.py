@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from adarray.array.operators import weakened
+from adarray.array.questions import is_array
+from adarray.base.op import Layout, Op, Pointwise, composite, register
 from adarray.batching.rules import same
-from adarray.dispatch import apply
-from adarray.op import Layout, Op, Pointwise, composite, register
-from adarray.operators import weakened
+from adarray.core.dispatch import apply
+from adarray.core.protocol import plain, traced
+from adarray.core.trace import Handle, is_weak
 from adarray.ops.common import composite_if_traced, s
-from adarray.protocol import plain, traced
-from adarray.questions import is_array
-from adarray.trace import Handle, is_weak
 
 
 def is_complex(x: Any) -> bool:

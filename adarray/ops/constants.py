@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import replay
-from adarray.op import composite, constant, refuse
+from adarray.base.op import composite, constant, refuse
+from adarray.base.runtime import MODE
+from adarray.core.dispatch import replay
+from adarray.core.protocol import finish, plain
+from adarray.core.trace import Handle, root_of
 from adarray.ops.common import newer
-from adarray.protocol import finish, plain
-from adarray.runtime import MODE
-from adarray.trace import Handle, root_of
 
 # Truth values, integers and positions.
 constant(

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.base.op import Contraction, Layout, Op, composite, register
 from adarray.batching.layouts import multiplied, summed
-from adarray.dispatch import apply, run
-from adarray.op import Contraction, Layout, Op, composite, register
+from adarray.core.dispatch import apply, run
+from adarray.core.protocol import plain
+from adarray.core.trace import Handle, is_weak
 from adarray.ops import creation
 from adarray.ops.common import s, unbroadcast
 from adarray.ops.sliding import convolved
-from adarray.protocol import plain
-from adarray.trace import Handle, is_weak
 
 
 def _t(x: Any) -> Any:

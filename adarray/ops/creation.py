@@ -16,13 +16,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from adarray.aval import Symbolic
-from adarray.errors import NotDifferentiableError
-from adarray.inplace import sync_if_view
-from adarray.op import composite
-from adarray.protocol import call_function, concrete, finish, followed, plain, traced
-from adarray.refusals import leaves_graph
-from adarray.trace import Handle, is_weak, root_of
+from adarray.base.aval import Symbolic
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import composite
+from adarray.core.inplace import sync_if_view
+from adarray.core.protocol import call_function, concrete, finish, followed, plain, traced
+from adarray.core.refusals import leaves_graph
+from adarray.core.trace import Handle, is_weak, root_of
 
 _FAN = 64  # arrays joined by one operation: its reverse rule looks at all for each of them
 _ORDERS = {"C": "c_contiguous", "F": "f_contiguous"}

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Op, Opaque, Sample, register
 from adarray.batching.rules import stacked
-from adarray.dispatch import apply
-from adarray.errors import NotDifferentiableError
-from adarray.op import Op, Opaque, Sample, register
+from adarray.core.dispatch import apply
+from adarray.core.protocol import plain
 from adarray.ops.borrow import borrowed, replace
 from adarray.ops.common import composite_if_traced, s
 from adarray.ops.complex import conjugate_of, is_complex
@@ -38,7 +39,6 @@ from adarray.ops.matrices import (
     transposed,
 )
 from adarray.ops.solvers import regular
-from adarray.protocol import plain
 
 # -- Cholesky ------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Op, Opaque, Sample, register
 from adarray.batching.rules import stacked
-from adarray.errors import NotDifferentiableError
-from adarray.op import Op, Opaque, Sample, register
+from adarray.core.protocol import plain
 from adarray.ops.common import s
 from adarray.ops.complex import conjugate_of, is_complex
 from adarray.ops.matrices import (
@@ -24,7 +25,6 @@ from adarray.ops.matrices import (
     refuse,
     transposed,
 )
-from adarray.protocol import plain
 
 
 def _equal(w: Any) -> Any:

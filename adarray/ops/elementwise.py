@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray, weakened
+from adarray.array.adarray import ADArray, weakened
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Op, Opaque, Pointwise, composite, register
 from adarray.batching import rules as batching
-from adarray.dispatch import apply
-from adarray.errors import NotDifferentiableError
-from adarray.op import Op, Opaque, Pointwise, composite, register
+from adarray.core.dispatch import apply
+from adarray.core.protocol import plain
 from adarray.ops.common import composite_if_traced, s, unbroadcast
 from adarray.ops.complex import conjugate_of
-from adarray.protocol import plain
 
 REAL = (-3.0, 3.0)
 POSITIVE = (0.3, 4.0)

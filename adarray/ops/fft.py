@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.base.op import Op, Opaque, Sample, register
 from adarray.batching.rules import along
-from adarray.op import Op, Opaque, Sample, register
+from adarray.core.protocol import finish
 from adarray.ops.borrow import borrow, borrowed
 from adarray.ops.common import composite_if_traced, s
-from adarray.protocol import finish
 
 Transform = Callable[..., Any]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.op import Op, Opaque, composite, register
+from adarray.base.op import Op, Opaque, composite, register
+from adarray.core.protocol import plain
 from adarray.ops import creation
 from adarray.ops.common import s, unbroadcast
-from adarray.protocol import plain
 
 nextafter = register(
     Op(

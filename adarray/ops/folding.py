@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adarray.base.op import Op, Opaque, Rule, register
 from adarray.batching.rules import along
-from adarray.op import Op, Opaque, Rule, register
 from adarray.ops.common import keep, normalized_axes, unbroadcast, weighted
 from adarray.ops.complex import conjugate_of
 

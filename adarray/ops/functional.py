@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from adarray.op import composite
+from adarray.base.op import composite
+from adarray.core.protocol import plain, plain_array
+from adarray.core.trace import Handle, is_python_number
 from adarray.ops import creation
 from adarray.ops.borrow import borrow, over_adarrays
 from adarray.ops.common import composite_if_traced, in_order
-from adarray.protocol import plain, plain_array
-from adarray.trace import Handle, is_python_number
 
 borrow(np.piecewise, np.apply_along_axis, np.apply_over_axes)
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.op import Op, Scatter, register
 from adarray.batching.rules import members
-from adarray.dispatch import run
-from adarray.op import Op, Scatter, register
+from adarray.core.dispatch import run
+from adarray.core.protocol import finish, plain, traced
 from adarray.ops.common import composite_if_traced, s
 from adarray.ops.creation import asarray
-from adarray.protocol import finish, plain, traced
 
 bincount: Op = register(
     Op(

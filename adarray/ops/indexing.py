@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.base.op import Gather, Layout, Op, Scatter, composite, register
 from adarray.batching.layouts import added
 from adarray.batching.rules import item
+from adarray.core.dispatch import apply, run
+from adarray.core.protocol import plain, plain_array
 from adarray.device import is_device
-from adarray.dispatch import apply, run
-from adarray.op import Gather, Layout, Op, Scatter, composite, register
 from adarray.ops.common import Placed, in_order, s
-from adarray.protocol import plain, plain_array
 
 getitem = register(
     Op(

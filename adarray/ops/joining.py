@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.base.op import Layout, Op, composite, register
 from adarray.batching.layouts import joined
-from adarray.dispatch import join_hook
-from adarray.inplace import plain_value
-from adarray.op import Layout, Op, composite, register
+from adarray.core.dispatch import join_hook
+from adarray.core.inplace import plain_value
+from adarray.core.protocol import plain
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
 from adarray.ops.common import newer, normalized_axes, s, zeros_beside
-from adarray.protocol import plain
 
 
 def _concatenate_vjp(

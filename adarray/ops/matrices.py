@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import plain
 from adarray.ops.complex import conjugate_of
-from adarray.protocol import plain
 
 
 def transposed(x: Any) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.op import FUNCTIONS, Layout, Op, composite, register
 from adarray.batching.layouts import looked_at
-from adarray.dispatch import apply
-from adarray.inplace import assign, move, sync_if_view
-from adarray.op import FUNCTIONS, Layout, Op, composite, register
-from adarray.protocol import followed, plain, traced
-from adarray.refusals import leaves_graph
-from adarray.trace import Handle, root_of
+from adarray.core.dispatch import apply
+from adarray.core.inplace import assign, move, sync_if_view
+from adarray.core.protocol import followed, plain, traced
+from adarray.core.refusals import leaves_graph
+from adarray.core.trace import Handle, root_of
 
 _TYPE = type  # `view` has an argument of this name
 _RAW = "the bytes of a traced array have no derivative; use astype for another dtype"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.op import Op, Scan, register
+from adarray.base.op import Op, Scan, register
 from adarray.ops.common import s
 from adarray.ops.folding import (
     DEVIATION,

@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import refuse_subclass
+from adarray.base.aval import refuse_subclass
+from adarray.base.errors import DTypeError
+from adarray.base.op import Contraction, Op, register
+from adarray.base.runtime import BY_ENGINE
 from adarray.batching.rules import Call, Rule, members
+from adarray.core.dispatch import apply, run
+from adarray.core.protocol import check_params, finish
+from adarray.core.trace import Handle
 from adarray.device import KINDS, adopt, is_device
-from adarray.dispatch import apply, run
-from adarray.errors import DTypeError
-from adarray.op import Contraction, Op, register
 from adarray.ops import windows
 from adarray.ops.common import arrayed, s
 from adarray.ops.creation import asarray
 from adarray.ops.windows import Geometry, geometry_of
-from adarray.protocol import check_params, finish
-from adarray.runtime import BY_ENGINE
-from adarray.trace import Handle
 
 __all__ = ["conv2d", "conv2d_input", "conv2d_weight"]
 

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Op, Opaque, register
 from adarray.batching.layouts import norms
-from adarray.dispatch import apply
-from adarray.errors import NotDifferentiableError
-from adarray.op import Op, Opaque, register
+from adarray.core.dispatch import apply
+from adarray.core.protocol import plain, traced
 from adarray.ops import creation
 from adarray.ops.common import composite_if_traced, keep, s
 from adarray.ops.complex import conjugate_of
 from adarray.ops.decompositions import picked_singular_values
-from adarray.protocol import plain, traced
 
 
 def _euclidean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.base.aval import Symbolic
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Gather, Op, composite, register
 from adarray.batching.layouts import permuted
-from adarray.dispatch import run
-from adarray.errors import NotDifferentiableError
-from adarray.op import Gather, Op, composite, register
+from adarray.core.dispatch import run
+from adarray.core.protocol import plain
 from adarray.ops.common import composite_if_traced, in_order, s
-from adarray.protocol import plain
 
 # -- permutations --------------------------------------------------------------------------------
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Layout, Op, Opaque, register
 from adarray.batching.layouts import padded, windows
-from adarray.dispatch import apply
-from adarray.errors import NotDifferentiableError
-from adarray.op import Layout, Op, Opaque, register
+from adarray.core.dispatch import apply
+from adarray.core.protocol import plain, traced
 from adarray.ops import creation
 from adarray.ops.borrow import borrowed, correct, replace
 from adarray.ops.common import arrayed, composite_if_traced, normalized_axes, s
-from adarray.protocol import plain, traced
 
 _GATHERED = ("edge", "wrap", "reflect", "symmetric")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.op import Op, Opaque, register
 from adarray.batching.rules import members
-from adarray.op import Op, Opaque, register
+from adarray.core.protocol import plain
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
 from adarray.ops.common import composite_if_traced, s
-from adarray.protocol import plain
 
 borrow(
     np.poly, np.polyadd, np.polyder, np.polydiv, np.polyfit, np.polysub, np.polyval, np.vander

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from adarray.base.op import Op, Opaque, composite, register
 from adarray.batching.rules import stacked
-from adarray.op import Op, Opaque, composite, register
+from adarray.core.protocol import plain
 from adarray.ops.common import composite_if_traced, newer, s
 from adarray.ops.complex import conjugate_of
-from adarray.protocol import plain
 
 # -- products of stacks ------------------------------------------------------------------------
 

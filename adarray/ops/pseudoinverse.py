@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Op, Opaque, Sample, register
 from adarray.batching.rules import members, stacked
-from adarray.errors import NotDifferentiableError
-from adarray.op import Op, Opaque, Sample, register
+from adarray.core.protocol import plain_array
 from adarray.ops.common import s
 from adarray.ops.complex import conjugate_of
 from adarray.ops.matrices import (
@@ -21,7 +22,6 @@ from adarray.ops.matrices import (
     transposed,
 )
 from adarray.ops.solvers import regular
-from adarray.protocol import plain_array
 
 # -- pinv ------------------------------------------------------------------------------------
 

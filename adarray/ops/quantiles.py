@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adarray.base.op import Op, Opaque, register
 from adarray.batching.rules import along
-from adarray.inplace import plain_value
-from adarray.op import Op, Opaque, register
+from adarray.core.inplace import plain_value
+from adarray.core.protocol import plain_array
+from adarray.core.trace import Handle
 from adarray.ops.common import normalized_axes, s, weighted, zeros_beside
 from adarray.ops.folding import real_dtype, size_along
 from adarray.ops.indexing import apply_add_at
-from adarray.protocol import plain_array
-from adarray.trace import Handle
 
 # Sorting is as fast as selecting more elements than that.
 _SELECTED = 8

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.op import composite
+from adarray.base.op import composite
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.op import Op, Opaque, Reduction, Rule, register
 from adarray.batching.rules import along
-from adarray.op import Op, Opaque, Reduction, Rule, register
 from adarray.ops.common import keep, s
 from adarray.ops.folding import (
     DEVIATION,

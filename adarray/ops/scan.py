@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.op import Op, Scan, composite, register
+from adarray.base.op import Op, Scan, composite, register
 from adarray.ops.common import composite_if_traced, newer, normalized_axes, s
 
 

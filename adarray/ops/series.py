@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from adarray.core.protocol import finish, plain, traced
+from adarray.core.trace import Handle
 from adarray.ops.borrow import borrowed, correct, replace
-from adarray.protocol import finish, plain, traced
-from adarray.trace import Handle
 
 
 def _keep_zeros(seq: Any) -> Any:

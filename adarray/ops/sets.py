@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from adarray.op import composite
+from adarray.base.op import composite
+from adarray.core.protocol import plain, plain_array
+from adarray.core.trace import Handle
 from adarray.ops import creation
 from adarray.ops.common import composite_if_traced, normalized_axes
-from adarray.protocol import plain, plain_array
-from adarray.trace import Handle
 
 
 def _flat(x: Any) -> Any:

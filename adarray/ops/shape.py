@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Layout, Op, composite, register
 from adarray.batching.layouts import (
     diagonals,
     expanded,
@@ -21,13 +23,11 @@ from adarray.batching.layouts import (
     triangle,
 )
 from adarray.batching.rules import along, same, shifted
-from adarray.dispatch import apply
-from adarray.errors import NotDifferentiableError
-from adarray.op import Layout, Op, composite, register
+from adarray.core.dispatch import apply
+from adarray.core.protocol import plain, plain_array
+from adarray.core.trace import Handle
 from adarray.ops.borrow import borrow
 from adarray.ops.common import arrayed, composite_if_traced, in_order, s, unbroadcast
-from adarray.protocol import plain, plain_array
-from adarray.trace import Handle
 
 
 def _linear(

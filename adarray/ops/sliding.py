@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.dispatch import replay
+from adarray.core.dispatch import replay
+from adarray.core.trace import Handle, root_of
 from adarray.ops.nn import conv2d
-from adarray.trace import Handle, root_of
 
 
 class Windows(NamedTuple):

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Op, Opaque, register
 from adarray.batching.layouts import solved
 from adarray.batching.rules import stacked
-from adarray.errors import NotDifferentiableError
-from adarray.op import Op, Opaque, register
+from adarray.core.protocol import plain, plain_array, traced
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
 from adarray.ops.common import composite_if_traced, s
@@ -22,7 +23,6 @@ from adarray.ops.matrices import (
     precision,
     transposed,
 )
-from adarray.protocol import plain, plain_array, traced
 
 
 def regular(rng: np.random.Generator, *shape: int) -> np.ndarray:

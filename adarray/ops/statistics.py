@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from adarray.op import composite
+from adarray.base.op import composite
+from adarray.core.protocol import traced
+from adarray.core.trace import Handle
 from adarray.ops.borrow import borrowed
 from adarray.ops.common import composite_if_traced
 from adarray.ops.creation import asarray
-from adarray.protocol import traced
-from adarray.trace import Handle
 
 
 @composite(np.ptp)

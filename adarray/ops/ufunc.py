@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.op import FUNCTIONS, Op, Opaque, composite, register
 from adarray.batching.rules import along
-from adarray.dispatch import apply
-from adarray.inplace import assign, plain_index, sync_if_view
-from adarray.op import FUNCTIONS, Op, Opaque, composite, register
-from adarray.ops.common import keep, normalized_axes, s, weighted
-from adarray.protocol import (
+from adarray.core.dispatch import apply
+from adarray.core.inplace import assign, plain_index, sync_if_view
+from adarray.core.protocol import (
     UFUNC_METHODS,
     call_function,
     call_ufunc,
@@ -26,8 +25,9 @@ from adarray.protocol import (
     plain_array,
     traced,
 )
-from adarray.refusals import leaves_graph
-from adarray.trace import Handle
+from adarray.core.refusals import leaves_graph
+from adarray.core.trace import Handle
+from adarray.ops.common import keep, normalized_axes, s, weighted
 
 _REDUCE: dict[Any, Any] = {
     np.add: np.sum,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from adarray.errors import ShapeError
-from adarray.op import OPS
-from adarray.runtime import MODE
+from adarray.base.errors import ShapeError
+from adarray.base.op import OPS
+from adarray.base.runtime import MODE
 
 Pair = tuple[int, int]
 

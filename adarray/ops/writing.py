@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
-from adarray.inplace import plain_value
-from adarray.op import composite
+from adarray.base.aval import Symbolic
+from adarray.base.op import composite
+from adarray.core.inplace import plain_value
+from adarray.core.protocol import concrete, plain, plain_array, traced
+from adarray.core.refusals import leaves_graph
+from adarray.core.trace import Handle, is_weak
 from adarray.ops import creation
-from adarray.protocol import concrete, plain, plain_array, traced
-from adarray.refusals import leaves_graph
-from adarray.trace import Handle, is_weak
 
 
 def _target(name: str, function: Any, target: Any, values: Any, *args: Any) -> bool:

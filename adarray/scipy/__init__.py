@@ -12,7 +12,7 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adarray.op import Op
+    from adarray.base.op import Op
 
 # Records of the operations that the modules below registered, by name.
 RECORDS: dict[str, Op] = {}

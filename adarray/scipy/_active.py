@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.optimize
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.scipy._drop_in import array, value
 from adarray.scipy._functions import corrected, recording
 from adarray.scipy._implicit import polished

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.interpolate
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.trace import Handle
 from adarray.scipy._drop_in import array, holds, instead_of, refuse_traced, value
 from adarray.scipy._splines import Moved, overlaid, refusing, slots, wide, wrapped
-from adarray.trace import Handle
 
 
 class BSpline(Moved, scipy.interpolate.BSpline):  # type: ignore[misc]

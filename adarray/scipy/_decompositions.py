@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.ops.common import s
 from adarray.scipy._drop_in import array, instead_of, is_complex, operation, over_batch, value
 from adarray.scipy._matrix_functions import sqrtm

@@ -16,24 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import BATCHED, Symbolic
-from adarray.batching.rules import members
-from adarray.dispatch import apply, run, stands_for_many
-from adarray.errors import (
+from adarray.base.aval import BATCHED, Symbolic
+from adarray.base.errors import (
     DTypeError,
     NotDifferentiableError,
     TraceError,
     UnsupportedFunctionError,
 )
-from adarray.lending import lent
-from adarray.levels import remembered, restore
-from adarray.op import Op, Opaque, register, same_argument
+from adarray.base.levels import remembered, restore
+from adarray.base.op import Op, Opaque, register, same_argument
+from adarray.base.runtime import MODE
+from adarray.batching.rules import members
+from adarray.core.dispatch import apply, run, stands_for_many
+from adarray.core.lending import lent
+from adarray.core.protocol import check_params, concrete, finish, followed, on_plain, plain, traced
+from adarray.core.refusals import leaves_graph
+from adarray.core.trace import Extras, Handle
 from adarray.ops.creation import asarray
-from adarray.protocol import check_params, concrete, finish, followed, on_plain, plain, traced
-from adarray.refusals import leaves_graph
-from adarray.runtime import MODE
 from adarray.scipy import RECORDS
-from adarray.trace import Extras, Handle
 
 # {SciPy's function: ours}, and those of them whose results carry no derivative: what the
 # table in the documentation is made from.
@@ -271,7 +271,7 @@ def operation(
     Parameters
     ----------
     name, rules, jvp, samples, operands, params, outputs, drops, note
-        As in `adarray.op.Op`.
+        As in `adarray.base.op.Op`.
     batch : callable
         As there; member by member if not given.
     evaluate : callable

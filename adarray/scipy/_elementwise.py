@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import COMPOSITES, Op, Opaque, Sample, register
 from adarray.batching.rules import pointwise
-from adarray.errors import NotDifferentiableError
-from adarray.op import COMPOSITES, Op, Opaque, Sample, register
 from adarray.scipy import RECORDS
 
 Slope = Callable[..., Any]

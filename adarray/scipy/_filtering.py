@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.signal
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.ops.common import s
 from adarray.scipy._drop_in import array, instead_of, operation, value
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.runtime import MODE, Mode, current_mode
+from adarray.core.protocol import plain
+from adarray.core.trace import Handle
 from adarray.ops.creation import asarray
-from adarray.protocol import plain
-from adarray.runtime import MODE, Mode, current_mode
 from adarray.scipy._drop_in import holds
-from adarray.trace import Handle
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.ndimage
 
-from adarray.errors import NotDifferentiableError
-from adarray.protocol import traced
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import traced
 from adarray.scipy._convolution import convolution, extend, positions
 from adarray.scipy._drop_in import array, instead_of, is_complex, refuse_traced, value
 from adarray.scipy._triangular import conj

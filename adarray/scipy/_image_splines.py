@@ -16,8 +16,8 @@ import scipy.ndimage
 import scipy.special
 
 from adarray.batching.rules import shifted
+from adarray.core.protocol import traced
 from adarray.ops.common import s
-from adarray.protocol import traced
 from adarray.scipy._convolution import extend
 from adarray.scipy._drop_in import array, instead_of, is_complex, operation, refuse_traced, value
 from adarray.scipy._image_filters import each, result

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.scipy._drop_in import array, value
 from adarray.scipy._functions import corrected, recording
 from adarray.transforms import grad, jacobian

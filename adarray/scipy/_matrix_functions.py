@@ -18,8 +18,8 @@ import numpy as np
 import scipy.linalg
 
 from adarray.batching.rules import stacked
+from adarray.core.protocol import traced
 from adarray.ops.common import s
-from adarray.protocol import traced
 from adarray.scipy._drop_in import array, instead_of, is_complex, operation, over_batch, value
 from adarray.scipy._triangular import h, t
 

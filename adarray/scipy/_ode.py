@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 import scipy.integrate
 
-from adarray.dispatch import apply
-from adarray.errors import NotDifferentiableError
-from adarray.levels import LEVEL
-from adarray.op import Op, Opaque
-from adarray.protocol import traced
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.levels import LEVEL
+from adarray.base.op import Op, Opaque
+from adarray.core.dispatch import apply
+from adarray.core.protocol import traced
+from adarray.core.trace import Handle
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
 from adarray.scipy._functions import Plainly, corrected
 from adarray.scipy._ode_adjoint import Adjoint
@@ -36,7 +37,6 @@ from adarray.scipy._ode_kinks import Refinement, Step
 from adarray.scipy._ode_smooth import Field
 from adarray.scipy._ode_steps import FEWEST, Tableau, Taken, are_small, taken
 from adarray.scipy._ode_track import Dense, Track, located
-from adarray.trace import Handle
 
 _ORDERS = 3  # derivatives that recorded Newton iterations give
 _ROOT = 6**0.5

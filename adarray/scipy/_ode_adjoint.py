@@ -19,8 +19,8 @@ import numpy as np
 import scipy.integrate
 
 from adarray.ad.reverse import WALK
-from adarray.errors import NotDifferentiableError, TraceError
-from adarray.protocol import plain, traced
+from adarray.base.errors import NotDifferentiableError, TraceError
+from adarray.core.protocol import plain, traced
 from adarray.scipy._ode_smooth import Field
 from adarray.transforms.calls import Made, Whole
 from adarray.transforms.replay import Replay

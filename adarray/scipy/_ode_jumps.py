@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.scipy._ode_smooth import Field, is_smooth
 
 _TRIED = 24  # steps, of the two orders each

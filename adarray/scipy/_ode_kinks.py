@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.errors import ADArrayError, NotDifferentiableError
-from adarray.levels import forget, remembered, restore
+from adarray.base.errors import ADArrayError, NotDifferentiableError
+from adarray.base.levels import forget, remembered, restore
+from adarray.base.scope import package_of
+from adarray.core.trace import Handle
 from adarray.scipy._drop_in import value
 from adarray.scipy._ode_smooth import Field, is_smooth
-from adarray.scope import package_of
-from adarray.trace import Handle
 from adarray.transforms import jvp
 
 Step = Callable[[Field, Any, Any, Any], Any]

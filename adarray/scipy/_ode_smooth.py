@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from adarray.graph import LEAF, Node
-from adarray.inplace import sync_if_view
-from adarray.levels import forget, remembered, restore
-from adarray.trace import Handle, tracing
+from adarray.base.levels import forget, remembered, restore
+from adarray.base.watching import watched
+from adarray.core.graph import LEAF, Node
+from adarray.core.inplace import sync_if_view
+from adarray.core.trace import Handle, tracing
 from adarray.transforms.inputs import Inputs
 from adarray.transforms.replay import mark
 from adarray.transforms.running import prepared
-from adarray.watching import watched
 
 Field = Callable[[Any, Any], Any]
 

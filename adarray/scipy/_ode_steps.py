@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.ad.reverse import WALK
-from adarray.errors import TraceError
-from adarray.graph import Node
-from adarray.levels import forget, remembered, restore
-from adarray.protocol import plain, traced
+from adarray.base.errors import TraceError
+from adarray.base.levels import forget, remembered, restore
+from adarray.core.graph import Node
+from adarray.core.protocol import plain, traced
 from adarray.scipy._drop_in import array
 from adarray.scipy._ode_smooth import Field
 from adarray.transforms import jvp

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.integrate
 
-from adarray.protocol import traced
+from adarray.core.protocol import traced
 from adarray.scipy._drop_in import array, holds, value
 from adarray.scipy._functions import corrected
 from adarray.scipy._implicit import elementwise

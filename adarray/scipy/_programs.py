@@ -9,7 +9,7 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.scipy._active import minimum
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, value
 from adarray.scipy._functions import corrected

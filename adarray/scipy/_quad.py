@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import scipy.integrate
 
-from adarray.errors import NotDifferentiableError
-from adarray.protocol import finish, traced
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import finish, traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, instead_of, value
 from adarray.scipy._functions import Plainly, corrected, recording
 

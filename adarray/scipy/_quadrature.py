@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import DTypeError
+from adarray.base.errors import DTypeError
 from adarray.scipy._elementwise import sp
 
 _CHUNK = 1 << 11  # elements that are integrated at a time: 126 nodes each

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.signal
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.scipy._convolution import convolution, extend, pick_method
 from adarray.scipy._drop_in import array, instead_of, is_complex, value
 from adarray.scipy._filtering import lfilter, sosfilt, sosfiltfilt

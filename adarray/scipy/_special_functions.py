@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from adarray.base.errors import DTypeError, NotDifferentiableError
 from adarray.batching.rules import along
-from adarray.dispatch import run
-from adarray.errors import DTypeError, NotDifferentiableError
+from adarray.core.dispatch import run
+from adarray.core.protocol import finish, on_plain, plain, traced
+from adarray.core.trace import Handle
 from adarray.ops.common import keep, s
-from adarray.protocol import finish, on_plain, plain, traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, holds, instead_of, operation
 from adarray.scipy._elementwise import sp
 from adarray.scipy._special_rules_bessel import spherical
@@ -25,7 +26,6 @@ from adarray.scipy._special_rules_poly import (
     legendre_row,
     spherical_legendre_op,
 )
-from adarray.trace import Handle
 
 # -- exponentials over an axis -----------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.op import constant
+from adarray.base.op import constant
 from adarray.scipy._elementwise import elementwise, sp
 
 REAL = (-2.0, 2.0)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from adarray.dispatch import run
-from adarray.op import Op, constant
+from adarray.base.op import Op, constant
+from adarray.core.dispatch import run
 from adarray.scipy._elementwise import composed, elementwise, private, sp
 from adarray.scipy._quadrature import beta_moment, gamma_moment, zeta_derivative
 

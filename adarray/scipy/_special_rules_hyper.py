@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.dispatch import run
-from adarray.errors import NotDifferentiableError
-from adarray.op import Op
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.op import Op
+from adarray.core.dispatch import run
 from adarray.scipy._elementwise import elementwise, private, sp
 from adarray.scipy._quadrature import carlson_integral
 

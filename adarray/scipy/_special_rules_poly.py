@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from adarray.dispatch import run
-from adarray.op import Op
+from adarray.base.op import Op
+from adarray.core.dispatch import run
 from adarray.scipy._elementwise import elementwise, lowered, sp
 
 UNIT = (-0.9, 0.9)

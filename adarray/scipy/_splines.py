@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.interpolate
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.trace import Handle
 from adarray.scipy._drop_in import array, holds, instead_of, is_complex, value
 from adarray.scipy._structured import banded
-from adarray.trace import Handle
 
 
 def wide(u: Any, like: Any, lead: int) -> Any:

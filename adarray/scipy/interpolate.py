@@ -13,7 +13,7 @@ import numpy as np
 import scipy.interpolate
 import scipy.spatial
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.scipy._drop_in import array, fill_in, holds, instead_of, refuse_traced, value
 
 # isort: off
@@ -35,7 +35,7 @@ from adarray.scipy._splines import (
 )
 
 # isort: on
-from adarray.trace import Handle
+from adarray.core.trace import Handle
 
 pchip = PchipInterpolator
 _ORDERS = {"slinear": 1, "quadratic": 2, "cubic": 3}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.scipy._active import minimum
 from adarray.scipy._constraints import listed, plain_bounds, sides
 from adarray.scipy._drop_in import REPLACEMENTS, array, constant, fill_in, holds, value

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.signal
 
-from adarray.errors import NotDifferentiableError
-from adarray.protocol import traced
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import traced
 from adarray.scipy._convolution import centered, convolution, extend, pick_method
 from adarray.scipy._drop_in import array, constant, fill_in, instead_of, value
 

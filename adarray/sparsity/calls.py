@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.op import Gather, Layout, Op, Reduction
 from adarray.batching.rules import Coupling
-from adarray.inplace import WRITE
-from adarray.op import Gather, Layout, Op, Reduction
+from adarray.compiler.ir.program import Slot, Value
+from adarray.core.inplace import WRITE
 from adarray.ops.common import normalized_axes
-from adarray.program import Slot, Value
 from adarray.sparsity.known import Known
 from adarray.sparsity.terms import Term, Terms, gathered, reduced, slotted, union
 

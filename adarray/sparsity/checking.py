@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.core.protocol import concrete
 from adarray.device import host
-from adarray.protocol import concrete
 from adarray.sparsity.detection import Given
 from adarray.transforms.matrices import picked_call
 from adarray.transforms.modes import forward

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.backend import load
-from adarray.errors import BackendError
+from adarray.base.errors import BackendError
 from adarray.sparsity import greedy
 
 # Steps of a greedy colouring up to which other orders than the first are tried, and those that

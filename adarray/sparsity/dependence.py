@@ -1,6 +1,6 @@
 """How the dependence of a value follows from those of its operands: a rule per primitive.
 
-The rules speak of the primitives of `adarray.program`, into which the lowering of each operation
+The rules speak of the primitives of `adarray.compiler.ir.program`, into which the lowering of each operation
 translates it; so whatever `jit` compiles has exact rules. A call that stays one depends on all of
 its operands as a whole.
 """
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.op import CONSTANT_FUNCTIONS
-from adarray.passes.interpret_values import MAKERS, Step, _slices
-from adarray.passes.looks import look
-from adarray.program import Program, Value
+from adarray.base.op import CONSTANT_FUNCTIONS
+from adarray.compiler.ir.interpret_values import MAKERS, Step, _slices
+from adarray.compiler.ir.looks import look
+from adarray.compiler.ir.program import Program, Value
 from adarray.sparsity.calls import of_record
 from adarray.sparsity.known import Known
 from adarray.sparsity.terms import (

@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.errors import DTypeError, NotDifferentiableError, ShapeError
-from adarray.inplace import plain_value
-from adarray.jitting.attempt import Run
-from adarray.jitting.collector import collector_waits
-from adarray.jitting.constants import constant
-from adarray.jitting.keys import call_key, guard_key, outcome_key
-from adarray.jitting.signature import Bound, Ints
-from adarray.jitting.state import State
-from adarray.jitting.symbolic import UntraceableError
-from adarray.passes.canonicalise import canonicalise
-from adarray.passes.cse import cse
-from adarray.passes.dead import dead
-from adarray.reaching import reach, reach_arguments
-from adarray.recording import Call, Recording, Symbol
+from adarray.base.errors import DTypeError, NotDifferentiableError, ShapeError
+from adarray.base.recording import Call, Recording, Symbol
+from adarray.compiler.rewrite.cse import cse
+from adarray.compiler.rewrite.dead import dead
+from adarray.compiler.translate.canonicalise import canonicalise
+from adarray.core.inplace import plain_value
+from adarray.core.reaching import reach, reach_arguments
+from adarray.jitting.calls.attempt import Run
+from adarray.jitting.captures.state import State
+from adarray.jitting.shared.collector import collector_waits
+from adarray.jitting.shared.constants import constant
+from adarray.jitting.shared.keys import call_key, guard_key, outcome_key
+from adarray.jitting.shared.signature import Bound, Ints
+from adarray.jitting.shared.symbolic import UntraceableError
 from adarray.sparsity.dependence import Dependence
 from adarray.sparsity.known import Known
 from adarray.sparsity.terms import NotSparseError, rows_of

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import ForwardModeError
+from adarray.base.levels import forget, remembered, restore
+from adarray.base.runtime import MODE
+from adarray.core.inplace import plain_value
 from adarray.device import host
-from adarray.errors import ForwardModeError
-from adarray.inplace import plain_value
-from adarray.jitting.front import JitFunction
-from adarray.jitting.options import Options
-from adarray.levels import forget, remembered, restore
-from adarray.runtime import MODE
+from adarray.jitting.calls.front import JitFunction
+from adarray.jitting.shared.options import Options
 from adarray.sparsity.coloring import Coloring, library
 from adarray.sparsity.detection import path_of
 from adarray.transforms.batch import vmap_strictly

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from adarray.base.transformed import again, global_name
 from adarray.sparsity.prepared import Prepared, Task
-from adarray.transformed import again, global_name
 from adarray.transforms.inputs import Argnums
 
 # Signatures that are kept.

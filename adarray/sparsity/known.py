@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.passes.dead import pure
-from adarray.passes.interpret_values import CONSTANTS, MAKERS, Step
-from adarray.program import Program, Value
+from adarray.compiler.ir.interpret_values import CONSTANTS, MAKERS, Step
+from adarray.compiler.ir.program import Program, Value
+from adarray.compiler.rewrite.dead import pure
 
 
 class Known:

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
-from adarray.errors import DTypeError, NotDifferentiableError, ShapeError
-from adarray.inplace import plain_value
-from adarray.jitting.signature import static_key
-from adarray.jitting.symbolic import Traced, UntraceableError
-from adarray.protocol import traced
+from adarray.base.aval import Symbolic
+from adarray.base.errors import DTypeError, NotDifferentiableError, ShapeError
+from adarray.base.transformed import check_argnums
+from adarray.core.inplace import plain_value
+from adarray.core.protocol import traced
+from adarray.jitting.shared.signature import static_key
+from adarray.jitting.shared.symbolic import Traced, UntraceableError
 from adarray.sparsity.bidirectional import GAIN, Both, bound_of_both, of_both
 from adarray.sparsity.checking import check_pattern
 from adarray.sparsity.coloring import Coloring, of_hessian, of_jacobian
 from adarray.sparsity.detection import Found, Given, check_result, find, places_of
 from adarray.sparsity.evaluation import Divided, Evaluation, along_columns, along_rows, compiled
-from adarray.transformed import check_argnums
 from adarray.transforms.inputs import pick
 from adarray.transforms.matrices import picked_call
 from adarray.transforms.modes import vjp

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.errors import ADArrayError
+from adarray.base.errors import ADArrayError
 
 # Entries from which a pattern is not worth being called sparse: 1 GiB of column numbers.
 LIMIT = 1 << 28

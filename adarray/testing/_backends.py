@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
+from adarray.array.adarray import ADArray
 from adarray.backend import backends, current_backend, load, use
-from adarray.errors import BackendError
-from adarray.op import Op, all_ops
+from adarray.base.errors import BackendError
+from adarray.base.op import Op, all_ops
 from adarray.testing._ops import opcheck, use_all_sizes
 from adarray.transforms import grad, hessian
 

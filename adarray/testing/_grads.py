@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.runtime import MODE
+from adarray.base.runtime import MODE
+from adarray.core.trace import Handle
 from adarray.testing._compare import worst
-from adarray.trace import Handle
 from adarray.transforms import jvp, vjp
 from adarray.transforms.running import prepared
 from adarray.transforms.tree import flatten, is_floating

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
+from adarray.array.adarray import ADArray
 from adarray.backend import use
+from adarray.base.errors import BackendError
+from adarray.base.op import OPS, Contraction, Op, Reduction, Scan
+from adarray.base.probe import call_plain
+from adarray.base.runtime import current_mode
+from adarray.base.scalar import Expr, var
+from adarray.core.dispatch import run
+from adarray.core.trace import Handle
 from adarray.device import DeviceEngine, host, is_device
-from adarray.dispatch import run
-from adarray.errors import BackendError
-from adarray.op import OPS, Contraction, Op, Reduction, Scan
-from adarray.probe import call_plain
-from adarray.runtime import current_mode
-from adarray.scalar import Expr, var
 from adarray.testing._compare import mismatch, worst
 from adarray.testing._grads import (
     MODES,
@@ -29,7 +30,6 @@ from adarray.testing._grads import (
     random_like,
 )
 from adarray.testing._samples import Case, cases
-from adarray.trace import Handle
 from adarray.transforms import vjp
 
 ULP = 4
@@ -47,7 +47,7 @@ def opcheck(
 
     Parameters
     ----------
-    op : adarray.op.Op or str
+    op : adarray.base.op.Op or str
         The record, or the name it is registered under.
     backend : str
         Name of an installed backend. It computes arrays of every size itself where

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.op import Op, Reduction
+from adarray.base.op import Op, Reduction
 from adarray.testing._grads import cast_like
 
 # An array of a shape, filled with values from the operand's domain.

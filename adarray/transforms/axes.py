@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import ShapeError
+from adarray.base.errors import ShapeError
 from adarray.transforms.modes import shape_of
 from adarray.transforms.tree import NAMESPACE, Leaf, flatten, is_array
 

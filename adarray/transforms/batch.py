@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
-from adarray.transformed import Transform, Transformed
+from adarray.base.transformed import Transform, Transformed
 from adarray.transforms.running import check_function, prepared
 
 _P = ParamSpec("_P")

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import ShapeError
+from adarray.base.op import Op, Opaque
+from adarray.base.transformed import Transform, Transformed
 from adarray.batching.rules import members
+from adarray.core.dispatch import run
+from adarray.core.protocol import concrete, traced
 from adarray.custom import dispatching_of, outside
 from adarray.device import is_device
 from adarray.device.array import host_of
-from adarray.dispatch import run
-from adarray.errors import ShapeError
-from adarray.op import Op, Opaque
-from adarray.protocol import concrete, traced
-from adarray.transformed import Transform, Transformed
 from adarray.transforms.calls import plain_number
 from adarray.transforms.modes import forward, shape_of, vjp
 from adarray.transforms.running import check_function

@@ -18,19 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
-from adarray.aval import aval_of
-from adarray.dispatch import pick
-from adarray.errors import TraceError
-from adarray.graph import Node, merge_spans
-from adarray.inplace import sync_if_view
-from adarray.levels import LEVEL
-from adarray.op import Op, Opaque
-from adarray.protocol import traced
-from adarray.runtime import MODE
-from adarray.tangents import save_tangents
-from adarray.trace import Extras, Handle, Tangent, is_weak, root_of, save
-from adarray.transformed import global_name
+from adarray.array.adarray import ADArray
+from adarray.base.aval import aval_of
+from adarray.base.errors import TraceError
+from adarray.base.levels import LEVEL
+from adarray.base.op import Op, Opaque
+from adarray.base.runtime import MODE
+from adarray.base.transformed import global_name
+from adarray.core.dispatch import pick
+from adarray.core.graph import Node, merge_spans
+from adarray.core.inplace import sync_if_view
+from adarray.core.protocol import traced
+from adarray.core.tangents import save_tangents
+from adarray.core.trace import Extras, Handle, Tangent, is_weak, root_of, save
 from adarray.transforms.replay import (
     is_forward_over_reverse,
     made_before,

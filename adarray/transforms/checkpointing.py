@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.array.plainarrays import opened
+from adarray.base.aval import Symbolic
+from adarray.base.errors import TraceError
+from adarray.base.runtime import MODE
+from adarray.core.protocol import concrete
+from adarray.core.trace import Handle
 from adarray.device import host
-from adarray.errors import TraceError
-from adarray.plainarrays import opened
-from adarray.protocol import concrete
-from adarray.runtime import MODE
-from adarray.trace import Handle
 from adarray.transforms.calls import Made, Whole, dtype_of, plain_number
 from adarray.transforms.replay import Replay
 from adarray.transforms.running import check_function, prepared

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from adarray.array import stop_gradient
-from adarray.errors import ShapeError
+from adarray.array.adarray import stop_gradient
+from adarray.base.errors import ShapeError
 from adarray.ops.creation import asarray
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import ForwardModeError
+from adarray.base.levels import remembered, restore
+from adarray.core.trace import Handle
 from adarray.device import KINDS, is_device
-from adarray.errors import ForwardModeError
-from adarray.levels import remembered, restore
-from adarray.trace import Handle
 from adarray.transforms.batch import vmap_strictly
 from adarray.transforms.inputs import closed_tree, refuse_whole
 from adarray.transforms.modes import forward

@@ -7,11 +7,11 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from adarray.aval import Symbolic
+from adarray.base.aval import Symbolic
+from adarray.base.transformed import Transform, Transformed
+from adarray.core.inplace import sync_if_view
+from adarray.core.trace import Handle, tracing
 from adarray.device import is_device
-from adarray.inplace import sync_if_view
-from adarray.trace import Handle, tracing
-from adarray.transformed import Transform, Transformed
 from adarray.transforms.inputs import (
     Argnums,
     Inputs,

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.reverse import Pullback, check_guard
-from adarray.array import ADArray
-from adarray.aval import BATCHED, Symbolic
+from adarray.array.adarray import ADArray
+from adarray.array.plainarrays import opened
+from adarray.base.aval import BATCHED, Symbolic
+from adarray.base.errors import DTypeError, ShapeError
+from adarray.core.graph import Node
+from adarray.core.inplace import sync_if_view
+from adarray.core.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.device import KINDS, adopt, host, is_device
-from adarray.errors import DTypeError, ShapeError
-from adarray.graph import Node
-from adarray.inplace import sync_if_view
 from adarray.ops.common import zero_beside
-from adarray.plainarrays import opened
-from adarray.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.transforms.shared import Place, check_held, tie
 from adarray.transforms.tree import Leaf, flatten, is_array
 from adarray.transforms.variables import Variables, check_variables, no_array

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.reverse import WALK
-from adarray.array import ADArray
-from adarray.aval import Symbolic, aval_of
-from adarray.dispatch import pick
-from adarray.errors import ShapeError
-from adarray.graph import Node, merge_spans
-from adarray.inplace import plain_value, sync_if_view
-from adarray.op import Op, Opaque
-from adarray.protocol import plain, traced
-from adarray.tangents import attach, save_tangents, strip, tangent_of
-from adarray.trace import Extras, Handle, is_weak, save
+from adarray.array.adarray import ADArray
+from adarray.base.aval import Symbolic, aval_of
+from adarray.base.errors import ShapeError
+from adarray.base.op import Op, Opaque
+from adarray.core.dispatch import pick
+from adarray.core.graph import Node, merge_spans
+from adarray.core.inplace import plain_value, sync_if_view
+from adarray.core.protocol import plain, traced
+from adarray.core.tangents import attach, save_tangents, strip, tangent_of
+from adarray.core.trace import Extras, Handle, is_weak, save
 from adarray.transforms.calls import plain_number, untraced
 from adarray.transforms.modes import shape_of, vjp
 from adarray.transforms.replay import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.core.protocol import concrete
 from adarray.device import host
-from adarray.protocol import concrete
 from adarray.transforms.modes import shape_of
 
 _Many = list[Any]

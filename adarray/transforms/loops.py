@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from adarray.runtime import MODE
+from adarray.base.runtime import MODE
 from adarray.transforms import schedules
 from adarray.transforms.running import check_function
 from adarray.transforms.stepping import Loop, plain_loop_of

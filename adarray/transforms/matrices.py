@@ -7,12 +7,12 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from adarray.aval import Symbolic
-from adarray.errors import DTypeError, ForwardModeError
-from adarray.levels import forget
-from adarray.protocol import traced
-from adarray.trace import Handle, is_weak
-from adarray.transformed import Transform, Transformed, check_argnums
+from adarray.base.aval import Symbolic
+from adarray.base.errors import DTypeError, ForwardModeError
+from adarray.base.levels import forget
+from adarray.base.transformed import Transform, Transformed, check_argnums
+from adarray.core.protocol import traced
+from adarray.core.trace import Handle, is_weak
 from adarray.transforms.directions import forward_columns, reverse_rows
 from adarray.transforms.gradients import grad, options_of, reverse
 from adarray.transforms.inputs import Argnums, check_holomorphic, pick, refuse_whole

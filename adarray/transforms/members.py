@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.batches import enter, install, leave
+from adarray.base.errors import DTypeError, ShapeError
+from adarray.base.frames import is_frame
 from adarray.batching import writes as _writes  # noqa: F401  (in-place updates)
 from adarray.batching.batch import Batch, SplitError
 from adarray.batching.values import is_batched
+from adarray.core.inplace import sync_if_view
+from adarray.core.protocol import call_function
+from adarray.core.trace import Handle, snapshot, tracing
 from adarray.device import KINDS, adopt
-from adarray.errors import DTypeError, ShapeError
-from adarray.frames import is_frame
-from adarray.inplace import sync_if_view
-from adarray.protocol import call_function
-from adarray.trace import Handle, snapshot, tracing
 from adarray.transforms.axes import axes_of, result_axes, size_of
 from adarray.transforms.inputs import mirrored, plain_result
 from adarray.transforms.running import check_computed, refuse_held

@@ -10,15 +10,15 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import numpy as np
 
 from adarray.ad.forward import dual, split
-from adarray.aval import BATCHED
+from adarray.base.aval import BATCHED
+from adarray.base.errors import DTypeError, ShapeError
+from adarray.base.levels import LEVEL, close_again, reopen
+from adarray.base.runtime import MODE, Mode, current_mode
+from adarray.core.graph import Node
+from adarray.core.inplace import sync_if_view
+from adarray.core.protocol import followed
+from adarray.core.trace import Handle, root_of, tracing
 from adarray.device import KINDS, adopt, is_device
-from adarray.errors import DTypeError, ShapeError
-from adarray.graph import Node
-from adarray.inplace import sync_if_view
-from adarray.levels import LEVEL, close_again, reopen
-from adarray.protocol import followed
-from adarray.runtime import MODE, Mode, current_mode
-from adarray.trace import Handle, root_of, tracing
 from adarray.transforms.inputs import (
     Inputs,
     closed_tree,

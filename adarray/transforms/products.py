@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import ForwardModeError, ShapeError
+from adarray.base.levels import forget
+from adarray.base.transformed import Transform, Transformed, check_argnums
+from adarray.core.protocol import concrete
+from adarray.core.trace import Handle
 from adarray.device import KINDS, host
-from adarray.errors import ForwardModeError, ShapeError
-from adarray.levels import forget
-from adarray.protocol import concrete
-from adarray.trace import Handle
-from adarray.transformed import Transform, Transformed, check_argnums
 from adarray.transforms.gradients import grad, options_of, reverse
 from adarray.transforms.inputs import Argnums, refuse_whole
 from adarray.transforms.linearity import are_transposes

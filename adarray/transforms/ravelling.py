@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.array import ADArray
-from adarray.aval import refuse_subclass
+from adarray.array.adarray import ADArray
+from adarray.base.aval import refuse_subclass
+from adarray.base.errors import DTypeError, ShapeError
+from adarray.core.trace import Handle
 from adarray.device import KINDS, adopt
-from adarray.errors import DTypeError, ShapeError
-from adarray.trace import Handle
 from adarray.transforms.modes import shape_of
 from adarray.transforms.tree import Leaf, Unflatten, flatten, is_floating
 

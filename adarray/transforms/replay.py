@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from adarray.ad.reverse import WALK, Pullback
-from adarray.aval import Aval
-from adarray.graph import LEAF, STOP, Node
-from adarray.inplace import sync_if_view
-from adarray.levels import OPEN, within
+from adarray.base.aval import Aval
+from adarray.base.levels import OPEN, within
+from adarray.core.graph import LEAF, STOP, Node
+from adarray.core.inplace import sync_if_view
+from adarray.core.trace import Handle, Tangent, tracing
 from adarray.ops.common import zero_beside
-from adarray.trace import Handle, Tangent, tracing
 from adarray.transforms.inputs import Inputs
 from adarray.transforms.modes import as_cotangent
 from adarray.transforms.shared import refuse_unseen

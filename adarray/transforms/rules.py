@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
-from adarray.errors import ForwardModeError, ShapeError
-from adarray.inplace import sync_if_view
+from adarray.array.adarray import ADArray
+from adarray.base.errors import ForwardModeError, ShapeError
+from adarray.base.runtime import MODE
+from adarray.core.inplace import sync_if_view
+from adarray.core.protocol import concrete, traced
+from adarray.core.tangents import SERIES, attach, save_tangents, strip, tangent_of
+from adarray.core.trace import Handle, snapshot
 from adarray.ops.common import zero_beside
-from adarray.protocol import concrete, traced
-from adarray.runtime import MODE
-from adarray.tangents import SERIES, attach, save_tangents, strip, tangent_of
-from adarray.trace import Handle, snapshot
 from adarray.transforms.calls import Made, Whole, dtype_of, plain_number
 from adarray.transforms.linearity import are_transposes
 from adarray.transforms.modes import shape_of, vjp

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from types import CoroutineType, FunctionType, ModuleType
 from typing import Any
 
-from adarray.aval import BATCHED
-from adarray.errors import DTypeError
-from adarray.escaping import begin
-from adarray.frames import is_labelled
-from adarray.holding import DATA, TABLES, attributes_of, items_of
-from adarray.needs import dispatches
-from adarray.protocol import followed
-from adarray.reaching import reach, reach_arguments
-from adarray.scope import package_of
-from adarray.trace import Handle
+from adarray.base.aval import BATCHED
+from adarray.base.errors import DTypeError
+from adarray.base.frames import is_labelled
+from adarray.base.scope import package_of
+from adarray.core.escaping import begin
+from adarray.core.holding import DATA, TABLES, attributes_of, items_of
+from adarray.core.needs import dispatches
+from adarray.core.protocol import followed
+from adarray.core.reaching import reach, reach_arguments
+from adarray.core.trace import Handle
 from adarray.transforms.tree import flatten, is_number
 
 _LOOKED_AT = 500  # objects that a result leads to

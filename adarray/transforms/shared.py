@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.aliasing import owner, share
-from adarray.aval import Symbolic
-from adarray.comparing import Comparing, bound_to, comparing
-from adarray.errors import TraceError
-from adarray.holding import arrays_of, captured_last, functions_of
-from adarray.reaching import Site, sites
-from adarray.redirecting import all_names, original_of
-from adarray.runtime import MODE
-from adarray.trace import Extras, Handle, root_of
+from adarray.base.aliasing import owner, share
+from adarray.base.aval import Symbolic
+from adarray.base.errors import TraceError
+from adarray.base.redirecting import all_names, original_of
+from adarray.base.runtime import MODE
+from adarray.core.comparing import Comparing, bound_to, comparing
+from adarray.core.holding import arrays_of, captured_last, functions_of
+from adarray.core.reaching import Site, sites
+from adarray.core.trace import Extras, Handle, root_of
 
 _FEW = 64  # items of a list that are looked at
 

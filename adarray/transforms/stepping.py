@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.ad.reverse import WALK
-from adarray.array import ADArray
-from adarray.errors import TraceError
-from adarray.graph import Node
-from adarray.plainarrays import opened
-from adarray.protocol import traced
-from adarray.trace import Extras, Handle, is_weak, save, snapshot
+from adarray.array.adarray import ADArray
+from adarray.array.plainarrays import opened
+from adarray.base.errors import TraceError
+from adarray.core.graph import Node
+from adarray.core.protocol import traced
+from adarray.core.trace import Extras, Handle, is_weak, save, snapshot
 from adarray.transforms import schedules
 from adarray.transforms.calls import Made, Whole, dtype_of, plain_number, rest_of
 from adarray.transforms.checkpointing import agree, sums

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
+from adarray.array.adarray import ADArray
+from adarray.core.trace import Extras, Handle, Tangent
 from adarray.device import is_device
-from adarray.trace import Extras, Handle, Tangent
 from adarray.transforms.tree import Unflatten
 
 

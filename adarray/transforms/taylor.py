@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adarray.ad.forward import dual, split
-from adarray.errors import ShapeError
-from adarray.inplace import sync_if_view
-from adarray.tangents import attach, tangent_of
-from adarray.trace import Handle, tracing
+from adarray.base.errors import ShapeError
+from adarray.core.inplace import sync_if_view
+from adarray.core.tangents import attach, tangent_of
+from adarray.core.trace import Handle, tracing
 from adarray.transforms.inputs import mirrored, plain_result
 from adarray.transforms.modes import refuse_complex, run_moving, tangents_along
 from adarray.transforms.running import check_function, check_returned

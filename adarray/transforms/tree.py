@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.core.trace import Handle
 from adarray.device import KINDS
-from adarray.trace import Handle
 
 NAMESPACE = "adarray"
 Unflatten = Callable[[list[Any]], Any]

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import DTypeError
-from adarray.frames import is_frame, is_labelled
+from adarray.base.errors import DTypeError
+from adarray.base.frames import is_frame, is_labelled
 from adarray.transforms.tree import Leaf, Unflatten, first, flatten, is_array, is_floating
 
 _ONE = (0,)

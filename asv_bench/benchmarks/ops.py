@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import adarray
-from adarray.op import Pointwise, all_ops
+from adarray.base.op import Pointwise, all_ops
 from adarray.ops.elementwise import relu
 
 from .common import DTYPES, ENGINES, LARGE, OnEngine, uniform, warm

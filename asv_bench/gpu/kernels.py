@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import adarray
-from adarray.dispatch import apply
-from adarray.op import OPS
+from adarray.base.op import OPS
+from adarray.compiler.planning import step_writer
+from adarray.core.dispatch import apply
 from adarray.ops.nn import conv2d
-from adarray.passes import step_writer
 from asv_bench.benchmarks import jit_workloads as made
 from asv_bench.benchmarks.workloads import Workload, make_network
 from asv_bench.gpu.needed import needed

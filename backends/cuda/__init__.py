@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from adarray.base.environment import switch
 from adarray.device.kinds import register_kind
-from adarray.environment import switch
 from adarray.errors import BackendError
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import numpy as np
 from adarray_backends.cuda import tuning
 from adarray_backends.cuda.launcher import Extent, Kernel, Place, Product, ProductLt, Record, encode
 
-from adarray.codegen import cuda
-from adarray.codegen.device import ZEROS, Device, Form, launch_of
-from adarray.codegen.device import Launch as Sizes
-from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Plan
-from adarray.program import Slot, c_strides
+from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Plan
+from adarray.compiler.ir.program import Slot, c_strides
+from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.schedule.gpu import ZEROS, Device, Form, launch_of
+from adarray.compiler.schedule.gpu import Launch as Sizes
 
 ARENA, SCRATCH, REFUSED = range(3)  # slots that every plan has; those of buffers follow
 MOST_RECORDS = 64  # of one product

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
-from adarray.codegen.machine import GPU
-from adarray.codegen.plan import Plan
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.plan import Plan
 from adarray.device import DeviceEngine, Library
 from adarray.errors import BackendError
 

@@ -10,7 +10,7 @@ from adarray_backends.cuda import extrema as ties
 from adarray_backends.cuda import reductions
 from adarray_backends.cuda.engine import THREADS, USUAL_THREADS
 
-from adarray.op import FUNCTIONS, Op
+from adarray.base.op import FUNCTIONS, Op
 
 if TYPE_CHECKING:
     from adarray_backends.cuda.library import CudaLibrary

@@ -23,10 +23,10 @@ from adarray_backends.cuda import (
 from adarray_backends.cuda.launcher import FUNCTIONS, Flag, Loaded, Recorder, native
 from cffi import FFI
 
-from adarray.codegen.cuda import Text
-from adarray.codegen.device import Device
+from adarray.base.op import OPS
+from adarray.compiler.print_cuda.printer import Text
+from adarray.compiler.schedule.gpu import Device
 from adarray.errors import BackendError
-from adarray.op import OPS
 from adarray.ops.windows import geometry_for
 
 _TO_DEVICE = 1  # cudaMemcpyHostToDevice

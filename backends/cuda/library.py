@@ -13,10 +13,10 @@ from adarray_backends.cuda import contractions, conv_work, nvrtc, pointwise
 from adarray_backends.cuda.engine import THREADS, CudaEngine
 from adarray_backends.cuda.folds import CHARS, Folder
 
-from adarray.codegen.eager import FIXED
+from adarray.base.op import FUNCTIONS, POINTWISE, Op, Pointwise, Reduction
+from adarray.compiler.scalars.eager import FIXED
 from adarray.device import DeviceArray, Form, Library
 from adarray.device.layouts import lie_in_c_order
-from adarray.op import FUNCTIONS, POINTWISE, Op, Pointwise, Reduction
 
 _FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
 POSITIVE = FUNCTIONS[np.positive]

@@ -13,7 +13,7 @@ import cupy
 from adarray_backends.cuda import nvrtc
 from adarray_backends.cuda.launcher import Loaded
 
-from adarray.codegen.cuda import Text
+from adarray.compiler.print_cuda.printer import Text
 
 _INCLUDE = '#include "'
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

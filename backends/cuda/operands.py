@@ -11,8 +11,8 @@ from adarray_backends.cuda.encoding import Encoder
 from adarray_backends.cuda.instances import Instance, Instances
 from adarray_backends.cuda.results import Results
 
-from adarray.codegen.plan import CallStep, DotStep, Operand
-from adarray.program import Slot, c_strides
+from adarray.compiler.ir.plan import CallStep, DotStep, Operand
+from adarray.compiler.ir.program import Slot, c_strides
 
 MADE, GIVEN, LOOK, COPY = range(4)  # what a result is
 

@@ -12,8 +12,8 @@ from adarray_backends.cuda.encoding import Encoder, Segment
 from adarray_backends.cuda.instances import Instance, Instances
 from adarray_backends.cuda.operands import Operands, Run
 
-from adarray.codegen.plan import CallStep, Plan, Step
-from adarray.codegen.verify import checking
+from adarray.compiler.ir.plan import CallStep, Plan, Step
+from adarray.compiler.ir.verify_loops import checking
 from adarray.errors import BackendError, DeviceMemoryError
 
 _MEMORY, _UNATTACHED = 2, 201  # the driver's errors

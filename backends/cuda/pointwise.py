@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from adarray.codegen.eager import FIXED, keeps_dtype, truth_variables
-from adarray.codegen.printer import Dialect, Printer, UnprintableError
-from adarray.codegen.rewrite import simplify, substitute
-from adarray.op import Op
-from adarray.scalar import Expr, var, variables
+from adarray.base.op import Op
+from adarray.base.scalar import Expr, var, variables
+from adarray.compiler.scalars.eager import FIXED, keeps_dtype, truth_variables
+from adarray.compiler.scalars.expressions import Dialect, Printer, UnprintableError
+from adarray.compiler.scalars.rewrite import simplify, substitute
 
 # CUDA's logarithms in float64 take negative subnormal numbers for zero.
 CUDA = Dialect(
@@ -63,7 +63,7 @@ def text_of(op: Op, operand: int, dtype: str, fixed: int | None) -> Text | None:
     operand : int
     dtype : {"float64", "float32"}
     fixed : int or None
-        Which of the values in `adarray.codegen.eager.FIXED` stands in place of an operand.
+        Which of the values in `adarray.compiler.scalars.eager.FIXED` stands in place of an operand.
 
     Returns
     -------

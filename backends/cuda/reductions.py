@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from adarray_backends.cuda.pointwise import CUDA
 
-from adarray.codegen.printer import Printer, UnprintableError
-from adarray.codegen.rewrite import simplify
-from adarray.op import Op, Reduction
-from adarray.scalar import as_expr, var
+from adarray.base.op import Op, Reduction
+from adarray.base.scalar import as_expr, var
+from adarray.compiler.scalars.expressions import Printer, UnprintableError
+from adarray.compiler.scalars.rewrite import simplify
 
 THREADS = 256
 NEUTRAL = {"maximum": "-({type})ADARRAY_INF", "minimum": "({type})ADARRAY_INF"}

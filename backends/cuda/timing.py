@@ -10,10 +10,10 @@ import cupy
 import numpy as np
 from adarray_backends.cuda import tuning
 
-from adarray.codegen import cuda
-from adarray.codegen.device import Form, launch_of
-from adarray.codegen.loopir import Kernel
-from adarray.codegen.plan import Buffer
+from adarray.compiler.ir.loopir import Kernel
+from adarray.compiler.ir.plan import Buffer
+from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.schedule.gpu import Form, launch_of
 
 ROUNDS = 6  # of which the fastest counts; the first warms up
 

@@ -1,6 +1,6 @@
 """Threads of a block, chosen by measurement where that changes no bit, and kept on disk.
 
-A kernel that moves much memory is run once with each form that `adarray.codegen.blocks` gives,
+A kernel that moves much memory is run once with each form that `adarray.compiler.schedule.gpu_blocks` gives,
 on memory of the right sizes that holds nothing of the user's, when its plan is compiled for
 the first time. The choice depends on timing; results do not.
 """
@@ -16,11 +16,12 @@ from typing import Any
 
 from adarray_backends.cuda import kept
 
-from adarray.codegen import blocks, cuda
-from adarray.codegen.device import Form, form_of
-from adarray.codegen.loopir import Kernel
-from adarray.codegen.plan import Buffer
-from adarray.environment import switch
+from adarray.base.environment import switch
+from adarray.compiler.ir.loopir import Kernel
+from adarray.compiler.ir.plan import Buffer
+from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.schedule import gpu_blocks as blocks
+from adarray.compiler.schedule.gpu import Form, form_of
 
 MUCH = 48 << 20  # bytes: about 12 us of an H200's memory
 BETTER = 0.97  # of the usual way's time

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from adarray_native.backend import CPUBackend
-from adarray_native.runtime import Library
+from adarray_backends.cpu.backend import CPUBackend
+from adarray_backends.cpu.runtime import Library
 
 from adarray.errors import BackendError
 

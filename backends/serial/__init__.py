@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adarray_native.backend import CPUBackend
-from adarray_native.runtime import CPUEngine
+from adarray_backends.cpu.backend import CPUBackend
+from adarray_backends.cpu.runtime import CPUEngine
 
 from adarray.errors import BackendError
 

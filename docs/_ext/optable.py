@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import adarray
-from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, Op, all_ops
+from adarray.base.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, Op, all_ops
 
 HEADER = ("NumPy", "methods", "operands", "lowering", "reverse", "forward", "notes")
 

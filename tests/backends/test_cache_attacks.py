@@ -23,7 +23,7 @@ from adarray.errors import BackendError
 
 cache = pytest.importorskip("adarray_native.cache")
 owned = pytest.importorskip("adarray_native.owned")
-kernels = pytest.importorskip("adarray_native.kernels")
+kernels = pytest.importorskip("adarray_backends.cpu.kernels")
 
 HEX = "0123456789abcdef" * 2
 OLD = (1.0, 1.0)  # seconds since 1970: older than anything that is kept

@@ -12,17 +12,17 @@ import pytest
 
 import adarray
 from adarray.backend import load
-from adarray.codegen.plan import KernelStep
+from adarray.compiler.ir.plan import KernelStep
 from adarray.errors import BackendError, CompileError
-from adarray.jitting import build
+from adarray.jitting.tree import build
 
-ahead = pytest.importorskip("adarray_native.ahead")
+ahead = pytest.importorskip("adarray_backends.cpu.ahead")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of the cache in this test."""
-    from adarray_native import kernels
+    from adarray_backends.cpu import kernels
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(kernels, "_made", {})  # nothing is in memory
@@ -62,7 +62,7 @@ def test_kernels_are_ready_when_the_plan_is(
                 for kernel in _kernels(plan):
                     early.take(kernel)
         early.finish()
-    monkeypatch.setattr("adarray_native.kernels.compile_units", _never)
+    monkeypatch.setattr("adarray_backends.cpu.kernels.compile_units", _never)
     for plan in made:
         executable = engine.executable(plan)
         assert (executable.compiled, executable.from_disk, executable.in_memory) == (1, 0, 0)
@@ -79,7 +79,7 @@ def test_nothing_is_compiled_that_is_there(
     monkeypatch.setattr(ahead, "start_unit", _never)
     for forgotten in (False, True):
         if forgotten:
-            monkeypatch.setattr("adarray_native.kernels._made", {})
+            monkeypatch.setattr("adarray_backends.cpu.kernels._made", {})
         with engine.ahead() as early:
             for plan in (one, two):
                 early.take(*_kernels(plan))
@@ -101,7 +101,7 @@ def test_without_the_end_nothing_is_left(engine: Any, folder: Path) -> None:
 def test_what_does_not_compile_is_said_later(
     engine: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adarray_native import executor
+    from adarray_backends.cpu import executor
 
     monkeypatch.setattr(executor.cprinter, "source", lambda *_: "int64_t adk_f(char")
     monkeypatch.setattr(executor, "_printed", {})
@@ -141,7 +141,7 @@ def test_long_functions_compile_while_they_are_planned(
     engine: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "LONG", 20)
-    monkeypatch.setattr("adarray_native.kernels.compile_units", _never)
+    monkeypatch.setattr("adarray_backends.cpu.kernels.compile_units", _never)
 
     def f(x: Any, w: Any) -> Any:
         for k in range(3):

@@ -26,7 +26,7 @@ owned = pytest.importorskip("adarray_native.owned")
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of the cache in this test."""
-    from adarray_native import kernels
+    from adarray_backends.cpu import kernels
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(kernels, "_made", {})  # nothing is in memory
@@ -44,7 +44,7 @@ def _engine(name: str = "serial") -> Any:
 
 def _forget_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do as a new process would."""
-    from adarray_native import kernels
+    from adarray_backends.cpu import kernels
 
     monkeypatch.setattr(kernels, "_made", {})
 
@@ -97,7 +97,7 @@ def test_what_kernels_depend_on_is_in_the_key(
     finally:
         lib.adarray_limit_level(level)
     _forget_memory(monkeypatch)
-    from adarray_native import kernels
+    from adarray_backends.cpu import kernels
 
     monkeypatch.setattr(kernels, "ABI", kernels.ABI + 1)
     assert engine.executable(made).compiled == 1
@@ -314,7 +314,7 @@ def _trivial(i: int) -> str:
 def test_loading_a_plan_of_100_kernels_is_quick(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adarray_native import kernels
+    from adarray_backends.cpu import kernels
 
     engine = _engine()
     texts = {f"adk_{i:x}": _trivial(i) for i in range(100)}
@@ -335,7 +335,7 @@ def test_loading_a_plan_of_100_kernels_is_quick(
 
 
 def test_a_failed_source_is_kept(folder: Path) -> None:
-    from adarray_native import kernels
+    from adarray_backends.cpu import kernels
 
     engine = _engine()
     bad = {"adk_0": "int64_t adk_0(void) { return oh; }\n"}
@@ -353,7 +353,7 @@ def test_a_failed_source_is_kept(folder: Path) -> None:
 def test_what_did_not_compile_is_not_tried_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adarray_native import kernels
+    from adarray_backends.cpu import kernels
 
     engine = _engine()
     table = kernels.kernels(engine.library)

@@ -17,8 +17,8 @@ import pytest
 from adarray.backend import load
 from adarray.errors import BackendError, CompileError
 
-compiler = pytest.importorskip("adarray_native.compiler")
-kernels = pytest.importorskip("adarray_native.kernels")
+compiler = pytest.importorskip("adarray_backends.cpu.compiler")
+kernels = pytest.importorskip("adarray_backends.cpu.kernels")
 
 
 @pytest.fixture(autouse=True)
@@ -234,9 +234,9 @@ def test_kernels_use_vector_functions(tmp_path: Path) -> None:
 
 def test_many_kernels_compile_side_by_side() -> None:
     engine = _engine()
-    from adarray_native.executor import _print
+    from adarray_backends.cpu.executor import _print
 
-    from adarray.codegen.schedule import Target
+    from adarray.compiler.schedule.vectors import Target
 
     texts: dict[str, str] = {}
     for _ in range(8):

@@ -11,9 +11,9 @@ import pytest
 from plans import buffer, look
 
 import adarray
-from adarray.codegen.plan import KernelStep, Operand
+from adarray.compiler.ir.plan import KernelStep, Operand
+from adarray.compiler.ir.program import c_strides
 from adarray.errors import BackendError
-from adarray.program import c_strides
 
 # -- kernels -------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ def test_use_of_a_backend_is_not_needed(engine: Any) -> None:
 def test_damaged_words_are_refused(engine: Any) -> None:
     from array import array
 
-    from adarray_native.executor import _maker
+    from adarray_backends.cpu.executor import _maker
 
     make = _maker(engine.library)
     rng = np.random.default_rng(0)

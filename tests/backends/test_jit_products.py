@@ -9,9 +9,9 @@ import plans
 import pytest
 from plans import buffer, look, operand
 
-from adarray.codegen.plan import DotStep
+from adarray.compiler.ir.plan import DotStep
+from adarray.compiler.ir.program import Slot
 from adarray.errors import ADArrayError
-from adarray.program import Slot
 
 
 def _dots(a: np.ndarray, b: np.ndarray, base_a: np.ndarray, base_b: np.ndarray) -> Any:
@@ -76,7 +76,7 @@ def test_empty_products(engine: Any, m: int, k: int, n: int) -> None:
 
 
 def test_products_without_blas(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from adarray_native import blas
+    from adarray_backends.cpu import blas
 
     monkeypatch.setattr(blas, "ready", lambda lib, ffi: False)
     a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from adarray.backend import load
+from adarray.base.op import OPS
 from adarray.errors import BackendError
-from adarray.op import OPS
 
 MATMUL = OPS["matmul"]
 DTYPES = [np.float64, np.float32]
@@ -27,7 +27,7 @@ def _engine(name: str, **options: Any) -> Any:
         engine = load(name).engine(**options)
     except BackendError as error:
         pytest.skip(str(error))
-    from adarray_native import blas
+    from adarray_backends.cpu import blas
 
     if blas.find() is None:
         pytest.skip(f"{blas.WHEEL} is not installed: NumPy computes all products")
@@ -264,7 +264,7 @@ _START = """
 import os
 import numpy as np
 from adarray.backend import load
-from adarray.op import OPS
+from adarray.base.op import OPS
 tasks = lambda: len(os.listdir("/proc/self/task"))
 engine = load("openmp").engine(threads=2, cutoff=0)
 x, y = np.ones((300, 200)), np.ones((200, 100))
@@ -334,7 +334,7 @@ print("done")
 def fresh_blas(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the module that finds BLAS, as if it had not looked for one yet."""
     _engine("serial")
-    from adarray_native import blas
+    from adarray_backends.cpu import blas
 
     monkeypatch.setattr(blas, "_functions", {})
     monkeypatch.setattr(blas, "_path", None)

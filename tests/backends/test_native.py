@@ -12,9 +12,9 @@ from records import CORE
 
 import adarray
 from adarray.backend import load
-from adarray.codegen import eager
+from adarray.base.op import OPS, Op, Reduction
+from adarray.compiler.scalars import eager
 from adarray.errors import BackendError
-from adarray.op import OPS, Op, Reduction
 
 POINTWISE = [name for name, op in CORE.items() if op.pointwise]
 REDUCTIONS = [name for name, op in CORE.items() if isinstance(op.lower, Reduction)]

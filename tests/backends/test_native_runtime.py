@@ -15,8 +15,8 @@ import pytest
 
 import adarray
 from adarray.backend import load
+from adarray.base.op import OPS, Pointwise
 from adarray.errors import BackendError
-from adarray.op import OPS, Pointwise
 
 
 def _engine(name: str, **options: Any) -> Any:
@@ -133,7 +133,7 @@ def test_every_level_computes(level: str) -> None:
     code = (
         "import numpy as np\n"
         "from adarray.backend import load\n"
-        "from adarray.op import OPS\n"
+        "from adarray.base.op import OPS\n"
         "import adarray\n"
         "backend = load('serial'); engine = backend.engine(cutoff=0)\n"
         "x = np.linspace(-5, 5, 10001)\n"

@@ -7,7 +7,7 @@ from differential import skip_unless_long
 from members import check_gradients, check_values
 from records import CORE
 
-from adarray.op import OPS
+from adarray.base.op import OPS
 from adarray.testing._ops import use_all_sizes
 
 pytestmark = pytest.mark.slow

@@ -13,12 +13,12 @@ from device_plans import Compiled, DevicePlanRunner
 from recorded import Recorded, recorded
 
 import adarray
-from adarray.codegen import blocks
-from adarray.codegen.device import Device, Form, form_of
-from adarray.codegen.loopir import Kernel
-from adarray.codegen.machine import GPU
-from adarray.codegen.plan import KernelStep
-from adarray.passes import planning
+from adarray.compiler.ir.loopir import Kernel
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.schedule import gpu_blocks as blocks
+from adarray.compiler.schedule.gpu import Device, Form, form_of
 
 RNG = np.random.default_rng(3)
 DEVICE = Device(processors=2, threads=2048, shared=8192)

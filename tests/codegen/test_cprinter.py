@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from adarray_native import compiler
+from adarray_backends.cpu import compiler
 from loop_kernels import (
     AT,
     I64,
@@ -25,17 +25,9 @@ from loop_kernels import (
 )
 from loops import Compiled, both
 
-from adarray.codegen import cprinter
-from adarray.codegen.loopir import (
-    Apply,
-    For,
-    Kernel,
-    Load,
-    Param,
-    Store,
-    integer,
-)
-from adarray.codegen.schedule import Target
+from adarray.compiler.ir.loopir import Apply, For, Kernel, Load, Param, Store, integer
+from adarray.compiler.print_c import printer as cprinter
+from adarray.compiler.schedule.vectors import Target
 from adarray.errors import BackendError
 
 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adarray_native import compiler
+from adarray_backends.cpu import compiler
 from loop_kernels import (
     AT,
     I64,
@@ -22,7 +22,7 @@ from loop_kernels import (
 )
 from loops import Compiled, both
 
-from adarray.codegen.loopir import (
+from adarray.compiler.ir.loopir import (
     Assign,
     Const,
     Fail,

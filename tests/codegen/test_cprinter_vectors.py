@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from adarray_native import compiler
+from adarray_backends.cpu import compiler
 from loop_kernels import (
     AT,
     N,
@@ -22,8 +22,9 @@ from loop_kernels import (
 from loops import Compiled
 
 from adarray import use
-from adarray.codegen import cprinter
-from adarray.codegen.loopir import (
+from adarray.base.op import OPS
+from adarray.base.runtime import current_mode
+from adarray.compiler.ir.loopir import (
     Const,
     Fold,
     For,
@@ -36,11 +37,10 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.codegen.schedule import Target
-from adarray.codegen.verify import verify
+from adarray.compiler.ir.verify_loops import verify
+from adarray.compiler.print_c import printer as cprinter
+from adarray.compiler.schedule.vectors import Target
 from adarray.errors import BackendError
-from adarray.op import OPS
-from adarray.runtime import current_mode
 
 try:
     compiler.find()

@@ -15,13 +15,15 @@ from random_recordings import random_recordings
 from recorded import close, recorded
 
 import adarray
-from adarray.codegen import cuda
-from adarray.codegen import device as choices
-from adarray.codegen.device import Device, form_of, launch_of
-from adarray.codegen.machine import GPU
-from adarray.codegen.plan import KernelStep
-from adarray.passes import lower, planning, rings
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.kernels import lower
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.schedule import gpu as choices
+from adarray.compiler.schedule.gpu import Device, form_of, launch_of
+from adarray.compiler.stencil import rings
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 RNG = np.random.default_rng(5)

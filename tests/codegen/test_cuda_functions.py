@@ -12,8 +12,8 @@ from careful import FUNCTIONS, floats, folds, gradient, matrix, ulps, values
 from device_plans import Compiled, DevicePlanRunner
 from recorded import recorded
 
-from adarray.codegen.machine import GPU
-from adarray.passes import planning
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
 
 plan = partial(planning.plan, machine=GPU)
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")

@@ -13,8 +13,8 @@ from adarray_backends.cuda.engine import THREADS, USUAL_THREADS, CudaEngine, che
 from adarray_backends.cuda.folds import Folder, column_lanes
 
 import adarray  # noqa: F401  (registers)
+from adarray.base.op import OPS
 from adarray.errors import BackendError
-from adarray.op import OPS
 
 
 @pytest.mark.parametrize("given", [None, 32, 256, 1024])

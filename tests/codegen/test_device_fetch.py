@@ -16,12 +16,9 @@ from recorded import Recorded, close, recorded
 from row_functions import cross_entropy, layer_norm, masked, scaled_squares, softmax
 
 import adarray
-from adarray.codegen import cuda, device
-from adarray.codegen.affine import ZERO
-from adarray.codegen.device import Device, form_of, launch_of
-from adarray.codegen.device_fetch import fetched
-from adarray.codegen.device_kept import KEPT, kept
-from adarray.codegen.loopir import (
+from adarray.compiler.ir.affine import ZERO
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.loopir import (
     Apply,
     Const,
     Fold,
@@ -35,10 +32,14 @@ from adarray.codegen.loopir import (
     Var,
     statements,
 )
-from adarray.codegen.machine import GPU
-from adarray.codegen.plan import KernelStep, Plan
-from adarray.passes import planning
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.schedule import gpu as device
+from adarray.compiler.schedule.gpu import Device, form_of, launch_of
+from adarray.compiler.schedule.gpu_fetch import fetched
+from adarray.compiler.schedule.gpu_kept import KEPT, kept
 
 RNG = np.random.default_rng(7)
 LARGE = Device(processors=2, threads=1024, shared=96 << 10)
@@ -339,7 +340,7 @@ class TestChoice:
         assert launch.shared <= 227 << 10
 
     def test_threads_that_are_asked_for_read_rows_as_before(self) -> None:
-        from adarray.codegen import blocks
+        from adarray.compiler.schedule import gpu_blocks as blocks
 
         ((form, _),) = self.forms(softmax, np.ones((300, 32768), np.float32))
         assert blocks.resized(form, form.block) == form

@@ -16,15 +16,17 @@ from recorded import Recorded, close, recorded
 from row_functions import layer_norm, norm, scaled_squares, softmax, weighted_norm
 
 import adarray
-from adarray.codegen import blocks, cuda, device
-from adarray.codegen.device import Device, form_of, launch_of
-from adarray.codegen.device_held import REGISTERS, Held, held, shape_of
-from adarray.codegen.loopir import For, Kernel, Load, Store, statements, walk
-from adarray.codegen.machine import GPU
-from adarray.codegen.plan import KernelStep
-from adarray.codegen.schedule import expressions
-from adarray.passes import planning
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.loopir import For, Kernel, Load, Store, statements, walk
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.schedule import gpu as device
+from adarray.compiler.schedule import gpu_blocks as blocks
+from adarray.compiler.schedule.gpu import Device, form_of, launch_of
+from adarray.compiler.schedule.gpu_rows import REGISTERS, Held, held, shape_of
+from adarray.compiler.schedule.vectors import expressions
 
 RNG = np.random.default_rng(11)
 SMALL = Device(processors=2, threads=256, shared=24 << 10)

@@ -22,14 +22,15 @@ from pairs import (
 )
 from recorded import close, recorded
 
-from adarray.codegen import blocks, cuda
-from adarray.codegen.device import Device, form_of, launch_of
-from adarray.codegen.device_tiles import tiled
-from adarray.codegen.loopir import Kernel
-from adarray.codegen.machine import GPU
-from adarray.codegen.plan import KernelStep
-from adarray.passes import planning
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.loopir import Kernel
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.schedule import gpu_blocks as blocks
+from adarray.compiler.schedule.gpu import Device, form_of, launch_of
+from adarray.compiler.schedule.gpu_tiles import tiled
 
 RNG = np.random.default_rng(3)
 plan = partial(planning.plan, machine=GPU)

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from adarray.codegen import eager
-from adarray.op import OPS, Op, Pointwise, Reduction
-from adarray.scalar import variables
+from adarray.base.op import OPS, Op, Pointwise, Reduction
+from adarray.base.scalar import variables
+from adarray.compiler.scalars import eager
 
 POINTWISE = [name for name, op in OPS.items() if op.pointwise]
 REDUCTIONS = [name for name, op in OPS.items() if isinstance(op.lower, Reduction)]

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from loops import Compiled, both
 
-from adarray.codegen import cprinter
-from adarray.codegen.loopir import (
+from adarray.compiler.ir.loopir import (
     Apply,
     Const,
     Fold,
@@ -23,8 +22,9 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.codegen.prefetch import ROWS, ahead
-from adarray.codegen.schedule import Target, schedule
+from adarray.compiler.print_c import printer as cprinter
+from adarray.compiler.schedule.prefetch import ROWS, ahead
+from adarray.compiler.schedule.vectors import Target, schedule
 
 F = "float64"
 R, C, N, M = (Var("int64", name) for name in ("r", "c", "n", "m"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adarray import scalar
-from adarray.codegen.printer import C, Printer, UnprintableError
-from adarray.codegen.rewrite import simplify, substitute
+from adarray.base import scalar
+from adarray.compiler.scalars.expressions import C, Printer, UnprintableError
+from adarray.compiler.scalars.rewrite import simplify, substitute
 
 x, y, c = scalar.var("x"), scalar.var("y"), scalar.var("c")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adarray.codegen.loopir import Apply, For, If, Kernel, Let, Load, Local, Store, Var, integer
-from adarray.codegen.ranges import is_narrow
-from adarray.codegen.remainders import Remainders
+from adarray.compiler.ir.loopir import Apply, For, If, Kernel, Let, Load, Local, Store, Var, integer
+from adarray.compiler.schedule.ranges import is_narrow
+from adarray.compiler.schedule.remainders import Remainders
 
 K, N, T = (Var("int64", name) for name in ("i", "n", "t"))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adarray.codegen.affine import at, plus, slope, times
-from adarray.codegen.loopir import (
+from adarray.compiler.ir.affine import at, plus, slope, times
+from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
     Const,
@@ -22,8 +22,8 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.codegen.schedule import CHUNK, LEAF, Target, canonical, schedule, shared
-from adarray.codegen.verify import verify
+from adarray.compiler.ir.verify_loops import verify
+from adarray.compiler.schedule.vectors import CHUNK, LEAF, Target, canonical, schedule, shared
 
 F = "float64"
 K, N, M = Var("int64", "i"), Var("int64", "n"), Var("int64", "m")

@@ -24,13 +24,15 @@ from stencils import (
 )
 
 import adarray
-from adarray.codegen import blocks, lanes
-from adarray.codegen.device import Device, form_of
-from adarray.codegen.loopir import Apply, For, Kernel, Load, Local, Param, Store, Var, integer
-from adarray.codegen.machine import GPU
-from adarray.codegen.plan import KernelStep
-from adarray.codegen.verify import verify
-from adarray.passes import planning, strips
+from adarray.compiler.ir.loopir import Apply, For, Kernel, Load, Local, Param, Store, Var, integer
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.verify_loops import verify
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.schedule import gpu_blocks as blocks
+from adarray.compiler.schedule import lanes
+from adarray.compiler.schedule.gpu import Device, form_of
+from adarray.compiler.stencil import strips
 
 RNG = np.random.default_rng(8)
 DOWN = GPU._replace(march=8)

@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from adarray.codegen.cprinter import source
-from adarray.codegen.loopir import (
+from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
     Const,
@@ -25,8 +24,9 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.codegen.schedule import Target
-from adarray.codegen.verify import VerifyError, verify
+from adarray.compiler.ir.verify_loops import VerifyError, verify
+from adarray.compiler.print_c.printer import source
+from adarray.compiler.schedule.vectors import Target
 
 F = "float64"
 K, N = Var("int64", "i"), Var("int64", "n")

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))  # for the comman
 from numpy_calls import Row, classify, lookup, names
 
 import adarray.numpy
-from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS
+from adarray.base.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "coverage"
 VERSION = ".".join(np.__version__.split(".")[:2])
@@ -79,7 +79,7 @@ def test_name_is_classified_and_the_table_is_true(
 
 def test_every_dispatching_function_is_known() -> None:
     """A function that NumPy hands to us is an operation, a composite, a constant or refused."""
-    from adarray.op import REFUSED
+    from adarray.base.op import REFUSED
 
     known = {*FUNCTIONS, *COMPOSITES, *CONSTANT_FUNCTIONS, *REFUSED}
     missing = []

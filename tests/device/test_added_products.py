@@ -12,9 +12,10 @@ from fake_driver import view_at
 from fake_gpu import FakeArray, FakeGpu
 from recorded import recorded
 
-from adarray.codegen.machine import GPU
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.rewrite import accumulate
 from adarray.errors import BackendError
-from adarray.passes import accumulate, planning
 
 pytest.importorskip("adarray_native._device")
 from adarray_backends.cuda import plans

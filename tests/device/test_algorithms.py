@@ -12,9 +12,10 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.codegen.machine import GPU
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.rewrite import accumulate
 from adarray.errors import BackendError
-from adarray.passes import accumulate, planning
 
 pytestmark = pytest.mark.gpu
 plan = partial(planning.plan, machine=GPU)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jitting.contents import Content
+from adarray.jitting.shared.contents import Content
 
 RNG = np.random.default_rng(7)
 ROWS, COLUMNS = 130, 140

@@ -16,9 +16,9 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.codegen.machine import GPU
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
 from adarray.errors import BackendError
-from adarray.passes import planning
 
 # -- without a GPU: the module over a stand-in for CuPy and cuBLAS -------------------------------
 

@@ -17,10 +17,10 @@ from recorded import Recorded, close, recorded
 from row_functions import layer_norm, norm, scaled_squares, weighted_norm
 
 import adarray
-from adarray.codegen.device import Form
-from adarray.codegen.machine import GPU
-from adarray.passes import planning
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.schedule.gpu import Form
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 RNG = np.random.default_rng(23)

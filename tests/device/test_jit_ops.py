@@ -13,10 +13,10 @@ from records import CORE, one_precision_on_a_stand_in
 from transformed import INPUTS, TRANSFORMS
 
 import adarray
+from adarray.base.op import OPS
+from adarray.base.runtime import current_mode
 from adarray.device import is_device
 from adarray.jitting import JitWarning
-from adarray.op import OPS
-from adarray.runtime import current_mode
 from adarray.testing._grads import dtype_of, random_like
 from adarray.testing._ops import within_range
 from adarray.transforms.tree import flatten

@@ -14,10 +14,11 @@ from launched import SHAPES, check, made, moved, values
 from random_recordings import random_recordings
 from recorded import recorded
 
-from adarray.codegen.machine import GPU
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.stencil import strips
 from adarray.errors import BackendError, CompileError
-from adarray.passes import planning, strips
-from adarray.passes.interpret import interpret
 
 pytest.importorskip("adarray_native._device")
 from adarray_backends.cuda import instances, plans

@@ -13,9 +13,9 @@ import pytest
 from fake_gpu import FakeGpu, FakeStream, Memory
 from launched import check, made, moved, values
 
-from adarray.codegen.machine import GPU
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
 from adarray.errors import DeviceMemoryError
-from adarray.passes import planning
 
 pytest.importorskip("adarray_native._device")
 from adarray_backends.cuda import instances, plans, results

@@ -9,8 +9,8 @@ import pytest
 from trust import seeds
 
 import adarray
+from adarray.base.memory import duplicate, layout_of
 from adarray.device import Library
-from adarray.memory import duplicate, layout_of
 
 SHAPES = ((6,), (3, 4), (2, 6), (2, 3, 4), (3, 1, 4), (1, 5))
 

@@ -15,9 +15,9 @@ from recorded import Recorded, close, recorded
 from row_functions import cross_entropy, layer_norm, masked, softmax
 
 import adarray
-from adarray.codegen.machine import GPU
-from adarray.passes import planning
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 RNG = np.random.default_rng(19)

@@ -7,9 +7,9 @@ import pytest
 from records import CORE, one_precision_on_a_stand_in
 
 import adarray
+from adarray.base.op import OPS
+from adarray.core.dispatch import apply
 from adarray.device import is_device
-from adarray.dispatch import apply
-from adarray.op import OPS
 from adarray.ops.common import s
 from adarray.testing import opcheck
 

@@ -18,10 +18,10 @@ from random_recordings import random_recordings
 from recorded import close, recorded
 
 import adarray
-from adarray.codegen.machine import GPU
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
 from adarray.errors import BackendError, DeviceMemoryError
-from adarray.passes import planning
-from adarray.passes.interpret import interpret
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 PROGRAMS = int(os.environ.get("ADARRAY_LONG", "0")) or 40
@@ -283,8 +283,8 @@ FAULT = """
 import cupy, numpy as np, sys
 sys.path[:0] = {path!r}
 from recorded import recorded
-from adarray.codegen.machine import GPU
-from adarray.passes.planning import plan
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning.planner import plan
 import adarray
 adarray.use("cuda")
 from adarray_backends.cuda.plans import executable

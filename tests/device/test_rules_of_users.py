@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import adarray
-from adarray.op import FUNCTIONS, OPS
+from adarray.base.op import FUNCTIONS, OPS
 
 X = np.linspace(0.1, 2.0, 12).reshape(4, 3)
 

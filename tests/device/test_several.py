@@ -15,10 +15,10 @@ import pytest
 from second_gpu import count_of_gpus
 
 import adarray
+from adarray.base.runtime import current_mode
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.jitting import JitWarning
 from adarray.ops.nn import conv2d
-from adarray.runtime import current_mode
 
 pytestmark = pytest.mark.gpu
 RNG = np.random.default_rng(3)

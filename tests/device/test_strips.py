@@ -13,8 +13,9 @@ import stencils
 from recorded import recorded
 
 import adarray
-from adarray.codegen.machine import GPU
-from adarray.passes import planning, strips
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.stencil import strips
 
 pytestmark = pytest.mark.gpu
 RNG = np.random.default_rng(9)

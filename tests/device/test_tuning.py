@@ -11,9 +11,9 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.codegen.blocks import CHOICES
-from adarray.codegen.machine import GPU
-from adarray.passes import planning
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.schedule.gpu_blocks import CHOICES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 plan = partial(planning.plan, machine=GPU)

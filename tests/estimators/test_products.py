@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.base.runtime import WATCHED
 from adarray.estimators import likelihood_ratio, noise_site
 from adarray.ops.nn import conv2d
-from adarray.runtime import WATCHED
 from adarray.transforms.tree import flatten
 
 

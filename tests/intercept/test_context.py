@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.base.scope import SCOPE
 from adarray.intercepting.standins import FunctionStandIn, ModuleStandIn
-from adarray.scope import SCOPE
 
 
 def real(name: str) -> types.ModuleType:

@@ -9,8 +9,8 @@ import pytest
 from numpy import sin
 
 import adarray
-from adarray.reaching import reach
-from adarray.scope import SCOPE
+from adarray.base.scope import SCOPE
+from adarray.core.reaching import reach
 
 X = np.array([0.3, 1.2, 2.0])
 W = np.arange(9.0).reshape(3, 3)

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.array.plainarrays import PlainArray
 from adarray.intercepting.standins import FunctionStandIn, ModuleStandIn
-from adarray.plainarrays import PlainArray
 
 pytest.importorskip("scipy")
 PATH = Path(__file__).with_name("plain_calls.py")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.redirecting import all_names, original_of, redirect
+from adarray.base.redirecting import all_names, original_of, redirect
 
 CALLS = [
     "float(x)", "float(*[x])", "float(x if x else 2)", "float([v for v in [x]][0])",

@@ -12,7 +12,8 @@ import pytest
 from captured import X, agree, compiled
 
 import adarray
-from adarray.jitting import JitWarning, fingerprints
+from adarray.jitting import JitWarning
+from adarray.jitting.captures import fingerprints
 
 
 class Opaque:

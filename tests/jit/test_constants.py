@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jitting import keys
-from adarray.jitting.constants import Contents, constant, first_of
+from adarray.jitting.shared import keys
+from adarray.jitting.shared.constants import Contents, constant, first_of
 
 LARGE = 300_000  # elements, more than are looked at one by one
 

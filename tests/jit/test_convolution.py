@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jitting import front
+from adarray.jitting.calls import front
 from adarray.ops import windows
 from adarray.ops.nn import conv2d
 

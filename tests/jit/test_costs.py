@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from planned import M, N, example
 
-from adarray.codegen.loopir import (
+from adarray.compiler.ir.loopir import (
     Apply,
     Const,
     For,
@@ -19,8 +19,8 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.codegen.plan import Buffer, KernelStep
-from adarray.jitting.costs import Cost, cost, costs, peak, total
+from adarray.compiler.ir.plan import Buffer, KernelStep
+from adarray.jitting.explain.costs import Cost, cost, costs, peak, total
 
 AT, INNER = (Var("int64", name) for name in "ij")
 ONE = Apply("float64", "exp", (Load("float64", "a", AT),))

@@ -16,7 +16,7 @@ import pytest
 
 import adarray
 from adarray.jitting import JitWarning
-from adarray.jitting.effects import GrowingList
+from adarray.jitting.captures.effects import GrowingList
 
 X = np.array([0.5, -1.0, 2.0, 0.25])
 total, seen = 0.0, 0

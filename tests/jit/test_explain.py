@@ -9,11 +9,8 @@ import pytest
 from planned import Executable, M, N, events, example
 
 import adarray
-from adarray.jitting.costs import total
-from adarray.jitting.explain import Explanation
-from adarray.jitting.sections import Segment, recorded
-from adarray.recording import Call, Guard, Symbol
-from adarray.report import (
+from adarray.base.recording import Call, Guard, Symbol
+from adarray.base.report import (
     Code,
     Section,
     Table,
@@ -24,6 +21,9 @@ from adarray.report import (
     table_lines,
     time_text,
 )
+from adarray.jitting.explain.costs import total
+from adarray.jitting.explain.explanation import Explanation
+from adarray.jitting.explain.sections import Segment, recorded
 
 
 @pytest.fixture

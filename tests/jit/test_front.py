@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jitting import JitFunction, JitWarning, front
+from adarray.jitting import JitFunction, JitWarning
+from adarray.jitting.calls import front
 
 X = np.linspace(0.1, 2.0, 6)
 

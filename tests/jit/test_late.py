@@ -17,11 +17,13 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray import grad, jit, telling
-from adarray.jitting import JitWarning, build
+from adarray import grad, jit
+from adarray.base import telling
+from adarray.jitting import JitWarning
+from adarray.jitting.tree import build
 
-compiler = pytest.importorskip("adarray_native.compiler")
-kernels = pytest.importorskip("adarray_native.kernels")
+compiler = pytest.importorskip("adarray_backends.cpu.compiler")
+kernels = pytest.importorskip("adarray_backends.cpu.kernels")
 
 pytestmark = pytest.mark.unchecked
 X = np.linspace(0.1, 2.0, 7)
@@ -317,7 +319,7 @@ def test_lines_about_everything(
 def test_long_recordings_are_told_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from adarray.jitting import recorder
+    from adarray.jitting.recording import recorder
 
     monkeypatch.setattr(recorder, "SILENT", 0.0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.memory import duplicate, order_of
+from adarray.base.memory import duplicate, order_of
 from adarray.testing._ops import use_all_sizes
 
 M = np.arange(1.0, 25.0)

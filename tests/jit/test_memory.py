@@ -102,7 +102,7 @@ def test_recorded_runs_leave_nothing_in_the_pool() -> None:
     jf(x)
     jf(x)
     assert jf.path(x)[0].executable is not None
-    library = adarray.runtime.MODE.get().engine.library
+    library = adarray.base.runtime.MODE.get().engine.library
     jf(x)
     assert library.lib.adarray_pool_cached() <= 3 * x.nbytes
 

@@ -20,8 +20,8 @@ from records import CORE
 from together import together
 
 import adarray
+from adarray.base.op import OPS
 from adarray.errors import ADArrayError, ForwardModeError
-from adarray.op import OPS
 from adarray.testing._grads import dtype_of, random_like
 from adarray.testing._ops import use_all_sizes
 from adarray.testing._samples import Case

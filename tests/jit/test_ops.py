@@ -19,8 +19,8 @@ from records import CORE
 from together import together
 
 import adarray
-from adarray.codegen import eager
-from adarray.op import OPS, Contraction, Op, Reduction, Scan
+from adarray.base.op import OPS, Contraction, Op, Reduction, Scan
+from adarray.compiler.scalars import eager
 from adarray.testing._compare import mismatch
 from adarray.testing._grads import dtype_of, random_like
 from adarray.testing._ops import ULP, use_all_sizes

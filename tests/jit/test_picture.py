@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planned import example
 
-from adarray.codegen.loopir import Kernel
-from adarray.codegen.plan import KernelStep, Plan
-from adarray.jitting.drawing import layered
-from adarray.jitting.picture import picture
-from adarray.program import Program, Value
+from adarray.compiler.ir.loopir import Kernel
+from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.program import Program, Value
+from adarray.jitting.explain.drawing import layered
+from adarray.jitting.explain.picture import picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 

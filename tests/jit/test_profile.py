@@ -11,12 +11,12 @@ import pytest
 from planned import Executable, M, N, example
 
 import adarray
-from adarray.jitting.costs import cost
-from adarray.jitting.timed import run_timed
-from adarray.passes.interpret import Interpreted
+from adarray.base.runtime import MODE, WRAP
+from adarray.base.spans import RECORDER, Span, span
+from adarray.compiler.ir.interpret import Interpreted
+from adarray.jitting.explain.costs import cost
+from adarray.jitting.tree.timed import run_timed
 from adarray.profiling import ProfilingEngine, own_times
-from adarray.runtime import MODE, WRAP
-from adarray.spans import RECORDER, Span, span
 
 X = np.linspace(0.1, 2, 50)
 

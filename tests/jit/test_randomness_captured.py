@@ -14,7 +14,7 @@ import pytest
 import adarray
 import adarray.numpy as anp
 from adarray.jitting import JitWarning
-from adarray.jitting.generators import Draws, state_of
+from adarray.jitting.shared.generators import Draws, state_of
 from adarray.testing._ops import use_all_sizes
 
 X = np.linspace(0.5, 2.0, 6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.jitting import tree
+from adarray.jitting.tree import tree
 
 N = 500
 

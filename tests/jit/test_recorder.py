@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.inplace import WRITE
-from adarray.jitting.generators import draw
-from adarray.jitting.record import Recorded, record
-from adarray.jitting.symbolic import UntraceableError
-from adarray.recording import Call, Guard, Symbol, as_number
+from adarray.base.recording import Call, Guard, Symbol, as_number
+from adarray.core.inplace import WRITE
+from adarray.jitting.recording.record import Recorded, record
+from adarray.jitting.shared.generators import draw
+from adarray.jitting.shared.symbolic import UntraceableError
 
 
 def run(f, *args) -> Recorded:
@@ -257,10 +257,10 @@ def test_caught_errors_are_untraceable():
 
 
 def test_errors_pass_through_and_the_mode_is_restored():
-    before = adarray.runtime.MODE.get()
+    before = adarray.base.runtime.MODE.get()
     with pytest.raises(ZeroDivisionError):
         run(lambda x: 1 / 0, np.ones(2))
-    assert adarray.runtime.MODE.get() is before
+    assert adarray.base.runtime.MODE.get() is before
 
 
 def test_text_shows_values_without_a_guard():

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.aliasing import shares_memory
+from adarray.base.aliasing import shares_memory
 from adarray.jitting import JitWarning
-from adarray.jitting.matching import Matcher, fast_key
-from adarray.jitting.signature import Bound, Ints, element_strides
+from adarray.jitting.shared.signature import Bound, Ints, element_strides
+from adarray.jitting.tree.matching import Matcher, fast_key
 from adarray.transforms.tree import flatten
 
 Point = namedtuple("Point", "x y")

@@ -11,7 +11,7 @@ import pytest
 from frame_calls import PANDAS, sampled
 
 import adarray
-from adarray.levels import MET
+from adarray.base.levels import MET
 
 pd = pytest.importorskip("pandas", minversion="2.1")
 # np.sum(frame) in the plain run.

@@ -10,9 +10,10 @@ from plan_runner import PlanRunner
 from recorded import recorded
 
 import adarray
-from adarray.codegen.machine import CPU, GPU
-from adarray.codegen.plan import DotStep, KernelStep
-from adarray.passes import accumulate, planning
+from adarray.compiler.ir.machine import CPU, GPU
+from adarray.compiler.ir.plan import DotStep, KernelStep
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.rewrite import accumulate
 
 RNG = np.random.default_rng(5)
 W, X, G = (RNG.normal(size=s) for s in ((30, 20), (40, 30), (40, 20)))

@@ -9,12 +9,12 @@ import pytest
 from recorded import agrees, recorded
 
 import adarray
-from adarray.passes.algebra import algebra, holds
-from adarray.passes.builder import Builder
-from adarray.passes.cse import cse
-from adarray.passes.dead import dead
-from adarray.passes.interpret import interpret
-from adarray.passes.verify import verify_program
+from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.verify_program import verify_program
+from adarray.compiler.rewrite.algebra import algebra, holds
+from adarray.compiler.rewrite.cse import cse
+from adarray.compiler.rewrite.dead import dead
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -3.0, 1e-310, 1e308, np.inf, -np.inf, np.nan])
 PAIRS = np.array(list(itertools.product(SPECIAL, SPECIAL)))

@@ -7,10 +7,10 @@ import pytest
 from recorded import agrees, recorded
 
 import adarray
-from adarray.op import OPS
-from adarray.passes.canonicalise import canonicalise
-from adarray.passes.interpret import interpret
-from adarray.recording import Call, Symbol, as_number
+from adarray.base.op import OPS
+from adarray.base.recording import Call, Symbol, as_number
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.translate.canonicalise import canonicalise
 
 RNG = np.random.default_rng(5)
 X, V, U = RNG.normal(size=(4, 5)), RNG.normal(size=5), RNG.normal(size=4)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from recorded import agrees, recorded
 
-from adarray.passes.builder import Builder
-from adarray.passes.cse import cse
-from adarray.passes.verify import verify_program
-from adarray.program import Slot
+from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.program import Slot
+from adarray.compiler.ir.verify_program import verify_program
+from adarray.compiler.rewrite.cse import cse
 
 X = np.linspace(-2, 3, 12).reshape(3, 4)
 

@@ -6,10 +6,10 @@ import operator
 
 import numpy as np
 
-from adarray.op import OPS
-from adarray.passes.builder import Builder
-from adarray.passes.dead import dead, is_pure
-from adarray.program import Slot
+from adarray.base.op import OPS
+from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.program import Slot
+from adarray.compiler.rewrite.dead import dead, is_pure
 
 
 def test_what_nothing_reads_goes_and_inputs_stay():

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.passes.dependence import apart, meets
-from adarray.passes.domains import Map
-from adarray.program import c_strides
+from adarray.compiler.ir.domains import Map
+from adarray.compiler.ir.program import c_strides
+from adarray.compiler.kernels.dependence import apart, meets
 
 
 def _places(offset: int, strides: Any, shape: tuple[int, ...]) -> np.ndarray:

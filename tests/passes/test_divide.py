@@ -13,14 +13,15 @@ from random_recordings import random_recordings
 from recorded import recorded
 
 from adarray import grad, jit
-from adarray.codegen import cprinter
-from adarray.codegen.loopir import statements
-from adarray.codegen.plan import KernelStep, Plan
-from adarray.codegen.schedule import Target
-from adarray.codegen.verify import verify
-from adarray.passes import divide, planning
-from adarray.passes.interpret import interpret
-from adarray.passes.planning import plan
+from adarray.compiler.fusion import divide
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.loopir import statements
+from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.verify_loops import verify
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.planning.planner import plan
+from adarray.compiler.print_c import printer as cprinter
+from adarray.compiler.schedule.vectors import Target
 
 LONG = int(os.environ.get("ADARRAY_LONG", "0"))
 U = np.random.default_rng(5).random((20, 20))

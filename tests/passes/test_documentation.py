@@ -4,8 +4,8 @@ import importlib
 import re
 from pathlib import Path
 
-from adarray import program
-from adarray.passes import PASSES
+from adarray.compiler.ir import program
+from adarray.compiler.rewrite import PASSES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "design" / "jit.rst").read_text()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adarray.passes.builder import Builder, uniform
-from adarray.passes.fold import LIMIT, fold
-from adarray.passes.interpret import interpret
-from adarray.passes.verify import verify_program
-from adarray.program import Program, Value
+from adarray.compiler.ir.builder import Builder, uniform
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.program import Program, Value
+from adarray.compiler.ir.verify_program import verify_program
+from adarray.compiler.rewrite.fold import LIMIT, fold
 
 
 def raw(kind, args, shape, dtype="float64", **params):

@@ -7,12 +7,12 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.codegen.loopir import For, statements
-from adarray.codegen.plan import Buffer, DotStep, KernelStep
-from adarray.passes.buffers import Arena, place_buffers
-from adarray.passes.domains import Map, decompose, linear, substitute
-from adarray.passes.planning import plan
-from adarray.program import c_strides
+from adarray.compiler.ir.domains import Map, decompose, linear, substitute
+from adarray.compiler.ir.loopir import For, statements
+from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep
+from adarray.compiler.ir.program import c_strides
+from adarray.compiler.planning.buffers import Arena, place_buffers
+from adarray.compiler.planning.planner import plan
 
 RNG = np.random.default_rng(5)
 

@@ -10,9 +10,9 @@ from by_hand import Builder, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adarray.compiler.ir.interpret import Interpreted, interpret
+from adarray.compiler.ir.looks import look
 from adarray.errors import ADArrayError
-from adarray.passes.interpret import Interpreted, interpret
-from adarray.passes.looks import look
 
 X = np.arange(12.0).reshape(3, 4) + 0.5
 

@@ -11,10 +11,10 @@ import pytest
 from by_hand import Builder, same
 
 import adarray
+from adarray.base.runtime import current_mode
+from adarray.compiler.ir.interpret import Interpreted, interpret
+from adarray.compiler.ir.program import Slot, c_strides
 from adarray.errors import ADArrayError
-from adarray.passes.interpret import Interpreted, interpret
-from adarray.program import Slot, c_strides
-from adarray.runtime import current_mode
 
 X = np.arange(12.0).reshape(3, 4) + 0.5
 

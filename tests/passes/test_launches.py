@@ -11,13 +11,13 @@ from random_programs import seeded
 from recorded import recorded
 
 import adarray
-from adarray.codegen.loopir import For, Kernel, Load, Param, Store, Var, integer
-from adarray.codegen.machine import CPU, GPU
-from adarray.codegen.plan import Buffer, DotStep, KernelStep, Operand
-from adarray.codegen.verify import verify
-from adarray.passes import planning
-from adarray.passes.interpret import interpret
-from adarray.passes.launches import PARTS, Launches
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.loopir import For, Kernel, Load, Param, Store, Var, integer
+from adarray.compiler.ir.machine import CPU, GPU
+from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep, Operand
+from adarray.compiler.ir.verify_loops import verify
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.planning.launches import PARTS, Launches
 
 F = np.dtype(np.float32)
 RNG = np.random.default_rng(11)

@@ -7,10 +7,10 @@ import pytest
 from recorded import agrees, recorded
 
 import adarray
-from adarray.passes import optimise
-from adarray.passes.builder import Builder
-from adarray.passes.interpret import interpret
-from adarray.passes.verify import verify_program
+from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.verify_program import verify_program
+from adarray.compiler.rewrite import optimise
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(6, 8))

@@ -11,13 +11,17 @@ from random_recordings import random_recordings
 from recorded import recorded
 
 import adarray
-from adarray.codegen.loopir import Load, statements, walk
-from adarray.codegen.machine import CPU
-from adarray.codegen.plan import CallStep, KernelStep
-from adarray.codegen.schedule import expressions
-from adarray.codegen.verify import verify
-from adarray.passes import lower, lower_copies, lower_shared, planning, rings, siblings
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.loopir import Load, statements, walk
+from adarray.compiler.ir.machine import CPU
+from adarray.compiler.ir.plan import CallStep, KernelStep
+from adarray.compiler.ir.verify_loops import verify
+from adarray.compiler.kernels import copies as lower_copies
+from adarray.compiler.kernels import lower, siblings
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.planning import shared as lower_shared
+from adarray.compiler.schedule.vectors import expressions
+from adarray.compiler.stencil import rings
 
 RNG = np.random.default_rng(3)
 plan = planning.plan

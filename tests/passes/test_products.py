@@ -7,9 +7,9 @@ import pytest
 from recorded import agrees, recorded
 
 import adarray
-from adarray.passes import optimise, verify_program
-from adarray.passes.builder import Builder
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.rewrite import optimise, verify_program
 
 RNG = np.random.default_rng(11)
 

@@ -7,7 +7,7 @@ import pytest
 from recorded import agrees, recorded
 
 import adarray
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.interpret import interpret
 
 RNG = np.random.default_rng(7)
 

@@ -11,15 +11,16 @@ from plan_runner import PlanRunner
 from recorded import recorded
 
 from adarray import grad
-from adarray.codegen.plan import KernelStep, Plan
-from adarray.passes import planning, tables
-from adarray.passes.interpret import interpret
-from adarray.passes.lower import Lowered
-from adarray.passes.lower_shared import SharedKernels
-from adarray.passes.planning import plan
-from adarray.passes.tables import tabled
-from adarray.passes.verify import verify_program
-from adarray.program import Program
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.program import Program
+from adarray.compiler.ir.verify_program import verify_program
+from adarray.compiler.kernels import tables
+from adarray.compiler.kernels.lower import Lowered
+from adarray.compiler.kernels.tables import tabled
+from adarray.compiler.planning import planner as planning
+from adarray.compiler.planning.planner import plan
+from adarray.compiler.planning.shared import SharedKernels
 
 X = np.linspace(0.1, 0.9, 6)
 

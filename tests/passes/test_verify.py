@@ -9,8 +9,8 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.passes import PASSES, ProgramError, optimise, verify_program
-from adarray.program import Program, Slot, Value
+from adarray.compiler.ir.program import Program, Slot, Value
+from adarray.compiler.rewrite import PASSES, ProgramError, optimise, verify_program
 
 F = "float64"
 
@@ -73,7 +73,7 @@ def test_a_pass_at_fault_is_named(monkeypatch):
     def broken(program):
         return Program(program.inputs, program.values[::-1], program.outputs)
 
-    monkeypatch.setattr("adarray.passes.PASSES", (*PASSES, broken))
+    monkeypatch.setattr("adarray.compiler.rewrite.PASSES", (*PASSES, broken))
     y = value("map", (X,), (3, 4), name="sin")
     optimise(Program([X], [X, y], [y]))
     with pytest.raises(ProgramError, match="broken"):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adarray.passes import views
-from adarray.passes.views import View
-from adarray.program import c_strides
+from adarray.compiler.ir import views
+from adarray.compiler.ir.program import c_strides
+from adarray.compiler.ir.views import View
 
 
 def shown(view: View, x: np.ndarray) -> np.ndarray:

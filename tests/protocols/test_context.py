@@ -11,7 +11,7 @@ import pytest
 
 import adarray
 from adarray import current_backend
-from adarray.context import copy_context
+from adarray.base.context import copy_context
 from adarray.testing import check_grads
 
 X = np.linspace(0.1, 1.0, 6).reshape(2, 3)

@@ -440,7 +440,7 @@ def test_declared_signatures_are_ndarrays():
     import ast
     import pathlib
 
-    import adarray.signatures as module
+    import adarray.array.signatures as module
 
     stub = pathlib.Path(module.__file__).with_suffix(".pyi").read_text()
     (cls,) = (n for n in ast.parse(stub).body if isinstance(n, ast.ClassDef))

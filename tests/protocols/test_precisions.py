@@ -10,9 +10,9 @@ import pytest
 from records import CORE
 
 import adarray
-from adarray.dispatch import apply
+from adarray.base.op import OPS
+from adarray.core.dispatch import apply
 from adarray.errors import NotDifferentiableError
-from adarray.op import OPS
 from adarray.testing._samples import cases
 
 # Relative to the largest element of a gradient; half precision overflows in some samples.

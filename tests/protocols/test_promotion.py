@@ -9,7 +9,7 @@ import pytest
 
 import adarray
 from adarray import ADArray, ADArrayError, NotDifferentiableError
-from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS
+from adarray.base.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS
 
 UFUNCS = sorted(
     {u for u in vars(np).values() if isinstance(u, np.ufunc) and u.signature is None},

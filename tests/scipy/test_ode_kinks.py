@@ -10,8 +10,8 @@ import pytest
 from scipy import integrate
 
 import adarray
+from adarray.core.protocol import traced
 from adarray.errors import NotDifferentiableError
-from adarray.protocol import traced
 from adarray.scipy import _ode_kinks
 from adarray.scipy import integrate as ours
 

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("scipy")
 import adarray
 import adarray.scipy.integrate as ours
+from adarray.base.watching import WATCHES
 from adarray.ops.creation import asarray
 from adarray.scipy import _ode_kinks
 from adarray.scipy._ode_smooth import is_smooth
-from adarray.watching import WATCHES
 
 Y = np.linspace(1.0, 2.0, 6)
 
@@ -103,7 +103,7 @@ def test_only_kinks_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_watch_is_of_its_thread_and_of_traced_values() -> None:
-    with adarray.watching.watched() as watch:
+    with adarray.base.watching.watched() as watch:
         assert adarray.array([1.0])[0] > 0.5
         assert not watch.asked
         adarray.grad(lambda x: x if x > 0.0 else -x)(1.0)

@@ -13,10 +13,10 @@ import scipy.special as scipy_special
 
 import adarray
 import adarray.scipy.special as special
-from adarray.dispatch import run
+from adarray.base.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS
+from adarray.core.dispatch import run
+from adarray.core.protocol import traced
 from adarray.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
-from adarray.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS
-from adarray.protocol import traced
 from adarray.scipy import RECORDS
 from adarray.scipy._elementwise import REFUSED, sp
 from adarray.testing import check_grads, opcheck

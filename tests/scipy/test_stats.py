@@ -13,8 +13,8 @@ import scipy.stats
 
 import adarray
 import adarray.scipy.stats as stats
+from adarray.core.protocol import traced
 from adarray.errors import NotDifferentiableError, UnsupportedFunctionError
-from adarray.protocol import traced
 from adarray.scipy import RECORDS
 from adarray.scipy.stats._continuous import LAWS
 from adarray.scipy.stats._discrete import LAWS as COUNTS

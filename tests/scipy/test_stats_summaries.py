@@ -11,8 +11,8 @@ import scipy.stats
 import adarray
 import adarray.scipy.special
 import adarray.scipy.stats as stats
+from adarray.core.protocol import traced
 from adarray.errors import ShapeError
-from adarray.protocol import traced
 from adarray.scipy.stats._summaries import SUMMARIES
 from adarray.testing import check_grads
 

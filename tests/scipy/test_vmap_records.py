@@ -9,8 +9,8 @@ import pytest
 from members import check_gradients, check_values
 
 import adarray
+from adarray.base.op import OPS
 from adarray.batching.rules import rule_of
-from adarray.op import OPS
 
 pytest.importorskip("scipy")
 for _name in ("fft", "linalg", "ndimage", "signal", "sparse.linalg", "special", "stats"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.program import Program, Value
+from adarray.compiler.ir.program import Program, Value
 
 
 class Builder:

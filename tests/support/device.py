@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from plan_runner import FailedError, PlanRunner
 
-from adarray import backend, scope
-from adarray.codegen.machine import GPU
+from adarray import backend
+from adarray.base import scope
+from adarray.base.scope import SCOPE
+from adarray.compiler.ir.machine import GPU
 from adarray.device import DeviceEngine, Library
 from adarray.device.kinds import register_kind
 from adarray.errors import BackendError
-from adarray.scope import SCOPE
 
 # The stand-in is an array library, as CuPy is: its code is nobody's that is transformed.
 scope.KEPT = scope.KEPT | {"device", "loops", "plan_runner"}

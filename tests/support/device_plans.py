@@ -11,11 +11,11 @@ import numpy as np
 from cffi import FFI
 from plan_runner import FailedError, PlanRunner, poison
 
-from adarray.codegen import cuda
-from adarray.codegen.device import ZEROS, Device, Form, form_of, launch_of
-from adarray.codegen.functions import STORED
-from adarray.codegen.loopir import Kernel
-from adarray.codegen.plan import KernelStep, Plan
+from adarray.compiler.ir.loopir import Kernel
+from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.scalars.functions import STORED
+from adarray.compiler.schedule.gpu import ZEROS, Device, Form, form_of, launch_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # So small that blocks take several passes, and arrays lie in scratch memory, too.

@@ -24,8 +24,8 @@ from adarray_backends.cuda.launcher import (
 from cffi import FFI
 from fake_driver import FakeDriver, view_at
 
-from adarray.codegen.cuda import Text
-from adarray.codegen.device import Device
+from adarray.compiler.print_cuda.printer import Text
+from adarray.compiler.schedule.gpu import Device
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv"]

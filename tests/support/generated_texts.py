@@ -20,12 +20,13 @@ from random_recordings import random_recordings  # noqa: E402
 from recorded import Recorded, recorded  # noqa: E402
 
 from adarray import value_and_grad  # noqa: E402
-from adarray.codegen import cprinter, cuda  # noqa: E402
-from adarray.codegen.device import Device, form_of  # noqa: E402
-from adarray.codegen.machine import CPU, GPU  # noqa: E402
-from adarray.codegen.plan import KernelStep  # noqa: E402
-from adarray.codegen.schedule import Target  # noqa: E402
-from adarray.passes.planning import plan  # noqa: E402
+from adarray.compiler.ir.machine import CPU, GPU  # noqa: E402
+from adarray.compiler.ir.plan import KernelStep  # noqa: E402
+from adarray.compiler.planning.planner import plan  # noqa: E402
+from adarray.compiler.print_c import printer as cprinter  # noqa: E402
+from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.schedule.gpu import Device, form_of  # noqa: E402
+from adarray.compiler.schedule.vectors import Target  # noqa: E402
 from asv_bench.benchmarks.jit_workloads import EVERY  # noqa: E402
 from asv_bench.gpu.workloads import GPU_WORKLOADS  # noqa: E402
 

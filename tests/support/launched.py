@@ -11,9 +11,9 @@ from fake_gpu import FakeArray, FakeGpu
 from recorded import recorded
 
 import adarray
-from adarray.codegen.machine import GPU
-from adarray.passes import planning
-from adarray.passes.interpret import interpret
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.machine import GPU
+from adarray.compiler.planning import planner as planning
 
 pytest.importorskip("adarray_native._device")
 from adarray_backends.cuda import plans

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from adarray.codegen.loopir import (
-    Apply,
-    Const,
-    For,
-    Kernel,
-    Load,
-    Param,
-    Store,
-    Var,
-    integer,
-)
+from adarray.compiler.ir.loopir import Apply, Const, For, Kernel, Load, Param, Store, Var, integer
 
 I64 = "int64"
 SIZES = (0, 1, 3, 15, 16, 17, 64, 100, 1025, 5000)

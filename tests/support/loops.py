@@ -7,11 +7,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from adarray_native import compiler
+from adarray_backends.cpu import compiler
 from cffi import FFI
 
-from adarray.codegen import cprinter
-from adarray.codegen.loopir import (
+from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
     Const,
@@ -25,8 +24,9 @@ from adarray.codegen.loopir import (
     Store,
     Var,
 )
-from adarray.codegen.schedule import Target
-from adarray.codegen.verify import verify
+from adarray.compiler.ir.verify_loops import verify
+from adarray.compiler.print_c import printer as cprinter
+from adarray.compiler.schedule.vectors import Target
 
 VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
 NEUTRAL = {"add": 0, "multiply": 1, "logical_and": True, "logical_or": False}

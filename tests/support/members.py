@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import adarray
-from adarray.dispatch import run
-from adarray.op import Op
+from adarray.base.op import Op
+from adarray.core.dispatch import run
 from adarray.testing._samples import cases
 
 # What members have in place of a sample: no number grows, so that domains and shares are kept.

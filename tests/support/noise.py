@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.reverse import general_rule
-from adarray.op import Contraction, Gather, Layout, Op, Reduction, Scan
-from adarray.runtime import MODE, Mode, current_mode
-from adarray.scope import outside
-from adarray.trace import Handle
+from adarray.base.op import Contraction, Gather, Layout, Op, Reduction, Scan
+from adarray.base.runtime import MODE, Mode, current_mode
+from adarray.base.scope import outside
+from adarray.core.trace import Handle
 
 # Elementwise functions of different libraries may be this far apart, in units of the last
 # place; and so may folds and products, in those of the sum of magnitudes.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray import ADArray, ADArrayError, vjp
-from adarray.protocol import traced
+from adarray.core.protocol import traced
 from adarray.testing import check_grads
 
 Call = tuple[Callable[..., Any], Any]

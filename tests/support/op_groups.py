@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.dispatch import run
-from adarray.op import Op
+from adarray.base.op import Op
+from adarray.core.dispatch import run
 from adarray.testing._grads import dtype_of
 from adarray.testing._ops import results
 from adarray.testing._samples import Case, cases

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from loops import Interpreter
 
-from adarray.codegen.loopir import Local
-from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Plan
-from adarray.program import Slot
+from adarray.compiler.ir.loopir import Local
+from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Plan
+from adarray.compiler.ir.program import Slot
 
 
 class FailedError(Exception):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from adarray.codegen.loopir import (
+from adarray.base.recording import Call, Guard, Symbol
+from adarray.compiler.ir.loopir import (
     Apply,
     Const,
     Fold,
@@ -18,9 +19,8 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.codegen.plan import Buffer, CallStep, DotStep, KernelStep, Note, Operand, Plan
-from adarray.program import Program, Slot, Value
-from adarray.recording import Call, Guard, Symbol
+from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Note, Operand, Plan
+from adarray.compiler.ir.program import Program, Slot, Value
 
 N, M = 1000, 100
 F = np.dtype(np.float64)

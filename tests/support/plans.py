@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.codegen.loopir import (
+from adarray.compiler.ir.loopir import (
     Apply,
     Const,
     Expr,
@@ -25,8 +25,8 @@ from adarray.codegen.loopir import (
     Var,
     integer,
 )
-from adarray.codegen.plan import Buffer, CallStep, KernelStep, Operand, Plan
-from adarray.program import Slot, Value, c_strides
+from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, Operand, Plan
+from adarray.compiler.ir.program import Slot, Value, c_strides
 
 _unique = itertools.count(1)
 INDEX, N = Var("int64", "i"), Var("int64", "n")

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.jitting.record import record
-from adarray.passes import optimise, verify_program
-from adarray.passes.canonicalise import canonicalise
-from adarray.passes.interpret import interpret
-from adarray.program import Program
-from adarray.recording import Call, Guard
+from adarray.base.recording import Call, Guard
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.program import Program
+from adarray.compiler.rewrite import optimise, verify_program
+from adarray.compiler.translate.canonicalise import canonicalise
+from adarray.jitting.recording.record import record
 
 
 class Recorded(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 from differential import skip_unless_long
 
 import adarray  # noqa: F401  (registers)
-from adarray.op import OPS
+from adarray.base.op import OPS
 
 CORE = {n: op for n, op in OPS.items() if n.partition(".")[0] not in ("special", "stats", "scipy")}
 _NUMBERS = {name: i for i, name in enumerate(CORE)}

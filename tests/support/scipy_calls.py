@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray import ADArrayError, vjp
-from adarray.op import CONSTANT_FUNCTIONS
-from adarray.protocol import traced
+from adarray.base.op import CONSTANT_FUNCTIONS
+from adarray.core.protocol import traced
 from adarray.scipy._drop_in import CONSTANTS, REPLACEMENTS
 from adarray.testing import check_grads
 

@@ -66,7 +66,7 @@ _CURRENT: contextvars.ContextVar[_Task | None] = contextvars.ContextVar("task", 
 def _meeting() -> Iterator[Callable[..., Any] | None]:
     """Make checks wait where they load kernels; without the native package none do."""
     try:
-        from adarray_native.kernels import Kernels
+        from adarray_backends.cpu.kernels import Kernels
     except ImportError:
         yield None
         return

@@ -23,11 +23,11 @@ import numpy as np
 
 import adarray
 from adarray import testing
+from adarray.base.levels import LEVEL
+from adarray.base.runtime import MODE
+from adarray.core.trace import Handle
 from adarray.jitting import JitWarning
-from adarray.levels import LEVEL
-from adarray.runtime import MODE
 from adarray.testing import _grads
-from adarray.trace import Handle
 from adarray.transforms.tree import flatten
 
 BACKEND = os.environ.get("ADARRAY_JIT", "")

@@ -20,7 +20,7 @@ import pytest
 from trust import seeds
 
 import adarray
-from adarray import guard
+from adarray.core import guard
 from adarray.errors import ADArrayError
 from adarray.jitting import JitWarning
 

@@ -399,7 +399,7 @@ def test_traces_of_other_threads_and_inner_ones_are_apart() -> None:
 
 
 def test_nothing_is_kept_of_a_trace() -> None:
-    from adarray import levels
+    from adarray.base import levels
 
     with pytest.raises(adarray.TraceError):
         adarray.grad(lambda x: attempt(lambda: float(x)) * x, intercept=False)(1.0)

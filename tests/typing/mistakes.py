@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import adarray
 from adarray import ADArray
-from adarray.context import copy_context
+from adarray.base.context import copy_context
 
 
 def mistakes(x: ADArray) -> None:

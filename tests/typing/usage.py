@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import adarray
 import adarray.scipy.stats
 from adarray import ADArray
-from adarray.context import copy_context
+from adarray.base.context import copy_context
 from adarray.scipy.linalg import expm
 
 Floats = NDArray[np.float64]

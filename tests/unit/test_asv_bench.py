@@ -17,7 +17,7 @@ import pytest
 from apart import apart
 
 import adarray
-from adarray.op import Pointwise, all_ops
+from adarray.base.op import Pointwise, all_ops
 
 ROOT = Path(__file__).resolve().parents[2]
 if not (ROOT / "asv_bench").is_dir():
@@ -274,7 +274,7 @@ def test_results_that_differ_are_not_timed() -> None:
 
 @apart  # engines choose their backend for good
 def test_the_guard_is_back_after_measuring_without() -> None:
-    from adarray import guard
+    from adarray.core import guard
 
     before = guard.Guard
     made = worker.Worker("adarray-numpy", 1)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.codegen.device import Device, Form, form_of
-from adarray.codegen.plan import KernelStep
+from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.schedule.gpu import Device, Form, form_of
 from adarray.jitting import JitWarning
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.base.op import FUNCTIONS, OPS, POINTWISE
 from adarray.errors import ShapeError
-from adarray.op import FUNCTIONS, OPS, POINTWISE
 
 X = np.array([0.5, 1.0, 2.0])
 Y = np.array([[1.0, 0.5, -1.0], [0.2, 0.1, 2.0]])

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adarray.base.op import Op
 from adarray.errors import BackendError
-from adarray.op import Op
 from adarray.testing import check_backend, opcheck
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import adarray
 from adarray import NotDifferentiableError
-from adarray.op import FUNCTIONS, OPS, POINTWISE
+from adarray.base.op import FUNCTIONS, OPS, POINTWISE
 from adarray.testing import check_grads
 
 X = np.linspace(0.2, 1.5, 6).reshape(2, 3)

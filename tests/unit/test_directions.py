@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.dispatch import apply
-from adarray.op import Op, Opaque
+from adarray.base.op import Op, Opaque
+from adarray.core.dispatch import apply
 from adarray.transforms import directions
 
 RNG = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.elsewhere import OF_ARRAYS, OF_MODULE
+from adarray.base.elsewhere import OF_ARRAYS, OF_MODULE
 
 
 def test_names_of_the_module_are_absent_and_say_what_to_write() -> None:

@@ -15,8 +15,8 @@ from records import CORE
 
 import adarray
 from adarray import ADArray, ADArrayError
-from adarray.op import OPS
-from adarray.probe import call_plain
+from adarray.base.op import OPS
+from adarray.base.probe import call_plain
 from adarray.testing import check_grads
 from adarray.testing._compare import mismatch
 
@@ -136,7 +136,7 @@ def test_every_operation_in_random_layouts_and_dtypes(name: str, data: st.DataOb
         return
     expected = outcome(lambda: call_plain(op, operands, params))
     made = [ADArray(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in operands]
-    agree(outcome(lambda: adarray.dispatch.apply(op, tuple(made), params)), expected)
+    agree(outcome(lambda: adarray.core.dispatch.apply(op, tuple(made), params)), expected)
     if dtype != np.float64 or expected[0] == "error":
         return
     picked = [
@@ -151,7 +151,7 @@ def test_every_operation_in_random_layouts_and_dtypes(name: str, data: st.DataOb
             full = list(operands)
             for i, x in zip(picked, xs, strict=True):
                 full[i] = x
-            return adarray.dispatch.run(op, *full, **params)
+            return adarray.core.dispatch.run(op, *full, **params)
 
         check_grads(call, tuple(operands[i] for i in picked), order=1)
 

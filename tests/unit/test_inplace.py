@@ -306,14 +306,14 @@ def _fill(n):
 def test_filling_touches_each_element_once():
     """Work grows linearly: counted in bytes that are copied, not in seconds."""
     copied = []
-    original = adarray.inplace.own_buffer
+    original = adarray.core.inplace.own_buffer
 
     def counting(root):
         if root._frozen:
             copied.append(root._v.nbytes)
         original(root)
 
-    adarray.inplace.own_buffer = counting
+    adarray.core.inplace.own_buffer = counting
     try:
         _fill(50)
         small = sum(copied)
@@ -321,7 +321,7 @@ def test_filling_touches_each_element_once():
         _fill(200)
         large = sum(copied)
     finally:
-        adarray.inplace.own_buffer = original
+        adarray.core.inplace.own_buffer = original
     assert large <= 4 * max(small, 200 * 8)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.base.memory import duplicate
 from adarray.errors import TraceError
 from adarray.jitting import JitWarning
-from adarray.memory import duplicate
 
 MEMORY = np.arange(240.0).reshape(4, 6, 10)
 LAYOUTS = [

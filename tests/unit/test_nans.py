@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.op import all_ops
+from adarray.base.op import all_ops
 
 X = np.array([0.0, 1.0, -1.0, 800.0])
 

@@ -116,7 +116,7 @@ def test_a_function_without_an_implementation_in_python_is_refused():
 
 
 def test_borrow_leaves_untraced_arguments_to_numpy():
-    from adarray.op import COMPOSITES
+    from adarray.base.op import COMPOSITES
 
     before = COMPOSITES.get(np.diff)
     try:

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import BroadcastableShapes, mutually_broadcastable_s
 from records import CORE
 
 import adarray
-from adarray.op import OPS, Op, Reduction
+from adarray.base.op import OPS, Op, Reduction
 from adarray.ops.common import unbroadcast
 from adarray.testing import check_grads
 

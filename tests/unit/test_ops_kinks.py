@@ -10,7 +10,7 @@ import pytest
 
 import adarray
 from adarray import grad, jvp
-from adarray.op import OPS
+from adarray.base.op import OPS
 from adarray.ops.elementwise import relu
 
 INF, NAN = np.inf, np.nan

@@ -14,9 +14,9 @@ import pytest
 
 import adarray
 from adarray.ad.reverse import WALK
-from adarray.levels import FORWARD, LEVEL, OPEN
-from adarray.runtime import MODE
-from adarray.scope import SCOPE
+from adarray.base.levels import FORWARD, LEVEL, OPEN
+from adarray.base.runtime import MODE
+from adarray.base.scope import SCOPE
 
 W = np.random.default_rng(0).normal(size=(3, 3)) / 2
 X = np.array([0.3, -0.7, 1.1])

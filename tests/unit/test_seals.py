@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray import guard, seals
+from adarray.base import seals
+from adarray.core import guard
 
 PAGE = seals._PAGE
 

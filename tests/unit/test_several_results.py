@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.dispatch import apply, run
-from adarray.op import Op, Opaque
+from adarray.base.op import Op, Opaque
+from adarray.core.dispatch import apply, run
 from adarray.ops.common import s
 from adarray.testing import check_grads
 

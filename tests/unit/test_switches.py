@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import adarray as ad
-from adarray.codegen.verify import checking
+from adarray.compiler.ir.verify_loops import checking
 from adarray.errors import BackendError
 
 ROOT = Path(__file__).parents[2]

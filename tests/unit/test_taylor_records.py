@@ -10,8 +10,8 @@ import pytest
 from curves import check, nested
 from records import CORE
 
+from adarray.base.op import OPS, Op
 from adarray.errors import ADArrayError
-from adarray.op import OPS, Op
 
 pytestmark = pytest.mark.slow
 

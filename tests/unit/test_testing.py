@@ -13,10 +13,10 @@ import pytest
 from records import CORE
 
 import adarray
+from adarray.base.op import OPS, Op, Opaque, Pointwise
+from adarray.base.probe import call_plain
 from adarray.errors import BackendError
-from adarray.op import OPS, Op, Opaque, Pointwise
 from adarray.ops.common import Placed, s
-from adarray.probe import call_plain
 from adarray.testing import check_backend, check_grads, opcheck
 from adarray.testing._compare import mismatch, ulp_errors, worst
 from adarray.testing._samples import cases
@@ -91,7 +91,7 @@ def _with_rule(rule: Callable[[Any, Any], Any], jvp: Any = None) -> Callable[[An
         jvp=[lambda t, out, x: (jvp or rule)(t, x)],
         samples=lambda rng: [s(rng.normal(size=3))], operands=("x",), signature="x",
     )  # fmt: skip
-    from adarray.dispatch import run
+    from adarray.core.dispatch import run
 
     return lambda x: run(op, x)
 

@@ -285,7 +285,7 @@ def test_exceptions_leave_no_trace_behind():
     for g in (grad(broken), grad(broken_late)):
         with pytest.raises(RuntimeError, match="user error"):
             g(np.ones(50_000))
-    assert adarray.trace.LEVEL.get() == 0
+    assert adarray.core.trace.LEVEL.get() == 0
     assert big.flags.writeable
     assert grad(f)(X).shape == (4,)
 

@@ -12,8 +12,8 @@ import pytest
 from members import assert_same, looped
 
 import adarray
-from adarray.dispatch import apply
-from adarray.op import Op, Opaque
+from adarray.base.op import Op, Opaque
+from adarray.core.dispatch import apply
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 3))

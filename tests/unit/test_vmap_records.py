@@ -6,8 +6,8 @@ import pytest
 from members import check_gradients, check_values
 from records import CORE
 
+from adarray.base.op import OPS
 from adarray.batching.rules import rule_of
-from adarray.op import OPS
 
 
 @pytest.mark.parametrize("op", CORE)

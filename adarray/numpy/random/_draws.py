@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import plain, plain_array
 from adarray.ops import creation
-from adarray.protocol import plain, plain_array
 
 Draw = Callable[..., Any]
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array import ADArray
-from adarray.errors import NotDifferentiableError
-from adarray.inplace import assign
+from adarray.array.adarray import ADArray
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.runtime import MODE
+from adarray.base.scope import asked_by_library
+from adarray.core.inplace import assign
+from adarray.core.protocol import followed, plain, traced
+from adarray.core.trace import Handle
 from adarray.numpy._lift import dressed, lift
 from adarray.numpy.random._draws import DRAWS, REFUSED, drawn_shape, multivariate_normal
 from adarray.ops import creation
-from adarray.protocol import followed, plain, traced
-from adarray.runtime import MODE
-from adarray.scope import asked_by_library
-from adarray.trace import Handle
 
 # Methods that may write into ``out=``, and their positional arguments.
 _INTO = {

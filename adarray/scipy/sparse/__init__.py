@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from adarray.protocol import plain
+from adarray.core.protocol import plain
 from adarray.scipy._drop_in import REPLACEMENTS, array, fill_in, holds
 
 # isort: off
@@ -44,8 +44,8 @@ from adarray.scipy.sparse._nonzeros import (
 )
 
 # isort: on
+from adarray.core.trace import Handle
 from adarray.scipy.sparse._pattern import Pattern
-from adarray.trace import Handle
 
 
 def _any_active(x: Any) -> bool:

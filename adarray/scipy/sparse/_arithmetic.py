@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import plain, traced
+from adarray.core.trace import Handle
 from adarray.ops.creation import asarray
-from adarray.protocol import plain, traced
 from adarray.scipy.sparse._conversion import Convertible
 from adarray.scipy.sparse._nonzeros import active, compressed, is_sparse, ours, pattern_of
 from adarray.scipy.sparse._pattern import Pattern, product
-from adarray.trace import Handle
 
 
 class Differentiable(Convertible):

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import plain
+from adarray.core.trace import Handle
 from adarray.ops.creation import asarray
-from adarray.protocol import plain
 from adarray.scipy.sparse._nonzeros import (
     CLASSES,
     active,
@@ -23,7 +24,6 @@ from adarray.scipy.sparse._nonzeros import (
     zeroed,
 )
 from adarray.scipy.sparse._pattern import product, sum_of_equal
-from adarray.trace import Handle
 
 
 class Convertible:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.trace import Handle
 from adarray.scipy.sparse._pattern import Pattern, sum_of_equal
-from adarray.trace import Handle
 
 # Our classes by format and kind: _arrays.py has them.
 CLASSES: dict[tuple[str, str], Any] = {}

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from adarray.errors import NotDifferentiableError
-from adarray.protocol import plain, traced
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import plain, traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, fill_in
 from adarray.scipy.sparse._arrays import csr_array
 from adarray.scipy.sparse._nonzeros import active, is_sparse, ours, pattern_of

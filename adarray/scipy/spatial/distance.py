@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.spatial.distance
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
 from adarray.scipy._drop_in import array, constant, fill_in, instead_of
 from adarray.scipy.spatial import _metrics
 from adarray.scipy.spatial._metrics import METRICS, Metric, between, real

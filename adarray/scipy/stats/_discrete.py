@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 
-from adarray.errors import NotDifferentiableError
-from adarray.protocol import plain, traced
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import plain, traced
 from adarray.scipy._elementwise import sp
 from adarray.scipy.stats._distribution import Base, install
 

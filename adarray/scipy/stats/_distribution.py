@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from adarray.aval import Symbolic
-from adarray.errors import UnsupportedFunctionError
-from adarray.levels import remembered, restore
-from adarray.protocol import finish, followed, on_plain, plain, plain_array, traced
-from adarray.runtime import MODE
+from adarray.base.aval import Symbolic
+from adarray.base.errors import UnsupportedFunctionError
+from adarray.base.levels import remembered, restore
+from adarray.base.runtime import MODE
+from adarray.core.protocol import finish, followed, on_plain, plain, plain_array, traced
 from adarray.scipy._drop_in import array, by_original, guarded, holds
 from adarray.scipy.stats._law import Body, Law, completed
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from adarray.protocol import plain
+from adarray.core.protocol import plain
 from adarray.scipy._drop_in import holds
 from adarray.scipy._elementwise import sp
 from adarray.scipy.stats._distribution import wide

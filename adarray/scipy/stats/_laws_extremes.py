@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from adarray.dispatch import run
-from adarray.op import Op
+from adarray.base.op import Op
+from adarray.core.dispatch import run
 from adarray.scipy._elementwise import elementwise, sp
 from adarray.scipy._quadrature import in_chunks
 from adarray.scipy.stats._law import EULER, LOG_2, LOG_2PI, PI, Law, at, defined

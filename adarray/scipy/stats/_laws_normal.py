@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from adarray.dispatch import run
+from adarray.core.dispatch import run
 from adarray.scipy._elementwise import elementwise, sp
 from adarray.scipy.stats._law import LOG_2, LOG_2PI, PI, Law, normal_log
 

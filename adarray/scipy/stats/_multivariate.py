@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from adarray.errors import NotDifferentiableError, ShapeError
-from adarray.protocol import finish, plain, traced
+from adarray.base.errors import NotDifferentiableError, ShapeError
+from adarray.core.protocol import finish, plain, traced
 from adarray.scipy._drop_in import by_original, guarded, holds, no_rule
 from adarray.scipy._elementwise import sp
 from adarray.scipy.stats._distribution import wide

@@ -7,7 +7,7 @@ from typing import Any
 
 import scipy.stats
 
-from adarray.errors import UnsupportedFunctionError
+from adarray.base.errors import UnsupportedFunctionError
 from adarray.scipy._drop_in import guarded, holds
 from adarray.scipy.stats._distribution import Continuous, wide
 

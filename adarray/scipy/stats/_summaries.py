@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 
-from adarray.errors import NotDifferentiableError
+from adarray.base.errors import NotDifferentiableError
+from adarray.core.protocol import finish, plain, traced
 from adarray.ops.common import normalized_axes
-from adarray.protocol import finish, plain, traced
 from adarray.scipy._drop_in import (
     REPLACEMENTS,
     UncoveredError,

@@ -1,0 +1,1 @@
+"""`ADArray` and what belongs to it: attributes, operators, conversion, signatures."""

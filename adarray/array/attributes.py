@@ -1,0 +1,345 @@
+"""What an ADArray says of itself, and its methods as a type checker sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adarray.array.operators import counted, weakened
+from adarray.array.questions import MissingError, is_array
+from adarray.base.aval import Symbolic, aval_of
+from adarray.base.errors import TraceError
+from adarray.base.memory import ArgumentMemory
+from adarray.base.runtime import MODE
+from adarray.core.graph import LEAF
+from adarray.core.guard import guarded
+from adarray.core.inplace import setitem, sync_if_view
+from adarray.core.protocol import call_function, traced
+from adarray.core.refusals import leaves_graph
+from adarray.core.trace import Handle, root_of
+
+if TYPE_CHECKING:
+    from adarray.array.adarray import ADArray
+
+    _State = Handle
+else:
+    _State = object  # the first subclass of Handle is the class that users see
+
+
+def _part(function: Any, x: Any) -> ADArray:
+    """Return a part of an array; of a traced Python number, a Python number."""
+    r: ADArray = call_function(function, (counted(x),), {})
+    weak = x._x is not None and x._x.weak
+    return weakened(r) if weak and not (r._x is not None and r._x.weak) else r
+
+
+def _base_of(x: Any) -> Any:
+    return x.base
+
+
+_base_of.__name__ = "base"  # for errors
+
+
+# Views that NumPy does not let be written through.
+_READ_ONLY = frozenset({"broadcast_to", "diagonal", "sliding_window_view"})
+
+
+class Flags:
+    """Flags of an array that only a guard has made read-only: a write copies it first."""
+
+    __slots__ = ("_flags",)
+
+    _ALSO = frozenset({"writeable", "behaved", "carray", "farray"})
+
+    def __init__(self, flags: Any) -> None:
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name] if name in self._ALSO else getattr(self._flags, name)
+
+    def __getitem__(self, name: str) -> Any:
+        flags = self._flags
+        if name in ("W", "WRITEABLE", "writeable"):
+            return True
+        if name in ("B", "BEHAVED", "behaved"):
+            return flags.aligned
+        if name in ("CA", "CARRAY", "carray"):
+            return flags.aligned and flags.c_contiguous
+        if name in ("FA", "FARRAY", "farray"):
+            return flags.aligned and flags.f_contiguous and not flags.c_contiguous
+        return flags[name]
+
+    def __repr__(self) -> str:
+        return repr(self._flags).replace("WRITEABLE : False", "WRITEABLE : True")
+
+
+class Base:
+    """The array whose memory an argument looks at: there is one, and more is not known.
+
+    What is read there would have no gradient.
+    """
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: np.ndarray) -> None:
+        self._view = view
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and not name.startswith("__array"):
+            raise AttributeError(name)
+        raise TraceError(
+            "base: an argument is a view of an array that no derivative is taken of, and what is "
+            "read there would have no gradient; pass that array as an argument, and take the view "
+            "inside of the function"
+        )
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.__getattr__("item")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__getattr__("item")
+
+    __setitem__ = __array__
+
+
+class Attributes(_State):
+    """The attributes of `numpy.ndarray`, and those of derivatives."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes; assigning to it reshapes the array in place."""
+        v: Any = sync_if_view(self)._v
+        try:
+            shape: tuple[int, ...] = v.shape
+        except AttributeError:  # a Python number
+            return ()
+        return shape
+
+    @shape.setter
+    def shape(self, to: Any) -> None:  # noqa: ARG002  (a setter's signature)
+        raise AttributeError(
+            "shape: an ADArray is not reshaped in place; write x = x.reshape(shape)"
+        )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        dtype: np.dtype[Any] = aval_of(self._v).dtype
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return np.ndim(self._v)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.size(self._v))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def flags(self) -> Any:
+        """Memory layout of the values, as `numpy.ndarray.flags`."""
+        v = sync_if_view(self)._v
+        if not isinstance(v, (np.ndarray, np.generic)):
+            return np.asarray(v).flags
+        flags = v.flags
+        if flags.writeable or type(v) is not np.ndarray or not guarded(root_of(self)._v):
+            return flags
+        steps = self._x.steps if self._x is not None else ()
+        return flags if any(step[0].name in _READ_ONLY for step in steps) else Flags(flags)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes to step along each axis."""
+        v = sync_if_view(self)._v
+        return v.strides if isinstance(v, (np.ndarray, np.generic)) else ()
+
+    @property
+    def base(self) -> Any:
+        """The array that this one is a view of; of an argument, see `Base`."""
+        root: Any = root_of(self)
+        if root is not self:
+            return root
+        mode = MODE.get()
+        if mode is not None and mode.symbolic and isinstance(self._v, Symbolic):
+            engine: Any = mode.engine  # the next argument may be no view
+            engine.asked_for_memory(_base_of)
+        v, node = self._v, self._node
+        if type(v) is not np.ndarray or v.base is None:
+            return None
+        given = type(v.base) is ArgumentMemory or (node is not None and node.op is LEAF)
+        return Base(v) if given else None
+
+    @property
+    def T(self) -> ADArray:  # noqa: N802  (NumPy's name)
+        """The array with its axes reversed: a view."""
+        return call_function(np.transpose, (self,), {})  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> ADArray:  # noqa: N802
+        """The array with its last two axes swapped: a view."""
+        if not is_array(self):
+            raise MissingError("a number has no attribute 'mT'")
+        if self.ndim < 2:
+            raise ValueError("matrix transpose with ndim < 2 is undefined")
+        return call_function(np.swapaxes, (self, -1, -2), {})  # type: ignore[no-any-return]
+
+    @property
+    def real(self) -> ADArray:
+        """The real part: a view; the array itself if it is real."""
+        return _part(np.real, self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        target: Any = self
+        if self.dtype.kind != "c":
+            target[...] = _real_value(value)
+        elif isinstance(self._v, np.generic):
+            target[...] = np.real(value) + target.imag * self.dtype.type(1j)
+        else:
+            target.real[...] = np.real(value)
+
+    @property
+    def imag(self) -> ADArray:
+        """The imaginary part: a view; zeros, for reading only, if the array is real."""
+        return _part(np.imag, self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError("array does not have imaginary part to set")
+        target: Any = self
+        if isinstance(self._v, np.generic):
+            target[...] = target.real + _real_value(value) * self.dtype.type(1j)
+        else:
+            target.imag[...] = _real_value(value)
+
+    @property
+    def flat(self) -> Flat:
+        """The elements as one sequence in C order, which can be written to."""
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        Flat(self)[...] = value
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a derivative may flow through this array."""
+        return traced(self)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        raise AttributeError(
+            "requires_grad: it is not set afterwards; make the array by "
+            f"adarray.array(x, requires_grad={bool(value)}), or differentiate by adarray.grad"
+        )
+
+    @property
+    def grad(self) -> np.ndarray | ADArray | None:
+        """Gradient that `backward` accumulated here, shape and dtype of the array."""
+        slot = self._x.slot if self._x is not None else None
+        return slot.grad if slot is not None else None
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        slot = self._x.slot if self._x is not None else None
+        if slot is None:
+            raise TraceError("grad: only an array made with requires_grad=True has one")
+        slot.grad = value
+
+
+def _real_value(value: Any) -> Any:
+    """Return `value`, of which NumPy's setters take the real part with a warning."""
+    if getattr(value, "dtype", np.asarray(0.0).dtype).kind == "c":
+        raise TypeError("real, imag: the value to set is complex; set its real part")
+    return value
+
+
+class Flat:
+    """The elements of an ADArray as one sequence in C order, as `numpy.flatiter`.
+
+    Parameters
+    ----------
+    base : ADArray
+    """
+
+    __slots__ = ("base", "index")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+        self.index = 0
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """Index of the next element in the array."""
+        return tuple(int(i) for i in np.unravel_index(self.index, self.base.shape))
+
+    def __len__(self) -> int:
+        return int(self.base.size)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.index = 0
+        return self
+
+    def __next__(self) -> Any:
+        if self.index >= len(self):
+            raise StopIteration
+        self.index += 1
+        return self[self.index - 1]
+
+    def __getitem__(self, index: Any) -> Any:
+        r = self.base.reshape(-1)[index]
+        return r.copy() if r.ndim else r
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        positions = np.arange(len(self))[index]
+        if np.ndim(value):  # NumPy repeats or cuts the values
+            value = np.ravel(value if hasattr(value, "ndim") else np.asarray(value))
+            value = value[np.arange(np.size(positions)) % value.shape[0]]
+            value = value if np.ndim(positions) else value[0]
+        if self.base.ndim:
+            setitem(self.base, np.unravel_index(positions, self.base.shape), value)
+        else:
+            setitem(self.base, (), value)
+
+    def copy(self) -> Any:
+        """Return the elements as a one-dimensional array."""
+        return self.base.flatten()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if traced(self.base):
+            raise leaves_graph("flat", "use x.ravel() in place of x.flat")
+        if copy is False:
+            raise ValueError("np.asarray: an ADArray can only be converted with a copy")
+        return np.asarray(self.base.numpy().ravel(), dtype)
+
+
+def _comparison(ufunc: Any) -> Callable[[Any, Any], Any]:
+    def compare(self: Any, other: Any) -> Any:
+        return ufunc(self.copy(), other.copy() if isinstance(other, Flat) else other)
+
+    return compare
+
+
+for _name, _ufunc in {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal,
+}.items():  # fmt: skip
+    setattr(Flat, f"__{_name}__", _comparison(_ufunc))

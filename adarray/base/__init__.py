@@ -1,0 +1,1 @@
+"""What all else stands on, and nothing of which traces: errors, dtypes, records, scopes."""

@@ -1,0 +1,124 @@
+"""What is known of an array without its values: shape, dtype and weakness."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from adarray.base.errors import DTypeError
+
+
+class Aval:
+    """Shape and dtype of an array value.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    weak : bool
+        True for a Python number, whose dtype yields to the other operand's
+        (NEP 50): ``float32 * weak`` is float32.
+
+    Notes
+    -----
+    Derivative rules get an `Aval` in place of an operand whose values they do
+    not need, so a rule may read ``x.shape``, ``x.ndim``, ``x.size`` and
+    ``x.dtype`` of every operand.
+    """
+
+    __slots__ = ("dtype", "shape", "weak")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.weak = weak
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def __repr__(self) -> str:
+        weak = ", weak" if self.weak else ""
+        return f"Aval({self.dtype}{list(self.shape)}{weak})"
+
+
+def aval_of(value: Any) -> Aval:
+    """Return the `Aval` of a plain value: an ndarray, NumPy scalar or Python number."""
+    if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+        return Aval((), np.result_type(value), weak=True)
+    if not isinstance(value, (np.ndarray, np.generic)):
+        value = np.asarray(value)
+    return Aval(value.shape, value.dtype)
+
+
+class Symbolic:
+    """Base of values that stand for arrays of later runs; see `adarray.jit`.
+
+    One passes for its concrete value in isinstance checks, and is never written into.
+
+    Attributes
+    ----------
+    value : ndarray, NumPy scalar or Python number
+        The concrete value, in the run that is recorded.
+    """
+
+    __slots__ = ()
+    value: Any
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return plain zeros on the device of the concrete value, or on the host with it."""
+        raise NotImplementedError
+
+    def shown(self) -> Any:
+        """Return the concrete value, of which text is made."""
+        return self.value
+
+
+# Types of plain operands that need no second look. Classes of `Symbolic` are added.
+PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float32}
+
+# Types of arrays, which are written into and shared by views, by what `type` says of them.
+# Those of devices are added.
+ARRAYS: set[type] = {np.ndarray}
+
+# What computes on values of classes that stand for many arrays at once: has the functions
+# ``compute(op, values, params)`` and ``function(function, args, kwargs)``. See adarray.batching;
+# empty before it is needed.
+BATCHED: dict[type, Any] = {}
+
+# Classes of arrays that compute as NumPy's own does, and are taken for it: see adarray.plainarrays.
+PLAIN_ARRAYS: set[type] = set()
+
+# What takes the place of an ndarray subclass whose arithmetic differs from an array's.
+_SUBCLASSES = {
+    "MaskedArray": "a masked array: its mask would be lost; pass np.where(x.mask, fill, x.data), "
+    "or x.filled(value)",
+    "matrix": "a numpy.matrix, whose * is a matrix product; pass np.asarray(x), and use @",
+}
+
+
+def refuse_subclass(x: Any, name: str) -> Any:
+    """Return an operand of the function `name`; raise if it is an ndarray that computes otherwise.
+
+    Raises
+    ------
+    DTypeError
+        If it is a masked array or a matrix.
+    """
+    cls = type(x)
+    if cls is np.ndarray or not isinstance(x, np.ndarray):
+        return x
+    if cls in PLAIN_ARRAYS:
+        return np.ndarray.view(x, np.ndarray)
+    for base in cls.__mro__:
+        if base.__name__ in _SUBCLASSES and base.__module__.startswith("numpy"):
+            raise DTypeError(f"{name}: an operand is {_SUBCLASSES[base.__name__]}")
+    return x

@@ -1,0 +1,194 @@
+"""Finding out which values a rule reads, by running it on probes.
+
+A probe is a duck array that notes whether its values were read; reading its
+shape, dtype or size leaves no mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from adarray.base.errors import ADArrayError, NotDifferentiableError
+from adarray.base.levels import forget
+from adarray.base.op import Op
+from adarray.base.runtime import MODE
+
+# Filters of warnings belong to the process: one thread changes them at a time.
+_lock = threading.RLock()
+# Names of operations that were seen to refuse complex samples.
+_REAL: set[str] = set()
+_SHAPE_ONLY = {np.shape, np.ndim, np.size, np.result_type}
+
+
+@contextlib.contextmanager
+def _aside() -> Iterator[None]:
+    """Run rules on probes unseen by what watches or records the user's operations."""
+    token = MODE.set(None)
+    try:
+        with _lock, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # complex samples that are cast to real dtypes
+            yield
+    finally:
+        MODE.reset(token)
+
+
+class Probe(NDArrayOperatorsMixin):
+    """A duck array that notes whether its values are read."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = np.asarray(value)
+        self.read = False
+        self.shape = self._value.shape
+        self.ndim = self._value.ndim
+        self.size = self._value.size
+        self.dtype = self._value.dtype
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.read = True
+        return getattr(self._value, name)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.read = True
+        return self._value[index]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self.read = True
+        return np.array(self._value, dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return getattr(ufunc, method)(*(_open(x, True) for x in inputs), **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        mark = func not in _SHAPE_ONLY
+        return func(*_open(args, mark), **{k: _open(v, mark) for k, v in kwargs.items()})
+
+
+def _open(x: Any, mark: bool) -> Any:
+    if isinstance(x, Probe):
+        x.read = x.read or mark
+        return x._value
+    if isinstance(x, (tuple, list)):
+        return type(x)(_open(i, mark) for i in x)
+    return x
+
+
+def needs(op: Op, mask: int, count: int) -> tuple[bool, ...]:
+    """Return which of ``(out, *operands)`` the rules read when `mask` is traced.
+
+    Parameters
+    ----------
+    op : Op
+        Not pointwise.
+    mask : int
+        Bit i is set when operand i is traced.
+    count : int
+        Number of operands.
+    """
+    if op.variadic:
+        first = op.arity - 1
+        saved = _variadic(op)
+        return (saved[0], *([True] * first), *([saved[1]] * (count - first)))
+    plan = op._plans.get(mask)
+    if plan is None:
+        with _aside():
+            plan = op.needs(mask) if op.needs is not None else _probe(op, mask)
+        op._plans[mask] = plan
+    return plan
+
+
+def _variadic(op: Op) -> tuple[bool, bool]:
+    """Whether a variadic rule reads the result, and whether it reads operands."""
+    plan = op._plans.get(0)
+    if plan is None:
+        if op.needs is not None:
+            plan = op.needs(0)
+        else:
+            out_read = operands_read = False
+            with _aside():
+                for operands, params in sample_operands(op):
+                    out = Probe(call_plain(op, operands, params))
+                    probes = [Probe(v) for v in operands]
+                    for i in range(op.arity - 1, len(operands)):
+                        assert op.rules[-1] is not None
+                        op.rules[-1](np.ones(out.shape), i, out, *probes, **params)
+                    out_read |= out.read
+                    operands_read |= any(p.read for p in probes[op.arity - 1 :])
+            plan = (out_read, operands_read)
+        op._plans[0] = plan
+    return (plan[0], plan[1])
+
+
+def _probe(op: Op, mask: int) -> tuple[bool, ...]:
+    count = op.arity
+    read = [False] * (count + 1)
+    for i in range(count):
+        if not mask >> i & 1:
+            continue
+        rule = op.rules[i] if i < len(op.rules) else None
+        if rule is None:
+            raise NotDifferentiableError(
+                f"{op.name}: no derivative with respect to operand {i}; pass it as a plain "
+                "array, or use adarray.stop_gradient on it"
+            )
+        for operands, params in sample_operands(op):
+            out = call_plain(op, operands, params)
+            probes = [v if v is None else Probe(v) for v in operands]
+            if op.outputs > 1:
+                results = tuple(map(Probe, out))
+                g = tuple(np.ones(r.shape) if r.dtype.kind in "fc" else None for r in results)
+                rule(g, results, *probes, **params)
+            else:
+                results = (Probe(out),)
+                rule(np.ones(np.shape(out)), results[0], *probes, **params)
+            read[0] |= any(r.read for r in results)
+            for j, p in enumerate(probes, 1):
+                read[j] |= p is not None and p.read
+    return tuple(read)
+
+
+def sample_operands(op: Op) -> list[tuple[list[Any], dict[str, Any]]]:
+    """Return ``(operands, params)`` of the samples of `op`, plain."""
+    rng = np.random.default_rng(0)
+    bound = [op.bind(s.args, s.kwargs)[:2] for s in op.samples(rng)]
+    # A rule may read more where the operands are complex.
+    return bound + [c for c in (_complex(op, *b) for b in bound) if c is not None]
+
+
+def _complex(op: Op, operands: list[Any], params: dict[str, Any]) -> Any:
+    """Return a sample with complex operands; None where the operation or a rule refuses it."""
+    made = [
+        np.multiply(v, 1 + 0.25j)
+        if isinstance(v, (np.ndarray, np.generic)) and v.dtype.kind == "f"
+        else v
+        for v in operands
+    ]
+    if op.name in _REAL:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            call_plain(op, made, params)
+    except (TypeError, ValueError, ArithmeticError, ADArrayError) as error:
+        forget(error)
+        _REAL.add(op.name)
+        return None
+    return made, params
+
+
+def call_plain(op: Op, operands: list[Any], params: dict[str, Any]) -> Any:
+    """Compute `op` on plain operands with NumPy."""
+    if op.variadic:
+        fixed = op.arity - 1
+        return op.evaluate(*operands[:fixed], list(operands[fixed:]), **params)
+    return op.evaluate(*operands, **params)

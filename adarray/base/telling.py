@@ -1,0 +1,131 @@
+"""What takes long is not silent: lines about it, through the logger ``adarray``.
+
+Where nobody has set up logging, they go to standard error. With ``ADARRAY_VERBOSE=1`` there is
+a line for what did not take long, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from time import perf_counter
+from types import TracebackType
+
+from adarray.base.environment import switch
+
+VARIABLE = "ADARRAY_VERBOSE"
+SILENT = 3.0  # seconds for which something may run before a line says what
+
+
+def check() -> None:
+    """Raise ValueError if ``ADARRAY_VERBOSE`` is neither 0, 1 nor empty."""
+    switch(VARIABLE, False)
+
+
+def tell(text: str) -> None:
+    """Tell the user something that he has to know."""
+    import logging  # as few programs as possible pay for it
+
+    logging.getLogger("adarray").warning("adarray: %s", text)
+
+
+def detail(make: Callable[[], str]) -> None:
+    """Tell the user something that ADARRAY_VERBOSE asks for."""
+    if os.environ.get(VARIABLE, "").strip() != "1":
+        return
+    import logging
+
+    logger = logging.getLogger("adarray")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    if logger.hasHandlers():
+        logger.info("adarray: %s", make())
+    elif sys.stderr is not None and logger.isEnabledFor(logging.INFO):
+        print("adarray:", make(), file=sys.stderr)
+
+
+class Progress:
+    """What is being done just now, and how to end it.
+
+    Attributes
+    ----------
+    text : str
+        In words.
+    ended : bool
+        Whether it is to end: nothing new is begun.
+    stops : dict
+        What ends the processes that are at work on it, by process.
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.ended = False
+        self.stops: dict[object, Callable[[], None]] = {}
+
+    def end(self) -> None:
+        """End it."""
+        self.ended = True
+        for stop in tuple(self.stops.values()):
+            stop()
+
+
+PROGRESS: ContextVar[Progress | None] = ContextVar("adarray_progress", default=None)
+
+
+def doing(text: str) -> None:
+    """Note what is being done, for a line that is told if it takes long."""
+    progress = PROGRESS.get()
+    if progress is not None:
+        progress.text = text
+
+
+class Watch:
+    """Tells one line if what runs in its block takes long; a context manager.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the line.
+    timed : bool
+        Whether another thread waits, since nobody calls `look` for long.
+    """
+
+    def __init__(self, make: Callable[[], str], timed: bool = False) -> None:
+        self._make = make
+        self._timed = timed
+        self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
+        self._told = False
+        self.end = 0.0
+
+    def __enter__(self) -> Watch:
+        self.end = perf_counter() + SILENT
+        if self._timed:
+            self._timer = threading.Timer(SILENT, self.tell)
+            self._timer.daemon = True
+            try:
+                self._timer.start()
+            except RuntimeError:  # the interpreter ends, or there are too many threads
+                self._timer = None
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def look(self) -> None:
+        """Tell the line if it is time to."""
+        if perf_counter() >= self.end:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell the line, unless that has happened."""
+        with self._lock:
+            told, self._told = self._told, True
+        if not told:
+            tell(self._make())

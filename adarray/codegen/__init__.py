@@ -1,1 +1,0 @@
-"""From operation records to C text."""

@@ -1,0 +1,1 @@
+"""The compiler: recorded NumPy calls in, kernels in C and CUDA out."""

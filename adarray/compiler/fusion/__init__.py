@@ -1,0 +1,1 @@
+"""Fusion: which values one kernel computes."""

@@ -1,0 +1,363 @@
+"""Fusion: which values are computed by which kernel.
+
+Values come in program order, and each joins a group that computes one of its operands, or
+reads an array that it reads, if their axes agree and no cycle arises; else it founds a
+group. So a group grows around an outer axis as long as everything in it runs row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from adarray.compiler.fusion.groups import TOTAL, Group, Join
+from adarray.compiler.ir.domains import Use, elements
+from adarray.compiler.ir.machine import CPU, Machine
+from adarray.compiler.ir.program import Program, Value, c_strides
+from adarray.compiler.ir.uses import PIECES, Uses, domain, folded, numeric, sweeps
+
+# Groups beyond which none gets new predecessors once others depend on it.
+MANY = 512
+# Groups that a value tries to join.
+TRIES = 8
+
+
+class Fusion:
+    """Groups of a program.
+
+    Parameters
+    ----------
+    program : Program
+    late : mapping, optional
+        By ``id`` of values that must not be computed before they are needed: a number; they
+        join groups only that such values with the same number have founded.
+    machine : Machine
+
+    Attributes
+    ----------
+    groups : list of Group
+        In an order in which they can run.
+    owner : dict
+        Group of each value that is computed in one, by ``id``.
+    uses : Uses
+    reasons : dict
+        Why two values are in different groups, by their ``id``.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        late: Mapping[int, int] | None = None,
+        machine: Machine = CPU,
+    ) -> None:
+        self.program = program
+        # Values up to so many elements are computed together whatever their axes are.
+        self.most = machine.small
+        self.along = machine.along
+        self.late = late or {}
+        self.uses = Uses()
+        self.groups: list[Group] = []
+        self.owner: dict[int, Group] = {}
+        self.reasons: dict[tuple[int, int], str] = {}
+        self.readers: dict[int, list[Group]] = {}
+        self.by_shape: dict[tuple[int, ...], Group] = {}
+        self.small: list[Group] = []
+        self.users_of_group: set[int] = set()
+        self.values: list[Value] = []
+        for value in live(program):
+            self._take(value)
+        for value in program.outputs:
+            self._store_output(value)
+        self.groups = _ordered(self.groups)
+
+    # -- values ---------------------------------------------------------------------------
+
+    def _take(self, value: Value) -> None:
+        """Find a place for the next value."""
+        self.uses.add(value)
+        self.values.append(value)
+        for view in self.uses.stored_views:
+            self.store(view)
+        self.uses.stored_views.clear()
+        kind = value.kind
+        if kind in ("input", "array", "view") or self.uses.is_inline(value):
+            return
+        if is_step(value, self.uses, self.most):
+            self._step(value)
+        else:
+            self._fuse(value)
+
+    def store(self, value: Value) -> Value:
+        """Make sure that a value lies in memory as an array in C order; return it."""
+        if id(value) not in self.owner and value.kind not in ("input", "array"):
+            self._fuse(value)
+        return value
+
+    def _store_output(self, value: Value) -> None:
+        """Make sure that an output can be a look at one buffer, without repetitions."""
+        if value.kind == "view" and self.returns_view(value):
+            return
+        self.store(value)
+
+    def returns_view(self, value: Value) -> bool:
+        """Whether an output is a permutation of a stored value's elements."""
+        access = self.uses.access(value)
+        if self.uses.is_inline(access.root) or access.root.size != value.size:
+            return False
+        if access.root.kind == "input" and access.maps is None:
+            return False
+        pairs = sorted(
+            (abs(s), n) for s, n in zip(access.strides, value.shape, strict=True) if n != 1
+        )
+        step = 1
+        for s, n in pairs:
+            if s != step:
+                return False
+            step *= n
+        return True
+
+    # -- groups ---------------------------------------------------------------------------
+
+    def _step(self, value: Value) -> None:
+        """Give a value a step of its own; its operands must lie in memory."""
+        self.uses.cost[id(value)] = 0
+        group = self._new("step")
+        group.library = value.kind in ("dot", "call", "pick") or not computable(value)
+        group.members.append(value)
+        group.classes[id(value)] = ()
+        group.totals.add(id(value))
+        for a in value.args:
+            access = self.uses.access(a)
+            if group.library and self.uses.is_inline(access.root):
+                self.store(a)
+                self._precede(group, self.owner[id(a)])
+                continue
+            for leaf in self.uses.leaves.get(id(access.root), (access.root,)):
+                if id(leaf) in self.owner:
+                    self._precede(group, self.owner[id(leaf)])
+        self.owner[id(value)] = group
+
+    def _new(self, kind: str) -> Group:
+        group = Group(len(self.groups), kind)
+        self.groups.append(group)
+        return group
+
+    def _precede(self, group: Group, first: Group) -> None:
+        """Note that `first` runs before `group`."""
+        added = first.before | 1 << first.index
+        self.users_of_group.add(first.index)
+        if added | group.before == group.before:
+            return
+        group.before |= added
+        if group.index in self.users_of_group:
+            bit = 1 << group.index
+            for other in self.groups:
+                if other.before & bit:
+                    other.before |= group.before
+
+    def _foreign(self, group: Group, uses: Iterable[Use]) -> list[Group] | None:
+        """Return the groups that must run before a value joins; None if one cannot."""
+        found = []
+        for use in uses:
+            for leaf in self.uses.leaves.get(id(use.root), (use.root,)):
+                owner = self.owner.get(id(leaf))
+                if owner is None or (owner is group and group.has(leaf)):
+                    continue
+                if owner is group or owner.before >> group.index & 1:
+                    return None
+                found.append(owner)
+        if group.index in self.users_of_group and len(self.groups) > MANY:
+            for f in found:
+                if (f.before | 1 << f.index) & ~group.before:
+                    return None
+        return found
+
+    def _candidates(self, value: Value, uses: tuple[Use, ...]) -> Iterator[Group]:
+        """Yield the groups that a value may join, the likeliest first."""
+        owners: dict[int, Group] = {}
+        for use in uses:
+            key = id(use.root)
+            owner = self.owner.get(key)
+            if owner is not None:
+                owners[owner.index] = owner
+            for leaf in self.uses.leaves.get(key, ()):
+                owner = self.owner.get(id(leaf))
+                if owner is not None:
+                    owners[owner.index] = owner
+        tried = [owners[k] for k in sorted(owners, reverse=True) if owners[k].kind != "step"][
+            :TRIES
+        ]
+        yield from tried  # most values join the first one
+        found: list[Group] = []
+        shape = domain(value)
+        if elements(shape) <= self.most:
+            found += self.small[-2:]
+        for use in uses:
+            found += self.readers.get(id(use.root), ())[-2:]
+        if shape in self.by_shape:
+            found.append(self.by_shape[shape])
+        for group in found:
+            if len(tried) < TRIES and group.kind != "step" and group not in tried:
+                tried.append(group)
+                yield group
+
+    def _fuse(self, value: Value) -> None:
+        """Let a value join a group, or found one."""
+        if not computable(value):
+            self._step(value)
+            return
+        uses = self.uses.uses(value)
+        small = elements(domain(value)) <= self.most
+        batch = self.late.get(id(value))
+        for group in self._candidates(value, uses):
+            if batch is not None and self.late.get(id(group.members[0])) != batch:
+                continue
+            if group.kind == "small" and not small:
+                continue
+            before = self._foreign(group, uses)
+            if before is None:
+                self._note(uses, value, group, "it needs a result of the whole kernel")
+                continue
+            attempt = Join(group, value, self.uses)
+            if attempt.run() and self._runs_along(attempt, uses):
+                self._commit(attempt, before)
+                return
+            self._note(uses, value, group, attempt.reason or "it runs along another axis")
+        self._found(value, uses, small)
+
+    def _runs_along(self, attempt: Join, uses: tuple[Use, ...]) -> bool:
+        """Whether the group's outer axis is the one that a value should have, if it matters."""
+        group = attempt.group
+        if not self.along or group.outer < 0 or sum(n != 1 for n in attempt.shape) < 2:
+            return True
+        outer = group.find(group.outer)
+        mine = [a for a, c in enumerate(attempt.classes) if c >= 0 and group.find(c) == outer]
+        return not mine or mine[0] == outer_axis(attempt.value, uses, True)
+
+    def _note(self, uses: Iterable[Use], value: Value, group: Group, reason: str) -> None:
+        for use in uses:
+            if self.owner.get(id(use.root)) is group:
+                self.reasons[id(use.root), id(value)] = reason
+
+    def _found(self, value: Value, uses: tuple[Use, ...], small: bool) -> None:
+        group = self._new("small" if small else "rows")
+        if small:
+            self.small.append(group)
+        before = self._foreign(group, uses)
+        assert before is not None
+        attempt = Join(group, value, self.uses)
+        if not small:
+            axis = outer_axis(value, uses, self.along)
+            group.outer = group.new_class(domain(value)[axis])
+            attempt.classes[axis] = group.outer
+        found = attempt.run()
+        assert found
+        self._commit(attempt, before)
+
+    def _commit(self, attempt: Join, before: list[Group]) -> None:
+        group, value = attempt.group, attempt.value
+        attempt.commit()
+        for first in before:
+            self._precede(group, first)
+        self.owner[id(value)] = group
+        self.by_shape[attempt.shape] = group
+        for use in attempt.uses:
+            if not group.has(use.root):
+                known = self.readers.setdefault(id(use.root), [])
+                if not known or known[-1] is not group:
+                    known.append(group)
+
+
+def live(program: Program) -> list[Value]:
+    """Return the values that outputs depend on, in order."""
+    needed = {id(v) for v in program.outputs}
+    for v in reversed(program.values):
+        if id(v) in needed:
+            needed.update(id(a) for a in v.args)
+    return [v for v in program.values if id(v) in needed]
+
+
+def computable(value: Value) -> bool:
+    """Whether kernels can compute a value: they know real numbers and truth values."""
+    return all(map(numeric, [v.dtype for v in (value, *value.args)]))
+
+
+def is_step(value: Value, uses: Uses, small: int) -> bool:
+    """Whether a value has a step of its own; `small` ones of these have none."""
+    kind = value.kind
+    if kind == "dot":
+        return not sweeps(value)
+    if kind in ("call", "pick", "scan"):
+        return True
+    if kind == "scatter":
+        return uses.row_scatter(value) < 0
+    if kind == "place":
+        base, piece = value.args
+        if any(s != 1 for s in value.params["steps"]):
+            return True
+        inline = uses.is_inline(uses.access(base).root)
+        return value.size > small and piece.size * (32 if inline else 4) <= value.size
+    if kind == "join":
+        return len(value.args) > PIECES
+    return False
+
+
+def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
+    """Return the axis of a value's domain along which a new group runs.
+
+    With `along`, arrays that are much smaller, or read at indices from memory, do not decide.
+    """
+    shape = domain(value)
+    reach = [0] * len(shape)
+    if along:
+        large = [u for u in uses if u.maps is not None and 2 * u.root.size >= elements(shape)]
+        uses = () if value.kind == "gather" else tuple(large)
+    largest = max((u.root.size for u in uses), default=0)
+    for use in uses:
+        if use.root.size == largest:
+            strides = use.strides
+            if use.root.kind == "input" and use.maps is not None:
+                strides = tuple(_strides(use, len(shape)))
+            reach = [max(r, abs(s)) for r, s in zip(reach, strides, strict=False)]
+    if not any(reach):
+        reach = list(c_strides(shape))
+    axes = [a for a, n in enumerate(shape) if n != 1]
+    gone = folded(value)
+    kept = [a for a in axes if a not in gone]
+    best = max(axes, key=lambda a: (reach[a], -a))
+    widest = max(kept or axes, key=lambda a: shape[a])
+    if best in gone and kept and value.size > min(TOTAL, elements(shape) // 16):
+        return widest
+    if kept and shape[best] < 8 and shape[widest] >= 64 * shape[best] and not gone:
+        return widest
+    return best
+
+
+def _strides(use: Use, ndim: int) -> Iterable[int]:
+    """Return how far an input's element moves per step along each axis of the domain."""
+    made: list[Any] = [0] * ndim
+    for m, s in zip(use.maps or (), use.root.params["strides"], strict=True):
+        for axis, coef in m.terms:
+            if axis < ndim:
+                made[axis] += coef * s
+    return made
+
+
+def _ordered(groups: list[Group]) -> list[Group]:
+    """Return groups in an order in which they can run, the first ones first."""
+    done = 0
+    made: list[Group] = []
+    for group in groups:
+        stack = [group]
+        while stack:
+            g = stack[-1]
+            missing = g.before & ~done
+            if done >> g.index & 1:
+                stack.pop()
+            elif missing:
+                stack.append(groups[(missing & -missing).bit_length() - 1])
+            else:
+                made.append(g)
+                done |= 1 << g.index
+                stack.pop()
+    return made

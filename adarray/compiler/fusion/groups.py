@@ -1,0 +1,265 @@
+"""Groups: values that one kernel computes, and the axes that they share.
+
+Every axis of a member belongs to a class, one loop of the kernel. The outer class is the
+loop that threads share: all members have it but those that are folded over it (totals),
+which only later groups can read. Small groups have no outer class, and no restrictions.
+"""
+
+from __future__ import annotations
+
+from adarray.compiler.ir.domains import Use, aligned
+from adarray.compiler.ir.program import Value
+from adarray.compiler.ir.uses import Uses, domain, folded
+
+# Members and arrays of a group; small ones have any number, and are cut (see `Division`).
+MEMBERS, STREAMS = 500, 24
+# Regions and pieces inside each other.
+DEPTH = 3
+# Elements of a fold over the outer axis, of which every thread has its own.
+TOTAL = 1 << 16
+Classes = tuple[int, ...]
+
+
+class Group:
+    """Values that are computed together.
+
+    Attributes
+    ----------
+    kind : {"rows", "small", "step"}
+        A step holds one value that no other can join: a matrix product, a call.
+    outer : int
+        Class of the axis shared among threads; -1 if there is none.
+    members : list of Value
+        In an order in which they can be computed.
+    classes : dict
+        By ``id`` of a member: the class of each axis of its domain; -1 for those of length 1.
+    totals : set of int
+        Members that are folded over the outer axis, by ``id``.
+    library : bool
+        Whether a step is no kernel, and reads its operands from memory.
+    before : int
+        Bit mask of the groups that must run earlier.
+    """
+
+    __slots__ = (
+        "before", "classes", "dead", "depth", "extents", "hints", "index", "kind", "library",
+        "members", "outer", "parents", "places", "shape", "streams", "totals", "united",
+    )  # fmt: skip
+
+    def __init__(self, index: int, kind: str) -> None:
+        self.index = index
+        self.kind = kind
+        self.outer = -1
+        self.members: list[Value] = []
+        self.classes: dict[int, Classes] = {}
+        self.depth: dict[int, int] = {}
+        self.extents: list[int] = []
+        self.parents: list[int] = []
+        self.united = False
+        self.totals: set[int] = set()
+        self.hints: dict[int, tuple[int, ...]] = {}
+        self.streams: set[int] = set()
+        self.shape: tuple[int, ...] = ()
+        self.before = 0
+        self.dead = False
+        self.library = False
+        self.places: dict[int, int] | None = None
+
+    def new_class(self, extent: int) -> int:
+        """Return a class that no axis has yet."""
+        self.extents.append(extent)
+        self.parents.append(len(self.parents))
+        return len(self.parents) - 1
+
+    def find(self, c: int) -> int:
+        """Return the class that stands for all that were united with `c`."""
+        while c >= 0 and self.parents[c] != c:
+            c = self.parents[c]
+        return c
+
+    def of(self, value: Value) -> Classes:
+        """Return the classes of the domain of a member."""
+        classes = self.classes[id(value)]
+        return tuple([self.find(c) for c in classes]) if self.united else classes
+
+    def result(self, value: Value) -> Classes:
+        """Return the classes of a member's own axes."""
+        classes = self.of(value)
+        axes = folded(value)
+        return tuple(c for a, c in enumerate(classes) if a not in axes) if axes else classes
+
+    def has(self, value: Value) -> bool:
+        """Whether members can read `value` in the pass that computes it."""
+        return id(value) in self.classes and id(value) not in self.totals
+
+    def unite(self, a: int, b: int) -> bool:
+        """Make two classes one; False if some member has both."""
+        for classes in self.classes.values():
+            found = {self.find(c) for c in classes}
+            if a in found and b in found:
+                return False
+        self.parents[max(a, b)] = min(a, b)
+        self.united = True
+        return True
+
+
+class Join:
+    """An attempt to give the axes of a value classes of a group."""
+
+    def __init__(self, group: Group, value: Value, uses: Uses) -> None:
+        self.group = group
+        self.value = value
+        self.shape = domain(value)
+        self.uses = uses.uses(value)
+        # What it reads of members, in the pass that computes them, and of memory.
+        self.inside: list[Use] = []
+        self.outside: list[Use] = []
+        for use in self.uses:
+            (self.inside if group.has(use.root) else self.outside).append(use)
+        self.depth = 0
+        self.classes = [-1] * len(self.shape)
+        self.reason = ""
+
+    def refuse(self, reason: str) -> bool:
+        """Say why the value does not join."""
+        self.reason = reason
+        return False
+
+    def run(self) -> bool:
+        """Find classes for all axes; False, with a reason, if the value cannot join."""
+        g = self.group
+        small = g.outer < 0
+        if not small and len(g.members) >= MEMBERS:
+            return self.refuse("the kernel has as many operations as a kernel may have")
+        for use in self.inside:
+            if not self._follow(use, small):
+                return False
+        for use in self.outside:
+            self._take_hint(use)
+        self._by_shape()
+        if not small and g.outer not in self.classes:
+            return self.refuse("they run over different outer axes")
+        if not small and self._too_many_streams():
+            return self.refuse("the kernel reads as many arrays as a kernel may read")
+        self.depth = self._depth()
+        if self.depth > DEPTH:
+            return self.refuse("too many regions lie inside each other")
+        if folded(self.value) and not self._fits():
+            return self.refuse("the fold over the outer axis is too large for every thread")
+        for a, n in enumerate(self.shape):
+            if n != 1 and self.classes[a] < 0:
+                self.classes[a] = self._any_class(n, small)
+        return True
+
+    def _depth(self) -> int:
+        """Return how many regions and pieces lie inside each other, in one loop nest."""
+        if folded(self.value):
+            return 0
+        below = 0
+        for use in self.inside:
+            deeper = self.group.depth[id(use.root)]
+            if deeper > below and use.maps is not None:
+                for m, n in zip(use.maps, use.root.shape, strict=True):
+                    if n != 1 and aligned(m, n, self.shape) < 0:
+                        break
+                else:
+                    below = deeper
+        return below + (self.value.kind in ("place", "join", "scatter"))
+
+    def _too_many_streams(self) -> bool:
+        new = {id(u.root) for u in self.outside}
+        return bool(new) and len(self.group.streams | new) > STREAMS
+
+    def _fits(self) -> bool:
+        axes = folded(self.value)
+        if self.group.outer < 0 or not any(self.classes[a] == self.group.outer for a in axes):
+            return True
+        return self.value.size <= TOTAL
+
+    def _follow(self, use: Use, small: bool) -> bool:
+        """Give axes the classes of a member that is read."""
+        g = self.group
+        classes = g.result(use.root)
+        if use.maps is None:
+            return self.refuse("it is read across its axes")
+        for c, m, n in zip(classes, use.maps, use.root.shape, strict=True):
+            if c < 0:
+                continue
+            axis = aligned(m, n, self.shape)
+            if axis < 0:
+                if c == g.outer:
+                    return self.refuse("its rows are read by other rows")
+                continue
+            have = self.classes[axis]
+            if have == c:
+                continue
+            if have >= 0:
+                if small:
+                    continue
+                if g.outer in (have, c) or not g.unite(have, c):
+                    return self.refuse("an axis would be two axes at once")
+                c = g.find(c)
+                self.classes = [g.find(k) for k in self.classes]
+            if c in self.classes[:axis] + self.classes[axis + 1 :]:
+                if small:
+                    continue
+                return self.refuse("two axes would be one")
+            self.classes[axis] = c
+        return True
+
+    def _take_hint(self, use: Use) -> None:
+        """Give axes the classes by which the group already reads an array."""
+        hint = self.group.hints.get(id(use.root))
+        if hint is None or use.maps is None:
+            return
+        for c, m, n in zip(hint, use.maps, use.root.shape, strict=True):
+            axis = aligned(m, n, self.shape)
+            c = self.group.find(c)
+            if c >= 0 and axis >= 0 and self.classes[axis] < 0 and c not in self.classes:
+                self.classes[axis] = c
+
+    def _by_shape(self) -> None:
+        """Give axes the classes of the first member, where that has the same shape."""
+        g = self.group
+        if not g.members or g.shape != self.shape:
+            return
+        first = g.of(g.members[0])
+        for c, f in zip(self.classes, first, strict=True):
+            if c not in (-1, f):
+                return
+        self.classes = list(first)
+
+    def _any_class(self, extent: int, small: bool) -> int:
+        g = self.group
+        if small or extent > 1:
+            for c in range(len(g.extents)):
+                if (
+                    g.extents[c] == extent
+                    and g.parents[c] == c
+                    and c != g.outer
+                    and c not in self.classes
+                ):
+                    return c
+        return g.new_class(extent)
+
+    def commit(self) -> None:
+        """Add the value to the group."""
+        g = self.group
+        value = self.value
+        if not g.members:
+            g.shape = self.shape
+        g.members.append(value)
+        g.depth[id(value)] = self.depth
+        g.classes[id(value)] = tuple(self.classes)
+        if g.outer >= 0 and any(self.classes[a] == g.outer for a in folded(value)):
+            g.totals.add(id(value))
+        for use in self.outside:
+            if use.maps is None:
+                continue
+            g.streams.add(id(use.root))
+            if id(use.root) not in g.hints:
+                hint = []
+                for m, n in zip(use.maps, use.root.shape, strict=True):
+                    axis = aligned(m, n, self.shape)
+                    hint.append(self.classes[axis] if axis >= 0 else -1)
+                g.hints[id(use.root)] = tuple(hint)

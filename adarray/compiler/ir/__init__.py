@@ -1,0 +1,1 @@
+"""Programs, loop IR and plans, with what walks, builds, verifies and interprets them."""

@@ -1,0 +1,436 @@
+"""Building values of a program: shapes and dtypes inferred, trivial cases folded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray.base.scalar import COMPARISONS, LOGICAL, PREDICATES
+from adarray.compiler.ir import views
+from adarray.compiler.ir.interpret_values import function_of
+from adarray.compiler.ir.program import Program, Slot, Value, c_strides
+from adarray.compiler.ir.views import Shape, View
+
+TRUTHS = COMPARISONS | PREDICATES | LOGICAL
+BOOL = np.dtype(bool)
+INT = np.dtype(np.int64)
+UINT = np.dtype(np.uint32)
+# What arithmetic is printed for; values of other dtypes go through NumPy.
+PRINTABLE = frozenset(np.dtype(c) for c in "?bhilqBHILQfd")
+
+
+class NotExactError(Exception):
+    """A number that a dtype does not hold: NumPy compares, warns or raises, so it is called."""
+
+
+class Weak(NamedTuple):
+    """A Python number that is known at run time only: its dtype yields to others' (NEP 50)."""
+
+    value: Value
+    kind: type
+
+
+def converted(x: Any, dtype: np.dtype) -> Any:
+    """Return an array or number in another dtype."""
+    return np.asarray(x).astype(dtype)
+
+
+class Builder:
+    """Makes values, each after those that it reads.
+
+    Attributes
+    ----------
+    values : list of Value
+        All that were made, in order.
+    origin : object
+        What new values get as their origin.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self.inputs: list[Value] = []
+        self.origin: Any = None
+        self._consts: dict[Any, Value] = {}
+        self._asked: dict[Any, Value] = {}
+
+    def make(
+        self, kind: str, args: tuple[Value, ...], params: dict[str, Any], shape: Shape, dtype: Any
+    ) -> Value:
+        """Make a value as given."""
+        value = Value(kind, args, params, shape, dtype, self.origin)
+        self.values.append(value)
+        return value
+
+    def program(self, outputs: Iterable[Value]) -> Program:
+        """Return the program of all values so far."""
+        return Program(self.inputs, self.values, outputs)
+
+    # -- leaves ----------------------------------------------------------------------------
+
+    def input(self, index: int, shape: Shape, dtype: Any, strides: Shape | None = None) -> Value:
+        """Make input number `index`; C strides if none are given."""
+        params = {"index": index, "strides": c_strides(shape) if strides is None else strides}
+        value = self.make("input", (), params, shape, dtype)
+        self.inputs.append(value)
+        return value
+
+    def const(self, number: Any, dtype: Any) -> Value:
+        """Return the constant `number` in `dtype`, made once."""
+        # Written out, numbers of equal value and different bits differ.
+        asked = (type(number), repr(number), dtype)
+        found = self._asked.get(asked)
+        if found is None:
+            dtype = np.dtype(dtype)
+            with np.errstate(all="ignore"):
+                scalar = np.asarray(number).astype(dtype)[()]
+            key = (dtype, scalar.tobytes())
+            found = self._consts.get(key)
+            if found is None:
+                found = self._consts[key] = self.make("const", (), {"value": scalar}, (), dtype)
+            self._asked[asked] = found
+        return found
+
+    def adopt(self, v: Value) -> Value:
+        """Return the constant that is equal to a constant of another program: itself at first."""
+        key = (v.dtype, v.params["value"].tobytes())
+        found = self._consts.setdefault(key, v)
+        if found is v:
+            self.values.append(v)
+        return found
+
+    def full(self, shape: Shape, number: Any, dtype: Any) -> Value:
+        """Return an array with `number` everywhere."""
+        return self.broadcast(self.const(number, dtype), shape)
+
+    def array(self, x: Any) -> Value:
+        """Return an array of constants: uniform ones and ranges hold no memory."""
+        x = np.asarray(x)
+        if x.dtype in PRINTABLE:
+            if x.size == 0:
+                return self.full(x.shape, 0, x.dtype)
+            first = x.flat[0]
+            if x.size == 1 or _uniform(x, first):
+                return self.full(x.shape, first, x.dtype)
+            if x.ndim == 1 and x.dtype.kind in "iu" and x.size > 2 and _is_range(x):
+                return self.arange(int(first), int(x[1]) - int(x[0]), x.size, x.dtype)
+        if not x.flags.c_contiguous or x.flags.writeable:
+            x = x.copy("C")
+            x.flags.writeable = False
+        return self.make("array", (), {"value": x}, x.shape, x.dtype)
+
+    def iota(self, shape: Shape, axis: int) -> Value:
+        """Make an int64 array whose elements are their positions along an axis."""
+        return self.make("iota", (), {"axis": axis}, shape, INT)
+
+    def arange(self, start: int, step: int, n: int, dtype: Any) -> Value:
+        """Return ``start, start + step, ...``, `n` of them."""
+        x = self.cast(self.iota((n,), 0), dtype)
+        if step != 1:
+            x = self.map("multiply", x, self.const(step, dtype))
+        return self.map("add", x, self.const(start, dtype)) if start else x
+
+    def value(self, x: Any, dtype: Any = None) -> Value:
+        """Return an operand, which may be a number or an array, as a value.
+
+        Raises
+        ------
+        NotExactError
+            If it is a number out of the range of `dtype`.
+        """
+        if isinstance(x, Weak):
+            x = x.value
+        if not isinstance(x, Value):
+            if dtype is not None and not isinstance(x, np.ndarray):
+                if isinstance(x, (int, float, np.generic)):
+                    if not holds(dtype, x):
+                        raise NotExactError
+                    return self.const(x, dtype)
+                try:
+                    x = np.asarray(x, dtype)
+                except OverflowError:
+                    raise NotExactError from None
+            x = self.array(x)
+        return x if dtype is None or x.dtype == dtype else self.cast(x, dtype)
+
+    # -- elements --------------------------------------------------------------------------
+
+    def map(self, name: str, *args: Value) -> Value:
+        """Apply a scalar function to operands that have its dtypes already."""
+        dtype = BOOL if name in TRUTHS else args[-1].dtype
+        return self.apply(name, args, dtype)
+
+    def apply(self, name: str, args: tuple[Value, ...], dtype: Any) -> Value:
+        """Apply a scalar function whose result has `dtype`."""
+        shape = args[0].shape
+        equal, constant = True, False
+        for a in args:
+            if a.shape != shape:
+                equal = False
+            if a.kind == "const" or (a.kind == "view" and uniform(a) is not None):
+                constant = True
+        if not equal:
+            shape = views.broadcast_shape([a.shape for a in args])
+        if constant:
+            return self._with_constants(name, args, dtype, shape)
+        return self.make("map", args, {"name": name}, shape, dtype)
+
+    def _with_constants(
+        self, name: str, args: tuple[Value, ...], dtype: Any, shape: Shape
+    ) -> Value:
+        consts = [uniform(a) for a in args]
+        rest = [a.shape for a, c in zip(args, consts, strict=True) if c is None]
+        if name == "cast" and consts[0] is not None and not holds(dtype, consts[0].params["value"]):
+            # NumPy warns of such a cast: it happens in every call.
+            return self.make("map", args, {"name": name}, shape, dtype)
+        if not rest:
+            return self.full(shape, evaluate(name, dtype, consts), dtype)
+        # A uniform operand is one number, unless it alone says how far others spread.
+        if rest[0] == shape or views.broadcast_shape(rest) == shape:
+            args = tuple([a if c is None else c for a, c in zip(args, consts, strict=True)])
+        return self.make("map", args, {"name": name}, shape, dtype)
+
+    def cast(self, x: Value, dtype: Any) -> Value:
+        """Convert elements as `numpy.ndarray.astype` does.
+
+        NumPy itself makes uint32 of floating point: what its loops make of numbers out of
+        range depends on where they lie in memory. All others agree with what C compilers do.
+        """
+        dtype = np.dtype(dtype)
+        if x.dtype == dtype:
+            return x
+        of_numpy = x.dtype.kind == "f" and dtype == UINT
+        if of_numpy or x.dtype not in PRINTABLE or dtype not in PRINTABLE:
+            made = {"function": converted, "args": (Slot(0), dtype), "kwargs": {}}
+            return self.make("call", (x,), made, x.shape, dtype)
+        if dtype == BOOL:
+            return self.map("not_equal", x, self.const(0, x.dtype))
+        return self.apply("cast", (x,), dtype)
+
+    # -- layout ----------------------------------------------------------------------------
+
+    def view(self, x: Value, offset: int, strides: Shape, shape: Shape) -> Value:
+        """Show elements of `x`; views of views become one where strides can say it."""
+        view = views.normal(offset, strides, shape)
+        if 0 in shape and x.kind != "const":
+            return x if x.shape == shape else self.full(shape, 0, x.dtype)
+        if view.shape == x.shape and views.is_whole(view, x.size):
+            return x
+        while x.kind == "view":
+            inner = View(x.params["offset"], x.params["strides"], x.shape)
+            through = views.compose(view, inner)
+            if through is None:
+                break
+            view, x = through, x.args[0]
+            if view.shape == x.shape and views.is_whole(view, x.size):
+                return x
+        params = {"offset": view.offset, "strides": view.strides}
+        return self.make("view", (x,), params, shape, x.dtype)
+
+    def reshape(self, x: Value, shape: Shape) -> Value:
+        """Give `x` another shape."""
+        return x if x.shape == shape else self.view(x, 0, c_strides(shape), shape)
+
+    def broadcast(self, x: Value, shape: Shape) -> Value:
+        """Spread `x` over `shape`."""
+        if x.shape == shape:
+            return x
+        return self.view(x, 0, views.broadcast_strides(x.shape, shape), shape)
+
+    def transpose(self, x: Value, axes: Sequence[int]) -> Value:
+        """Reorder the axes of `x`."""
+        shape = x.shape
+        if tuple(axes) == tuple(range(len(shape))):
+            return x
+        strides = c_strides(shape)
+        return self.view(x, 0, tuple([strides[i] for i in axes]), tuple([shape[i] for i in axes]))
+
+    def slice(self, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
+        """Take ``x[start:stop:step]`` along one axis, of positions in range."""
+        taken = range(start, stop, step)
+        strides = list(c_strides(x.shape))
+        offset = start * strides[axis] if len(taken) else 0
+        strides[axis] *= step
+        shape = (*x.shape[:axis], len(taken), *x.shape[axis + 1 :])
+        return self.view(x, offset, tuple(strides), shape)
+
+    def flip(self, x: Value, axes: Iterable[int]) -> Value:
+        """Reverse the order of the elements along axes."""
+        strides = list(c_strides(x.shape))
+        offset = 0
+        for i in axes:
+            offset += max(x.shape[i] - 1, 0) * strides[i]
+            strides[i] = -strides[i]
+        return self.view(x, offset, tuple(strides), x.shape)
+
+    # -- folds and products ----------------------------------------------------------------
+
+    def reduce(self, combine: str, x: Value, axes: Iterable[int], keepdims: bool = False) -> Value:
+        """Fold `axes` of `x`."""
+        gone = frozenset(axes)
+        kept = tuple(1 if i in gone else n for i, n in enumerate(x.shape))
+        shape = kept if keepdims else tuple(n for i, n in enumerate(x.shape) if i not in gone)
+        count = math.prod(x.shape[i] for i in gone)
+        if count == 1:
+            return self.reshape(x, shape)
+        if count == 0:
+            return self.full(shape, NEUTRAL[combine], x.dtype)
+        if 0 in shape:
+            return self.full(shape, 0, x.dtype)
+        long = tuple(i for i in sorted(gone) if x.shape[i] != 1)
+        if len(long) < len(gone):  # axes of length 1 need no fold
+            short = gone.difference(long)
+            left = [i for i in range(x.ndim) if i not in short]
+            x = self.reshape(x, tuple(x.shape[i] for i in left))
+            long = tuple(left.index(i) for i in long)
+        rest = tuple(n for i, n in enumerate(x.shape) if i not in long)
+        r = self.make("reduce", (x,), {"combine": combine, "axes": long}, rest, x.dtype)
+        return self.reshape(r, shape)
+
+    def scan(self, combine: str, x: Value, axis: int) -> Value:
+        """Fold `x` along an axis, keeping every step."""
+        if x.shape[axis] < 2 or x.size == 0:
+            return x
+        return self.make("scan", (x,), {"combine": combine, "axis": axis}, x.shape, x.dtype)
+
+    def dot(self, a: Value, b: Value) -> Value:
+        """`numpy.matmul` of floating-point arrays of at least one axis each."""
+        if a.ndim == 1 and b.ndim == 1:
+            return self.reduce("add", self.map("multiply", a, b), (0,))
+        if a.ndim == 2 and b.ndim == 2 and 1 in (a.shape[0], b.shape[1]):
+            # Matrices of one row or column are vectors.
+            left = self.reshape(a, a.shape[1:]) if a.shape[0] == 1 else a
+            right = self.reshape(b, b.shape[:1]) if b.shape[1] == 1 else b
+            return self.reshape(self.dot(left, right), (a.shape[0], b.shape[1]))
+        if a.ndim > 2 and b.ndim == 2 and a.size:  # a stack by one matrix: one long product
+            rows = self.reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
+            return self.reshape(self.dot(rows, b), (*a.shape[:-1], b.shape[-1]))
+        lead = views.broadcast_shape([a.shape[:-2], b.shape[:-2]])
+        shape = lead + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ())
+        if a.shape[-1] == 0 or 0 in shape:
+            return self.full(shape, 0, a.dtype)
+        return self.make("dot", (a, b), {}, shape, a.dtype)
+
+    # -- placing and picking ---------------------------------------------------------------
+
+    def place(
+        self, base: Value, value: Value, starts: Shape, steps: Shape, add: bool = False
+    ) -> Value:
+        """Set a box of `base` to `value`, of as many axes, or add to it; steps are positive."""
+        if value.size == 0:
+            return base
+        if value.shape == base.shape:
+            return self.map("add", base, value) if add else value
+        params = {"starts": tuple(starts), "steps": tuple(steps), "add": add}
+        return self.make("place", (base, value), params, base.shape, base.dtype)
+
+    def join(self, parts: Sequence[Value], axis: int) -> Value:
+        """Put arrays of one dtype one after the other."""
+        full = [p for p in parts if p.shape[axis]]
+        if not full:
+            return parts[0]
+        if len(full) == 1:
+            return full[0]
+        length = sum(p.shape[axis] for p in full)
+        shape = (*full[0].shape[:axis], length, *full[0].shape[axis + 1 :])
+        if 0 in shape:
+            return self.full(shape, 0, full[0].dtype)
+        return self.make("join", tuple(full), {"axis": axis}, shape, full[0].dtype)
+
+    def gather(
+        self, x: Value, indices: Sequence[Value], axes: Sequence[int], position: int
+    ) -> Value:
+        """Pick the elements of `x` at `indices` (int64, broadcast) along `axes`."""
+        at = views.broadcast_shape([i.shape for i in indices])
+        rest = [n for k, n in enumerate(x.shape) if k not in axes]
+        shape = (*rest[:position], *at, *rest[position:])
+        if 0 in shape:
+            return self.full(shape, 0, x.dtype)
+        if len(indices) == 1 and indices[0].kind == "iota" and at == (x.shape[axes[0]],):
+            order = [k for k in range(x.ndim) if k not in axes]
+            order.insert(position, axes[0])
+            return self.transpose(x, order)
+        spread = tuple(self.broadcast(i, at) for i in indices)
+        params = {"axes": tuple(axes), "position": position}
+        return self.make("gather", (x, *spread), params, shape, x.dtype)
+
+    def scatter(
+        self,
+        base: Value,
+        value: Value,
+        indices: Sequence[Value],
+        axes: Sequence[int],
+        position: int,
+        add: bool = False,
+    ) -> Value:
+        """Set elements of `base` at `indices`, or add to them; `value` may broadcast."""
+        at = views.broadcast_shape([i.shape for i in indices])
+        rest = [n for k, n in enumerate(base.shape) if k not in axes]
+        shape = (*rest[:position], *at, *rest[position:])
+        if 0 in shape:
+            return base
+        spread = tuple(self.broadcast(i, at) for i in indices)
+        params = {"axes": tuple(axes), "position": position, "add": add}
+        args = (base, self.broadcast(value, shape), *spread)
+        return self.make("scatter", args, params, base.shape, base.dtype)
+
+
+NEUTRAL: dict[str, Any] = {
+    "add": 0, "multiply": 1, "logical_and": True, "logical_or": False,
+}  # fmt: skip
+
+
+def holds(dtype: Any, x: Any) -> bool:
+    """Whether a dtype has a number, rounded towards zero where it has integers.
+
+    NumPy's integers of other sizes wrap when they are cast, Python's do not.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "iub" or isinstance(x, (bool, np.bool, np.integer)):
+        return True
+    if dtype.kind == "b":  # NumPy reads Python's ints as C's
+        return not isinstance(x, int) or -(1 << 63) <= x < 1 << 63
+    if not isinstance(x, int):
+        if isinstance(x, (complex, np.complexfloating)) or not math.isfinite(x):
+            return False
+        x = math.trunc(x)
+    info = np.iinfo(dtype)
+    return bool(info.min <= x <= info.max)
+
+
+def uniform(x: Value) -> Value | None:
+    """Return the constant that every element of `x` equals, None if there is none."""
+    while x.kind == "view":
+        x = x.args[0]
+    return x if x.kind == "const" else None
+
+
+def evaluate(name: str, dtype: Any, consts: Sequence[Value | None]) -> Any:
+    """Return what a scalar function gives for constants."""
+    numbers = [c.params["value"] for c in consts if c is not None]
+    with np.errstate(all="ignore"):
+        if name == "cast":
+            return np.asarray(numbers[0]).astype(dtype)[()]
+        return function_of(name)(*numbers)
+
+
+def _uniform(x: np.ndarray, first: Any) -> bool:
+    """Whether all elements have the same bits as the first."""
+    if (
+        0 in x.strides
+        and x.base is not None
+        and all(s == 0 or n == 1 for s, n in zip(x.strides, x.shape, strict=True))
+    ):
+        return True
+    if x.reshape(-1)[-1] != first and first == first:
+        return False
+    bits = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
+    return bool((bits == bits.flat[0]).all())
+
+
+def _is_range(x: np.ndarray) -> bool:
+    step = int(x[1]) - int(x[0])
+    last = int(x[0]) + step * (x.size - 1)
+    return step > 0 and int(x[-1]) == last and bool((np.diff(x) == step).all())

@@ -1,0 +1,1 @@
+"""Kernels: groups of values become loop IR."""

@@ -1,0 +1,163 @@
+"""Collapsing axes: two loops that every value and array runs through as one become one."""
+
+from __future__ import annotations
+
+import itertools
+
+from adarray.compiler.ir.domains import Map, Maps
+from adarray.compiler.kernels.nodes import Memory, Node, Ref
+
+KINDS = frozenset({"map", "fold", "view", "const"})
+
+
+def collapse(order: list[Node], stored: dict[int, Memory], outer: int, extents: list[int]) -> int:
+    """Merge classes in `order`, in place, as long as some can be; return the outer class."""
+    if any(n.classes is not None and n.kind not in KINDS for n in order):
+        return outer
+    own = [n for n in order if n.classes is not None]
+    if not own:
+        return outer
+    single = [n for n in order if n.classes is None]
+    tried: set[tuple[int, int]] = set()
+    while True:
+        pair = _candidate(own, tried)
+        if pair is None:
+            return outer
+        tried.add(pair)
+        first, second = pair
+        if any(_has(r.node, first, second) for n in single for r in n.args):
+            continue
+        if all(_fits(n, first, second, extents, stored) for n in own):
+            for n in own:
+                _merge(n, first, second, stored)
+            extents[first] *= extents[second]
+            if outer == second:
+                outer = first
+            tried.clear()
+
+
+def _candidate(own: list[Node], tried: set[tuple[int, int]]) -> tuple[int, int] | None:
+    for n in own:
+        assert n.classes is not None
+        classes = [c for c in n.classes if c >= 0]
+        for pair in itertools.pairwise(classes):
+            if pair not in tried:
+                return pair
+    return None
+
+
+def _position(n: Node, first: int, second: int) -> int | None:
+    """Return the axis of `first`, -1 if neither class occurs, None if they are apart."""
+    assert n.classes is not None
+    classes = n.classes
+    if first not in classes and second not in classes:
+        return -1
+    if first not in classes:
+        return None
+    a = classes.index(first)
+    b = a + 1
+    while b < len(classes) and classes[b] < 0:
+        b += 1
+    if b == len(classes) or classes[b] != second:
+        return None
+    return a
+
+
+def _other(n: Node, a: int) -> int:
+    """Return the axis that follows axis `a`, past those of length 1."""
+    assert n.classes is not None
+    b = a + 1
+    while n.classes[b] < 0:
+        b += 1
+    return b
+
+
+def _fits(n: Node, first: int, second: int, extents: list[int], stored: dict[int, Memory]) -> bool:
+    a = _position(n, first, second)
+    if a is None:
+        return False
+    if a < 0:  # it has neither loop, and may yet read an element of what has both
+        return not any(_has(r.node, first, second) for r in n.args)
+    b = _other(n, a)
+    if (a in n.folded) != (b in n.folded):
+        return False
+    if id(n) in stored and a not in n.folded:
+        strides = stored[id(n)].strides
+        k, m = n.kept.index(a), n.kept.index(b)
+        if strides[k] != strides[m] * extents[second]:
+            return False
+    return all(_ref_fits(r, a, b, extents[second], first, second) for r in n.args)
+
+
+def _has(n: Node | None, first: int, second: int) -> bool:
+    """Whether one of two classes is an axis of a node's result."""
+    return n is not None and n.classes is not None and bool({first, second} & set(n.result))
+
+
+def _ref_fits(r: Ref, a: int, b: int, extent: int, first: int, second: int) -> bool:
+    if r.at is not None:
+        coefs = dict(r.at.terms)
+        return coefs.get(a, 0) == coefs.get(b, 0) * extent
+    assert r.node is not None
+    assert r.maps is not None
+    if r.node.classes is None:
+        return not any(axis in (a, b) for m in r.maps for axis, _ in m.terms)
+    place = _result_axes(r.node, first, second)
+    for k, m in enumerate(r.maps):
+        axes = [axis for axis, _ in m.terms]
+        if k in place:
+            if m != Map(0, (((a, b)[place.index(k)], 1),)):
+                return False
+        elif a in axes or b in axes:
+            return False
+    return True
+
+
+def _result_axes(n: Node, first: int, second: int) -> list[int]:
+    """Return the axes of a node's result that belong to the two classes, in that order."""
+    result = n.result
+    return [result.index(c) for c in (first, second) if c in result]
+
+
+def _merge(n: Node, first: int, second: int, stored: dict[int, Memory]) -> None:
+    """Make the two classes one axis of a node: the second one gets length 1."""
+    for r in n.args:
+        if r.node is not None and r.node.classes is not None:
+            r.maps = _merged_maps(r)
+    a = _position(n, first, second)
+    assert a is not None
+    if a < 0:
+        return
+    b = _other(n, a)
+    if id(n) in stored and a not in n.folded:
+        memory = stored[id(n)]
+        strides = list(memory.strides)
+        strides[n.kept.index(a)] = strides[n.kept.index(b)]
+        memory.strides = tuple(strides)
+    for r in n.args:
+        if r.at is not None:
+            coefs = dict(r.at.terms)
+            step = coefs.pop(b, 0)
+            coefs.pop(a, 0)
+            if step:
+                coefs[a] = step
+            r.at = Map(r.at.const, tuple(sorted(coefs.items())))
+    classes, shape = list(n.classes or ()), list(n.shape)
+    shape[a] *= shape[b]
+    shape[b] = 1
+    classes[b] = -1
+    n.classes, n.shape = tuple(classes), tuple(shape)
+
+
+def _merged_maps(r: Ref) -> Maps:
+    """Return the maps of a reading after its target's axes are merged."""
+    assert r.maps is not None
+    assert r.node is not None
+    # The target comes earlier: it is merged already, and has only the first class; the
+    # second one's axis has length 1 now.
+    value_axes = r.node.kept
+    assert r.node.classes is not None
+    return tuple(
+        Map(0, ()) if r.node.classes[axis] < 0 else m
+        for axis, m in zip(value_axes, r.maps, strict=True)
+    )

@@ -1,0 +1,478 @@
+"""Lowering: a group of values becomes a kernel of loop IR.
+
+The outer loop runs over rows, or over blocks of rows where rows are short: then rows are
+the innermost, vector loop. Every pass is a sequence of nests (see `lower_stages`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Expr,
+    Fail,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Local,
+    Param,
+    Store,
+    Total,
+    Var,
+    integer,
+)
+from adarray.compiler.ir.machine import CPU, Machine
+from adarray.compiler.ir.program import Value
+from adarray.compiler.kernels.breaks import borders
+from adarray.compiler.kernels.folds import Folds
+from adarray.compiler.kernels.nodes import Memory, Node
+from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine
+from adarray.compiler.kernels.spread import SHORT, spread
+from adarray.compiler.kernels.stages import Stages
+from adarray.compiler.kernels.values import Index, Values
+
+# Rows of a block: without local arrays, and at most and at least with them.
+BLOCK, MOST, LEAST = 4096, 1024, 64
+# Bytes of local arrays that a block of rows may take.
+SCRATCH = 96 * 1024
+
+
+class Lowered(NamedTuple):
+    """A kernel, the values whose memory its buffers are, and its integers."""
+
+    kernel: Kernel
+    buffers: tuple[Value, ...]
+    ints: tuple[int, ...]
+
+
+class Work(NamedTuple):
+    """What a nest does with a node: ``"store"``, ``"fold"`` or ``"keep"``."""
+
+    what: str
+    node: Node
+
+
+def in_blocks(order: list[Node], outer: int, extents: list[int], machine: Machine = CPU) -> bool:
+    """Whether rows are the vector loop: they are short, or lie side by side in memory."""
+    inner: dict[int, int] = {}
+    for node in order:
+        for c in node.classes or ():
+            if c >= 0 and c != outer:
+                inner[c] = 0
+    if not inner:
+        return True
+    if max(extents[c] for c in inner) < machine.short:
+        return True
+    across = 0
+    for node in order:
+        for ref in node.args:
+            if ref.at is None or node.classes is None:
+                continue
+            for a, coef in ref.at.terms:
+                if a < len(node.classes) and coef == 1:
+                    c = node.classes[a]
+                    if c == outer:
+                        across += len(ref.at.terms) > 1
+                    elif c >= 0:
+                        inner[c] += 1
+    return across > max(inner.values())
+
+
+class Lowering(Folds):
+    """One kernel in the making.
+
+    Parameters
+    ----------
+    order : list of Node
+        All nodes of the kernel, operands first.
+    stored : dict
+        Memory of the nodes whose results are written, by ``id`` of the node.
+    outer : int
+        Class of the outer loop, -1 if there is none.
+    extents : list of int
+        Of each class.
+    base : Lowering, optional
+        Another stage of the same kernel, whose names and buffers are shared.
+    rows : bool
+        Whether rows are computed one by one, rather than in blocks if they are short.
+    machine : Machine
+    """
+
+    def __init__(
+        self,
+        order: list[Node],
+        stored: dict[int, Any],
+        outer: int,
+        extents: list[int],
+        base: Lowering | None = None,
+        rows: bool = False,
+        machine: Machine = CPU,
+    ) -> None:
+        self.order = order
+        self.stored = stored
+        self.outer = outer
+        # "inout" where only a region of what is stored is written.
+        self.access = "out"
+        self.extents = extents
+        self.scope = Scope() if base is None else base.scope
+        self.values = Values(self.scope) if base is None else base.values
+        self.values.choose = machine.choose
+        self.totals: list[Total] = [] if base is None else base.totals
+        self.total_names: dict[int, str] = {}
+        self.vars: dict[int, str] = {}
+        self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents, machine)
+        self.stages = Stages(order, set(stored), outer, self.blocked, machine.keep)
+        self.aligned = machine.aligned
+        self.spread = machine.along
+        self.size = BLOCK
+        self.low: Affine = NOTHING
+        self.high: Expr = integer(0)
+        self.written: set[str] = set() if base is None else base.written
+        self._todo: dict[int, dict[frozenset[int], list[Work]]] | None = None
+        # Local memory of nodes whose nest is being written.
+        self.pending: dict[int, tuple[str, tuple[int, ...]]] = {}
+
+    # -- the kernel -----------------------------------------------------------------------
+
+    def run(self) -> Lowered:
+        """Return the kernel."""
+        self.declare()
+        if self.outer < 0:
+            self.scope.open()
+            self.write_pass()
+            self.scope.emit(*self.scope.close())
+        elif self.blocked and self._flat():
+            self._nest(frozenset({self.outer}), self._works()[0][frozenset({self.outer})])
+        else:
+            self._outer_loop()
+        return self.kernel([self])
+
+    def declare(self) -> None:
+        """Declare buffers that are written, and totals."""
+        for node in self.order:
+            if id(node) in self.stored and isinstance(self.stored[id(node)], Memory):
+                self.written.add(self.values.buffer(self.stored[id(node)]))
+            if node.total:
+                self._declare_total(node)
+
+    def kernel(self, stages: list[Lowering]) -> Lowered:
+        """Return the kernel of what was written for all its stages."""
+        v = self.values
+        found: dict[int, Value] = {}
+        for stage in stages:
+            found |= {id(m.value): m.value for m in stage.stored.values() if isinstance(m, Memory)}
+            for node in stage.order:
+                for ref in node.args:
+                    if ref.memory is not None:
+                        found[id(ref.memory.value)] = ref.memory.value
+        buffers = tuple(
+            Param(n, v.dtypes[n], self.access if n in self.written else "in")
+            for n in v.buffers.values()
+        )
+        ints = self.scope.ints
+        body = tuple(self.scope.levels[0].statements)
+        kernel = Kernel(buffers, tuple(ints.values()), tuple(self.totals), body)
+        return Lowered(kernel, tuple(found[k] for k in v.buffers), tuple(k[1] for k in ints))
+
+    @property
+    def rows(self) -> int:
+        """Passes of the outer loop."""
+        return self.extents[self.outer]
+
+    def _declare_total(self, node: Node) -> None:
+        name = self.total_names[id(node)] = f"s{len(self.totals)}"
+        out = self.values.buffer(self.stored[id(node)])
+        size = None
+        if any(c >= 0 for c in node.result):
+            size = self._product([c for c in node.result if c >= 0])
+        self.totals.append(Total(name, node.dtype, node.combine, out, size))
+
+    # -- the outer loop -------------------------------------------------------------------
+
+    def _flat(self) -> bool:
+        """Whether the kernel is one loop over rows, which needs no blocks."""
+        works = self._works()
+        return (
+            len(works) == 1
+            and list(works[0]) == [frozenset({self.outer})]
+            and not any(w.what == "keep" for ws in works[0].values() for w in ws)
+            and not any(n.kind in ("place", "join") for n in self.order)
+            and all(self._end(n, self.outer) == self.rows for n in self.order)
+        )
+
+    def _outer_loop(self) -> None:
+        scope = self.scope
+        n = self.extent(self.outer)
+        scope.open()
+        if self.blocked:
+            self.size = self._block_size()
+            block = scope.index_name(
+                "block", 0, max(0, -(-self.extents[self.outer] // self.size) - 1), 1
+            )
+            size = integer(self.size)
+            first, _ = scope.let("low", Apply("int64", "multiply", (Var("int64", block), size)), 1)
+            assert isinstance(first, Var)
+            scope.depth[first.name] = 1
+            scope.range[first.name] = (0, max(0, self.extents[self.outer] - 1))
+            self.low = Affine(0, ((first.name, 1),))
+            end = Apply("int64", "minimum", (Apply("int64", "add", (first, size)), n))
+            self.high = scope.let("high", end, 1)[0]
+            count: Expr = Apply(
+                "int64",
+                "floor_divide",
+                (Apply("int64", "add", (n, integer(self.size - 1))), size),
+            )
+            name = block
+        else:
+            name = scope.index_name("i", 0, max(0, self.extents[self.outer] - 1), 1)
+            self.vars[self.outer] = name
+            count = n
+        self.write_pass()
+        body = scope.close()
+        loop = For(name, integer(0), count, body, "parallel")
+        few = self.spread and not self.blocked and self.rows < SHORT
+        scope.emit(spread(loop) if few else loop)
+
+    def _block_size(self) -> int:
+        """Return how many rows a block has: local arrays of all of them stay near."""
+        width = 0
+        for node in self.order:
+            if node.kind == "fold" or id(node) in self.stages.kept:
+                if node.total or (id(node) in self.stored and node.kind != "fold"):
+                    continue
+                size = 8
+                for c in self.stages.results(node):
+                    if c != self.outer:
+                        size *= self.extents[c]
+                width += size
+        if not width:
+            return BLOCK
+        return max(LEAST, min(MOST, SCRATCH // width // LEAST * LEAST))
+
+    def _works(self) -> dict[int, dict[frozenset[int], list[Work]]]:
+        """Return what is to be done, by time and nest."""
+        s = self.stages
+        if self._todo is not None:
+            return self._todo
+        works: dict[int, dict[frozenset[int], list[Work]]] = {}
+
+        def add(time: int, nest: frozenset[int], work: Work) -> None:
+            if work.what != "fold" and work.node.value.size == 0:
+                return
+            works.setdefault(time, {}).setdefault(nest, []).append(work)
+
+        for node in self.order:
+            time = s.time[id(node)]
+            if node.kind == "fold":
+                add(time, s.nest(node), Work("fold", node))
+                if id(node) in self.stored and not node.total:
+                    add(time + 1, s.results(node), Work("store", node))
+            elif id(node) in self.stored:
+                add(time, s.nest(node), Work("store", node))
+            elif id(node) in s.kept:
+                add(time, s.nest(node), Work("keep", node))
+        self._todo = works
+        return works
+
+    def write_pass(self) -> None:
+        """Write one pass of the outer loop."""
+        works = self._works()
+        for time in sorted(works):
+            for nest in sorted(works[time], key=lambda c: (len(c), sorted(c))):
+                if nest:
+                    self._nest(nest, works[time][nest])
+                else:
+                    self._row(works[time][nest])
+
+    def _row(self, works: list[Work]) -> None:
+        """Write what is computed once a row."""
+        for work in works:
+            node = work.node
+            if work.what == "store":
+                self._store(node, self._result_index(node))
+            else:
+                index = self._index(node)
+                value, _ = (
+                    self.values.read(node.args[0], index)
+                    if len(node.args) == 1
+                    else (self._term(node, index), 0)
+                )
+                if node.total:
+                    self.scope.emit(Fold(self.total_names[id(node)], node.combine, value))
+                else:
+                    name = self.scope.fresh("r")
+                    self.scope.emit(Local(name, node.dtype, None, value))
+                    self.values.done[id(node)] = (name, None)
+
+    # -- nests ----------------------------------------------------------------------------
+
+    def _store(self, node: Node, index: Index) -> None:
+        """Write an element of a node to its memory."""
+        memory = self.stored[id(node)]
+        value, _ = self.values.value(node, index)
+        if not isinstance(memory, Memory):
+            where, _ = self.scope.index(memory.element(self.values, index))
+            self.scope.emit(Store(memory.name, where, value))
+            return
+        at = combine(list(zip(memory.strides, index, strict=True)), memory.offset)
+        where, _ = self.scope.index(at)
+        self.scope.emit(Store(self.values.buffer(memory), where, value))
+
+    def _loops(self, nest: frozenset[int], works: list[Work]) -> list[int]:
+        """Return the loops of a nest, outermost first; the last one is the vector loop."""
+        largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
+        order = [c for c in largest.classes or () if c in nest]
+        order += sorted(nest - set(order))
+        if self.blocked:
+            return [*(c for c in order if c != self.outer), self.outer]
+        if len(order) == 1:
+            return order
+        score = dict.fromkeys(order, 0)
+        for node in self.order:
+            for ref in node.args:
+                if ref.at is None or node.classes is None:
+                    continue
+                for a, coef in ref.at.terms:
+                    c = node.classes[a] if a < len(node.classes) else -1
+                    if c in score:
+                        score[c] += 1 if coef == 1 else -1
+        last = max(order, key=lambda c: (self.extents[c] >= 8, score[c], order.index(c)))
+        return [*(c for c in order if c != last), last]
+
+    def _nest(self, nest: frozenset[int], works: list[Work]) -> None:
+        """Write a loop nest."""
+        loops = self._loops(nest, works)
+        vector = loops[-1]
+        folds = [w.node for w in works if w.what == "fold"]
+        for node in folds:
+            if not node.total:
+                self._declare_fold(node, vector)
+        for w in works:
+            if w.what == "keep":
+                self._declare_array(w.node)
+        opened = []
+        for c in loops[:-1]:
+            self.scope.open()
+            depth = self.scope.here
+            self.vars[c] = self.scope.index_name("k", 0, max(0, self.extents[c] - 1), depth)
+            opened.append(c)
+        self._innermost(vector, works, folds)
+        for c in reversed(opened):
+            body = self.scope.close()
+            self.scope.emit(For(self.vars.pop(c), integer(0), self.extent(c), body, "serial"))
+        for w in works:
+            self._finish(w.node)
+
+    def _finish(self, node: Node) -> None:
+        """Note where a node can be read, after its nest."""
+        key = id(node)
+        if key in self.pending:
+            name, strides = self.pending.pop(key)
+            scalar = node.kind == "fold" and not self.stages.results(node)
+            self.values.done[key] = (name, None if scalar else strides)
+        elif isinstance(self.stored.get(key), Memory) and key in self.stages.kept:
+            memory = self.stored[key]
+            self.values.done[key] = (self.values.buffer(memory), memory.strides)
+
+    def _innermost(self, vector: int, works: list[Work], folds: list[Node]) -> None:
+        """Write the vector loop of a nest, in parts where regions begin and end."""
+        scope, v = self.scope, self.values
+        partial: dict[int, str] = {}
+        for node in folds:
+            if self._folds_over(node, vector):
+                name = self._partial(node)
+                if name:
+                    partial[id(node)] = name
+        v.bad = ""
+        for low, high in self._segments(vector, works):
+            scope.open()
+            v.vector_depth = scope.here
+            self.vars[vector] = scope.index_name("j", low, high - 1, scope.here)
+            for w in works:
+                if self._end(w.node, vector) < high:
+                    continue
+                if w.what == "fold":
+                    self._fold(w.node, self._index(w.node), partial)
+                else:
+                    self._keep(w, self._result_index(w.node))
+            name = self.vars.pop(vector)
+            body = scope.close()
+            v.vector_depth = -1
+            start, stop = self._range(vector, low, high)
+            scope.emit(For(name, start, stop, body, "vector"))
+        if v.bad:
+            scope.emit(If(Var("bool", v.bad), (Fail(1),)))
+        for node in folds:
+            if id(node) in partial:
+                self._merge(node, partial[id(node)])
+
+    def _keep(self, work: Work, index: Index) -> None:
+        node = work.node
+        if work.what == "store":
+            self._store(node, index)
+            return
+        value, _ = self.values.value(node, index)
+        name, strides = self.pending[id(node)]
+        parts = list(zip(strides, index, strict=True))
+        if name in self.values.origin:
+            parts.append((-1, self.values.origin[name]))
+        where, _ = self.scope.index(combine(parts))
+        self.scope.emit(Store(name, where, value))
+
+    def _segments(self, vector: int, works: list[Work]) -> list[tuple[int, int]]:
+        """Return the parts of the vector loop in which no region begins or ends."""
+        n = self.extents[vector]
+        ends = {self._end(w.node, vector) for w in works}
+        if ends == {n} and not any(node.kind in ("place", "join") for node in self.order):
+            return [(0, n)]
+        names = dict(self.vars)
+        self.vars[vector] = "vector"
+        self.scope.depth["vector"] = self.scope.here + 1
+        self.scope.range["vector"] = (0, max(0, n - 1))
+        roots = []
+        for w in works:
+            if w.what != "fold" or w.node.kind != "fold":
+                roots.append((w.node, self._result_index(w.node)))
+                continue
+            index = self._index(w.node)
+            roots += [(ref.node, self.values.seen(ref, index)) for ref in w.node.args if ref.node]
+        found = borders(roots, "vector", n, self.values)
+        self.vars = names
+        del self.scope.depth["vector"], self.scope.range["vector"]
+        found = sorted({*found, *ends} - {n})
+        points = [0, *found, n]
+        short = self.aligned
+        if found and found[0] % short and points[2] - found[0] > 4 * short:
+            # Vectors of the long part begin where those of a whole row would.
+            points.insert(2, found[0] + -found[0] % short)
+        return [(a, b) for a, b in itertools.pairwise(points) if a < b] or [(0, n)]
+
+    def _end(self, node: Node, vector: int) -> int:
+        """Return the last index, plus one, that a node has along a vector loop.
+
+        It is less than the loop's for siblings (see `adarray.compiler.kernels.siblings`).
+        """
+        classes = node.classes or ()
+        return node.shape[classes.index(vector)] if vector in classes else self.extents[vector]
+
+    def _range(self, vector: int, low: int, high: int) -> tuple[Expr, Expr]:
+        """Return where a part of the vector loop begins and ends."""
+        whole = (low, high) == (0, self.extents[vector])
+        start = integer(0) if low == 0 else self.scope.number("bound", low)
+        stop = (
+            self.extent(vector)
+            if high == self.extents[vector]
+            else self.scope.number("bound", high)
+        )
+        if not (self.blocked and vector == self.outer and self.low.terms):
+            return start, stop
+        first = Var("int64", self.low.terms[0][0])
+        if whole:
+            return first, self.high
+        return (
+            Apply("int64", "maximum", (first, start)),
+            Apply("int64", "minimum", (self.high, stop)),
+        )

@@ -1,0 +1,185 @@
+"""Writing loop IR: nested levels of statements, and where a computed value may stand.
+
+Level 0 is the kernel, level 1 a pass of the outer loop, further ones are inner loops. A
+value is named at the outermost level at which everything that it reads is known; so what
+does not change in a loop is computed before it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from adarray.compiler.ir.loopir import Apply, Const, Expr, Let, Stmt, Var, integer
+
+
+class Affine(NamedTuple):
+    """An index: ``const + sum(coef * name)``; terms are sorted by name."""
+
+    const: int
+    terms: tuple[tuple[str, int], ...] = ()
+
+
+NOTHING = Affine(0)
+# Constants and coefficients so small stand in the text of a kernel; others are parameters.
+LITERAL = 4
+
+
+def combine(parts: list[tuple[int, Affine]], const: int = 0) -> Affine:
+    """Return ``const + sum(coef * affine)``."""
+    terms: dict[str, int] = {}
+    for coef, a in parts:
+        const += coef * a.const
+        for name, c in a.terms:
+            terms[name] = terms.get(name, 0) + coef * c
+    if len(terms) > 1:
+        return Affine(const, tuple((n, c) for n, c in sorted(terms.items()) if c))
+    return Affine(const, tuple((n, c) for n, c in terms.items() if c))
+
+
+class Level:
+    """Statements of one loop body in the making."""
+
+    __slots__ = ("keys", "names", "statements")
+
+    def __init__(self) -> None:
+        self.statements: list[Stmt] = []
+        self.keys: list[object] = []
+        self.names: list[str] = []
+
+
+class Scope:
+    """Levels, names and integer parameters of a kernel in the making."""
+
+    def __init__(self) -> None:
+        self.levels: list[Level] = [Level()]
+        self.memo: dict[object, tuple[Expr, int]] = {}
+        self.depth: dict[str, int] = {}
+        # Smallest and largest value of each index name.
+        self.range: dict[str, tuple[int, int]] = {}
+        self.ints: dict[tuple[str, int], str] = {}
+        self.count = 0
+
+    # -- levels ---------------------------------------------------------------------------
+
+    def open(self) -> Level:
+        """Begin a loop body inside the present one."""
+        self.levels.append(Level())
+        return self.levels[-1]
+
+    def close(self) -> tuple[Stmt, ...]:
+        """End the innermost loop body; what it named is forgotten."""
+        level = self.levels.pop()
+        for key in level.keys:
+            self.memo.pop(key, None)
+        for name in level.names:
+            self.depth.pop(name, None)
+            self.range.pop(name, None)
+        return tuple(level.statements)
+
+    @property
+    def here(self) -> int:
+        """Depth of the innermost level."""
+        return len(self.levels) - 1
+
+    def emit(self, *statements: Stmt, depth: int = -1) -> None:
+        """Add statements to a level, the innermost by default."""
+        self.levels[depth].statements.extend(statements)
+
+    # -- names ----------------------------------------------------------------------------
+
+    def fresh(self, prefix: str) -> str:
+        """Return a name that nothing has."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def index_name(self, prefix: str, low: int, high: int, depth: int) -> str:
+        """Return a new name of an int64 between `low` and `high` inclusive."""
+        name = self.fresh(prefix)
+        self.depth[name] = depth
+        self.range[name] = (low, high)
+        self.levels[depth].names.append(name)
+        return name
+
+    def let(self, key: object, expr: Expr, depth: int) -> tuple[Expr, int]:
+        """Name a value at a level, and remember it under `key`."""
+        name = self.fresh("t")
+        level = self.levels[depth]
+        level.statements.append(Let(name, expr))
+        found = (Var(expr.dtype, name), depth)
+        self.memo[key] = found
+        level.keys.append(key)
+        return found
+
+    def number(self, role: str, value: int, literal: bool = True) -> Expr:
+        """Return an integer: in the text if it is small, else as a parameter."""
+        if literal and abs(value) <= LITERAL:
+            return integer(value)
+        name = self.ints.get((role, value))
+        if name is None:
+            name = self.ints[role, value] = f"{role}{len(self.ints)}"
+        return Var("int64", name)
+
+    def bounds(self, a: Affine) -> tuple[int, int]:
+        """Return the smallest and the largest value of an index."""
+        low = high = a.const
+        for name, c in a.terms:
+            lo, hi = self.range[name]
+            low += c * (lo if c > 0 else hi)
+            high += c * (hi if c > 0 else lo)
+        return low, high
+
+    def depth_of(self, a: Affine) -> int:
+        """Return the level at which an index is known."""
+        return max((self.depth[name] for name, _ in a.terms), default=0)
+
+    def index(self, a: Affine, role: str = "at") -> tuple[Expr, int]:
+        """Return an index as an expression, its parts named where they are known."""
+        expr: Expr | None = self.number(role, a.const) if a.const else None
+        if not a.terms:
+            return expr or integer(0), 0
+        by_depth: dict[int, list[tuple[str, int]]] = {}
+        for name, c in a.terms:
+            by_depth.setdefault(self.depth[name], []).append((name, c))
+        depths = sorted(by_depth)
+        known: tuple[tuple[str, int], ...] = ()
+        for depth in depths:
+            known += tuple(by_depth[depth])
+            for name, c in by_depth[depth]:
+                expr = self._plus(expr, name, c)
+            assert expr is not None
+            if depth != depths[-1] and not isinstance(expr, Var):
+                key = ("index", a.const, known)
+                hit = self.memo.get(key)
+                expr = (hit or self.let(key, expr, depth))[0]
+        assert expr is not None
+        return expr, depths[-1]
+
+    def _plus(self, expr: Expr | None, name: str, coef: int) -> Expr:
+        term: Expr = Var("int64", name)
+        if coef == -1 and expr is not None:
+            return Apply("int64", "subtract", (expr, term))
+        if coef != 1:
+            term = Apply("int64", "multiply", (term, self.number("stride", coef)))
+        return term if expr is None else Apply("int64", "add", (expr, term))
+
+
+def neutral(combine_: str, dtype: str) -> Const:
+    """Return what a fold begins with."""
+    import numpy as np
+
+    if combine_ in ("add", "logical_or"):
+        value: object = 0
+    elif combine_ in ("multiply", "logical_and"):
+        value = 1
+    elif dtype == "bool":
+        value = combine_ == "minimum"
+    elif dtype.startswith("float"):
+        value = float("-inf") if combine_ == "maximum" else float("inf")
+    else:
+        info = np.iinfo(dtype)
+        value = int(info.min if combine_ == "maximum" else info.max)
+    if dtype == "bool":
+        value = bool(value)
+    elif dtype.startswith("float"):
+        value = float(value)  # type: ignore[arg-type]
+    return Const(dtype, value)

@@ -1,0 +1,64 @@
+"""One parallel loop in place of two: GPUs need more passes than a short outermost axis has."""
+
+from __future__ import annotations
+
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Const,
+    Expr,
+    Fold,
+    For,
+    Let,
+    Stmt,
+    Store,
+    Var,
+    integer,
+    statements,
+)
+
+SHORT = 8192  # passes below which a loop is joined with the one in it
+
+
+def spread(loop: For) -> For:
+    """Return a parallel loop joined with the serial ones that are all it consists of.
+
+    The passes of maps and of folds into totals are independent, whatever the loop is. Others
+    stay as they are.
+    """
+    while True:
+        lets = tuple(s for s in loop.body if isinstance(s, Let))
+        loops = [s for s in loop.body if isinstance(s, For)]
+        if len(loops) != 1 or len(lets) + 1 != len(loop.body):
+            return loop
+        (inner,) = loops
+        names = {loop.var, *(s.name for s in lets)}
+        if not _joins(loop, inner, names):
+            return loop
+        var = f"{loop.var}_{inner.var}"
+        passed, count = Var("int64", var), inner.stop
+        outer = Apply("int64", "floor_divide", (passed, count))
+        before = Apply("int64", "multiply", (Var("int64", loop.var), count))
+        body: tuple[Stmt, ...] = (
+            Let(loop.var, outer),
+            Let(inner.var, Apply("int64", "subtract", (passed, before))),
+            *lets,
+            *inner.body,
+        )
+        stop = Apply("int64", "multiply", (loop.stop, count))
+        loop = For(var, integer(0), stop, body, "parallel")
+
+
+def _joins(loop: For, inner: For, names: set[str]) -> bool:
+    begins = loop.start == integer(0) and inner.start == integer(0)
+    if inner.kind != "serial" or not begins or not _is_size(inner.stop, names):
+        return False
+    return all(
+        isinstance(s, Let | Store)
+        or (isinstance(s, For) and s.kind in ("serial", "vector"))
+        or (isinstance(s, Fold) and s.index is None)
+        for s in statements(inner.body)
+    )
+
+
+def _is_size(e: Expr, names: set[str]) -> bool:
+    return isinstance(e, Const) or (isinstance(e, Var) and e.name not in names)

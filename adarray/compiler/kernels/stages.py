@@ -1,0 +1,117 @@
+"""Stages of a kernel: in which loop nest, and after which others, each value is computed.
+
+A pass of the outer loop is a sequence of nests. What folds over inner axes is known after
+its nest; so what reads a fold runs in a later one. A value that several nests read is kept
+in the pass's scratch memory if computing it again would cost more.
+"""
+
+from __future__ import annotations
+
+from adarray.compiler.ir.domains import aligned
+from adarray.compiler.kernels.nodes import Node
+
+Place = tuple[int, frozenset[int]]
+
+
+class Stages:
+    """Times, nests and kept values of the nodes of a kernel.
+
+    Parameters
+    ----------
+    order : list of Node
+        Operands first.
+    stored : set of int
+        Nodes that are written to memory, by ``id``.
+    outer : int
+        Class of the outer loop, -1 if there is none.
+    blocked : bool
+        Whether a pass of the outer loop runs over a block of rows, by its innermost loops.
+    keep : int
+        Cost from which on values are kept; others are computed again in every nest.
+    """
+
+    def __init__(
+        self, order: list[Node], stored: set[int], outer: int, blocked: bool, keep: int
+    ) -> None:
+        self.order = order
+        self.dear = keep
+        self.stored = stored
+        self.outer = outer
+        self.blocked = blocked
+        self.kept: set[int] = set()
+        self.time: dict[int, int] = {}
+        self._set_times()
+        self._keep()
+        self._set_times()
+
+    def nest(self, node: Node) -> frozenset[int]:
+        """Return the classes of the loops in which a node is computed."""
+        assert node.classes is not None
+        without = -1 if self.blocked else self.outer
+        return frozenset(c for c in node.classes if c >= 0 and c != without)
+
+    def results(self, node: Node) -> frozenset[int]:
+        """Return the classes of the loops of a node's result."""
+        without = -1 if self.blocked else self.outer
+        return frozenset(c for c in node.result if c >= 0 and c != without)
+
+    def _after(self, node: Node, ref_node: Node, exact: bool) -> int:
+        """Return the time at which `node` can read another."""
+        time = self.time[id(ref_node)]
+        if ref_node.kind == "fold":
+            return time + 1
+        if id(ref_node) not in self.kept:
+            return time
+        here = node.classes is not None and exact and self.nest(node) == self.nest(ref_node)
+        return time if here else time + 1
+
+    def _set_times(self) -> None:
+        for node in self.order:
+            time = 0
+            for ref in node.args:
+                if ref.node is not None:
+                    time = max(time, self._after(node, ref.node, self._exact(node, ref)))
+            self.time[id(node)] = time
+
+    @staticmethod
+    def _exact(node: Node, ref: object) -> bool:
+        """Whether a node reads another at its own indices."""
+        target, maps = ref.node, ref.maps  # type: ignore[attr-defined]
+        shape = target.value.shape
+        return all(
+            n == 1 or aligned(m, n, node.shape) >= 0 for m, n in zip(maps, shape, strict=True)
+        )
+
+    def _keep(self) -> None:
+        """Find the values that are worth keeping."""
+        where: dict[int, set[Place]] = {}
+        for node in reversed(self.order):
+            mine = where.setdefault(id(node), set())
+            root = node.kind == "fold" or id(node) in self.stored
+            if node.classes is not None and (root or self._worth(node, mine)):
+                if not root:
+                    self.kept.add(id(node))
+                mine = {(self.time[id(node)], self.nest(node))}
+            for ref in node.args:
+                if ref.node is None:
+                    continue
+                below = where.setdefault(id(ref.node), set())
+                below |= mine
+                if not self._exact(node, ref):
+                    below.add((-1 - len(below), frozenset()))
+        for node in self.order:
+            if id(node) in self.stored and node.kind != "fold" and node.cost > 2:
+                self.kept.add(id(node))
+
+    def _worth(self, node: Node, places: set[Place]) -> bool:
+        if node.kind in ("const", "iota", "fold") or node.classes is None:
+            return False
+        if not self.nest(node):
+            return False
+        if not self.blocked and self.outer >= 0 and self.outer not in node.classes:
+            return False
+        # What is the same in all passes of a loop around it is computed before that loop.
+        mine = self.nest(node)
+        return node.cost >= self.dear and (
+            len(places) > 1 or any(mine < nest for _, nest in places)
+        )

@@ -1,0 +1,243 @@
+"""Kernels of values that fuse with nothing: updates of regions, scatters, scans, long joins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.compiler.ir.domains import Use, spread, strided
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Const,
+    Expr,
+    Fail,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Load,
+    Local,
+    Param,
+    Store,
+    Var,
+    integer,
+)
+from adarray.compiler.ir.machine import Machine
+from adarray.compiler.ir.program import Value, c_strides
+from adarray.compiler.kernels.lower import Lowered
+from adarray.compiler.kernels.nodes import Memory, Node, Nodes, Ref
+from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine, neutral
+from adarray.compiler.kernels.values import Values
+
+
+def own_use(fusion: Any, operand: Value) -> Use:
+    """Return the use of an operand by its own indices."""
+    return spread(fusion.uses.access(operand), operand.shape, operand.ndim)
+
+
+ACROSS = 256  # lines of a running fold, from which on each has a thread of a GPU
+
+
+def reference(nodes: Nodes, operand: Value) -> Ref:
+    """Return what a step reads of an operand, by the operand's own indices."""
+    use = own_use(nodes.fusion, operand)
+    if nodes.is_node(use):
+        nodes.add(use.root)
+    return nodes.ref(use)
+
+
+def region(out: Value, starts: Sequence[int], steps: Sequence[int]) -> Memory:
+    """Return the memory of a region of a value."""
+    memory = Memory(out)
+    strides = c_strides(out.shape)
+    memory.offset = sum(a * s for a, s in zip(starts, strides, strict=True))
+    memory.strides = tuple(a * s for a, s in zip(steps, strides, strict=True))
+    return memory
+
+
+def piece(
+    ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool, machine: Machine
+) -> tuple[list[Node], dict[int, Memory], int, list[int], str]:
+    """Return what to lower, to write what `ref` reads to memory, or add it to what is there.
+
+    Returns
+    -------
+    tuple
+        Nodes, what is stored, the outer loop and the extents, as for `Lowering`, and how the
+        memory is accessed.
+    """
+    classes = tuple(a if n != 1 else -1 for a, n in enumerate(shape))
+    dtype = memory.value.dtype
+    like = Value("view", (), {}, shape, dtype)
+    node = Node(like, classes)
+    node.args = [ref]
+    if add:
+        node.kind = "map"
+        like.params["name"] = "logical_or" if dtype == np.bool_ else "add"
+        here = strided(memory.offset, memory.strides)
+        node.args = [Ref(None, Memory(memory.value), None, here), ref]
+    size = 1
+    for n in shape:
+        size *= n
+    axes = [a for a, n in enumerate(shape) if n != 1]
+    outer = -1
+    if size > machine.small:
+        outer = axes[0] if shape[axes[0]] >= 8 else max(axes, key=lambda a: shape[a])
+    whole = memory.offset == 0 and memory.strides == c_strides(memory.value.shape)
+    access = "out" if whole and not add and shape == memory.value.shape else "inout"
+    return [*_below(ref), node], {id(node): memory}, outer, list(shape), access
+
+
+def _below(ref: Ref) -> list[Node]:
+    """Return the nodes that a reading needs, operands first."""
+    done: dict[int, Node] = {}
+    stack = [(ref.node, False)]
+    while stack:
+        node, ready = stack.pop()
+        if node is None or id(node) in done:
+            continue
+        if ready:
+            done[id(node)] = node
+        else:
+            stack.append((node, True))
+            stack += [(r.node, False) for r in reversed(node.args)]
+    return list(done.values())
+
+
+class Serial:
+    """A kernel written loop by loop."""
+
+    def __init__(self, out: Value, nodes: Nodes) -> None:
+        self.scope = Scope()
+        self.values = Values(self.scope)
+        self.nodes = nodes
+        self.out = Memory(out)
+        self.target = self.values.buffer(self.out)
+
+    def loops(
+        self,
+        shape: Sequence[int],
+        kinds: Sequence[str],
+        body: Callable[[tuple[Affine, ...]], None],
+    ) -> None:
+        """Write loops over `shape` round what `body` writes; length 1 has none."""
+        index: list[Affine] = []
+        opened = []
+        for n, kind in zip(shape, kinds, strict=True):
+            if n == 1:
+                index.append(NOTHING)
+                continue
+            self.scope.open()
+            name = self.scope.index_name("i", 0, max(0, n - 1), self.scope.here)
+            if kind == "vector":
+                self.values.vector_depth = self.scope.here
+            opened.append((name, n, kind))
+            index.append(Affine(0, ((name, 1),)))
+        body(tuple(index))
+        for name, n, kind in reversed(opened):
+            inside = self.scope.close()
+            stop = self.scope.number("n", n, literal=False)
+            self.scope.emit(For(name, integer(0), stop, inside, kind))
+            if kind == "vector":
+                self.values.vector_depth = -1
+                if self.values.bad:
+                    self.scope.emit(If(Var("bool", self.values.bad), (Fail(1),)))
+                    self.values.bad = ""
+
+    def lowered(self, memories: dict[int, Value], access: str) -> Lowered:
+        """Return the kernel."""
+        v = self.values
+        names = v.buffers
+        buffers = tuple(
+            Param(n, v.dtypes[n], access if n == self.target else "in") for n in names.values()
+        )
+        ints = self.scope.ints
+        body = self.scope.levels[0].statements
+        kernel = Kernel(buffers, tuple(ints.values()), (), tuple(body))
+        known = {id(self.out.value): self.out.value} | memories
+        return Lowered(kernel, tuple(known[k] for k in names), tuple(k[1] for k in ints))
+
+
+def _memories(nodes: Nodes) -> dict[int, Value]:
+    return {key: m.value for key, m in nodes.memories.items()}
+
+
+def scan(value: Value, nodes: Nodes, machine: Machine) -> Lowered:
+    """Return the kernel of running folds along an axis."""
+    axis, combine_ = value.params["axis"] % value.ndim, value.params["combine"]
+    ref = reference(nodes, value.args[0])
+    s = Serial(value, nodes)
+    shape, dtype = value.shape, value.dtype.name
+    strides = c_strides(shape)
+    lead, tail = list(range(axis)), list(range(axis + 1, value.ndim))
+    wide = any(shape[a] != 1 for a in tail)
+    order = [*lead, axis, *tail] if wide else [*lead, axis]
+    outer = [a for a in lead if shape[a] != 1]
+    kinds = ["serial"] * len(order)
+    if outer and value.size > machine.small:
+        kinds[order.index(outer[0])] = "parallel"
+    if wide:
+        last = max(a for a in tail if shape[a] != 1)
+        kinds[order.index(last)] = "vector"
+
+    def term(index: dict[int, Affine]) -> tuple[Expr, Expr]:
+        full = tuple(index.get(a, NOTHING) for a in range(value.ndim))
+        found, _ = s.values.read(ref, full)
+        at, _ = s.scope.index(combine([(strides[a], full[a]) for a in range(value.ndim)]))
+        return found, at
+
+    if not wide:
+        s.loops([shape[a] for a in lead], kinds[: len(lead)],
+                lambda i: _line(s, value, term, dict(enumerate(i))))  # fmt: skip
+        return s.lowered(_memories(nodes), "out")
+    wide_axes = [a for a in (*lead, *tail) if shape[a] != 1]
+    if machine.along and len(wide_axes) == 1 and shape[wide_axes[0]] >= ACROSS:
+        # A line for each thread; neighbours take what lies side by side.
+        s.loops([shape[wide_axes[0]]], ["parallel"],
+                lambda i: _line(s, value, term, {wide_axes[0]: i[0]}))  # fmt: skip
+        return s.lowered(_memories(nodes), "out")
+
+    def first(index: tuple[Affine, ...]) -> None:
+        found, at = term(dict(zip([*lead, *tail], index, strict=True)))
+        s.scope.emit(Store(s.target, at, found))
+
+    def later(index: tuple[Affine, ...]) -> None:
+        by_axis = dict(zip(order, index, strict=True))
+        before = dict(by_axis)
+        if shape[axis] != 1:
+            by_axis[axis] = combine([(1, by_axis[axis])], 1)
+        found, at = term(by_axis)
+        full = tuple(before.get(a, NOTHING) for a in range(value.ndim))
+        old, _ = s.scope.index(combine([(strides[a], full[a]) for a in range(value.ndim)]))
+        load = Load(dtype, s.target, old)
+        s.scope.emit(Store(s.target, at, Apply(dtype, combine_, (load, found))))
+
+    plain = ["vector" if k == "vector" else "serial" for k in kinds]
+    s.loops([shape[a] for a in (*lead, *tail)], [plain[order.index(a)] for a in (*lead, *tail)],
+            first)  # fmt: skip
+    if shape[axis] > 1:
+        s.loops([shape[a] - (a == axis) for a in order], plain, later)
+    return s.lowered(_memories(nodes), "out")
+
+
+def _line(s: Serial, value: Value, term: Any, index: dict[int, Affine]) -> None:
+    """Write the running fold of one line, at an index of the other axes."""
+    axis, combine_ = value.params["axis"] % value.ndim, value.params["combine"]
+    dtype = value.dtype.name
+    held = s.scope.fresh("r")
+    start = neutral(combine_, dtype)
+    if start == Const(dtype, 0.0):
+        start = Const(dtype, -0.0)  # the first sum is the first term, sign of zero included
+    s.scope.emit(Local(held, dtype, None, start))
+    s.scope.open()
+    n = value.shape[axis]
+    name = s.scope.index_name("i", 0, max(0, n - 1), s.scope.here)
+    where = index | {axis: Affine(0, ((name, 1),))}
+    found, at = term(where)
+    s.scope.emit(Fold(held, combine_, found))
+    s.scope.emit(Store(s.target, at, Var(dtype, held)))
+    body = s.scope.close()
+    stop = s.scope.number("n", n, literal=False)
+    s.scope.emit(For(name, integer(0), stop, body, "serial"))

@@ -1,0 +1,24 @@
+"""How long kernels take, roughly: for the choice of a number of threads."""
+
+from __future__ import annotations
+
+from adarray.compiler.ir.uses import HEAVY
+from adarray.compiler.kernels.nodes import Node
+
+
+def work_of(order: list[Node]) -> float:
+    """Return about how many nanoseconds the nodes take on one thread."""
+    total = 0.0
+    for node in order:
+        if node.classes is None:
+            continue
+        size = 1
+        for n in node.shape:
+            size *= n
+        per = 2.5 if node.kind == "map" and node.cost >= 20 and _heavy(node) else 0.15
+        total += size * (per + 0.1 * sum(r.memory is not None for r in node.args))
+    return total
+
+
+def _heavy(node: Node) -> bool:
+    return node.value.params.get("name") in HEAVY

@@ -1,0 +1,1 @@
+"""Planning: the steps of a program, and the memory of its values."""

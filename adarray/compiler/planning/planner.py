@@ -1,0 +1,438 @@
+"""Planning: a program becomes steps over buffers.
+
+Fusion says which values one kernel computes; going backwards, every group then learns which
+of its values later steps read from memory, and which are recomputed where they are read;
+groups are lowered, and buffers get their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+import numpy as np
+
+from adarray.compiler.fusion.divide import SHORT, UNROLLED, Division
+from adarray.compiler.fusion.fuse import Fusion
+from adarray.compiler.fusion.groups import Group
+from adarray.compiler.ir.loopir import Kernel, statements
+from adarray.compiler.ir.machine import CPU, Machine
+from adarray.compiler.ir.plan import Buffer, Note, Plan
+from adarray.compiler.ir.program import Program, Slot, Value, c_strides
+from adarray.compiler.ir.uses import numeric
+from adarray.compiler.kernels import steps as lower_steps
+from adarray.compiler.kernels.collapse import collapse
+from adarray.compiler.kernels.lower import Lowered
+from adarray.compiler.kernels.nodes import Memory, Nodes
+from adarray.compiler.kernels.siblings import Family, Part, find_siblings
+from adarray.compiler.kernels.tables import tabled
+from adarray.compiler.kernels.work import work_of
+from adarray.compiler.planning.buffers import place_buffers
+from adarray.compiler.planning.donation import donate
+from adarray.compiler.planning.launches import Launches
+from adarray.compiler.planning.recompute import Recompute
+from adarray.compiler.planning.remat import within
+from adarray.compiler.planning.shared import SharedKernels
+from adarray.compiler.planning.step_writer import StepWriter
+from adarray.compiler.planning.storage import Storage
+from adarray.compiler.planning.stretches import stretches
+from adarray.compiler.rewrite.accumulate import accumulated, biased
+from adarray.compiler.stencil import strips
+from adarray.compiler.stencil.rings import Pipeline, find_chains
+from adarray.compiler.stencil.strips import Strips
+
+
+def plan(
+    program: Program,
+    memory_limit: int | None = None,
+    donated: tuple[tuple[int, int], ...] = (),
+    machine: Machine = CPU,
+    found: Callable[[Kernel], None] | None = None,
+    unrolled: bool = False,
+) -> Plan:
+    """Return the plan of a program.
+
+    Parameters
+    ----------
+    program : Program
+    memory_limit : int, optional
+        Most bytes of temporary memory.
+    donated : tuple of (int, int)
+        Outputs, and the inputs whose memory they may have, that are contiguous and of the
+        same dtype and size.
+    machine : Machine
+        What the kernels run on.
+
+    found : callable, optional
+        Called with kernels of the plan as soon as they are known, some of them more than once,
+        and maybe with some that it will not have. Not with a `memory_limit`.
+    unrolled : bool
+        Whether the program is part of a long one, which may be an unrolled loop.
+
+    Returns
+    -------
+    Plan
+    """
+    program = tabled(_in_c_order(program), machine.small)
+    program = biased(accumulated(program, machine.adds), machine.adds)
+    if memory_limit is None:
+        return Planner(program, None, donated, machine, found, unrolled).run()
+    made = partial(Planner, donated=donated, machine=machine, unrolled=unrolled)
+    return within(program, memory_limit, made)
+
+
+def _in_c_order(program: Program) -> Program:
+    """Return the program with results that are views, other than of whole rows, copied.
+
+    What reads the results, the next segment of a path for one, expects C order.
+    """
+    values, outputs = list(program.values), []
+    for v in program.outputs:
+        whole = v.kind != "view" or all(
+            n == 1 or s == t
+            for n, s, t in zip(v.shape, v.params["strides"], c_strides(v.shape), strict=True)
+        )
+        if not whole:
+            if numeric(v.dtype):
+                v = Value("map", (v,), {"name": "cast"}, v.shape, v.dtype, v.origin)
+            else:
+                call = {"function": np.ascontiguousarray, "args": (Slot(0),), "kwargs": {}}
+                v = Value("call", (v,), call, v.shape, v.dtype, v.origin)
+            values.append(v)
+        outputs.append(v)
+    return Program(program.inputs, values, outputs)
+
+
+class Planner:
+    """A plan in the making.
+
+    Parameters
+    ----------
+    program : Program
+    late : mapping, optional
+        As for `adarray.compiler.fusion.fuse.Fusion`.
+    donated : tuple of (int, int)
+        As for `plan`.
+    machine : Machine
+    found : callable, optional
+    unrolled : bool
+        As for `plan`.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        late: Mapping[int, int] | None = None,
+        donated: tuple[tuple[int, int], ...] = (),
+        machine: Machine = CPU,
+        found: Callable[[Kernel], None] | None = None,
+        unrolled: bool = False,
+    ) -> None:
+        self.program = program
+        self.donated = donated
+        self.machine = machine
+        self.fusion = Fusion(program, late, machine)
+        self.division = Division(self.fusion.uses, len(self.fusion.groups), self._statements)
+        self.late = late or {}
+        self.requested: dict[int, Value] = {}
+        self.nodes: dict[int, Nodes] = {}
+        self.lowered: dict[int, Lowered] = {}
+        self.found = found
+        self.pipelines: dict[int, Pipeline | Strips] = {}
+        self.families: dict[int, Family] = {}
+        self.recompute = Recompute(self.fusion, self.requested)
+        self.storage = Storage(self.fusion.uses)
+        literal = machine.small > 1 and (unrolled or len(program.values) >= UNROLLED)
+        kernels = SharedKernels(machine, SHORT if literal else 0)
+        self.writer = StepWriter(self.fusion, self.storage, kernels, found)
+
+    def run(self) -> Plan:
+        """Return the plan."""
+        for value in self.program.outputs:
+            self._request(self._target(value))
+        settled: list[Group] = []
+        for group in reversed(self.fusion.groups):
+            settled += self._settle(group)
+        self.fusion.groups = settled[::-1]
+        self._number_uses()
+        self._make_buffers()
+        self._find_pipelines()
+        self._find_siblings()
+        self._find_stretches()
+        for group in self.fusion.groups:
+            if not group.dead:
+                self._write(group)
+        outputs = tuple(self.storage.look(v) for v in self.program.outputs)
+        kept: list[tuple[int, int, str]] = []
+        if self.donated:
+            self.writer.steps, kept = donate(
+                self.writer.steps, self.storage.made, outputs, self.donated
+            )
+        if self.machine.joins and not self.late:
+            launches = Launches(self.machine.joins, self.storage.made, self.storage.inside)
+            self.writer.steps = launches.run(self.writer.steps)
+        arena = place_buffers(self.writer.steps, self.storage.made, outputs, self.storage.inside)
+        return Plan(
+            tuple(self.writer.steps),
+            tuple(self.storage.made),
+            tuple(self.storage.consts),
+            outputs,
+            arena,
+            (*self._notes(), *self._kept(kept)),
+        )
+
+    def stored_values(self) -> Iterable[tuple[int, Value]]:
+        """Yield the values in buffers, with the ``id`` of the buffer."""
+        for value in self.requested.values():
+            buffer = self.storage.buffers.get(id(value))
+            if buffer is not None:
+                yield id(buffer), value
+
+    # -- what is stored -------------------------------------------------------------------
+
+    def _target(self, value: Value) -> Value:
+        """Return the value whose memory an output is, or is a look at."""
+        if id(value) in self.fusion.owner or value.kind in ("input", "array"):
+            return value
+        return self.fusion.uses.access(value).root
+
+    def _request(self, value: Value) -> None:
+        if value.kind not in ("input", "array"):
+            self.requested[id(value)] = value
+
+    def _settle(self, group: Group) -> list[Group]:
+        """Find what a group computes, given what later ones read of it; return it.
+
+        A small one whose kernel is too large is cut; the pieces come last first.
+        """
+        value = group.members[0]
+        wanted = self._wanted(group)
+        group.dead = not wanted and not (group.kind == "step" and value.kind == "call")
+        if group.dead:
+            return [group]
+        if group.library:
+            for a in value.args:
+                self._request(self.storage.memory_of(a))
+            return [group]
+        if group.kind == "small":
+            pieces = self.division.pieces(group)
+            if len(pieces) > 1:
+                for piece in pieces:
+                    self._own(piece)
+                return [g for piece in reversed(pieces) for g in self._settle(piece)]
+        else:
+            self._choose(group)
+        for memory in self.nodes[group.index].memories.values():
+            self._request(memory.value)
+        if group.kind == "small" and self.found is not None:
+            self.found(self.lowered[group.index].kernel)  # long before its step is written
+        return [group]
+
+    def _wanted(self, group: Group) -> list[Value]:
+        """Return the members that later groups read from memory, or that are results."""
+        return [m for m in group.members if id(m) in self.requested]
+
+    def _choose(self, group: Group) -> None:
+        """Find the nodes of a group, with what it computes again."""
+        wanted = self._wanted(group)
+        nodes = self._nodes(group, wanted)
+        if self.recompute.choose(group, nodes):
+            nodes = self._nodes(group, wanted)
+        self.nodes[group.index] = nodes
+
+    def _own(self, group: Group) -> None:
+        """Let a group own its members."""
+        self.fusion.owner.update((id(m), group) for m in group.members)
+
+    def _statements(self, group: Group, old: Group | None) -> int:
+        """Return how many statements the kernel of a small group has; see `Division`."""
+        if old is not None:
+            if not self._wanted(group):
+                return 0
+            self._own(group)
+        self._choose(group)
+        self.lowered[group.index] = lowered = self._lower(group)
+        if old is not None:
+            self._own(old)
+        return sum(1 for _ in statements(lowered.kernel.body))
+
+    def _nodes(self, group: Group, wanted: list[Value]) -> Nodes:
+        nodes = Nodes(group, self.fusion, self.recompute.cloned)
+        if group.kind == "step":
+            for a in group.members[0].args:
+                lower_steps.reference(nodes, a)
+        else:
+            for m in wanted:
+                nodes.add(m)
+        return nodes
+
+    # -- buffers --------------------------------------------------------------------------
+
+    def _number_uses(self) -> None:
+        """Note the last group that reads each stored value."""
+        for k, group in enumerate(self.fusion.groups):
+            self.writer.position[group.index] = k
+            if group.dead:
+                continue
+            for v in self._reads(group):
+                self.writer.last_use[id(v)] = k
+                self.writer.read.add(id(v))
+        for value in self.program.outputs:
+            self.writer.last_use[id(self._target(value))] = len(self.fusion.groups)
+
+    def _reads(self, group: Group) -> Iterable[Value]:
+        nodes = self.nodes.get(group.index)
+        if nodes is not None:
+            return [m.value for m in nodes.memories.values()]
+        return [self.storage.memory_of(a) for a in group.members[0].args]
+
+    def _make_buffers(self) -> None:
+        for v in self.program.inputs:
+            self.storage.add(v, Buffer("input", v.dtype, v.size, v.params["index"]))
+        for j, v in enumerate(self.program.outputs):
+            target = self._target(v)
+            if id(target) not in self.storage.buffers and target.kind != "array":
+                self.storage.add(target, Buffer("output", target.dtype, target.size, j))
+
+    def _find_stretches(self) -> None:
+        """Let values lie inside of the joins that they are for."""
+        for group in self.fusion.groups:
+            join = group.members[0]
+            if group.dead or group.kind != "step" or join.kind != "join" or group.library:
+                continue
+            if id(join) in self.storage.buffers:
+                continue
+            found = [
+                (value, start)
+                for value, start in stretches(join, self.fusion, self.storage.buffers)
+                if id(value) in self.requested  # others are recomputed by who reads them
+            ]
+            if not found:
+                continue
+            whole = self.storage.buffer(join)
+            self.storage.divided.add(id(whole))
+            for value, start in found:
+                part = self.storage.buffer(value)
+                self.storage.inside[id(part)] = (whole, start)
+
+    # -- steps ----------------------------------------------------------------------------
+
+    def _write(self, group: Group) -> None:
+        """Add the steps of a group."""
+        value = group.members[0]
+        if group.index in self.pipelines:
+            pipeline = self.pipelines[group.index]
+            if pipeline.chain.groups[-1] is group:
+                self._pipeline(pipeline)
+        elif group.index in self.families:
+            family = self.families[group.index]
+            if family.groups[0] is group:
+                self._family(family)
+        elif group.kind != "step":
+            self._fused(group)
+        elif value.kind == "dot":
+            self.writer.dot(value)
+        elif value.kind in ("call", "pick"):
+            self.writer.call(value)
+        else:
+            self.writer.single(value, group, self.nodes.get(group.index))
+
+    def _part(self, group: Group) -> Part:
+        """Return what a group computes and stores."""
+        nodes = self.nodes[group.index]
+        stored = {
+            id(nodes.by_id[id(m)]): Memory(m) for m in group.members if id(m) in self.requested
+        }
+        return Part(nodes.order, stored, group.find(group.outer), list(group.extents))
+
+    def _lower(self, group: Group) -> Lowered:
+        order, stored, outer, extents = self._part(group)
+        outer = collapse(order, stored, outer, extents)
+        return self.writer.shared_kernels.lower(order, stored, outer, extents)
+
+    def _fused(self, group: Group) -> None:
+        lowered = self.lowered.get(group.index) or self._lower(group)
+        order = self.nodes[group.index].order
+        self.writer.kernel(lowered, tuple(n.value for n in order), work_of(order))
+
+    def _find_siblings(self) -> None:
+        """Find groups that run as one though they do not fuse."""
+        if self.late:
+            return  # nothing is computed earlier than it stands
+
+        def part(group: Group) -> Part | None:
+            alone = group.kind != "rows" or group.index in self.pipelines
+            return None if alone else self._part(group)
+
+        groups = [g for g in self.fusion.groups if not g.dead]
+        for family in find_siblings(groups, self._reads, part):
+            self.families.update((g.index, family) for g in family.groups)
+
+    def _family(self, family: Family) -> None:
+        lowered = self.writer.shared_kernels.siblings(family.parts)
+        nodes = [n for p in family.parts for n in p.order]
+        values = tuple({id(n.value): n.value for n in nodes}.values())
+        self.writer.kernel(lowered, values, work_of(nodes))
+
+    def _find_pipelines(self) -> None:
+        """Find chains of groups that run as pipelines."""
+        groups = [g for g in self.fusion.groups if not g.dead]
+        readers: dict[int, set[int]] = {}
+        for g in groups:
+            for v in self._reads(g):
+                readers.setdefault(id(v), set()).add(g.index)
+        results = {id(self._target(v)) for v in self.program.outputs}
+
+        def external(value: Value, chain: list[Group]) -> bool:
+            return id(value) in results or not readers.get(id(value), set()) <= {
+                g.index for g in chain
+            }
+
+        cloned, requested = self.recompute.cloned, self.requested
+        found: list[Pipeline | Strips] = [
+            Strips(chain, self.fusion, cloned, requested, external)
+            for chain in strips.find_chains(groups, self.nodes, requested, self.machine)
+        ]
+        found += [
+            Pipeline(chain, self.fusion, cloned, requested, external)
+            for chain in find_chains(groups, self.nodes, requested, self.machine)
+        ]
+        for p in found:
+            if p.valid:
+                self.pipelines.update((g.index, p) for g in p.chain.groups)
+
+    def _pipeline(self, p: Pipeline | Strips) -> None:
+        kernels = self.writer.shared_kernels
+        lowered = kernels.strips(p) if isinstance(p, Strips) else kernels.pipeline(p)
+        orders = p.orders()
+        values = tuple(n.value for order in orders for n in order if n.kind != "ring")
+        self.writer.kernel(lowered, values, sum(work_of(order) for order in orders))
+
+    # -- for people -----------------------------------------------------------------------
+
+    def _notes(self) -> Iterable[Note]:
+        """Yield why values and their readers are in different steps."""
+        f = self.fusion
+        for value in f.values:
+            owner = f.owner.get(id(value))
+            if owner is None or owner.dead:
+                continue
+            for use in f.uses.uses(value) if owner.kind != "step" else ():
+                first = f.owner.get(id(use.root))
+                if first is None or first is owner or first.dead:
+                    continue
+                family = self.families.get(owner.index)
+                if family is not None and family is self.families.get(first.index):
+                    continue
+                reason = f.reasons.get((id(use.root), id(value)))
+                if first.kind == "step":
+                    reason = f"a {use.root.kind} is a step of its own"
+                yield Note(use.root, value, reason or "another kernel suited it better")
+
+    def _kept(self, refused: Iterable[tuple[int, int, str]]) -> Iterable[Note]:
+        """Yield why results are not written into donated arguments."""
+        inputs = {v.params["index"]: v for v in self.program.inputs}
+        for j, i, why in refused:
+            if i in inputs:
+                reason = f"not in the memory of the donated argument: {why}"
+                yield Note(inputs[i], self.program.outputs[j], reason)

@@ -1,0 +1,171 @@
+"""Recompute or read: which values of earlier groups a kernel computes again.
+
+Memory is dear and arithmetic is cheap: a value that costs a few operations is computed
+again from what the kernel reads anyway, rather than written by one kernel and read by
+another.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from adarray.compiler.fusion.groups import Group
+from adarray.compiler.ir.program import Value
+from adarray.compiler.ir.uses import domain, op_cost
+from adarray.compiler.kernels.nodes import Nodes
+
+# A value that costs at most so much is recomputed rather than read from memory.
+CHEAP = 8
+# The same, where one array that is read anyway gives it.
+LOCAL = 24
+# Times that a value is read from which on it is stored if it is not cheap.
+MANY = 16
+# Arrays that it may be recomputed from.
+SOURCES = 2
+KINDS = frozenset({"map", "place", "join"})
+
+
+class Recompute:
+    """Decisions for the groups of a program, last group first.
+
+    Parameters
+    ----------
+    fusion : Fusion
+    requested : dict
+        Values that later groups read from memory, by ``id``; it grows.
+    """
+
+    def __init__(self, fusion: Any, requested: dict[int, Value]) -> None:
+        self.fusion = fusion
+        self.requested = requested
+        self.sources: dict[int, int] = {}
+        self.chosen: set[tuple[int, int]] = set()
+
+    def cloned(self, root: Value, group: Group) -> bool:
+        """Whether a value of an earlier group is recomputed in `group`."""
+        if (id(root), group.index) in self.chosen:
+            return True
+        if root.kind not in KINDS or id(root) in self.requested:
+            return False
+        owner = self.fusion.owner.get(id(root))
+        if owner is None or owner is group or owner.kind == "step":
+            return False
+        return self.fusion.uses.cost[id(root)] <= CHEAP and self._sources(root) <= SOURCES
+
+    def _sources(self, value: Value) -> int:
+        """Return from how many arrays a cheap value comes."""
+        found = self.sources.get(id(value))
+        if found is None:
+            uses = self.fusion.uses
+            seen: set[int] = set()
+            roots: set[int] = set()
+            stack = [value]
+            while stack:
+                v = stack.pop()
+                if id(v) in seen:
+                    continue
+                seen.add(id(v))
+                for use in uses.uses(v):
+                    if use.maps is None:
+                        roots.update((id(use.root), -1, -2))
+                    elif uses.cost[id(use.root)] and use.root.kind in KINDS:
+                        stack.append(use.root)
+                    elif not uses.is_inline(use.root):
+                        roots.add(id(use.root))
+            found = self.sources[id(value)] = len(roots)
+        return found
+
+    def choose(self, group: Group, nodes: Nodes) -> bool:
+        """Choose further values to recompute in `group`, given all that it would read.
+
+        Values that come cheaply from one other are recomputed from that, if it is read as
+        well, or if several come from it; so are those that come from inputs alone.
+        """
+        read = [m.value for m in nodes.memories.values()]
+        largest = max(math.prod(domain(m)) for m in group.members)
+        mine = [v for v in read if self._local(v, group) and not self._repeated(v, largest)]
+        if not mine:
+            return False
+        looks = self._looks(nodes)
+        have = {id(v) for v in read}
+        chains = {
+            id(v): self._ancestors(v, LOCAL // looks.get(id(v), 1))
+            for v in mine
+            if id(v) not in self.requested
+        }
+        count: dict[int, int] = {}
+        for v in mine:
+            count[id(v)] = count.get(id(v), 0) + 1
+            for a, _ in chains.get(id(v), ()):
+                if a is not None:
+                    count[id(a)] = count.get(id(a), 0) + 1
+        changed = False
+        for v in mine:
+            if id(v) in self.requested or count[id(v)] > 1:
+                continue  # others come from it
+            for a, way in chains[id(v)]:
+                if a is None or id(a) in have or id(a) in self.requested or count[id(a)] > 1:
+                    self.chosen.update((id(w), group.index) for w in way)
+                    changed = True
+                    break
+        return changed
+
+    @staticmethod
+    def _looks(nodes: Nodes) -> dict[int, int]:
+        """Return at how many places the nodes read each array per element."""
+        seen: dict[int, set[Any]] = {}
+        for node in nodes.order:
+            for ref in node.args:
+                if ref.memory is not None:
+                    seen.setdefault(id(ref.memory.value), set()).add(ref.at)
+        return {key: len(at) for key, at in seen.items()}
+
+    def _local(self, value: Value, group: Group) -> bool:
+        owner = self.fusion.owner.get(id(value))
+        return owner is not None and owner is not group and owner.kind != "step"
+
+    def _repeated(self, value: Value, largest: int) -> bool:
+        """Whether a value is dear and would be computed again and again for other rows."""
+        return self.fusion.uses.cost[id(value)] > CHEAP and MANY * value.size <= largest
+
+    def _ancestors(self, value: Value, limit: int) -> list[tuple[Value | None, list[Value]]]:
+        """Return values of the same group from each of which alone `value` comes cheaply.
+
+        Nearest first, each with the values on the way. Other operands may be inputs and
+        constants of the program. The last one is None if a few inputs give the value.
+        """
+        uses, owner = self.fusion.uses, self.fusion.owner
+        mine = owner[id(value)]
+        if mine.places is None:
+            mine.places = {id(m): k for k, m in enumerate(mine.members)}
+        found: list[tuple[Value | None, list[Value]]] = []
+        inputs: set[int] = set()
+        frontier = {mine.places[id(value)]: value}
+        way: list[Value] = []
+        cost = 0
+        while True:
+            v = frontier.pop(max(frontier))
+            cost += op_cost(v)
+            if v.kind not in KINDS or cost > limit:
+                return found
+            way.append(v)
+            for use in uses.uses(v):
+                root = use.root
+                if use.maps is None:
+                    return found
+                if uses.is_inline(root):
+                    if uses.leaves[id(root)]:
+                        return found
+                elif root.kind == "input":
+                    inputs.add(id(root))
+                else:
+                    if owner.get(id(root)) is not mine or id(root) in mine.totals:
+                        return found
+                    frontier[mine.places[id(root)]] = root
+            if not frontier:
+                if len(inputs) <= SOURCES:
+                    found.append((None, way))
+                return found
+            if len(frontier) == 1:
+                found.append((next(iter(frontier.values())), list(way)))

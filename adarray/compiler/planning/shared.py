@@ -1,0 +1,233 @@
+"""Equal groups become one kernel: long programs repeat themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+from adarray.compiler.ir.machine import CPU, Machine
+from adarray.compiler.ir.program import Value
+from adarray.compiler.kernels import siblings
+from adarray.compiler.kernels import steps as lower_steps
+from adarray.compiler.kernels.copies import with_copies
+from adarray.compiler.kernels.lower import Lowered, Lowering, in_blocks
+from adarray.compiler.kernels.nodes import Memory, Node, Ref
+from adarray.compiler.kernels.scope import LITERAL
+from adarray.compiler.kernels.siblings import Part, one_loop
+from adarray.compiler.kernels.tables import is_table
+from adarray.compiler.stencil import lower_strips
+from adarray.compiler.stencil.lower_rings import Stage, write
+from adarray.compiler.stencil.rings import Pipeline
+from adarray.compiler.stencil.strips import Strips
+
+# Parameters of values that decide what a kernel says.
+PARAMS = ("name", "combine", "starts", "add", "axis", "axes", "position")
+SHAPED = frozenset({"place", "join", "gather", "scatter"})
+# Nodes that read their operands at their own indices: where arrays begin that these read is
+# an integer of the kernel, and nothing else depends on it.
+PLAIN = frozenset({"map", "fold", "view", "const", "iota"})
+
+
+class SharedKernels:
+    """Kernels of a plan, found again by what they compute, whatever they compute it of.
+
+    Parameters
+    ----------
+    machine : Machine
+    literal : int, optional
+        Most passes of a loop, in kernels without an outer loop, whose number stands in the text.
+    """
+
+    def __init__(self, machine: Machine = CPU, literal: int = 0) -> None:
+        self.machine = machine
+        self.literal = literal
+        self.made: dict[Hashable, Made] = {}
+
+    def lower(
+        self,
+        order: list[Node],
+        stored: dict[int, Memory],
+        outer: int,
+        extents: list[int],
+        access: str = "out",
+    ) -> Lowered:
+        """Return the kernel of some nodes; see `Lowering`."""
+        s = Signature(plain(order))
+        key = (s.of(order, stored, outer, extents), access)
+        found = self.made.get(key)
+        if found is not None:
+            return s.again(found)
+        if outer >= 0 and in_blocks(order, outer, extents, self.machine):
+            order = with_copies(order, outer, extents)
+        lowering = Lowering(order, stored, outer, extents, machine=self.machine)
+        lowering.access = access
+        lowering.literal = self.literal if outer < 0 else 0
+        return self._keep(key, s, lowering.run())
+
+    def piece(self, ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool) -> Lowered:
+        """Return the kernel that writes what `ref` reads to a region, or adds it there."""
+        return self.lower(*lower_steps.piece(ref, shape, memory, add, self.machine))
+
+    def pipeline(self, p: Pipeline) -> Lowered:
+        """Return the kernel of a pipeline."""
+        stages = p.stages(self.machine)
+        s = Signature()
+        key = (p.chain.count, p.rotates, *(self._stage(s, x) for x in stages))
+        found = self.made.get(key)
+        if found is not None:
+            return s.again(found)
+        rings = list(p.rings.values())
+        lowered = write(stages, rings, p.chain.count, p.rotates, self.machine)
+        return self._keep(key, s, lowered)
+
+    def strips(self, p: Strips) -> Lowered:
+        """Return the kernel of a chain of steps down strips of columns."""
+        s = Signature()
+        key = (p.sizes, *(self._step(s, x) for x in p.steps))
+        found = self.made.get(key)
+        if found is not None:
+            return s.again(found)
+        rows = [row for _, row in p.kept.values()]
+        return self._keep(key, s, lower_strips.write(p.steps, rows, p.sizes, self.machine))
+
+    @staticmethod
+    def _step(s: Signature, step: lower_strips.Step) -> Hashable:
+        kept = tuple((s.number_of(node), s.number_of(row)) for node, row in step.kept)
+        return (step.lag, kept, s.of(step.order, step.stored, -1, []))
+
+    def siblings(self, parts: list[Part]) -> Lowered:
+        """Return the kernel of parts that run together."""
+        if parts[0].flat:
+            return self.lower(*one_loop(parts))
+        s = Signature()
+        key = tuple(s.of(*p) for p in parts)
+        found = self.made.get(key)
+        if found is not None:
+            return s.again(found)
+        return self._keep(key, s, siblings.write(parts, self.machine))
+
+    @staticmethod
+    def _stage(s: Signature, stage: Stage) -> Hashable:
+        x = stage.lowering
+        return (*stage[1:], s.of(x.order, x.stored, x.outer, x.extents))
+
+    def _keep(self, key: Hashable, s: Signature, lowered: Lowered) -> Lowered:
+        places = tuple(s.places[id(v)] for v in lowered.buffers)
+        at = [v for n, v in zip(lowered.kernel.ints, lowered.ints, strict=True) if is_place(n)]
+        if not s.far or all(v in s.far for v in at):
+            self.made[key] = Made(lowered, places, tuple(s.far), tuple(s.tables))
+        return lowered
+
+
+class Made(NamedTuple):
+    """A kernel, the places of its buffers in a signature, and the signature's large offsets.
+
+    Places in tables are apart from those of other arrays.
+    """
+
+    lowered: Lowered
+    places: tuple[int, ...]
+    far: tuple[int, ...]
+    tables: tuple[int, ...]
+
+
+def is_place(name: str) -> bool:
+    """Whether an integer of a kernel says where in an array something lies."""
+    return name.startswith("at")
+
+
+def plain(order: list[Node]) -> bool:
+    """Whether offsets of arrays are integers of the kernel as they are."""
+    for node in order:
+        if node.kind not in PLAIN or node.ring is not None:
+            return False
+        for ref in node.args:
+            for m in ref.maps or ():
+                if m.const:
+                    return False
+    return True
+
+
+class Signature:
+    """What decides a kernel, and the arrays that it reads and writes, in order.
+
+    Parameters
+    ----------
+    moves : bool
+        Whether kernels are the same wherever in their arrays they begin, other than near
+        the beginning, where the offset stands in the text.
+    """
+
+    def __init__(self, moves: bool = False) -> None:
+        self.moves = moves
+        self.far: dict[int, int] = {}
+        self.tables: dict[int, int] = {}
+        self.memories: list[Value] = []
+        self.places: dict[int, int] = {}
+        self.number: dict[int, int] = {}
+
+    def again(self, found: Made) -> Lowered:
+        """Return a kernel that was made before, on the arrays of this signature."""
+        lowered, places, far, tables = found
+        kernel, ints = lowered.kernel, lowered.ints
+        if far != tuple(self.far):
+            new = dict(zip(far, self.far, strict=True))
+            named = zip(kernel.ints, ints, strict=True)
+            ints = tuple([new[v] if is_place(name) else v for name, v in named])
+        if tables != tuple(self.tables):
+            new = dict(zip(tables, self.tables, strict=True))
+            named = zip(kernel.ints, ints, strict=True)
+            ints = tuple([new[v] if name.startswith("table") else v for name, v in named])
+        return Lowered(kernel, tuple([self.memories[k] for k in places]), ints)
+
+    def of(
+        self, order: list[Node], stored: dict[int, Any], outer: int, extents: list[int]
+    ) -> Hashable:
+        """Return what decides the loops of some nodes."""
+        made: list[Any] = [outer, tuple(extents)]
+        for node in order:
+            value = node.value
+            params = value.params
+            made.append((
+                node.kind, value.dtype.char, node.shape, node.classes, node.folded, node.total,
+                tuple([self._ref(r) for r in node.args]), self._written(stored.get(id(node))),
+                tuple([params[p] for p in PARAMS if p in params]),
+                repr(params["value"]) if node.kind == "const" else None,
+                tuple(a.shape for a in value.args) if node.kind in SHAPED else None,
+                node.ring and self.number_of(node.ring),
+            ))  # fmt: skip
+            self.number_of(node)
+        return tuple(made)
+
+    def number_of(self, thing: object) -> int:
+        """Return the number of a node or of rows that are kept: things have them in order."""
+        return self.number.setdefault(id(thing), len(self.number))
+
+    def _place(self, value: Value) -> int:
+        k = self.places.get(id(value))
+        if k is None:
+            k = self.places[id(value)] = len(self.memories)
+            self.memories.append(value)
+        return k
+
+    def _ref(self, r: Ref) -> Hashable:
+        if r.node is not None:
+            return self.number_of(r.node), r.maps
+        assert r.memory is not None
+        if r.at is not None and is_table(r.memory.value):
+            at: Any = "table", self.tables.setdefault(r.at.const, len(self.tables))
+        else:
+            at = r.at if r.at is None else (self._offset(r.at.const), r.at.terms)
+        return self._place(r.memory.value), at, r.memory.value.dtype.char
+
+    def _offset(self, value: int) -> Hashable:
+        if not self.moves or abs(value) <= LITERAL:
+            return value
+        return "far", self.far.setdefault(value, len(self.far))
+
+    def _written(self, memory: Any) -> Hashable:
+        if memory is None:
+            return None
+        if isinstance(memory, Memory):
+            return self._place(memory.value), self._offset(memory.offset), memory.strides
+        return self.number_of(memory), memory.axis

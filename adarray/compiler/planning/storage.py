@@ -1,0 +1,87 @@
+"""Storage: which memory holds the values of a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adarray.compiler.ir.domains import Access, linear
+from adarray.compiler.ir.plan import Buffer, Operand
+from adarray.compiler.ir.program import Value, c_strides
+from adarray.compiler.ir.uses import Uses
+
+
+class Storage:
+    """The buffers of a plan in the making.
+
+    Parameters
+    ----------
+    uses : Uses
+
+    Attributes
+    ----------
+    buffers : dict
+        Buffer of each value that lies in memory, by ``id`` of the value.
+    made : list of Buffer
+        All of them, in the order in which they were asked for.
+    consts : list of ndarray
+    inside : dict
+        By ``id`` of a buffer that is a stretch of another one: that one, and where in it
+        the stretch begins, in bytes.
+    divided : set of int
+        Buffers that others are stretches of, by ``id``.
+    """
+
+    def __init__(self, uses: Uses) -> None:
+        self.uses = uses
+        self.buffers: dict[int, Buffer] = {}
+        self.made: list[Buffer] = []
+        self.consts: list[Any] = []
+        self.inside: dict[int, tuple[Buffer, int]] = {}
+        self.divided: set[int] = set()
+
+    def memory_of(self, operand: Value) -> Value:
+        """Return the value whose memory a library call reads as its operand."""
+        root = self.uses.access(operand).root
+        return operand if self.uses.is_inline(root) else root
+
+    def add(self, value: Value, buffer: Buffer) -> Buffer:
+        """Let a buffer hold a value."""
+        self.buffers[id(value)] = buffer
+        self.made.append(buffer)
+        return buffer
+
+    def buffer(self, value: Value) -> Buffer:
+        """Return the buffer that holds a value."""
+        found = self.buffers.get(id(value))
+        if found is not None:
+            return found
+        if value.kind == "array":
+            array = value.params["value"]
+            self.consts.append(array)
+            made = Buffer("const", value.dtype, value.size, len(self.consts) - 1)
+            return self.add(value, made)
+        return self.add(value, Buffer("temp", value.dtype, value.size))
+
+    def operand(self, access: Access, shape: tuple[int, ...]) -> Operand:
+        """Return a look at the memory of a root."""
+        root = access.root
+        if root.kind == "input" and access.maps is not None:
+            at = linear(access.maps, root.params["strides"])
+            found = dict(at.terms)
+            strides = tuple(found.get(a, 0) for a in range(len(shape)))
+            return Operand(self.buffer(root), at.const, shape, strides)
+        return Operand(self.buffer(root), access.offset, shape, access.strides)
+
+    def look(self, value: Value) -> Operand:
+        """Return a look at a value that lies in memory, or is a view of one that does."""
+        if id(value) in self.buffers or value.kind == "array":
+            strides = value.params["strides"] if value.kind == "input" else c_strides(value.shape)
+            return Operand(self.buffer(value), 0, value.shape, strides)
+        return self.operand(self.uses.access(value), value.shape)
+
+    def memory_look(self, value: Value) -> Operand:
+        """Return a look at what a library call reads as its operand."""
+        memory = self.memory_of(value)
+        if memory is value:
+            return self.look(value)
+        return self.operand(self.uses.access(value), value.shape)

@@ -1,0 +1,409 @@
+"""Loop IR as C: one function for a kernel, which runs in a team of threads."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Assign,
+    Const,
+    Expr,
+    Fail,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Stmt,
+    Store,
+    Total,
+    Var,
+    statements,
+)
+from adarray.compiler.ir.verify_loops import checking, verify
+from adarray.compiler.print_c.values import Operand, Scope, Values, fixed
+from adarray.compiler.print_c.vectors import VectorPrinter
+from adarray.compiler.scalars import functions
+from adarray.compiler.scalars.expressions import C, Dialect
+from adarray.compiler.scalars.functions import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFFIX
+from adarray.compiler.schedule.vectors import Scheduled, Target, expressions, schedule
+
+# A dialect without functions of our own in place of the library's.
+PRECISE = C._replace(instead={})
+
+_HEAD = """\
+typedef struct { char *const *p; const int64_t *n; char *scratch; int64_t per; } @_call;
+"""
+_FUNCTION = """\
+{head}
+{{
+{body}
+}}
+"""
+_PART = """\
+static void @_part(void *context, int thread, int threads)
+{{
+    const @_call *const call = context;
+    char *const scratch = call->scratch + thread * call->per;
+    *(int64_t *)scratch = 0;
+    (void)threads;
+{body}
+}}
+"""
+_ENTRY = """\
+int64_t @(char *const *p, const int64_t *n, char *scratch, int64_t per, int threads)
+{{
+    @_call call = {{p, n, scratch, per}};
+{run}
+{body}
+    return 0;
+}}
+"""
+_RUN = """\
+    if (threads > 1) adarray_team(threads, @_part, &call);
+    else @_part(&call, 0, 1);"""
+_ALONE = """\
+    (void)threads;
+    @_part(&call, 0, 1);"""
+_FAILED = """\
+for (int t = 0; t < {threads}; t++) {{
+        const int64_t code = *(const int64_t *)(scratch + t * per);
+        if (code) return code;
+    }}"""
+
+
+def source(kernel: Kernel, target: Target) -> str:
+    """Return the C functions of a kernel, named by the hash of their text.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    target : Target
+
+    Returns
+    -------
+    str
+        ``int64_t adk_<hash>(p, n, scratch, scratch_bytes_per_thread, threads)`` and
+        ``int64_t adk_<hash>_scratch(n)``, which says how many bytes of scratch memory each
+        thread needs. Scratch memory is aligned to 64 bytes, also that of each thread.
+    """
+    if not checking():
+        return CPrinter(schedule(kernel, target)).text()
+    scheduled = schedule(verify(kernel), target)
+    verify(scheduled.kernel)
+    return CPrinter(scheduled).text()
+
+
+def name(text: str) -> str:
+    """Return the name of the function that `source` printed."""
+    found = re.search(r"int64_t (adk_[0-9a-f]+)\(char", text)
+    if found is None:
+        raise ValueError("cprinter.name: this is no text of cprinter.source")
+    return found[1]
+
+
+def _indent(lines: list[str], by: int = 4) -> str:
+    return "\n".join(" " * by + line for line in lines)
+
+
+class CPrinter(Values):
+    """Prints one scheduled kernel: a thread's part, or what follows the given `part`."""
+
+    def __init__(self, scheduled: Scheduled, part: CPrinter | None = None) -> None:
+        target = scheduled.target
+        dialect: Dialect = PRECISE if target.precise else C
+        super().__init__(dialect, 0 if target.precise else target.libmvec)
+        self.scheduled = scheduled
+        self.kernel = scheduled.kernel
+        self.after = part is not None
+        if part is None:
+            self.statements = tuple(statements(self.kernel.body))
+            self.used = names_read(self.kernel, self.statements)
+        else:
+            self.statements, self.used = part.statements, part.used
+        self.dtypes = {b.name: b.dtype for b in self.kernel.buffers}
+        self.pairs: set[str] = set()
+        self._name_parameters()
+        self.places = self._places()
+
+    # -- the functions ---------------------------------------------------------------------
+
+    def text(self) -> str:
+        """Return the text of all functions."""
+        body = self.kernel.body
+        where = [i for i, s in enumerate(body) if is_parallel(s)]
+        before = body[: where[0] + 1] if where else body
+        after = body[where[0] + 1 :] if where else ()
+        sizes = [*self._integers("n"), *self._offsets()]
+        sizes.append(f"return o{len(self.places)};")
+        text = _HEAD + self._part(before)
+        text += _FUNCTION.format(head="int64_t @_scratch(const int64_t *n)", body=_indent(sizes))
+        text += self._entry(before, after, bool(where))
+        return text.replace("@", "adk_" + hashlib.sha256(text.encode()).hexdigest()[:24])
+
+    def _name_parameters(self) -> None:
+        for i, b in enumerate(self.kernel.buffers):
+            self.memory[b.name] = f"b{i}"
+        for i, n in enumerate(self.kernel.ints):
+            self.bind(n, fixed(f"n{i}"))
+
+    def _integers(self, array: str) -> list[str]:
+        return [
+            f"const int64_t n{i} = {array}[{i}];"
+            for i, n in enumerate(self.kernel.ints)
+            if n in self.used
+        ]
+
+    def _buffers(self, array: str) -> list[str]:
+        lines = []
+        for i, b in enumerate(self.kernel.buffers):
+            kind = ("const " if b.access == "in" else "") + STORED[b.dtype]
+            if b.name in self.used:
+                lines.append(f"{kind} *restrict const b{i} = ({kind} *){array}[{i}];")
+        return lines
+
+    def _places(self) -> dict[int, int]:
+        """Return the number of the place in scratch memory of totals and arrays, by ``id``."""
+        arrays = [s for s in self.statements if isinstance(s, Local) and s.size]
+        return {id(x): i for i, x in enumerate((*self.kernel.totals, *arrays))}
+
+    def _offsets(self) -> list[str]:
+        """Return lines that compute where the parts of scratch memory begin."""
+        lines = []
+        found = (*self.kernel.totals, *self.statements)
+        things = {id(x): x for x in found if isinstance(x, Total | Local) and id(x) in self.places}
+        for key, i in self.places.items():
+            x = things[key]
+            count = "1" if x.size is None else self.index(x.size)
+            room = f"({count} + 63) / 64 * {64 * SIZES[x.dtype]}"
+            lines.append(f"const int64_t o{i + 1} = o{i} + {room};")
+        return ["const int64_t o0 = 64;", *lines]
+
+    def _part(self, body: tuple[Stmt, ...]) -> str:
+        """Return the function that one thread runs."""
+        for text in (*self._integers("call->n"), *self._buffers("call->p"), *self._offsets()):
+            self.line(text)
+        for t in self.kernel.totals:
+            self._begin_total(t)
+        self.block(body)
+        for t in self.kernel.totals:
+            self._end_total(t)
+        if any(form.stream for form in self.scheduled.loops.values()):
+            self.line("adarray_stream_end();")
+        return _PART.format(body=_indent(self.scopes[0].lines))
+
+    def _entry(self, before: tuple[Stmt, ...], after: tuple[Stmt, ...], parallel: bool) -> str:
+        """Return the function that runs the team, merges totals and runs what comes after."""
+        p = CPrinter(self.scheduled, self)
+        run = _RUN if parallel else _ALONE
+        for text in (*p._integers("n"), *p._buffers("p"), *p._offsets()):
+            p.line(text)
+        if any(isinstance(s, Fail) for s in statements(before)):
+            p.line(_FAILED.format(threads="threads" if parallel else "1"))
+        for t in self.kernel.totals:
+            p._merge(t, "threads" if parallel else "1")
+        if after:
+            p.block(tuple(s for s in before if isinstance(s, Let)))
+            p.block(after)
+        return _ENTRY.format(run=run, body=_indent(p.scopes[0].lines))
+
+    # -- totals ----------------------------------------------------------------------------
+
+    def _begin_total(self, t: Total) -> None:
+        """Print the total of one thread, which begins as the neutral element."""
+        kind, c = STORED[t.dtype], self.fresh("s")
+        neutral = functions.neutral(t.combine, t.dtype)
+        self.dtypes[t.name] = t.dtype
+        if t.size is not None:
+            self.memory[t.name] = c
+            size = self.index(t.size)
+            self.line(f"{kind} *restrict const {c} = ({kind} *)(scratch + o{self.places[id(t)]});")
+            self.line(f"adarray_fill_{MOVED[t.dtype]}({c}, {size}, {neutral});")
+            return
+        self.changing[t.name] = c
+        if t.combine == "add" and t.dtype in FLOATS:
+            self.pairs.add(t.name)
+            self.line(f"adarray_pairs_{SUFFIX[t.dtype]} {c};")
+            self.line(f"adarray_pairs_start_{SUFFIX[t.dtype]}(&{c});")
+        else:
+            self.line(f"{CTYPES[t.dtype]} {c} = {neutral};")
+
+    def _end_total(self, t: Total) -> None:
+        if t.size is None:
+            c = self.changing[t.name]
+            value = f"adarray_pairs_sum_{SUFFIX[t.dtype]}(&{c})" if t.name in self.pairs else c
+            self.line(f"*({STORED[t.dtype]} *)(scratch + o{self.places[id(t)]}) = {value};")
+
+    def _merge(self, t: Total, threads: str) -> None:
+        """Print the combination of the threads' totals, in their order."""
+        size = "1" if t.size is None else self.index(t.size)
+        place = f"scratch + o{self.places[id(t)]}"
+        call = functions.folder("merge", t.combine, t.dtype)
+        self.line(f"{call}({self.memory[t.out]}, {place}, {size}, per, {threads});")
+
+    def combined(self, combine: str, dtype: str, left: str, right: str) -> str:
+        """Return the text that combines two values in a fold."""
+        text = functions.text(combine, [left, right], [dtype, dtype], dtype, self.dialect)
+        assert text is not None, combine
+        return text
+
+    # -- statements ------------------------------------------------------------------------
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        """Print statements into the innermost scope."""
+        for s in body:
+            self.statement(s)
+
+    def nested(self, head: str, body: tuple[Stmt, ...], var: tuple[str, str] | None = None) -> None:
+        """Print a block of its own below the line `head`."""
+        scope = Scope()
+        self.scopes.append(scope)
+        if var is not None:
+            self.bind(var[0], fixed(var[1]))
+        self.block(body)
+        self.scopes.pop()
+        self.line(f"{head} {{")
+        for text in scope.lines:
+            self.line(text if text.startswith("#") else f"    {text}")
+        self.line("}")
+
+    def statement(self, s: Stmt) -> None:
+        """Print one statement."""
+        if isinstance(s, Let):
+            self.let(s)
+        elif isinstance(s, Local):
+            self._local(s)
+        elif isinstance(s, Assign):
+            self.line(f"{self.changing[s.name]} = {self.value(s.value)};")
+            self.changed(s.name)
+        elif isinstance(s, Store):
+            self.store(s)
+        elif isinstance(s, Fold):
+            self.fold(s)
+        elif isinstance(s, For):
+            self._loop(s)
+        elif isinstance(s, If):
+            self._if(s)
+        elif self.after:
+            self.line(f"return {s.code};")
+        else:
+            self.line(f"{{ *(int64_t *)scratch = {s.code}; return; }}")
+
+    def let(self, s: Let) -> None:
+        """Bind a name: to a constant, never to a scalar that may change."""
+        operand = self.operand(s.value)
+        if isinstance(s.value, Var) and s.value.name in self.changing:
+            operand = self.named(f"copy {operand.key}", s.value.dtype, lambda: operand.text)
+        self.bind(s.name, operand)
+
+    def _local(self, s: Local) -> None:
+        c, kind = self.fresh("s"), STORED[s.dtype]
+        self.dtypes[s.name] = s.dtype
+        if s.size is None:
+            init = "0" if s.init is None else self.value(s.init)
+            self.line(f"{CTYPES[s.dtype]} {c} = {init};")
+            self.changing[s.name] = c
+            self.changed(s.name)
+        else:
+            self.line(f"{kind} *restrict const {c} = ({kind} *)(scratch + o{self.places[id(s)]});")
+            self.memory[s.name] = c
+            self.changed(s.name)
+
+    def store(self, s: Store) -> None:
+        """Set an element of memory; loads of it know its value from here on."""
+        value, index = self.operand(s.value), self.index(s.index)
+        self.line(f"{self.memory[s.buffer]}[{index}] = {value.text};")
+        self.changed(s.buffer)
+        self.remember(s.buffer, index, value)
+
+    def remember(self, buffer: str, index: str, value: Operand) -> None:
+        """Note the value of an element of memory."""
+        if value.text == value.key:
+            key = f"{buffer}[{index}]@{self.versions[buffer]}"
+            self.scopes[-1].known[key] = value
+
+    def fold(self, s: Fold) -> None:
+        """Combine a value into a scalar or an element."""
+        value = self.value(s.value)
+        if s.index is not None:
+            place = f"{self.memory[s.target]}[{self.index(s.index)}]"
+        else:
+            place = self.changing[s.target]
+        if s.target in self.pairs:
+            self.line(f"adarray_pairs_push_{SUFFIX[s.value.dtype]}(&{place}, {value});")
+        else:
+            self.line(f"{place} = {self.combined(s.combine, s.value.dtype, place, value)};")
+        self.changed(s.target)
+
+    def _if(self, s: If) -> None:
+        condition = self.value(s.condition)
+        self.nested(f"if ({condition})", s.body)
+        if s.orelse:
+            self.nested("else", s.orelse)
+        self.written(s)
+
+    def written(self, s: Stmt) -> None:
+        """Forget what loads knew of everything that `s` writes."""
+        for t in statements((s,)):
+            if isinstance(t, Assign):
+                self.changed(t.name)
+            elif isinstance(t, Store):
+                self.changed(t.buffer)
+            elif isinstance(t, Fold):
+                self.changed(t.target)
+
+    def _loop(self, s: For) -> None:
+        start, stop = self.index(s.start), self.index(s.stop)
+        self.written(s)
+        form = self.scheduled.loops.get(id(s))
+        if form is not None and form.form != "serial":
+            VectorPrinter(self, s, form).print(start, stop)
+        else:
+            v = self.fresh("v")
+            if s.kind == "parallel" and not self.after:
+                count = self.fresh("m")
+                self.line(f"const int64_t {count} = {stop} > {start} ? {stop} - {start} : 0;")
+                stop = f"{start} + {count} * (thread + 1) / threads"
+                start = f"{start} + {count} * thread / threads"
+                limit = self.fresh("e")
+                self.line(f"const int64_t {limit} = {stop};")
+                stop = limit
+            head = f"for (int64_t {v} = {start}; {v} < {stop}; {v}++)"
+            self.nested(head, s.body, (s.var, v))
+        self.written(s)
+
+
+def is_parallel(s: Stmt) -> bool:
+    """Whether a statement is the parallel loop."""
+    return isinstance(s, For) and s.kind == "parallel"
+
+
+def names_read(kernel: Kernel, body: tuple[Stmt, ...]) -> set[str]:
+    """Return the names of buffers and integers that a kernel's statements mention."""
+    found: set[str] = {t.out for t in kernel.totals}
+    stack: list[Expr] = [t.size for t in kernel.totals if t.size is not None]
+    for s in body:
+        stack += expressions(s)
+        if isinstance(s, Store):
+            found.add(s.buffer)
+        elif isinstance(s, Fold):
+            found.add(s.target)
+    seen: set[int] = set()
+    while stack:
+        e = stack.pop()
+        kind = type(e)
+        if kind is Const or id(e) in seen:
+            continue
+        seen.add(id(e))
+        if kind is Var:
+            found.add(e.name)  # type: ignore[attr-defined]
+        elif kind is Apply:
+            stack += e.args  # type: ignore[attr-defined]
+        elif isinstance(e, Load):
+            found.add(e.buffer)
+            stack.append(e.index)
+    return found

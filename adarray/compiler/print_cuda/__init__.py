@@ -1,0 +1,1 @@
+"""Printing kernels as CUDA C++."""

@@ -1,0 +1,133 @@
+"""Where threads of a group must wait for each other: before which statements of a kernel.
+
+A statement waits if it touches memory that others of the group may still be writing, or
+writes what they may still be reading, since they last waited. Loops are gone through until
+what a pass leaves behind changes nothing in the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from adarray.compiler.ir.affine import ONE, ZERO, at, slope
+from adarray.compiler.ir.loopir import Expr, For, If, Let, Stmt, Store
+
+Touches = Callable[[tuple[Stmt, ...]], tuple[set[str], set[str]]]
+# Where a loop that wrote to neighbouring places began to, and how far it came.
+Stretch = tuple[Expr, Expr]
+# Passes after which a loop that does not settle begins with a wait.
+PASSES = 4
+
+
+class Waits:
+    """The statements before which threads wait, by ``id``.
+
+    Parameters
+    ----------
+    touches : callable
+        Returns what statements read and write, of the memory that threads share.
+    slots : dict
+        Name of the memory that an array takes, by the array's name.
+    """
+
+    def __init__(self, touches: Touches, slots: dict[str, str]) -> None:
+        self._touches = touches
+        self._known: dict[int, tuple[set[str], set[str]]] = {}
+        self.slots = slots
+        self.before: set[int] = set()
+        self.read: set[str] = set()
+        # With the stretch of the last loop where all so far wrote one after the other.
+        self.written: dict[str, Stretch | None] = {}
+
+    def touches(self, s: Stmt) -> tuple[set[str], set[str]]:
+        """Return what a statement, and those in it, read and write."""
+        found = self._known.get(id(s))
+        if found is None:
+            found = self._known[id(s)] = self._touches((s,))
+        return found
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        """Go through statements."""
+        for s in body:
+            if isinstance(s, If):
+                self._branch(s)
+            elif isinstance(s, For) and s.kind != "vector":
+                self._loop(s)
+            else:
+                self._statement(s)
+
+    def _wait(self, s: Stmt) -> None:
+        self.before.add(id(s))
+        self.read = set()
+        self.written = {}
+
+    def _conflict(self, s: Stmt) -> bool:
+        read, written = self.touches(s)
+        if read & self.written.keys() or written & self.read:
+            return True
+        again = written & self.written.keys()
+        return any(self._next(s, name) is None for name in again)
+
+    def _next(self, s: Stmt, name: str) -> Stretch | None:
+        """Return the stretch that a loop writes, if it goes on where the last one ended."""
+        mine, last = self._stretch(s, name), self.written[name]
+        if mine is None or last is None or not isinstance(s, For):
+            return None
+        return mine if mine[0] == last[0] and s.start == last[1] else None
+
+    def _stretch(self, s: Stmt, name: str) -> Stretch | None:
+        if not isinstance(s, For):
+            return None
+        lets = {x.name: x.value for x in s.body if isinstance(x, Let)}
+        stores = [
+            x for x in s.body if isinstance(x, Store) and self.slots.get(x.buffer, x.buffer) == name
+        ]
+        if len(stores) != 1 or name not in self.touches(stores[0])[1]:
+            return None
+        index = stores[0].index
+        others = self._touches(tuple(x for x in s.body if x is not stores[0]))
+        if name in others[0] or name in others[1] or slope(index, s.var, lets) != ONE:
+            return None
+        return at(index, s.var, ZERO, lets), s.stop
+
+    def _statement(self, s: Stmt) -> None:
+        if id(s) in self.before or self._conflict(s):
+            self._wait(s)
+        read, written = self.touches(s)
+        self.read |= read
+        for name in written:
+            self.written[name] = self._stretch(s, name)
+
+    def _branch(self, s: If) -> None:
+        """Wait before a branch for all that is in it: nobody waits in one that is not taken."""
+        if id(s) in self.before or self._conflict(s):
+            self._wait(s)
+        read, written = self.read, dict(self.written)
+        read |= self._touches((Let("", s.condition),))[0]
+        for body in (s.body, s.orelse):
+            self.read, self.written = set(read), dict(written)
+            self.block(body)
+            read |= self.read
+            written = self._both(written)
+        self.read, self.written = read, written
+
+    def _both(self, other: dict[str, Stretch | None]) -> dict[str, Stretch | None]:
+        """Return what was written in either of two ways."""
+        found: dict[str, Stretch | None] = dict.fromkeys(self.written.keys() | other.keys())
+        same = (n for n in self.written.keys() & other.keys() if self.written[n] == other[n])
+        found.update((n, self.written[n]) for n in same)
+        return found
+
+    def _loop(self, s: For) -> None:
+        read, written = set(self.read), dict(self.written)
+        for turn in range(PASSES):
+            begin = set(self.read), dict(self.written)
+            count = len(self.before)
+            self.block(s.body)
+            self.read |= read
+            self.written = self._both(written)
+            settled = len(self.before) == count and begin == (self.read, self.written)
+            if settled and turn:
+                return
+        if s.body:
+            self.before.add(id(s.body[0]))

@@ -1,0 +1,48 @@
+"""Dead code: values that no result needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.compiler.ir.program import Program, Value
+
+_MODULES = ("numpy", "scipy", "adarray")
+_RANDOM = ("numpy.random",)
+
+
+def pure(value: Value) -> bool:
+    """Whether a value may be dropped, or computed once for two.
+
+    Calls that draw random numbers, or of functions that are not known, may not.
+    """
+    if value.kind != "call":
+        return True
+    return is_pure(value.params["function"])
+
+
+def is_pure(function: Any) -> bool:
+    """Whether calls of a function depend on nothing but the arguments, and change nothing."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ufunc):
+        return getattr(function, "__name__", "") != "at"
+    if owner is not None and not isinstance(owner, type) and type(owner).__name__ != "module":
+        return False
+    if isinstance(function, np.ufunc):
+        return True
+    module = getattr(function, "__module__", None) or ""
+    if module.startswith(_RANDOM) or getattr(function, "__name__", "") == "draw":
+        return False
+    return module.partition(".")[0] in (*_MODULES, "_operator", "operator")
+
+
+def dead(program: Program) -> Program:
+    """Return the program without values that nothing reads; inputs stay."""
+    live = set(map(id, program.outputs))
+    kept = []
+    for v in reversed(program.values):
+        if id(v) in live or v.kind == "input" or (v.kind == "call" and not pure(v)):
+            kept.append(v)
+            live.update(map(id, v.args))
+    return Program(program.inputs, reversed(kept), program.outputs)

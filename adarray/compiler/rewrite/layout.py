@@ -1,0 +1,324 @@
+"""Layout propagation: values are computed where they are few, and read where they lie.
+
+Broadcasts move behind elementwise maps, so that equal numbers are computed once;
+transposes and reshapes that all operands of a map share move behind it, so that memory is
+read in order and products take transposes as flags; picks of a few elements move in front
+of maps, so that the rest of the big array need not be computed for them, nor stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from adarray.compiler.ir import views
+from adarray.compiler.ir.builder import BOOL, INT, Builder, uniform
+from adarray.compiler.ir.program import Program, Value, c_strides
+from adarray.compiler.ir.views import Shape, View
+from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
+
+# Maps through which a pick moves at most.
+DEPTH = 12
+
+
+def layout(program: Program) -> Program:
+    """Return the program with views, gathers and scatters where they cost least."""
+    count = uses(program)
+    checked = _checked(program)
+
+    def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
+        made = None
+        if v.kind == "map":
+            made = _map(b, v, args)
+        elif v.kind == "reduce":
+            made = _reduce(b, v, args[0])
+        elif v.kind == "view":
+            made = _view(b, v, args[0], count)
+        elif v.kind == "gather":
+            many = 2 if count[id(v.args[0])] == 1 else 16
+            if args[0].kind == "map" and v.size * many <= args[0].size:
+                made = _gathered(b, v, args[0], args[1:])
+        elif v.kind == "scatter":
+            made = _one_hot(b, v, args, checked)
+        return renewed(b, v, args) if made is None else made
+
+    return rebuild(program, rule)
+
+
+# -- maps --------------------------------------------------------------------------------------
+
+
+def _map(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+    """Compute a map on as few elements as there are different ones, in their own order."""
+    chosen = _chosen(b, v, args)
+    if chosen is not None:
+        return chosen
+    if not any(a.kind == "view" for a in args):
+        return None
+    if any(a.kind == "view" and _spread(a) for a in args):
+        narrow = tuple([_narrowed(b, a) for a in args])
+        r = b.apply(v.params["name"], _without_lead(b, narrow), v.dtype)
+        return b.broadcast(r, v.shape)
+    return _pulled(b, v, args)
+
+
+# A value counts as narrow if it has this many times fewer elements than what it meets.
+NARROW = 4
+
+
+def _chosen(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+    """Choose between two narrow results rather than compute with a chosen operand.
+
+    ``f(where(c, x, y), z)`` is ``where(c, f(x, z), f(y, z))``, which computes nothing per
+    element if x, y and z have one number a row, say; 1 and 0 as numbers are such a choice.
+    """
+    choice = None
+    for a in args:
+        if a.size * NARROW <= v.size:
+            continue
+        if a.kind == "view" and _spread(a) and a.args[0].size * NARROW <= v.size:
+            continue
+        if (choice is not None and a is not choice) or _choices(b, a, v.size) is None:
+            return None
+        choice = a
+    if choice is None or choice.shape != v.shape:
+        return None
+    name = v.params["name"]
+    if name == "where" and args[0] is choice:
+        return None
+    choices = _choices(b, choice, v.size)
+    assert choices is not None
+    made = []
+    for x in choices[1:]:
+        parts = tuple([x if a is choice else _narrowed(b, a) for a in args])
+        made.append(b.apply(name, parts, v.dtype))
+    return b.broadcast(b.map("where", choices[0], *made), v.shape)
+
+
+def _choices(b: Builder, x: Value, size: int) -> tuple[Value, Value, Value] | None:
+    """Return ``(condition, one, other)`` of a value that is one of two narrow ones."""
+    if x.kind != "map":
+        return None
+    if x.params["name"] == "cast" and x.args[0].dtype == BOOL:
+        return x.args[0], b.const(1, x.dtype), b.const(0, x.dtype)
+    if x.params["name"] != "where" or x.args[0].shape != x.shape:
+        return None
+    condition, one, other = x.args
+    if max(one.size, other.size) * NARROW > size:
+        return None
+    return condition, one, other
+
+
+def _spread(x: Value) -> bool:
+    """Whether a view repeats elements along some axis."""
+    return any(s == 0 and n > 1 for s, n in zip(x.params["strides"], x.shape, strict=True))
+
+
+def _narrowed(b: Builder, x: Value) -> Value:
+    """Return `x` with length 1 along the axes on which its elements repeat."""
+    if x.kind != "view" or not _spread(x):
+        return x
+    strides = x.params["strides"]
+    shape = tuple(1 if s == 0 else n for s, n in zip(strides, x.shape, strict=True))
+    return b.view(x.args[0], x.params["offset"], strides, shape)
+
+
+def _without_lead(b: Builder, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Return operands without leading axes that have length 1 in all of them."""
+    ndim = max(a.ndim for a in args)
+    spare = 0
+    while spare < ndim and all(
+        a.ndim < ndim - spare or a.shape[a.ndim - ndim + spare] == 1 for a in args
+    ):
+        spare += 1
+    if not spare:
+        return args
+    return tuple(
+        [b.reshape(a, a.shape[a.ndim - ndim + spare :]) if a.ndim > ndim - spare else a
+         for a in args]
+    )  # fmt: skip
+
+
+def _pulled(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+    """Move a transpose or reshape that all operands share behind the map."""
+    shared: tuple[int, Shape, Shape, Shape] | None = None
+    for a in args:
+        if a.size == 1:
+            continue
+        if a.kind != "view" or a.shape != v.shape:
+            return None
+        p = a.params
+        mine = (p["offset"], p["strides"], a.shape, a.args[0].shape)
+        if shared is None:
+            shared = mine
+        elif shared != mine:
+            return None
+    if shared is None:
+        return None
+    offset, strides, shape, of = shared
+    if offset or not _permutes(strides, shape) or math.prod(of) != v.size:
+        return None
+    inner = [b.reshape(a, ()) if a.size == 1 else a.args[0] for a in args]
+    return b.view(b.apply(v.params["name"], tuple(inner), v.dtype), 0, strides, shape)
+
+
+def _permutes(strides: Shape, shape: Shape) -> bool:
+    """Whether a view shows every element of its operand once, axes in some order."""
+    step = 1
+    for s, n in sorted(p for p in zip(strides, shape, strict=True) if p[1] != 1):
+        if s != step:
+            return False
+        step *= n
+    return True
+
+
+# -- folds and views ---------------------------------------------------------------------------
+
+
+def _reduce(b: Builder, v: Value, x: Value) -> Value | None:
+    """Fold what lies in memory rather than a reordered view of it."""
+    if x.kind != "view" or x.params["offset"] or x.size != x.args[0].size:
+        return None
+    strides, axes = x.params["strides"], v.params["axes"]
+    if not _permutes(strides, x.shape):
+        return None
+    source = x.args[0]
+    if len(axes) == x.ndim:
+        return b.reduce(v.params["combine"], source, range(source.ndim))
+    # Axis by axis in the order of memory; each must be an axis of the source.
+    order = sorted((i for i in range(x.ndim) if x.shape[i] != 1), key=lambda i: -strides[i])
+    of = [k for k, n in enumerate(source.shape) if n != 1]
+    if [source.shape[k] for k in of] != [x.shape[i] for i in order]:
+        return None
+    axis_of = dict(zip(order, of, strict=True))
+    folded = [axis_of[i] for i in axes if i in axis_of]
+    r = b.reduce(v.params["combine"], source, folded)
+    kept = [k for k in of if k not in folded]
+    r = b.reshape(r, tuple(source.shape[k] for k in kept))
+    left = [axis_of[i] for i in range(x.ndim) if i in axis_of and axis_of[i] not in folded]
+    return b.reshape(b.transpose(r, [kept.index(k) for k in left]), v.shape)
+
+
+def _view(b: Builder, v: Value, x: Value, count: Counter[int]) -> Value | None:
+    """Move a view of a small part in front of the map that it looks at."""
+    if x.kind != "map" or not v.size or v.size * 8 > x.size or count[id(v.args[0])] > 1:
+        return None
+    view = View(v.params["offset"], v.params["strides"], v.shape)
+    box = views.region(view, x.shape)
+    if box is None:
+        return None
+    starts, steps, axes = box
+    return _viewed(b, x, starts, steps, axes, v.shape)
+
+
+def _viewed(b: Builder, x: Value, starts: Shape, steps: Shape, axes: Shape, shape: Shape) -> Value:
+    """Return a box of a map, computed of boxes of its operands."""
+    parts = []
+    for a in x.args:
+        lead = x.ndim - a.ndim
+        strides = c_strides(a.shape)
+        offset, made = 0, []
+        for k, n in enumerate(a.shape):
+            offset += starts[k + lead] * strides[k] if n != 1 else 0
+        for k in axes:
+            whole = k >= lead and a.shape[k - lead] != 1
+            made.append(steps[k] * strides[k - lead] if whole else 0)
+        lengths = tuple(n if s else 1 for n, s in zip(shape, made, strict=True))
+        parts.append(b.view(a, offset, tuple(made), lengths) if a.ndim else a)
+    return b.broadcast(b.apply(x.params["name"], tuple(parts), x.dtype), shape)
+
+
+# -- gathers and scatters ----------------------------------------------------------------------
+
+
+def _gathered(b: Builder, v: Value, x: Value, indices: tuple[Value, ...]) -> Value:
+    """Return a gather of a map, as maps of gathers down to what is no map."""
+    axes, position = v.params["axes"], v.params["position"]
+    done: dict[int, Value] = {}
+
+    def visit(x: Value, ndim: int, depth: int) -> Value:
+        if id(x) not in done:
+            if x.kind == "map" and depth and x.ndim == ndim and any(a.ndim for a in x.args):
+                parts = [visit(a, ndim, depth - 1) if a.ndim else a for a in x.args]
+                done[id(x)] = b.apply(x.params["name"], tuple(parts), x.dtype)
+            else:
+                done[id(x)] = _picked(b, x, indices, axes, position, ndim)
+        return done[id(x)]
+
+    return b.broadcast(visit(x, x.ndim, DEPTH), v.shape)
+
+
+def _picked(
+    b: Builder, x: Value, indices: tuple[Value, ...], axes: Shape, position: int, ndim: int
+) -> Value:
+    """Return a gather of an operand that may broadcast to `ndim` axes."""
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    at = [(k, i) for k, i in zip(axes, indices, strict=True) if shape[k] != 1]
+    rest = [k for k in range(ndim) if k not in axes]
+    if not at:
+        lengths = [shape[k] for k in rest]
+        return b.reshape(x, (*lengths[:position], *(1,) * indices[0].ndim, *lengths[position:]))
+    kept = [k for k in range(ndim) if k in rest or shape[k] != 1]
+    x = b.reshape(x, tuple(shape[k] for k in kept))
+    return b.gather(x, [i for _, i in at], [kept.index(k) for k, _ in at], position)
+
+
+def _checked(program: Program) -> set[tuple[Shape, tuple[int, ...], Shape]]:
+    """Return what gathers check of indices: that these lie in these axes of such a shape."""
+    return {
+        (v.params["axes"], tuple(id(i) for i in v.args[1:]), v.args[0].shape)
+        for v in program.values
+        if v.kind == "gather"
+    }
+
+
+def _one_hot(
+    b: Builder,
+    v: Value,
+    args: tuple[Value, ...],
+    checked: set[tuple[Shape, tuple[int, ...], Shape]],
+) -> Value | None:
+    """Write one element a row of equal numbers by comparing column numbers.
+
+    That is a map, in line with others: the whole array need not be made for the writes.
+    Of the indices all but one count the rows, so that no element is written twice. Whether
+    the other one lies in range is checked by the gather of the same elements, of which
+    this is the derivative; without one, by a gather of the column numbers.
+    """
+    base, value, *indices = args
+    p = v.params
+    axes, c = p["axes"], uniform(base)
+    if c is None or len(axes) != base.ndim or indices[0].ndim != base.ndim - 1:
+        return None
+    free = [k for k, i in enumerate(indices) if not _counts(i)]
+    if len(free) > 1:
+        return None
+    at = free[0] if free else len(indices) - 1
+    rows = [i.params["axis"] for k, i in enumerate(indices) if k != at]
+    shape = indices[0].shape
+    order = [axes[k] for k in range(len(axes)) if k != at]
+    if sorted(rows) != list(range(len(shape))) or any(
+        shape[r] != base.shape[a] for r, a in zip(rows, order, strict=True)
+    ):
+        return None
+    column, n = axes[at], base.shape[axes[at]]
+    index = indices[at]
+    if (axes, tuple(id(i) for i in v.args[2:]), base.shape) in checked:
+        below = b.map("less", index, b.const(0, INT))
+        wrapped = b.map("where", below, b.map("add", index, b.const(n, INT)), index)
+    else:
+        wrapped = b.gather(b.iota((n,), 0), [index], (0,), 0)
+    # Axes of the index in the order of the axes of the base.
+    to = [rows[order.index(a)] for a in sorted(order)]
+    wide = tuple(1 if a == column else k for a, k in enumerate(base.shape))
+    numbers = b.iota(tuple(n if a == column else 1 for a in range(base.ndim)), column)
+    hit = b.map("equal", numbers, b.reshape(b.transpose(wrapped, to), wide))
+    new = b.reshape(b.transpose(value, to), wide)
+    if p["add"]:
+        new = b.map("add", c, new)
+    return b.map("where", hit, new, c)
+
+
+def _counts(x: Value) -> bool:
+    """Whether an index is the position along an axis of its own."""
+    return x.kind == "iota"

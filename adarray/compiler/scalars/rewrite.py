@@ -1,0 +1,63 @@
+"""Rewriting of scalar expressions before they are printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.base.scalar import Expr, as_expr, call
+
+
+def substitute(expr: Expr, values: dict[str, float]) -> Expr:
+    """Return `expr` with numbers in place of some variables, and what follows folded.
+
+    Examples
+    --------
+    >>> from adarray import scalar
+    >>> substitute(scalar.var("x") ** scalar.var("n"), {"n": 3})
+    multiply(multiply(x, x), x)
+    """
+    if expr.op == "var":
+        return as_expr(values[expr.value]) if expr.value in values else expr
+    if expr.op == "const":
+        return expr
+    return _fold(Expr(expr.op, tuple(substitute(a, values) for a in expr.args)))
+
+
+def simplify(expr: Expr) -> Expr:
+    """Return `expr` with constant parts computed and small powers multiplied out."""
+    return substitute(expr, {})
+
+
+def _fold(expr: Expr) -> Expr:
+    args = expr.args
+    if all(a.op == "const" for a in args):
+        function: Any = getattr(np, expr.op)
+        return as_expr(function(*(a.value for a in args)))
+    if expr.op == "power" and args[1].op == "const":
+        return _power(args[0], args[1].value, expr)
+    return expr
+
+
+def _power(x: Expr, exponent: float, expr: Expr) -> Expr:
+    """Return x**exponent by multiplication, where that keeps NumPy's special values.
+
+    A constant exponent comes from a Python number, for which NumPy itself takes the
+    square, the square root and the reciprocal. Cubes and fourth powers overflow and
+    underflow as their results do; x**-2 as 1/(x*x) would not, so it stays a power.
+    """
+    if exponent == 2:
+        return call("multiply", x, x)
+    if exponent == 3:
+        return call("multiply", call("multiply", x, x), x)
+    if exponent == 4:
+        square = call("multiply", x, x)
+        return call("multiply", square, square)
+    if exponent == 1:
+        return x
+    if exponent == 0.5:
+        return call("sqrt", x)
+    if exponent == -1:
+        return call("reciprocal", x)
+    return expr

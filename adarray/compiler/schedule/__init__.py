@@ -1,0 +1,1 @@
+"""Schedules: how the loops of a kernel run on vectors, threads and blocks."""

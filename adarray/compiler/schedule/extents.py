@@ -1,0 +1,78 @@
+"""Extents of the loops of a kernel, where its integers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from adarray.compiler.ir.loopir import Apply, Const, Expr, For, Let, Stmt, Var, statements
+from adarray.compiler.schedule.gpu_loops import is_shared
+
+
+def evaluate(expr: Expr, known: Mapping[str, int]) -> int | None:
+    """Return an int64 expression of integer parameters; None if it holds anything else."""
+    if isinstance(expr, Const):
+        return int(expr.value)
+    if isinstance(expr, Var):
+        return known.get(expr.name)
+    if not isinstance(expr, Apply):
+        return None
+    found = [evaluate(a, known) for a in expr.args]
+    args = [a for a in found if a is not None]
+    if len(args) < len(found):
+        return None
+    if expr.name == "where":
+        return args[1] if args[0] else args[2]
+    function = _FUNCTIONS.get(expr.name)
+    return None if function is None else int(function(*args))
+
+
+_FUNCTIONS: dict[str, Callable[..., int]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "negative": lambda a: -a,
+    "floor_divide": lambda a, b: a // b if b else 0,
+    "minimum": min,
+    "maximum": max,
+    "less": lambda a, b: a < b,
+    "greater_equal": lambda a, b: a >= b,
+    "cast": lambda a: a,
+}
+
+
+def padded(count: int) -> int:
+    """Return `count` rounded up to a multiple of 64."""
+    return (count + 63) // 64 * 64
+
+
+def power_of_two(count: int) -> int:
+    """Return the least power of two that is not below `count`."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+def with_lets(body: tuple[Stmt, ...], known: Mapping[str, int]) -> dict[str, int]:
+    """Return the integers, and the names that statements bind to values of them."""
+    found = dict(known)
+    for s in body:
+        if isinstance(s, Let) and s.value.dtype == "int64":
+            value = evaluate(s.value, found)
+            if value is not None:
+                found[s.name] = value
+    return found
+
+
+def count_of(loop: For, known: Mapping[str, int]) -> int | None:
+    """Return the passes of a loop; None if they cannot be told."""
+    start, stop = evaluate(loop.start, known), evaluate(loop.stop, known)
+    return None if start is None or stop is None else max(0, stop - start)
+
+
+def extents_of(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int]:
+    """Return the lengths of the vector loops in statements, of those that can be told."""
+    return [n for n in counts_of(body, known) if n is not None]
+
+
+def counts_of(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int | None]:
+    """Return the lengths of the vector loops in statements, None for unknown ones."""
+    loops = (s for s in statements(body) if isinstance(s, For) and is_shared(s))
+    return [count_of(s, known) for s in loops]

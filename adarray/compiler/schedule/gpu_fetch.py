@@ -1,0 +1,216 @@
+"""Rows that a kernel of a GPU fetches into shared memory before it needs them.
+
+A kernel that reads a long row in several vector loops, such as a maximum, a sum and a result,
+reads it from memory again in each: the rows that all blocks work on do not fit the caches.
+And memory rests while a block computes. So threads fetch the packs of their rows into slots of
+shared memory, each the same ones that it reads in every loop: nobody waits for others because
+of them. In the last loop that reads a slot, the thread fetches what comes next into it: packs
+of the next row, and of the one after it if there are more slots than packs of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from adarray.compiler.ir.affine import ZERO, at, terms
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Const,
+    Expr,
+    Fold,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Store,
+    Var,
+    statements,
+    walk,
+)
+from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.schedule.gpu_loops import LONG, PACK, scattered, walks
+from adarray.compiler.schedule.vectors import expressions
+
+LEAST = 4  # bytes that one instruction can fetch
+DEEP = 64  # names below which an index is not taken apart
+
+# What identifies a row: its array, and the index of its first element as `terms` gives it.
+Key = tuple[str, int, frozenset[tuple[Expr, int]]]
+
+
+class Source(NamedTuple):
+    """An array whose rows are fetched.
+
+    Parameters
+    ----------
+    buffer, dtype : str
+    first : Expr
+        The index of the first element of a row: of the variable of the parallel loop and of
+        the kernel's integers alone.
+    """
+
+    buffer: str
+    dtype: str
+    first: Expr
+
+
+class Fetched(NamedTuple):
+    """What a kernel can fetch.
+
+    Parameters
+    ----------
+    loop : For
+        The parallel loop.
+    inner : tuple of For
+        The vector loops that read the rows, in their order; all have the same passes.
+    start, stop : Expr
+        Of these loops, of the kernel's integers alone.
+    sources : tuple of Source
+    loads : dict
+        The source of a load, by the ``id`` of its loop and itself.
+    width : int
+        Elements of a pack.
+    others : bool
+        Whether these loops read other memory, too, or fold into array totals.
+    """
+
+    loop: For
+    inner: tuple[For, ...]
+    start: Expr
+    stop: Expr
+    sources: tuple[Source, ...]
+    loads: dict[tuple[int, Load], int]
+    width: int
+    others: bool
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of a slot: a pack of each source."""
+        return sum(self.width * SIZES[s.dtype] for s in self.sources)
+
+
+class _Read(NamedTuple):
+    inner: For
+    load: Load
+    key: Key
+    first: Expr
+
+
+def fetched(kernel: Kernel) -> Fetched | None:
+    """Return what a kernel can fetch; None if no row of an array is read in several loops."""
+    loops = [s for s in kernel.body if isinstance(s, For) and s.kind == "parallel"]
+    if not loops:
+        return None
+    found: dict[tuple[Expr, Expr], list[_Read]] = {}
+    for bounds, read in _reads(kernel, loops[0]):
+        found.setdefault(bounds, []).append(read)
+    for (start, stop), reads in found.items():
+        made = _chosen(kernel, loops[0], reads)
+        if made is not None:
+            return made._replace(start=start, stop=stop)
+    return None
+
+
+def _reads(kernel: Kernel, loop: For) -> Iterator[tuple[tuple[Expr, Expr], _Read]]:
+    """Yield the loads of rows in the vector loops directly in `loop`, with their bounds."""
+    sources = {b.name for b in kernel.buffers if b.access == "in"}
+    outs = {b.name for b in kernel.buffers if b.access != "in"}
+    lets = {s.name: s.value for s in loop.body if isinstance(s, Let)}
+    integers = {*kernel.ints, *(s.name for s in kernel.body if isinstance(s, Let))}
+    for inner in loop.body:
+        if not isinstance(inner, For) or inner.kind != "vector" or scattered(inner, outs):
+            continue
+        bounds = [resolved(e, lets, integers) for e in (inner.start, inner.stop)]
+        own = {s.name: s.value for s in inner.body if isinstance(s, Let)}
+        if bounds[0] is None or bounds[1] is None:
+            continue
+        for e in dict.fromkeys(_loads(inner)):
+            if e.buffer in sources and walks(e.index, inner.var, own):
+                start = at(e.index, inner.var, inner.start, own)
+                first = resolved(start, lets, integers | {loop.var})
+                if first is not None and _moves(first, loop.var):
+                    const, multiples = terms(first, {})
+                    key = e.buffer, const, frozenset(multiples.items())
+                    yield (bounds[0], bounds[1]), _Read(inner, e, key, first)
+
+
+def _loads(s: For) -> Iterator[Load]:
+    for x in s.body:
+        for root in expressions(x):
+            yield from (e for e in walk(root) if isinstance(e, Load))
+
+
+def _moves(e: Expr, var: str) -> bool:
+    return any(isinstance(x, Var) and x.name == var for x in walk(e))
+
+
+def resolved(e: Expr, lets: Mapping[str, Expr], known: set[str], depth: int = DEEP) -> Expr | None:
+    """Return an integer expression of `known` names alone; None if it needs anything else."""
+    if isinstance(e, Const):
+        return e
+    if isinstance(e, Var):
+        if e.name in lets and depth:
+            return resolved(lets[e.name], lets, known, depth - 1)
+        return e if e.name in known else None
+    if not isinstance(e, Apply) or e.dtype != "int64":
+        return None
+    args = [resolved(a, lets, known, depth) for a in e.args]
+    made = tuple(a for a in args if a is not None)
+    return Apply(e.dtype, e.name, made) if len(made) == len(args) else None
+
+
+def _chosen(kernel: Kernel, loop: For, reads: list[_Read]) -> Fetched | None:
+    """Return the rows that several loops read."""
+    dtypes = {b.name: b.dtype for b in kernel.buffers}
+    places: dict[Key, list[_Read]] = {}
+    for r in reads:
+        places.setdefault(r.key, []).append(r)
+    if len({k[0] for k in places}) < len(places):
+        return None  # a row and its neighbours: they are read out of each other
+    places = {k: found for k, found in places.items() if len({id(r.inner) for r in found}) > 1}
+    if not places:
+        return None
+    numbers = {k: i for i, k in enumerate(places)}
+    sources = tuple(Source(k[0], dtypes[k[0]], found[0].first) for k, found in places.items())
+    own = {id(r.inner) for found in places.values() for r in found}
+    inner = tuple(s for s in loop.body if isinstance(s, For) and id(s) in own)
+    loads = {(id(r.inner), r.load): numbers[k] for k, found in places.items() for r in found}
+    width = _width(kernel, inner)
+    if any(width * SIZES[s.dtype] < LEAST for s in sources):
+        return None
+    fetches = {s.buffer for s in sources}
+    others = any(e.buffer not in fetches for s in inner for e in _loads(s))
+    others |= any(isinstance(x, Fold) and x.index is not None for s in inner for x in s.body)
+    return Fetched(loop, inner, ZERO, ZERO, sources, loads, width, others)
+
+
+def _width(kernel: Kernel, inner: tuple[For, ...]) -> int:
+    """Return how many elements a pack has in all loops: of the widest type they move."""
+    if any(len(s.body) > LONG for s in inner):
+        return 1
+    dtypes = {b.name: b.dtype for b in kernel.buffers} | {
+        s.name: s.dtype for s in statements(kernel.body) if isinstance(s, Local) and s.size
+    }
+    moved = {e.buffer for s in inner for e in _loads(s)}
+    moved |= {x.buffer for s in inner for x in s.body if isinstance(x, Store)}
+    return PACK // max(SIZES[dtypes[n]] for n in moved if n in dtypes)
+
+
+def slots_of(found: Fetched, passes: int, threads: int, room: int) -> int:
+    """Return how many slots a thread has in `room` bytes; 0 if a row has more packs.
+
+    Parameters
+    ----------
+    found : Fetched
+    passes : int
+        Of the loops that read a row.
+    threads : int
+        That share a row.
+    room : int
+        Bytes of shared memory for these threads.
+    """
+    packs = -(-passes // (found.width * threads))
+    slots = room // (threads * found.bytes)
+    return slots if slots >= packs > 0 else 0

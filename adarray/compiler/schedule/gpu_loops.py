@@ -1,0 +1,296 @@
+"""What loops of a kernel read, write and fold, for the choice of threads on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from adarray.compiler.ir.affine import ONE, ZERO, at, slope
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Expr,
+    Fail,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Stmt,
+    Store,
+    Total,
+    Var,
+    statements,
+    walk,
+)
+from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.schedule.vectors import expressions
+
+WARP = 32
+SECTOR = 32  # bytes of memory that come together at least
+PACK = 16  # bytes that one instruction moves
+LONG = 100  # statements of a loop whose passes are printed once
+
+
+def is_flat(body: tuple[Stmt, ...], checks: bool = False) -> bool:
+    """Whether statements are vector loops that no other statement needs, and what leads there.
+
+    Threads of different blocks cannot wait for each other, so nothing may read what a loop
+    has written, or folded other than into totals. With `checks`, loops may fold into what
+    is looked at afterwards, to refuse the data: each block looks at its part.
+    """
+    if checks:
+        body = _unchecked(body)
+    if any(isinstance(s, Local | If) for s in body):
+        return False
+    loops = [s for s in body if isinstance(s, For)]
+    simple = all(isinstance(s, For | Let | Store) for s in body)
+    return simple and all(s.kind == "vector" for s in loops) and not reads_its_own(body)
+
+
+def _unchecked(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements without truths of which nothing is needed but whether one holds."""
+    truths = {s.name for s in body if isinstance(s, Local) and s.size is None and s.dtype == "bool"}
+    for s in body:
+        used = {e.name for root in expressions(s) for e in walk(root) if isinstance(e, Var)}
+        refuses = isinstance(s, If) and not s.orelse and all(isinstance(x, Fail) for x in s.body)
+        if refuses and isinstance(s, If) and isinstance(s.condition, Var):
+            continue
+        truths -= used
+        for x in statements((s,)):
+            truths -= {e.name for root in expressions(x) for e in walk(root) if isinstance(e, Var)}
+            if isinstance(x, Fold) and (x.index is not None or x.combine != "logical_or"):
+                truths.discard(x.target)
+    return tuple(
+        s
+        for s in body
+        if not (isinstance(s, Local) and s.name in truths)
+        and not (isinstance(s, If) and isinstance(s.condition, Var) and s.condition.name in truths)
+    )
+
+
+def neighbours(loop: For) -> tuple[str, set[str]]:
+    """Return what grows by one from pass to pass, and names that mostly stay the same.
+
+    The variable of a parallel loop, or the inner one of those that were joined into it.
+    """
+    if len(loop.body) > 1 and all(isinstance(s, Let) for s in loop.body[:2]):
+        first, second = loop.body[:2]
+        assert isinstance(first, Let)
+        assert isinstance(second, Let)
+        own = Var("int64", loop.var)
+        divided = isinstance(first.value, Apply) and first.value.name == "floor_divide"
+        rest = isinstance(second.value, Apply) and second.value.name == "subtract"
+        if divided and rest and first.value.args[0] == own and second.value.args[0] == own:  # type: ignore[attr-defined]
+            return second.name, {first.name, second.name}
+    return loop.var, set()
+
+
+def reads_its_own(body: tuple[Stmt, ...]) -> bool:
+    """Whether statements load from memory that they write."""
+    found = list(statements(body))
+    written = {s.buffer for s in found if isinstance(s, Store)}
+    loads = (e for s in found for root in expressions(s) for e in walk(root))
+    return any(isinstance(e, Load) and e.buffer in written for e in loads)
+
+
+def crossing(loop: For, kernel: Kernel) -> int:
+    """Return the size of groups if passes read or write across the rows of an array; else 0.
+
+    Threads with one number in neighbouring groups then move what lies side by side: as many
+    of a warp as fill a sector of memory.
+    """
+    along, fixed = neighbours(loop)
+    found_lets = (s for s in statements(loop.body) if isinstance(s, Let))
+    lets = {s.name: s.value for s in found_lets if s.name not in fixed}
+    dtypes = {b.name: b.dtype for b in kernel.buffers}
+    found: list[tuple[str, str, Expr]] = []
+    for inner in loop.body:
+        for s in inner.body if isinstance(inner, For) else ():
+            assert isinstance(inner, For)
+            loads = [e for x in expressions(s) for e in walk(x) if isinstance(e, Load)]
+            found += [(inner.var, e.buffer, e.index) for e in loads]
+            if isinstance(s, Store):
+                found.append((inner.var, s.buffer, s.index))
+    sizes = [
+        SIZES[dtypes[buffer]]
+        for var, buffer, index in found
+        if buffer in dtypes
+        and slope(index, var, lets) not in (ZERO, ONE)
+        and slope(index, along, lets) == ONE
+    ]
+    return WARP * max(sizes) // SECTOR if sizes else 0
+
+
+def is_sheet(loop: For) -> bool:
+    """Whether the passes of the vector loops in a parallel loop need nothing of each other."""
+    inner = [s for s in loop.body if isinstance(s, For)]
+    lets = all(isinstance(s, For | Let | Store) for s in loop.body)
+    if not inner or not lets or any(s.kind != "vector" for s in inner):
+        return False
+    # Scalars that are folded into are totals.
+    return not any(scattered(s) for s in inner) and not reads_its_own(loop.body)
+
+
+def arrays(kernel: Kernel) -> list[Local]:
+    """Return the local arrays that have memory of their own, see `homes`."""
+    where = homes(kernel)
+    found = (s for s in statements(kernel.body) if isinstance(s, Local) and s.size is not None)
+    return [s for s in found if where[s.name] == s.name]
+
+
+def homes(kernel: Kernel) -> dict[str, str]:
+    """Return for each local array the one whose memory it takes: mostly itself.
+
+    One that is no longer used gives its memory to the next one of the same size, from the
+    loop on that reads it for the last time, if each pass writes only where it reads.
+    """
+    found: dict[str, str] = {}
+    bodies = [kernel.body]
+    bodies += [s.body for s in kernel.body if isinstance(s, For)]
+    for body in bodies:
+        declared = [s for s in body if isinstance(s, Local) and s.size is not None]
+        named = [_named(x) for x in body] if declared else []
+        uses = {s.name: [i for i, names in enumerate(named) if s.name in names] for s in declared}
+        free = dict.fromkeys(s.name for s in declared)
+        for s in declared:
+            found.setdefault(s.name, s.name)
+            for t in declared:
+                same = t.name in free and t.size == s.size and t.dtype == s.dtype and uses[t.name]
+                if t is s or not same or not uses[s.name] or body.index(t) > body.index(s):
+                    continue
+                last, first = uses[t.name][-1], uses[s.name][0]
+                if last < first or (last == first and _in_place(body[last], t.name, s.name)):
+                    found[s.name] = found[t.name]
+                    del free[t.name]
+                    break
+    for x in statements(kernel.body):
+        if isinstance(x, Local) and x.size is not None:
+            found.setdefault(x.name, x.name)
+    return found
+
+
+def _named(s: Stmt) -> set[str]:
+    """Return the arrays that a statement, and those in it, read or write."""
+    found = set()
+    for x in statements((s,)):
+        found |= {e.buffer for root in expressions(x) for e in walk(root) if isinstance(e, Load)}
+        if isinstance(x, Store):
+            found.add(x.buffer)
+        elif isinstance(x, Fold):
+            found.add(x.target)
+    return found
+
+
+def _in_place(s: Stmt, old: str, new: str) -> bool:
+    """Whether each pass of a vector loop reads `old` where it writes `new`, and before."""
+    if not isinstance(s, For) or s.kind != "vector":
+        return False
+    stored = [x.index for x in s.body if isinstance(x, Store) and x.buffer == new]
+    loads = [e for x in s.body for root in expressions(x) for e in walk(root)]
+    read = [e.index for e in loads if isinstance(e, Load) and e.buffer == old]
+    again = any(isinstance(e, Load) and e.buffer == new for e in loads)
+    folded = any(isinstance(x, Fold) and x.target in (old, new) for x in s.body)
+    written = any(isinstance(x, Store) and x.buffer == old for x in s.body)
+    at = [i for i, x in enumerate(s.body) if isinstance(x, Store) and x.buffer == new]
+    later = any(
+        isinstance(e, Load) and e.buffer == old
+        for x in s.body[at[0] + 1 :]
+        for root in expressions(x)
+        for e in walk(root)
+    ) if at else True  # fmt: skip
+    return (
+        not (again or folded or written or later)
+        and set(read) == set(stored)
+        and len(set(stored)) == 1
+    )
+
+
+def is_shared(loop: For) -> bool:
+    """Whether threads of a group share the passes of a loop."""
+    return loop.kind == "vector" or running(loop) is not None
+
+
+def running(loop: For) -> tuple[Fold, Store] | None:
+    """Return the fold and the store of a loop that stores what it has folded so far."""
+    folds = [s for s in loop.body if isinstance(s, Fold)]
+    stores = [s for s in loop.body if isinstance(s, Store)]
+    simple = all(isinstance(s, Let | Fold | Store) for s in loop.body)
+    if loop.kind != "serial" or not simple or len(folds) != 1 or len(stores) != 1:
+        return None
+    (fold,), (store,) = folds, stores
+    if fold.index is not None or store.value != Var(fold.value.dtype, fold.target):
+        return None
+    if loop.body.index(fold) > loop.body.index(store):
+        return None
+    rest = [x for s in loop.body for x in expressions(s) if x is not store.value]
+    for e in (e for x in rest for e in walk(x)):
+        if isinstance(e, Var) and e.name == fold.target:
+            return None
+        if isinstance(e, Load) and e.buffer == store.buffer:
+            return None
+    return fold, store
+
+
+def across(loop: For) -> bool:
+    """Whether passes of a parallel loop store what they fold across the rows of an array."""
+    lets = {s.name: s.value for s in statements(loop.body) if isinstance(s, Let)}
+    for s in statements(loop.body):
+        found = running(s) if isinstance(s, For) else None
+        if found is not None and slope(found[1].index, loop.var, lets) == ONE:
+            assert isinstance(s, For)
+            return slope(found[1].index, s.var, lets) != ONE
+    return False
+
+
+def is_scan(kernel: Kernel) -> bool:
+    """Whether a kernel is one loop that stores what it has folded so far."""
+    loops = [s for s in kernel.body if isinstance(s, For)]
+    rest = [s for s in kernel.body if not isinstance(s, For)]
+    simple = all(isinstance(s, Let) or (isinstance(s, Local) and s.size is None) for s in rest)
+    last = kernel.body[-1:] == tuple(loops)
+    return simple and last and not kernel.totals and running(loops[0]) is not None
+
+
+def folding(kernel: Kernel, t: Total) -> list[For]:
+    """Return the vector loops that fold into a total."""
+    return [
+        s
+        for s in statements(kernel.body)
+        if isinstance(s, For)
+        and s.kind == "vector"
+        and any(isinstance(x, Fold) and x.target == t.name for x in s.body)
+    ]
+
+
+def is_whole(loops: list[For], t: Total) -> bool:
+    """Whether one loop folds into each element, its number being that of the pass."""
+    if len(loops) != 1 or loops[0].start != ZERO or loops[0].stop != t.size:
+        return False
+    (loop,) = loops
+    indices = [s.index for s in loop.body if isinstance(s, Fold) and s.index is not None]
+    return all(i == Var("int64", loop.var) for i in indices)
+
+
+def walks(index: Expr, var: str, lets: Mapping[str, Expr]) -> bool:
+    """Whether an index grows by one each pass, from a place that is known before the loop."""
+    if slope(index, var, lets) != ONE:
+        return False
+    first = at(index, var, ZERO, lets)
+    return not any(isinstance(e, Var) and (e.name in lets or e.name == var) for e in walk(first))
+
+
+def scattered(loop: For, atomic: Container[str] = ()) -> list[Fold]:
+    """Return the folds of a vector loop into elements that several passes may share.
+
+    Those into buffers, `atomic`, need no care.
+    """
+    lets = {s.name: s.value for s in loop.body if isinstance(s, Let)}
+    return [
+        s
+        for s in loop.body
+        if isinstance(s, Fold)
+        and s.target not in atomic
+        and s.index is not None
+        and slope(s.index, loop.var, lets) not in (ONE, ZERO)
+    ]

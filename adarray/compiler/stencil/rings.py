@@ -1,0 +1,320 @@
+"""Finding chains of groups that run as one pipeline over rows (see `lower_rings`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from adarray.compiler.fusion.groups import Group
+from adarray.compiler.ir.machine import Machine
+from adarray.compiler.ir.program import Value
+from adarray.compiler.kernels.lower import Lowering
+from adarray.compiler.kernels.nodes import Node, Nodes, Ref
+from adarray.compiler.kernels.scope import NOTHING, Affine
+from adarray.compiler.kernels.values import Index, mapped
+from adarray.compiler.stencil.lower_rings import Ring, Stage, rotation
+
+# Rows between what a step reads and writes; rows that are worth it.
+FAR, ROWS = 4, 64
+# Elements of a row that make a vector loop, and bytes of an array that leaves the cache.
+WIDE, LARGE = 64, 1 << 18
+# Whether what is read lies behind a join of rows, and whether that is a rotation.
+JOINED, TURNED = 1, 2
+ROW: tuple[tuple[str, int], ...] = (("row", 1),)
+
+
+class Reach:
+    """Which rows of values of a chain the rows of a group read.
+
+    Attributes
+    ----------
+    rows : dict
+        Nearest and farthest row, relative to the reader's, by ``id`` of the value.
+    rotates : bool
+        Whether rows are counted round the end.
+    fits : bool
+        Whether a pipeline can do it.
+    """
+
+    def __init__(self, nodes: Nodes, chained: dict[int, Ring], count: int) -> None:
+        self.rows: dict[int, tuple[int, int]] = {}
+        self.rotates = False
+        self.fits = True
+        self.mixed = False
+        self.turned = False
+        self.count = count
+        self.chained = chained
+        outer = nodes.group.find(nodes.group.outer)
+        seen: set[tuple[Node, Index, int]] = set()
+        stack: list[tuple[Node, Index, int]] = [
+            (node, _natural(node, outer), 0)
+            for node in nodes.order
+            if node.classes is not None and outer in node.classes
+        ]
+        while stack and self.fits:
+            item = stack.pop()
+            if item not in seen:
+                seen.add(item)
+                self._visit(*item, stack)
+        if self.rotates and self.mixed:
+            self.fits = False
+
+    def _visit(self, node: Node, index: Index, joined: int, stack: list[Any]) -> None:
+        if node.kind in ("gather", "scatter"):
+            self.fits = not any(self._is_chained(r) for r in node.args)
+            return
+        if node.kind == "join" and index[node.value.params["axis"]].terms == ROW:
+            joined = joined or JOINED
+            self.turned = False
+            same = rotation(node, index, ROW, self._near)
+            if same is not None and self.turned:
+                self._follow(same[0], same[1], TURNED, stack)
+                return
+            self.mixed = True
+        for ref in node.args:
+            if ref.use is None or ref.use.maps is None:
+                self.fits = self.fits and not self._is_chained(ref)
+                self.mixed = True
+            else:
+                self._follow(ref, mapped(ref.use.maps, index), joined, stack)
+
+    def _follow(self, ref: Ref, index: Index, joined: int, stack: list[Any]) -> None:
+        """Note or pursue what is read at `index`."""
+        if self._is_chained(ref):
+            self.rotates = self.rotates or joined == TURNED
+            self._note(ref, index)
+        elif ref.node is None:
+            self.mixed = self.mixed or joined > 0
+        elif ref.node.kind != "fold":
+            stack.append((ref.node, index, joined))
+
+    def _is_chained(self, ref: Ref) -> bool:
+        return ref.memory is not None and id(ref.memory.value) in self.chained
+
+    def _near(self, shift: int) -> int:
+        if 2 * abs(shift) > self.count:
+            self.turned = True
+            shift += -self.count if shift > 0 else self.count
+        return shift
+
+    def _note(self, ref: Ref, index: Index) -> None:
+        """Note the row that is read of a value of the chain."""
+        assert ref.memory is not None
+        key = id(ref.memory.value)
+        at = index[self.chained[key].axis]
+        shift = self._near(at.const)
+        if at.terms != ROW or abs(shift) > FAR:
+            self.fits = False
+            return
+        self.rotates = self.rotates or shift != at.const
+        low, high = self.rows.get(key, (shift, shift))
+        self.rows[key] = (min(low, shift), max(high, shift))
+
+
+def _natural(node: Node, outer: int) -> Index:
+    assert node.classes is not None
+    return tuple(
+        Affine(0, (("row" if c == outer else f"c{c}", 1),)) if c >= 0 else NOTHING
+        for c in node.classes
+    )
+
+
+class Chain:
+    """Groups that run as one pipeline.
+
+    Attributes
+    ----------
+    groups : list of Group
+    rings : dict
+        Rings of the values that only the chain reads or that it reads again, by ``id``.
+    """
+
+    def __init__(self, head: Group, count: int) -> None:
+        self.groups = [head]
+        self.reaches: list[Reach | None] = [None]
+        self.produced: dict[int, Ring] = {}
+        self.maker: dict[int, int] = {}
+        self.values: dict[int, Value] = {}
+        self.count = count
+
+    def add_values(self, group: Group, values: Iterable[Value]) -> None:
+        """Take in the values by rows that a group of the chain stores."""
+        outer = group.find(group.outer)
+        for v in values:
+            if id(v) in group.totals or outer not in group.result(v):
+                continue
+            axis = group.result(v).index(outer)
+            self.produced[id(v)] = Ring(v.shape, axis)
+            self.maker[id(v)] = len(self.groups) - 1
+            self.values[id(v)] = v
+
+    def read(self) -> dict[int, Ring]:
+        """Return the rings of the values that later groups of the chain read."""
+        found = {k for r in self.reaches if r is not None for k in r.rows}
+        return {k: r for k, r in self.produced.items() if k in found}
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the rings take."""
+        return sum(4 * r.width * self.values[k].dtype.itemsize for k, r in self.read().items())
+
+
+def find_chains(
+    groups: list[Group],
+    nodes: dict[int, Nodes],
+    requested: dict[int, Value],
+    machine: Machine,
+) -> list[Chain]:
+    """Return chains among groups that run one after the other."""
+    found: list[Chain] = []
+    chain: Chain | None = None
+    for group in groups:
+        stored = [m for m in group.members if id(m) in requested]
+        grown = chain is not None and _grow(chain, group, stored, nodes, machine)
+        if not grown:
+            chain = _begin(group, stored, nodes)
+        if chain is not None and len(chain.groups) == 2 and grown:
+            found.append(chain)
+    return found
+
+
+def _begin(group: Group, stored: list[Value], nodes: dict[int, Nodes]) -> Chain | None:
+    if group.kind != "rows" or group.index not in nodes:
+        return None
+    outer = group.find(group.outer)
+    chain = Chain(group, group.extents[outer])
+    chain.add_values(group, stored)
+    large = [k for k in chain.produced if chain.values[k].nbytes >= LARGE]
+    if chain.count < ROWS or not large or not _wide(nodes[group.index], group):
+        return None
+    return chain
+
+
+def _wide(nodes: Nodes, group: Group) -> bool:
+    """Whether all loops inside a row are long, and rows lie one after the other."""
+    outer = group.find(group.outer)
+    return all(
+        node.classes is None
+        or outer not in node.classes
+        or (node.classes.index(outer) == 0 and max((n for n in node.shape[1:]), default=0) >= WIDE)
+        for node in nodes.order
+    )
+
+
+def _grow(
+    chain: Chain, group: Group, stored: list[Value], nodes: dict[int, Nodes], machine: Machine
+) -> bool:
+    """Add a group to a chain, if it reads rows near those that the chain computes."""
+    if len(chain.groups) >= machine.chain or group.kind != "rows" or group.index not in nodes:
+        return False
+    if group.extents[group.find(group.outer)] != chain.count:
+        return False
+    reach = Reach(nodes[group.index], chain.produced, chain.count)
+    if not reach.fits or not reach.rows or not _wide(nodes[group.index], group):
+        return False
+    chain.groups.append(group)
+    chain.reaches.append(reach)
+    if chain.bytes > machine.cache:
+        chain.groups.pop()
+        chain.reaches.pop()
+        return False
+    chain.add_values(group, stored)
+    return True
+
+
+class Pipeline:
+    """The stages of a chain.
+
+    Parameters
+    ----------
+    chain : Chain
+    fusion : Fusion
+    cloned : callable
+        As for `Nodes`.
+    requested : dict
+        Values that are stored.
+    external : callable
+        ``external(value, groups)``: whether other groups than these read a value.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        fusion: Any,
+        cloned: Any,
+        requested: dict[int, Value],
+        external: Callable[[Value, list[Group]], bool],
+    ) -> None:
+        self.chain = chain
+        self.rings = chain.read()
+        self.parts: list[tuple[int, Nodes, dict[int, Any]]] = []
+        self.valid = True
+        at_hand: dict[int, Node] = {}
+        for k, group in enumerate(chain.groups):
+            mine = {key: self._node(key) for key in self.rings if chain.maker[key] == k}
+            if mine:
+                nodes = Nodes(group, fusion, cloned, at_hand)
+                stored = {id(nodes.add(chain.values[key])): self.rings[key] for key in mine}
+                self.parts.append((k, nodes, stored))
+            at_hand = at_hand | mine
+            wanted = [
+                m
+                for m in group.members
+                if id(m) in requested and (id(m) not in mine or external(m, chain.groups))
+            ]
+            if wanted:
+                nodes = Nodes(group, fusion, cloned, at_hand)
+                self.parts.append((k, nodes, nodes.results(wanted)))
+        made = {id(m) for g in chain.groups for m in g.members}
+        for _, nodes, _ in self.parts:
+            self.valid = self.valid and not any(key in made for key in nodes.memories)
+
+    def _node(self, key: int) -> Node:
+        value = self.chain.values[key]
+        node = Node(value, None)
+        node.kind, node.shape, node.folded = "ring", value.shape, ()
+        node.cost = 1
+        node.ring = self.rings[key]
+        return node
+
+    def stages(self, machine: Machine) -> list[Stage]:
+        """Return the stages; rings get their numbers of rows."""
+        chain = self.chain
+        lag = [0] * len(chain.groups)
+        for k, reach in enumerate(chain.reaches):
+            for key, (_, high) in (reach.rows if reach else {}).items():
+                lag[k] = max(lag[k], lag[chain.maker[key]] + high)
+        before, after = [0] * len(lag), [0] * len(lag)
+        for k in reversed(range(len(lag))):
+            reach = chain.reaches[k]
+            for key, (low, high) in (reach.rows if reach else {}).items():
+                a = chain.maker[key]
+                before[a] = max(before[a], before[k] - low)
+                after[a] = max(after[a], after[k] + high)
+                need, ring = lag[k] - lag[a] - low + 1, chain.produced[key]
+                while ring.rows < max(need, 1):
+                    ring.rows = max(1, 2 * ring.rows)
+        made: list[Stage] = []
+        base: Lowering | None = None
+        for k, nodes, stored in self.parts:
+            group = chain.groups[k]
+            reach = chain.reaches[k]
+            outer = group.find(group.outer)
+            extents = list(group.extents)
+            lowering = Lowering(nodes.order, stored, outer, extents, base, True, machine)
+            base = base or lowering
+            rings = any(isinstance(s, Ring) for s in stored.values())
+            made.append(Stage(
+                lowering, before[k] if rings else 0, after[k] if rings else 0, lag[k],
+                reach is not None and reach.rotates,
+            ))  # fmt: skip
+        return made
+
+    def orders(self) -> list[list[Node]]:
+        """Return the nodes of every stage."""
+        return [nodes.order for _, nodes, _ in self.parts]
+
+    @property
+    def rotates(self) -> bool:
+        """Whether rows are counted round the end anywhere."""
+        return any(r is not None and r.rotates for r in self.chain.reaches)

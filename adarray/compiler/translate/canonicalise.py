@@ -1,0 +1,306 @@
+"""Recorded calls as a program of primitives."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.levels import forget
+from adarray.base.op import FUNCTIONS as RECORD_OF
+from adarray.base.op import Op, load_late
+from adarray.base.recording import Call, Symbol, as_number
+from adarray.compiler import translate as lowering
+from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, NotExactError, Weak
+from adarray.compiler.ir.program import Program, Slot, Value
+from adarray.compiler.ir.views import Shape
+from adarray.compiler.translate import Recorded
+from adarray.compiler.translate.elementwise import apply_ufunc, pointwise
+from adarray.compiler.translate.reductions import ufunc_accumulate, ufunc_reduce
+from adarray.core.inplace import WRITE, _region
+
+for _name in ("contraction", "creation", "indexing", "numerics", "shape", "special"):
+    importlib.import_module(f"adarray.compiler.translate.{_name}")
+
+# What holds no symbols.
+_PLAIN = frozenset({int, float, bool, str, type(None)})
+_KINDS: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+
+
+def canonicalise(
+    events: Iterable[Call],
+    inputs: Sequence[Symbol],
+    outputs: Sequence[Any],
+    *,
+    strides: Mapping[Symbol, Shape] | None = None,
+    constants: Mapping[Symbol, Any] | None = None,
+) -> Program:
+    """Translate recorded calls.
+
+    Parameters
+    ----------
+    events : iterable of Call
+    inputs : sequence of Symbol
+    outputs : sequence of Symbol or plain values
+    strides : mapping, optional
+        Strides, in elements, of the inputs that are not in C order.
+    constants : mapping, optional
+        Symbols that always have the same contents, with these.
+
+    Returns
+    -------
+    Program
+    """
+    return Canonicaliser(inputs, strides or {}, constants or {}).run(events, outputs)
+
+
+class Canonicaliser:
+    """The state of one translation: which value stands for which symbol."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Symbol],
+        strides: Mapping[Symbol, Shape],
+        constants: Mapping[Symbol, Any],
+    ) -> None:
+        self.b = Builder()
+        self.env: dict[Symbol, Value] = {}
+        for i, symbol in enumerate(inputs):
+            self.env[symbol] = self.b.input(i, symbol.shape, symbol.dtype, strides.get(symbol))
+        for symbol, x in constants.items():
+            self.env[symbol] = self.b.value(np.asarray(x, symbol.dtype))
+
+    def run(self, events: Iterable[Call], outputs: Sequence[Any]) -> Program:
+        """Translate calls in order, and return the program."""
+        for call in events:
+            self.b.origin = call
+            self.translate(call)
+        self.b.origin = None
+        return self.b.program([self.b.value(self.read(x)) for x in outputs])
+
+    # -- operands --------------------------------------------------------------------------
+
+    def read(self, x: Any) -> Any:
+        """Return an argument with values in place of its symbols, wherever they stand."""
+        if type(x) is Symbol:
+            value = self.env[x]
+            return Weak(value, _KINDS[x.dtype.kind]) if x.weak else value
+        if type(x) in _PLAIN:
+            return x
+        if isinstance(x, tuple):
+            if _PLAIN.issuperset(map(type, x)):
+                return x
+            made = [self.read(i) for i in x]
+            return x if all(a is c for a, c in zip(made, x, strict=True)) else tuple(made)
+        if type(x) is list:
+            return [self.read(i) for i in x]
+        if type(x) is dict:
+            return {k: self.read(v) for k, v in x.items()}
+        if type(x) is slice:
+            made = [self.read(i) for i in (x.start, x.stop, x.step)]
+            return slice(*made) if any(isinstance(i, (Value, Weak)) for i in made) else x
+        return x
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def translate(self, call: Call) -> None:
+        """Translate one call: by its lowering, or as a call of NumPy."""
+        env = self.env
+        operands = tuple(
+            [env[x] if type(x) is Symbol and not x.weak else self.read(x) for x in call.args]
+        )
+        params = {k: self.read(v) for k, v in call.params.items()} if call.params else {}
+        results = call.results
+        if not call.several:
+            (result,) = results
+            made = self.lower(call, operands, params, result)
+            if type(made) is not tuple and _fits(made, result):
+                env[result] = made
+                return
+        else:
+            made = self.lower(call, operands, params, results)
+        values = made if isinstance(made, tuple) else (made,)
+        if len(values) != len(results) or not all(map(_fits, values, results)):
+            values = self.opaque(call, operands, params)
+        env.update(zip(results, values, strict=True))
+
+    def lower(self, call: Call, operands: Any, params: Any, result: Any) -> Any:
+        """Return the value of a call in primitives, None if there are none for it.
+
+        Of a call with several results, a tuple.
+        """
+        try:
+            return self.primitives(call, operands, params, result)
+        except NotExactError:
+            return None
+
+    def primitives(self, call: Call, operands: Any, params: Any, result: Any) -> Any:
+        """Implement `lower`, where numbers are in the range of the dtypes that they meet."""
+        b, op, function = self.b, call.op, call.function
+        if op is None:
+            if function is as_number:
+                return b.value(operands[0])
+            special = lowering.FUNCTIONS.get(function) if _hashable(function) else None
+            if special is None:
+                bound = self.bind(function, operands, params)
+                if bound is not None:
+                    op, operands, params = bound
+        several = isinstance(result, tuple)
+        if not (_printable(result) if several else result.dtype in PRINTABLE):
+            return None
+        if not _printable(operands):
+            return None
+        if op is not None:
+            special = lowering.RECORDS.get(op.name)
+            if special is None:
+                takes = op.pointwise and not params
+                return pointwise(b, op, operands, result) if takes else None
+        seen = Recorded(operands, params, result)
+        return self.ufunc(function, seen) if special is None else special(b, seen)
+
+    def bind(self, function: Any, operands: Any, params: Any) -> tuple[Op, Any, Any] | None:
+        """Return the record of a function, with its operands and parameters."""
+        op = RECORD_OF.get(function) if _hashable(function) else None
+        if op is None and _elsewhere(function) and load_late():
+            op = RECORD_OF.get(function)
+        if op is None:
+            return None
+        try:
+            bound = op.bind(operands, params)
+            if bound[0] is None and op.general is not None:
+                op = op.general
+                bound = op.bind(operands, params)
+        except NotDifferentiableError as error:
+            forget(error)
+            return None
+        found, given, out = bound
+        return None if out is not None else (op, tuple(found), given)
+
+    def ufunc(self, function: Any, call: Recorded) -> Value | None:
+        """Lower ufuncs without a record, and the methods of ufuncs."""
+        made: Value | None = None
+        if isinstance(function, np.ufunc):
+            if not call.params:
+                made = apply_ufunc(self.b, function, call.operands)
+        elif isinstance(owner := getattr(function, "__self__", None), np.ufunc):
+            special = lowering.RECORDS.get(f"{owner.__name__}.{function.__name__}")
+            if special is not None and len(call.operands) == 1:
+                made = special(self.b, call)
+            elif function.__name__ == "reduce":
+                made = ufunc_reduce(self.b, owner.__name__, call)
+            elif function.__name__ == "accumulate":
+                made = ufunc_accumulate(self.b, owner.__name__, call)
+        return made
+
+    def opaque(self, call: Call, operands: Any, params: Any) -> tuple[Value, ...]:
+        """Make a call of NumPy."""
+        function, op = call.function, call.op
+        if op is not None:
+            function = op.evaluate
+            if op is WRITE:
+                function = written
+            elif op.variadic:
+                fixed = op.arity - 1
+                operands = (*operands[:fixed], list(operands[fixed:]))
+        common = _common_dtype(operands)
+        slots: dict[int, int] = {}
+        found: list[Value] = []
+
+        def slot(x: Any) -> Any:
+            if isinstance(x, Weak):
+                # NumPy must see a number whose dtype yields.
+                x = (
+                    x.value
+                    if common is None
+                    else self.b.cast(x.value, np.result_type(common, x.kind()))
+                )
+            if isinstance(x, Value):
+                if id(x) not in slots:
+                    slots[id(x)] = len(found)
+                    found.append(x)
+                return Slot(slots[id(x)])
+            if type(x) is tuple:
+                return tuple([slot(i) for i in x])
+            if type(x) is list:
+                return [slot(i) for i in x]
+            if type(x) is dict:
+                return {k: slot(v) for k, v in x.items()}
+            if type(x) is slice:
+                return slice(slot(x.start), slot(x.stop), slot(x.step))
+            return x
+
+        made = {
+            "function": function,
+            "args": tuple([slot(x) for x in operands]),
+            "kwargs": {k: slot(v) for k, v in params.items()},
+        }
+        results = call.results
+        if not call.several:
+            (symbol,) = results
+            return (self.b.make("call", tuple(found), made, symbol.shape, symbol.dtype),)
+        made["results"] = tuple([(s.shape, s.dtype) for s in results])
+        first = results[0] if results else Symbol((), np.float64)
+        several = self.b.make("call", tuple(found), made, first.shape, first.dtype)
+        return tuple(
+            [
+                self.b.make("pick", (several,), {"index": i}, s.shape, s.dtype)
+                for i, s in enumerate(results)
+            ]
+        )
+
+
+def written(base: Any, value: Any, steps: Any, index: Any) -> Any:
+    """Return a copy of `base` with a region set: what a recorded write does."""
+    made = np.array(base)
+    target, at = _region(made, steps, index)
+    if target.dtype.kind != "c" and np.iscomplexobj(value):
+        value = np.real(value)  # a number that was cast with the array: one part takes it
+    target[at] = value
+    return made
+
+
+def _fits(value: Value | None, symbol: Symbol) -> bool:
+    """Whether a value is what was recorded."""
+    return (
+        value is not None
+        and value.shape == symbol.shape
+        and (value.dtype is symbol.dtype or value.dtype == symbol.dtype)
+    )
+
+
+def _elsewhere(function: Any) -> bool:
+    """Whether a function is a ufunc of another library, whose rules may not be loaded yet."""
+    return isinstance(function, np.ufunc) and getattr(np, function.__name__, None) is not function
+
+
+def _hashable(function: Any) -> bool:
+    return type(function).__hash__ is not None
+
+
+def _printable(operands: Any) -> bool:
+    """Whether all operands have dtypes that arithmetic is printed for."""
+    for x in operands:
+        if type(x) is Value:
+            if x.dtype not in PRINTABLE:
+                return False
+            continue
+        if isinstance(x, Weak):
+            x = x.value
+        if isinstance(x, (list, tuple)):
+            if not _printable(x):
+                return False
+        elif getattr(x, "dtype", BOOL) not in PRINTABLE or isinstance(x, complex):
+            return False
+    return True
+
+
+def _common_dtype(operands: Any) -> Any:
+    """Return the dtype that the arrays among the operands have together, None without any."""
+    dtypes = [x.dtype for x in operands if isinstance(x, (Value, np.ndarray, np.generic))]
+    try:
+        return np.result_type(*dtypes) if dtypes else None
+    except TypeError:
+        return None

@@ -1,0 +1,275 @@
+"""Products summed over shared axes: matrix products, views, multiplications and sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.compiler.ir import views
+from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.program import Value, c_strides
+from adarray.compiler.translate import Recorded, function, record
+from adarray.compiler.translate.elementwise import apply_ufunc
+
+
+def product(b: Builder, x: Value, y: Value) -> Value | None:
+    """Return ``np.matmul(x, y)`` of floating-point numbers of one dtype."""
+    if x.ndim == 0 or y.ndim == 0:
+        return None
+    if x.shape[-1] == 1:  # nothing is summed
+        left = x if x.ndim == 1 else b.reshape(x, x.shape[:-1])
+        if y.ndim == 1:
+            return b.map("multiply", left, b.reshape(y, ()))
+        row = b.reshape(y, (*y.shape[:-2], y.shape[-1]))
+        if x.ndim == 1:
+            return b.map("multiply", b.reshape(left, ()), row)
+        row = b.reshape(row, (*row.shape[:-1], 1, row.shape[-1]))
+        return b.map("multiply", x, row)
+    return b.dot(x, y)
+
+
+def _floats(b: Builder, operands: Any, result: Any) -> list[Value] | None:
+    """Return the operands in the result's dtype if products of it are computed by BLAS."""
+    if result.dtype.kind != "f":
+        return None
+    return [b.value(x, result.dtype) for x in operands]
+
+
+@record("matmul")
+def _matmul(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
+    return None if given is None else product(b, *given)
+
+
+@record("matvec")
+def _matvec(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
+    if given is None:
+        return None
+    x, y = given
+    if y.ndim == 1:
+        return product(b, x, y)
+    r = product(b, x, b.reshape(y, (*y.shape, 1)))
+    return None if r is None else b.reshape(r, r.shape[:-1])
+
+
+@record("vecmat")
+def _vecmat(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
+    if given is None:
+        return None
+    x, y = given
+    if x.ndim == 1:
+        return product(b, x, y)
+    r = product(b, b.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), y)
+    return None if r is None else b.reshape(r, (*r.shape[:-2], r.shape[-1]))
+
+
+@record("vecdot")
+def _vecdot(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
+    if given is None:
+        return None
+    both = b.map("multiply", *given)
+    return b.reduce("add", both, (both.ndim - 1,))
+
+
+# -- einsum ------------------------------------------------------------------------------------
+
+
+@record("einsum")
+def _einsum(b: Builder, call: Recorded) -> Any:
+    given = _floats(b, call.operands, call.result)
+    if given is None:
+        return None
+    left, right = call.params["subscripts"].split("->")
+    return einsum(b, left.split(","), given, right)
+
+
+def einsum(b: Builder, terms: Sequence[str], operands: Sequence[Value], right: str) -> Value | None:
+    """Contract operands pair by pair, in the order that NumPy finds."""
+    sizes: dict[str, int] = {}
+    for term, x in zip(terms, operands, strict=True):
+        for c, n in zip(term, x.shape, strict=True):
+            sizes[c] = n if sizes.get(c, 1) == 1 else sizes[c]
+    if any(sizes[c] not in (n, 1) and n != 1
+           for t, x in zip(terms, operands, strict=True)
+           for c, n in zip(t, x.shape, strict=True)):  # fmt: skip
+        return None
+    parts = [_diagonal(b, t, x) for t, x in zip(terms, operands, strict=True)]
+    for step in _path(parts, right):
+        chosen = [parts[k] for k in step]
+        parts = [p for k, p in enumerate(parts) if k not in step]
+        wanted = set(right).union(*(t for t, _ in parts))
+        term, x = chosen[0]
+        for k in range(1, len(chosen)):
+            needed = wanted.union(*(t for t, _ in chosen[k + 1 :]))
+            term, x = _pair(b, term, x, *chosen[k], needed)
+        parts.append((term, x))
+    term, x = _summed(b, *parts[0], set(right))
+    if sorted(term) != sorted(right):
+        return None
+    x = b.transpose(x, [term.index(c) for c in right])
+    return b.broadcast(x, tuple(sizes[c] for c in right))
+
+
+def _path(parts: Sequence[tuple[str, Value]], right: str) -> list[tuple[int, ...]]:
+    """Return which operands to contract in each step."""
+    if len(parts) < 3:
+        return [tuple(range(len(parts)))]
+    text = ",".join(t for t, _ in parts) + "->" + right
+    shapes = [np.broadcast_to(0.0, x.shape) for _, x in parts]
+    path: list[tuple[int, ...]] = np.einsum_path(text, *shapes, optimize="greedy")[0][1:]
+    return path
+
+
+def _diagonal(b: Builder, term: str, x: Value) -> tuple[str, Value]:
+    """Return the diagonal over letters that stand twice in a term."""
+    letters = "".join(dict.fromkeys(term))
+    if len(letters) == len(term):
+        return term, x
+    strides = c_strides(x.shape)
+    lengths = dict(sorted(zip(term, x.shape, strict=True), key=lambda p: p[1]))
+    steps = tuple(
+        sum(s for t, s, n in zip(term, strides, x.shape, strict=True) if t == c and n != 1)
+        for c in letters
+    )
+    return letters, b.view(x, 0, steps, tuple(lengths[c] for c in letters))
+
+
+def _summed(b: Builder, term: str, x: Value, wanted: set[str]) -> tuple[str, Value]:
+    """Sum over the letters that nothing else needs."""
+    gone = tuple(i for i, c in enumerate(term) if c not in wanted)
+    if not gone:
+        return term, x
+    return "".join(c for c in term if c in wanted), b.reduce("add", x, gone)
+
+
+def _pair(b: Builder, s: str, x: Value, t: str, y: Value, wanted: set[str]) -> tuple[str, Value]:
+    """Contract two operands, keeping the letters in `wanted`."""
+    s, x = _summed(b, s, x, wanted | set(t))
+    t, y = _summed(b, t, y, wanted | set(s))
+    summed = [
+        c for c in s if c in t and c not in wanted and _length(s, x, c) == _length(t, y, c) != 1
+    ]
+    batch = [c for c in s if c in t and c not in summed]
+    rows = [c for c in s if c not in t]
+    columns = [c for c in t if c not in s]
+    letters = "".join(batch + rows + columns)
+    if not summed or not (rows or columns):
+        made = b.map(
+            "multiply", _spread(b, s, x, letters, summed), _spread(b, t, y, letters, summed)
+        )
+        r = b.reduce("add", made, range(len(letters), made.ndim))
+    else:
+        left = _grouped(b, s, x, batch, rows, summed)
+        right = _grouped(b, t, y, batch, summed, columns)
+        dotted = product(b, left, right)
+        assert dotted is not None
+        lead = views.broadcast_shape([left.shape[:-2], right.shape[:-2]])
+        shape = (*lead, *(_length(s, x, c) for c in rows), *(_length(t, y, c) for c in columns))
+        r = b.reshape(dotted, shape)
+    # A letter of length 1 on both sides that is not wanted is left over.
+    return _summed(b, letters, r, wanted)
+
+
+def _length(term: str, x: Value, letter: str) -> int:
+    return x.shape[term.index(letter)]
+
+
+def _spread(b: Builder, term: str, x: Value, letters: str, summed: Sequence[str]) -> Value:
+    """Bring the axes of `x` in the order of `letters` and `summed`, of length 1 where missing."""
+    wanted = [*letters, *summed]
+    x = b.transpose(x, [term.index(c) for c in wanted if c in term])
+    lengths = iter(x.shape)
+    return b.reshape(x, tuple(next(lengths) if c in term else 1 for c in wanted))
+
+
+def _grouped(
+    b: Builder, term: str, x: Value, batch: list[str], first: list[str], second: list[str]
+) -> Value:
+    """Return a stack of matrices: batch axes, then two groups of axes, each as one."""
+    order = [term.index(c) for c in (*batch, *first, *second)]
+    sizes = [math.prod(_length(term, x, c) for c in group) for group in (first, second)]
+    lead = tuple(_length(term, x, c) for c in batch)
+    return b.reshape(b.transpose(x, order), (*lead, *sizes))
+
+
+# -- functions without a record ----------------------------------------------------------------
+
+
+@function(np.dot)
+def _dot(b: Builder, call: Recorded) -> Any:
+    given = call.bound("a", "b", "out")
+    if given is None:
+        return None
+    if min(np.ndim(x) if not isinstance(x, Value) else x.ndim
+           for x in (given["a"], given["b"])) == 0:  # fmt: skip
+        return apply_ufunc(b, np.multiply, (given["a"], given["b"]))
+    both = _floats(b, (given["a"], given["b"]), call.result)
+    if both is None:
+        return None
+    x, y = both
+    return contract(b, x, y, (x.ndim - 1,), (max(y.ndim - 2, 0),))
+
+
+@function(np.inner)
+def _inner(b: Builder, call: Recorded) -> Any:
+    both = _floats(b, call.operands, call.result)
+    if both is None or min(x.ndim for x in both) == 0:
+        return None
+    x, y = both
+    return contract(b, x, y, (x.ndim - 1,), (y.ndim - 1,))
+
+
+@function(np.vdot)
+def _vdot(b: Builder, call: Recorded) -> Any:
+    both = _floats(b, call.operands, call.result)
+    if both is None:
+        return None
+    x, y = (b.reshape(v, (v.size,)) for v in both)
+    return contract(b, x, y, (0,), (0,))
+
+
+@function(np.outer)
+def _outer(b: Builder, call: Recorded) -> Any:
+    if len(call.operands) != 2 or call.params:
+        return None
+    x, y = (b.value(v) for v in call.operands)
+    columns = b.reshape(x, (x.size, 1)), b.reshape(y, (1, y.size))
+    return apply_ufunc(b, np.multiply, columns)
+
+
+@function(np.tensordot)
+def _tensordot(b: Builder, call: Recorded) -> Any:
+    given = call.bound("a", "b", "axes")
+    if given is None:
+        return None
+    both = _floats(b, (given["a"], given["b"]), call.result)
+    if both is None:
+        return None
+    x, y = both
+    axes = given.get("axes", 2)
+    if np.ndim(axes) == 0:
+        pairs = [list(range(x.ndim - int(axes), x.ndim)), list(range(int(axes)))]
+    else:
+        pairs = [[int(i) for i in np.atleast_1d(np.asarray(a, int))] for a in axes]
+    return contract(
+        b, x, y, tuple(i % x.ndim for i in pairs[0]), tuple(i % y.ndim for i in pairs[1])
+    )
+
+
+def contract(
+    b: Builder, x: Value, y: Value, axes_x: Sequence[int], axes_y: Sequence[int]
+) -> Value | None:
+    """Sum products over pairs of axes; the other axes of `x`, then those of `y`, remain."""
+    letters = [chr(97 + i) for i in range(x.ndim + y.ndim)]
+    of_x, of_y = letters[: x.ndim], letters[x.ndim :]
+    for i, k in zip(axes_x, axes_y, strict=True):
+        of_y[k] = of_x[i]
+    right = [c for i, c in enumerate(of_x) if i not in axes_x]
+    right += [c for i, c in enumerate(of_y) if i not in axes_y]
+    return einsum(b, ["".join(of_x), "".join(of_y)], [x, y], "".join(right))

@@ -1,0 +1,270 @@
+"""Pointwise operations: scalar expressions as maps, in NumPy's loop dtypes."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from adarray.base.op import Op
+from adarray.base.scalar import PREDICATES, Expr, var
+from adarray.base.scalar import call as scalar_call
+from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, Weak
+from adarray.compiler.ir.program import Value
+from adarray.compiler.scalars.expressions import COMPARE, HELPERS, LIBRARY, ON_BOOLS
+from adarray.compiler.scalars.rewrite import simplify
+from adarray.compiler.translate import Recorded, function
+
+# -- one scalar function in one dtype ----------------------------------------------------------
+
+FLOATS = (
+    frozenset(LIBRARY) | HELPERS | {"add", "subtract", "multiply", "divide", "negative"}
+) - {"fabs", "float_power", "fix"}  # fmt: skip
+INTEGERS = frozenset({
+    "add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "sign",
+    "floor_divide", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "invert",
+    "left_shift", "right_shift",
+})  # fmt: skip
+TRUTHS = {
+    "add": "logical_or", "maximum": "logical_or", "bitwise_or": "logical_or",
+    "multiply": "logical_and", "minimum": "logical_and", "bitwise_and": "logical_and",
+    "bitwise_xor": "logical_xor", "invert": "logical_not",
+}  # fmt: skip
+SAME_NAME = {
+    "fabs": "absolute", "float_power": "power", "fix": "trunc", "true_divide": "divide",
+    "abs": "absolute", "conjugate": "positive", "conj": "positive", "mod": "remainder",
+    "radians": "deg2rad", "degrees": "rad2deg", "bitwise_not": "invert",
+    "fmax": "maximum", "fmin": "minimum",
+}  # fmt: skip
+ROUNDING = frozenset({"floor", "ceil", "trunc", "rint", "positive"})
+
+
+def emit(b: Builder, name: str, args: tuple[Value, ...], literal: bool = False) -> Value | None:
+    """Apply the scalar function `name` to operands of one dtype (condition of where: bool).
+
+    `literal` says that the last operand stood as a Python number in the code. None where no
+    kernel computes the function in this dtype.
+    """
+    dtype = args[-1].dtype
+    if name == "where":
+        return b.map("where", *args)
+    if name in COMPARE:
+        return b.map(name, *args)
+    if name in ON_BOOLS:
+        return b.map(name, *(b.cast(a, BOOL) for a in args))
+    if dtype.kind == "f":
+        return _floats(b, name, args, literal)
+    name = SAME_NAME.get(name, name)
+    if name in ROUNDING:
+        return args[0]
+    if name in PREDICATES:  # an integer is finite
+        return None if name == "signbit" else b.full(args[0].shape, name == "isfinite", BOOL)
+    if name == "square":
+        return emit(b, "multiply", (args[0], args[0]))
+    if name == "absolute" and dtype.kind in "bu":
+        return args[0]
+    if dtype == BOOL:
+        return b.map(TRUTHS[name], *args) if name in TRUTHS else None
+    if name == "power":
+        return _integer_power(b, args) if literal else None
+    return b.map(name, *args) if name in INTEGERS else None
+
+
+def _floats(b: Builder, name: str, args: tuple[Value, ...], literal: bool) -> Value | None:
+    if name not in ("fmax", "fmin"):
+        name = SAME_NAME.get(name, name)
+    x = args[0]
+    if name == "positive":
+        return x
+    if name == "square":
+        return b.map("multiply", x, x)
+    if name == "reciprocal":
+        return b.map("divide", b.const(1, x.dtype), x)
+    if name in ("deg2rad", "rad2deg"):
+        factor = math.pi / 180 if name == "deg2rad" else 180 / math.pi
+        return b.map("multiply", x, b.const(factor, x.dtype))
+    if name == "power" and literal and args[1].kind == "const":
+        return _power(b, x, args[1])
+    if name in FLOATS or name in PREDICATES:
+        return b.map(name, *args)
+    return None
+
+
+def _power(b: Builder, x: Value, exponent: Value) -> Value:
+    """Return ``x ** exponent`` as `adarray.compiler.scalars.rewrite` writes it."""
+    n = float(exponent.params["value"])
+    if n == 0.5 and not x.ndim:  # NumPy's scalars take the power, which differs at -0.0
+        return b.map("power", x, exponent)
+    expr = simplify(scalar_call("power", var("x"), n))
+    if expr.op == "power":
+        return b.map("power", x, exponent)
+    done: dict[int, Value] = {}
+    return _expression(b, expr, {"x": x}, x.dtype, done)
+
+
+def _integer_power(b: Builder, args: tuple[Value, ...]) -> Value | None:
+    n = args[1].params.get("value") if args[1].kind == "const" else None
+    if n not in (1, 2, 3, 4):
+        return None
+    x = args[0]
+    if n == 1:
+        return x
+    square = b.map("multiply", x, x)
+    if n == 2:
+        return square
+    return b.map("multiply", square, x if n == 3 else square)
+
+
+# -- expressions -------------------------------------------------------------------------------
+
+
+def _expression(
+    b: Builder, expr: Expr, env: dict[str, Value], dtype: Any, done: dict[int, Value]
+) -> Value:
+    """Return the value of a scalar expression: truth values and numbers of one dtype.
+
+    As the printer writes it: where a number is needed truth values are 1 and 0, where a
+    truth value is needed numbers are true unless 0.
+    """
+    if expr.op == "var":
+        return env[expr.value]
+    if expr.op == "const":
+        return b.const(expr.value, BOOL if isinstance(expr.value, bool) else dtype)
+    if id(expr) in done:
+        return done[id(expr)]
+    args = [_expression(b, a, env, dtype, done) for a in expr.args]
+    if expr.op == "where":
+        kind = BOOL if args[1].dtype == args[2].dtype == BOOL else dtype
+        args = [b.cast(args[0], BOOL), b.cast(args[1], kind), b.cast(args[2], kind)]
+    elif expr.op in ON_BOOLS:
+        args = [b.cast(a, BOOL) for a in args]
+    elif not (expr.op in COMPARE and all(a.dtype == BOOL for a in args)):
+        args = [b.cast(a, dtype) for a in args]
+    literal = expr.args[-1].op == "const"
+    made = emit(b, expr.op, tuple(args), literal)
+    if made is None:
+        raise _NoKernel(expr.op)
+    done[id(expr)] = made
+    return made
+
+
+class _NoKernel(Exception):  # noqa: N818  (caught in this module)
+    """A scalar function that kernels do not have in some dtype."""
+
+
+# -- dtypes ------------------------------------------------------------------------------------
+
+
+def key(x: Any) -> Any:
+    """Return what decides the dtype of a result: a dtype, or the type of a Python number."""
+    if isinstance(x, Value):
+        return x.dtype
+    if isinstance(x, Weak):
+        return x.kind
+    if type(x) in (bool, int, float, complex):
+        return bool if type(x) is bool else type(x)
+    return np.asarray(x).dtype
+
+
+@functools.lru_cache(4096)
+def loop(ufunc: Any, keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the dtypes of the operands and of the result in NumPy's loop."""
+    given = tuple(np.dtype(bool) if k is bool else k for k in keys)
+    try:
+        return tuple(ufunc.resolve_dtypes((*given, *(None,) * ufunc.nout)))
+    except TypeError:
+        return None
+
+
+@functools.lru_cache(4096)
+def _common(ufunc: Any, keys: tuple[Any, ...]) -> Any:
+    """Return the dtype to which operands are converted; None if there is no one for all."""
+    dtypes = loop(ufunc, keys)
+    if dtypes is None or not PRINTABLE.issuperset(dtypes):
+        return None
+    if any(d != dtypes[0] for d in dtypes[:-1]):
+        return None
+    # Small integers are divided as float64; comparisons compare in the operands' dtype.
+    return dtypes[0] if dtypes[-1] == BOOL else dtypes[-1]
+
+
+def apply_ufunc(b: Builder, ufunc: Any, operands: Any, literal: bool | None = None) -> Any:
+    """Apply a ufunc by its name, in NumPy's loop; None where no kernel does."""
+    if ufunc.nout != 1:
+        return None
+    common = _common(ufunc, tuple(map(key, operands)))
+    if common is None:
+        return None
+    args = [b.value(x, common) for x in operands]
+    if literal is None:
+        literal = type(operands[-1]) in (int, float)
+    return emit(b, ufunc.__name__, tuple(args), literal)
+
+
+# -- records -----------------------------------------------------------------------------------
+
+
+def pointwise(b: Builder, op: Op, operands: Any, result: Any) -> Any:
+    """Lower an operation whose record is `Pointwise`."""
+    lower: Any = op.lower
+    if lower.expr is None and isinstance(op.numpy, np.ufunc):
+        return apply_ufunc(b, op.numpy, operands)
+    if result.dtype not in PRINTABLE:
+        return None
+    names = [f"x{i}" for i in range(len(operands))]
+    expr, truths = _template(op)
+    env = {
+        n: b.value(x, BOOL if n in truths else result.dtype)
+        for n, x in zip(names, operands, strict=True)
+    }
+    try:
+        made = _expression(b, expr, env, result.dtype, {})
+    except _NoKernel:
+        return None
+    return b.cast(made, result.dtype)
+
+
+@functools.lru_cache(512)
+def _template(op: Op) -> tuple[Expr, frozenset[str]]:
+    """Return the simplified expression of an operation, and its operands that are truths."""
+    from adarray.compiler.scalars.eager import truth_variables  # it imports every record
+
+    expr = simplify(op.expression(*(var(f"x{i}") for i in range(op.arity))))
+    return expr, truth_variables(expr)
+
+
+# -- functions without a record ----------------------------------------------------------------
+
+
+@function(np.isneginf)
+def _isneginf(b: Builder, call: Recorded) -> Any:
+    return _is_infinity(b, call, -math.inf)
+
+
+@function(np.isposinf)
+def _isposinf(b: Builder, call: Recorded) -> Any:
+    return _is_infinity(b, call, math.inf)
+
+
+def _is_infinity(b: Builder, call: Recorded, number: float) -> Any:
+    x = b.value(call.operands[0])
+    if call.params or len(call.operands) != 1:
+        return None
+    if x.dtype.kind != "f":
+        return b.full(x.shape, False, BOOL)
+    return b.map("equal", x, b.const(number, x.dtype))
+
+
+@function(np.where)
+def _where(b: Builder, call: Recorded) -> Any:
+    if len(call.operands) != 3 or call.params:
+        return None
+    condition, x, y = call.operands
+    return b.map(
+        "where",
+        b.value(condition, BOOL),
+        b.value(x, call.result.dtype),
+        b.value(y, call.result.dtype),
+    )

@@ -1,0 +1,303 @@
+"""Reductions over axes, and running folds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from adarray.compiler.ir.builder import BOOL, INT, PRINTABLE, Builder
+from adarray.compiler.ir.program import Value
+from adarray.compiler.translate import Recorded, function, record
+from adarray.ops.common import normalized_axes
+
+
+def accumulator(name: str, dtype: Any, asked: Any) -> Any:
+    """Return the dtype in which NumPy folds: small integers are summed as int64 or uint64."""
+    if asked is not None:
+        return np.dtype(asked)
+    if name in ("add", "multiply") and dtype.kind in "bi" and dtype.itemsize < 8:
+        return INT
+    if name in ("add", "multiply") and dtype.kind == "u" and dtype.itemsize < 8:
+        return np.dtype(np.uint64)
+    return dtype
+
+
+def fold(
+    b: Builder, name: str, x: Value, axis: Any = None, dtype: Any = None, keepdims: Any = False
+) -> Value | None:
+    """Reduce `x` as ``np.<ufunc>.reduce`` does."""
+    to = accumulator(name, x.dtype, dtype)
+    axes = normalized_axes(axis, x.ndim)
+    if to not in PRINTABLE or len(set(axes)) != len(axes):
+        return None
+    x = b.cast(x, to)
+    if to == BOOL and name in _ON_TRUTHS:
+        name = _ON_TRUTHS[name]
+    if name in ("maximum", "minimum") and 0 in x.shape:
+        return None
+    return b.reduce(name, x, axes, bool(keepdims))
+
+
+_ON_TRUTHS = {
+    "add": "logical_or", "maximum": "logical_or", "multiply": "logical_and",
+    "minimum": "logical_and",
+}  # fmt: skip
+
+
+def count_along(x: Value, axis: Any) -> int:
+    """Return how many elements are folded into one."""
+    return math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
+
+
+# -- plain forms -------------------------------------------------------------------------------
+
+
+@record("sum")
+def _sum(b: Builder, call: Recorded) -> Any:
+    return fold(b, "add", b.value(call.operands[0]), **call.params)
+
+
+@record("prod")
+def _prod(b: Builder, call: Recorded) -> Any:
+    return fold(b, "multiply", b.value(call.operands[0]), **call.params)
+
+
+@record("max")
+def _max(b: Builder, call: Recorded) -> Any:
+    return fold(b, "maximum", b.value(call.operands[0]), **call.params)
+
+
+@record("min")
+def _min(b: Builder, call: Recorded) -> Any:
+    return fold(b, "minimum", b.value(call.operands[0]), **call.params)
+
+
+def _inexact(x: Value, dtype: Any) -> Any:
+    """Return the dtype in which means are taken, None if it is none of ours."""
+    if dtype is not None:
+        dtype = np.dtype(dtype)
+    elif x.dtype.kind in "biu":
+        dtype = np.dtype(np.float64)
+    else:
+        dtype = x.dtype
+    return dtype if dtype.kind == "f" and dtype in PRINTABLE else None
+
+
+@record("mean")
+def _mean(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    axis, keepdims = call.params.get("axis"), call.params.get("keepdims", False)
+    dtype = _inexact(x, call.params.get("dtype"))
+    if dtype is None:
+        return None
+    return mean(b, b.cast(x, dtype), axis, keepdims)
+
+
+def mean(b: Builder, x: Value, axis: Any, keepdims: Any) -> Value | None:
+    """Return the mean of floating-point numbers."""
+    total = fold(b, "add", x, axis, None, keepdims)
+    if total is None:
+        return None
+    return b.map("divide", total, b.const(count_along(x, axis), x.dtype))
+
+
+@record("var")
+def _var(b: Builder, call: Recorded) -> Any:
+    return _variance(b, b.value(call.operands[0]), **call.params)
+
+
+@record("std")
+def _std(b: Builder, call: Recorded) -> Any:
+    variance = _variance(b, b.value(call.operands[0]), **call.params)
+    return None if variance is None else b.map("sqrt", variance)
+
+
+def _variance(
+    b: Builder, x: Value, axis: Any = None, dtype: Any = None, ddof: Any = 0,
+    keepdims: Any = False, correction: Any = None,
+) -> Value | None:  # fmt: skip
+    to = _inexact(x, dtype)
+    if to is None:
+        return None
+    x = b.cast(x, to)
+    center = mean(b, x, axis, True)
+    if center is None:
+        return None
+    d = b.map("subtract", x, center)
+    total = fold(b, "add", b.map("multiply", d, d), axis, None, keepdims)
+    assert total is not None
+    free = max(count_along(x, axis) - (ddof if correction is None else correction), 0)
+    return b.map("divide", total, b.const(free, to))
+
+
+@record("norm")
+def _norm(b: Builder, call: Recorded) -> Any:
+    x = b.value(call.operands[0])
+    if x.dtype.kind != "f":
+        x = b.cast(x, np.float64)
+    total = fold(
+        b,
+        "add",
+        b.map("multiply", x, x),
+        call.params.get("axis"),
+        None,
+        call.params.get("keepdims", False),
+    )
+    return None if total is None else b.map("sqrt", total)
+
+
+# -- with masks and initial values --------------------------------------------------------------
+
+
+def _masked(b: Builder, x: Value, where: Any, fill: Any) -> Value:
+    """Return `x` with `fill` where the mask does not hold."""
+    if where is True:
+        return x
+    # None is false to NumPy.
+    mask = b.broadcast(b.value(False if where is None else where, BOOL), x.shape)
+    return b.map("where", mask, x, b.const(fill, x.dtype))
+
+
+def _with_initial(b: Builder, name: str, r: Value | None, initial: Any) -> Value | None:
+    if r is None or initial is None:
+        return r
+    return b.map(name, b.value(initial, r.dtype), r)
+
+
+def _folded(name: str, identity: float) -> Any:
+    def lower(b: Builder, call: Recorded) -> Any:
+        x, initial, where = call.operands
+        x = b.value(x)
+        to = accumulator(name, x.dtype, call.params.get("dtype"))
+        if to not in PRINTABLE:
+            return None
+        r = fold(b, name, _masked(b, b.cast(x, to), where, identity), **call.params)
+        return _with_initial(b, name, r, initial)
+
+    return lower
+
+
+def _extremum(name: str, sign: float) -> Any:
+    def lower(b: Builder, call: Recorded) -> Any:
+        x, initial, where = call.operands
+        x = b.value(x)
+        if x.dtype.kind != "f" or (where is not True and initial is None):
+            return None
+        r = fold(b, name, _masked(b, x, where, sign * math.inf), **call.params)
+        return _with_initial(b, name, r, initial)
+
+    return lower
+
+
+def _nan_folded(name: str, identity: float) -> Any:
+    plain = _folded(name, identity)
+
+    def lower(b: Builder, call: Recorded) -> Any:
+        x, initial, where = call.operands
+        filled = _filled(b, b.value(x), identity)
+        return plain(b, call._replace(operands=(filled, initial, where)))
+
+    return lower
+
+
+def _filled(b: Builder, x: Value, fill: float) -> Value:
+    """Return `x` with `fill` in place of nan."""
+    if x.dtype.kind != "f":
+        return x
+    return b.map("where", b.map("isnan", x), b.const(fill, x.dtype), x)
+
+
+for _name, _combine, _identity in (("sum", "add", 0.0), ("prod", "multiply", 1.0)):
+    record(f"{_name}.where")(_folded(_combine, _identity))
+    record(f"nan{_name}")(_nan_folded(_combine, _identity))
+record("max.where")(_extremum("maximum", -1))
+record("min.where")(_extremum("minimum", 1))
+
+
+# -- truths ------------------------------------------------------------------------------------
+
+
+def _truths(name: str) -> Any:
+    def lower(b: Builder, call: Recorded) -> Any:
+        bound = call.bound("a", "axis", "out", "keepdims")
+        if bound is None:
+            return None
+        x = b.cast(b.value(bound["a"]), BOOL)
+        keepdims = bound.get("keepdims")
+        return fold(b, name, x, bound.get("axis"), None, keepdims is True)
+
+    return lower
+
+
+function(np.all)(_truths("logical_and"))
+function(np.any)(_truths("logical_or"))
+
+
+@function(np.count_nonzero)
+def _count_nonzero(b: Builder, call: Recorded) -> Any:
+    bound = call.bound("a", "axis", "keepdims")
+    if bound is None:
+        return None
+    x = b.cast(b.value(bound["a"]), BOOL)
+    return fold(b, "add", x, bound.get("axis"), None, bound.get("keepdims", False))
+
+
+UFUNC_FOLDS = frozenset({
+    "add", "multiply", "maximum", "minimum", "logical_and", "logical_or",
+})  # fmt: skip
+
+
+def ufunc_reduce(b: Builder, name: str, call: Recorded) -> Any:
+    """Lower ``np.<ufunc>.reduce``."""
+    bound = call.bound("a", "axis", "dtype", "out", "keepdims", "initial", "where")
+    if bound is None or name not in UFUNC_FOLDS:
+        return None
+    if bound.get("where", True) is not True or bound.get("initial") not in (None, np._NoValue):
+        return None
+    x = b.value(bound["a"])
+    if name.startswith("logical"):
+        x = b.cast(x, BOOL)
+    keepdims = bound.get("keepdims", False) is True
+    return fold(b, name, x, bound.get("axis", 0), bound.get("dtype"), keepdims)
+
+
+# -- running folds -----------------------------------------------------------------------------
+
+
+def running(b: Builder, name: str, x: Value, axis: Any, dtype: Any) -> Value | None:
+    """Fold `x` along an axis, keeping every step."""
+    to = accumulator(name, x.dtype, dtype)
+    if to not in PRINTABLE or to == BOOL:
+        return None
+    if axis is None or not x.ndim:
+        x, axis = b.reshape(x, (x.size,)), 0
+    return b.scan(name, b.cast(x, to), int(axis) % x.ndim)
+
+
+def _scan(name: str, fill: float | None) -> Any:
+    def lower(b: Builder, call: Recorded) -> Any:
+        x = b.value(call.operands[0])
+        if fill is not None:
+            x = _filled(b, x, fill)
+        return running(b, name, x, call.params.get("axis"), call.params.get("dtype"))
+
+    return lower
+
+
+record("cumsum")(_scan("add", None))
+record("cumprod")(_scan("multiply", None))
+record("nancumsum")(_scan("add", 0.0))
+record("nancumprod")(_scan("multiply", 1.0))
+
+
+def ufunc_accumulate(b: Builder, name: str, call: Recorded) -> Any:
+    """Lower ``np.<ufunc>.accumulate``."""
+    bound = call.bound("a", "axis", "dtype", "out")
+    if bound is None or name not in ("add", "multiply", "maximum", "minimum"):
+        return None
+    x = b.value(bound["a"])
+    if not x.ndim:
+        return None
+    return running(b, name, x, bound.get("axis", 0), bound.get("dtype"))

@@ -1,0 +1,1 @@
+"""Tracing and the reverse graph: dispatch, in-place writes, views, saved values, the refusals."""

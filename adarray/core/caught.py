@@ -1,0 +1,217 @@
+"""Errors of Python itself that code catches because a value is traced.
+
+``decimal.Decimal(x)``, ``memoryview(x)`` or a parser that reads the text of a traced value look
+at types and characters, and ask nobody. They raise where a plain run goes on. Code that a
+transform reaches shows the errors that it catches (see `adarray.core.loads`); those that a plain run
+would not have met are refusals.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import types
+from typing import Any
+
+import numpy as np
+
+from adarray.base.aval import Symbolic
+from adarray.base.errors import RefusalError
+from adarray.base.handlers import telling
+from adarray.base.levels import OPEN, RECORDED, RECORDINGS, around, refused
+from adarray.base.scope import client_of, package_of
+from adarray.core.trace import Handle, levels_of
+
+# What adarray answers itself, or what has nothing to do with types and text.
+_APART = (RefusalError, AttributeError, LookupError, OSError, StopIteration, AssertionError)
+_READING = (ValueError, ArithmeticError)  # what parsers of text raise, at times without the text
+_SIZES = (ZeroDivisionError, OverflowError, FloatingPointError)
+# Functions that ask whether they have a float, and for an integer if not; where they are named.
+_NO_INTEGER = "cannot be interpreted as an integer"
+_TIMED = frozenset({
+    "sleep", "acquire", "wait", "join", "localtime", "gmtime", "ctime", "fromtimestamp",
+    "utcfromtimestamp", "utime", "setitimer", "settimeout", "setdefaulttimeout", "select", "poll",
+    "sigtimedwait",
+})  # fmt: skip
+_RAISE = dis.opmap["RAISE_VARARGS"]
+
+# The levels of open traces of which text was made that is no number.
+_told: set[int] = set()
+
+
+class Shown:
+    """Base of text that shows a traced value, `of`, in place of its number."""
+
+    of: Any
+
+    def _tell(self) -> None:
+        _told.intersection_update(OPEN)
+        _told.update(levels_of(self.of))
+
+
+def note(error: BaseException | None, by: str = "") -> None:
+    """Put down an error that code is about to catch, if it is a refusal.
+
+    Parameters
+    ----------
+    error : exception
+    by : str
+        The package of the code that catches it, if that is a library.
+    """
+    if error is None or (trace := error.__traceback__) is None:
+        return
+    if isinstance(error, _APART) and not isinstance(error, AttributeError):
+        return
+    frames = [trace.tb_frame]
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+        frames.append(trace.tb_frame)
+    if isinstance(error, AttributeError):
+        ours = _is_wrongly_missing(error, frames, trace.tb_lasti)
+    else:
+        ours = _of_tracing(error, frames[-1], trace.tb_lasti, by)
+    if ours:
+        refused(error, list(around()) or _levels_in(frames))
+        if RECORDINGS and RECORDED.get() is None:  # of another thread
+            message = f"jit: the function caught an error that NumPy would not have raised: {error}"
+            for x in [x for f in frames for x in f.f_locals.values() if _is_recorded(x)]:
+                x._v._refused(message)
+
+
+def _of_tracing(error: BaseException, frame: types.FrameType, at: int, by: str) -> bool:
+    """Whether an error comes of a traced value, or of text that shows one."""
+    space = frame.f_globals
+    package = package_of(space.get("__name__"))
+    text = str(error)
+    library = package in sys.stdlib_module_names and not client_of(space)
+    if library and package != by and any(map(_is_ours, frame.f_locals.values())):
+        return True
+    if not library and frame.f_code.co_code[at] == _RAISE:
+        return False  # on purpose
+    if isinstance(error, _READING) and not isinstance(error, _SIZES):
+        return "traced" in text or not _told.isdisjoint(OPEN)
+    if package == "adarray":
+        return False  # it raises what NumPy raises, or a RefusalError
+    if isinstance(error, TypeError) and "must be" in text and "'" not in text:
+        # It says what was wanted, and not what was got; code that asks of classes is no reader.
+        return not text.startswith(("issubclass()", "isinstance()"))
+    return "traced" in text or ("ADArray" in text and not text.endswith("not callable"))
+
+
+def _is_wrongly_missing(error: AttributeError, frames: list[types.FrameType], at: int) -> bool:
+    """Whether an attribute is missing that is there, or not asked for, in a plain run."""
+    if not _is_adarray(frames[-1]):
+        return False
+    if frames[-1].f_code.co_code[at] != _RAISE:
+        return True  # we met an object that we do not know
+    # An integer was asked for: by some functions, after a float.
+    asking = next((f for f in reversed(frames) if not _is_adarray(f)), frames[0])
+    return _NO_INTEGER in str(error) and not _TIMED.isdisjoint(asking.f_code.co_names)
+
+
+def _is_adarray(frame: types.FrameType) -> bool:
+    return package_of(frame.f_globals.get("__name__")) == "adarray"
+
+
+def _is_ours(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(map(_is_ours, x[:64]))
+    if not issubclass(type(x), Handle):
+        return issubclass(type(x), Shown)
+    return _is_recorded(x) or bool(levels_of(x))
+
+
+def _is_recorded(x: Any) -> bool:
+    return (
+        issubclass(type(x), Handle) and type(x._v) is not np.ndarray and isinstance(x._v, Symbolic)
+    )
+
+
+def _levels_in(frames: list[types.FrameType]) -> list[int]:
+    """Return the levels of the traces that see what frames hold; all open ones, if none does."""
+    found = [level for f in frames for level in levels_of(list(f.f_locals.values()))]
+    return found or list(OPEN)
+
+
+class Caught:
+    """What handlers of errors in code that a transform reaches evaluate: ``~CAUGHT``."""
+
+    __slots__ = ()
+
+    def __invert__(self) -> None:
+        if OPEN or RECORDINGS:
+            note(sys.exception())
+
+    def __reduce__(self) -> str:
+        return "CAUGHT"
+
+    def __repr__(self) -> str:
+        return "<look at a caught error>"
+
+
+CAUGHT = Caught()
+
+# Libraries that know what they are given, or that show and keep text.
+_KNOWING = frozenset({
+    "numpy", "adarray", "adarray_backends", "adarray_native", "logging", "warnings", "traceback",
+    "reprlib", "pprint",
+})  # fmt: skip
+# Functions of the standard library that catch what functions of the user raise; by modules.
+_RUNNERS = {
+    "threading": ("Thread._bootstrap_inner",),
+    "concurrent.futures.thread": ("_WorkItem.run",),
+    "multiprocessing.pool": ("worker",),
+    "unittest.case": ("_AssertRaisesBaseContext.handle", "_AssertRaisesContext.handle"),
+}
+_watched: set[str] = set()
+
+
+def watch_libraries() -> None:
+    """Look at the errors that code which no transform reaches catches, from now on.
+
+    Python 3.12 tells of every error that is handled; of Python 3.11, functions that run those
+    of users are known.
+    """
+    if sys.version_info >= (3, 12):
+        if not _watched:
+            _watched.add("")
+            _monitor()
+        return
+    for module in _RUNNERS.keys() - _watched:
+        if module in sys.modules:
+            _watched.add(module)
+            for path in _RUNNERS[module]:
+                found: Any = sys.modules[module]
+                for name in path.split("."):
+                    found = getattr(found, name, None)
+                if type(found) is types.FunctionType:
+                    found.__code__ = telling(found.__code__, CAUGHT)
+
+
+def _monitor() -> None:
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009  (Python 3.11 lacks it)
+    for tool in (4, 3):  # the others have a use that is agreed upon
+        if monitoring.get_tool(tool) is None:
+            event = monitoring.events.EXCEPTION_HANDLED
+            monitoring.use_tool_id(tool, "adarray")
+            monitoring.register_callback(tool, event, _Handled)
+            monitoring.set_events(tool, event)
+            return
+
+
+class _Handled(Exception):  # noqa: N818  (it is never raised)
+    """An error was handled: code, place, error. Looked at when it goes, which is at once.
+
+    Were this a function, it could not be called at the limit of recursion. The interpreter would
+    raise the error of that where it was about to handle another one, and do so forever. What a
+    finaliser raises is ignored.
+    """
+
+    def __del__(self) -> None:
+        error = self.args[2]
+        if not (OPEN or RECORDINGS) or type(error) is RecursionError:  # no depth left to look
+            return
+        space = sys._getframe(1).f_globals
+        package = package_of(space.get("__name__"))
+        if package not in _KNOWING:
+            note(error, "" if client_of(space) else package)

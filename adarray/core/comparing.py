@@ -1,0 +1,202 @@
+"""Where code compares objects by their identity, or asks which of them share memory.
+
+What a transform passes on stands for an array of the caller and is another object. Code that
+compares it with an array that it captured would get another answer, and nothing can be put in
+the way of ``is``; but which names it is written with can be read off the bytecode.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import inspect
+import types
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray.base.redirecting import Noted, all_names, original_of
+from adarray.base.scope import client_of
+
+_SHARING = ("shares_memory", "may_share_memory")
+_COMPARING = ("id", "is_", "is_not", *_SHARING)
+_CLASSES = frozenset(
+    name for m in (builtins, np) for name, x in vars(m).items() if isinstance(x, type)
+)
+_MORE_ARGUMENTS, _MORE_KEYWORDS = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
+_ABSENT = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "RESUME", "PRECALL"})
+
+
+class Comparing(NamedTuple):
+    """What code compares.
+
+    Parameters
+    ----------
+    by : str
+        For errors, such as "`is`".
+    names : frozenset of str
+        Of what the function captured, beside which something is compared.
+    attributes : frozenset of str
+        The same for attributes: "W" of ``x is self.W``.
+    locals : bool
+        Whether two values are compared that no such name leads to at once.
+    sharing : bool
+        Whether it asks about memory, not objects.
+    """
+
+    by: str
+    names: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+    locals: bool = False
+    sharing: bool = False
+
+
+class Side(NamedTuple):
+    """One side of an ``is``.
+
+    Parameters
+    ----------
+    kind : str
+        "name" of what the function captured; "attribute"; "constant", what is no array, as in
+        ``x is None`` and ``type(x) is float``; "computed", what a call or operator returned;
+        "value", anything else.
+    name : str
+        Of the first two.
+    """
+
+    kind: str
+    name: str = ""
+
+
+_found = Noted()
+
+
+def comparing(code: types.CodeType) -> Comparing:
+    """Return what a function's code, and functions that are made in it, compare."""
+    found: Comparing | None = _found.get(code)
+    if found is None:
+        original = original_of(code)
+        names: set[str] = set()
+        attributes: set[str] = set()
+        by, beyond = "", False
+        for sides in _identities(original, frozenset(original.co_freevars)):
+            by = "`is`"
+            names.update(s.name for s in sides if s.kind == "name")
+            attributes.update(s.name for s in sides if s.kind == "attribute")
+            beyond = beyond or not any(s.name for s in sides)
+        everything = all_names(original)
+        function = next((n for n in _COMPARING if n in everything), "")
+        found = Comparing(
+            by or function, frozenset(names), frozenset(attributes), beyond or bool(function),
+            not everything.isdisjoint(_SHARING),
+        )  # fmt: skip
+        _found.note(code, found)
+    return found
+
+
+def compared(f: types.FunctionType, others: Iterable[Any]) -> Comparing:
+    """Return what a function compares, itself or by one of `others` that it may call.
+
+    What `f` captured, it may pass to these.
+    """
+    what = comparing(f.__code__)
+    if what.locals:
+        return what
+    for g in others:
+        if type(g) is types.FunctionType and client_of(g.__globals__):
+            found = comparing(g.__code__)
+            if found.locals:
+                return what._replace(by=found.by, locals=True, sharing=found.sharing)
+    return what
+
+
+def bound_to(space: dict[str, Any], name: str) -> Any:
+    """Return what a global is, also one that `dict.get` does not find; None if there is none."""
+    try:
+        return space[name]
+    except KeyError:
+        return None
+
+
+def _identities(code: types.CodeType, free: frozenset[str]) -> list[tuple[Side, Side]]:
+    """Return the sides of each ``is`` between what may be arrays of the caller."""
+    made = []
+    steps = _steps(code)
+    computed = _computed(code, steps)
+    for at, (op, _) in enumerate(steps):
+        if op != "IS_OP":
+            continue
+        right, taken = _side(steps[:at], free, computed)
+        left = _side(steps[: at - taken], free, computed)[0] if taken else Side("value")
+        if "constant" in (left.kind, right.kind) or left.kind == right.kind == "computed":
+            continue
+        made.append((left, right))
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            made += _identities(c, free)
+    return made
+
+
+def _steps(code: types.CodeType) -> list[tuple[str, str]]:
+    """Return instructions and what they name; those of two names are two."""
+    steps: list[tuple[str, str]] = []
+    for i in dis.get_instructions(code):
+        if i.opname in _ABSENT:
+            continue
+        if type(i.argval) is tuple and "_FAST_" in i.opname and len(i.argval) == 2:  # from 3.13 on
+            first = "STORE_FAST" if i.opname.startswith("STORE") else "LOAD_FAST"
+            second = "STORE_FAST" if i.opname.endswith("STORE_FAST") else "LOAD_FAST"
+            steps += [(first, i.argval[0]), (second, i.argval[1])]
+        else:
+            steps.append((i.opname, str(i.argval)))
+    return steps
+
+
+def _computed(code: types.CodeType, steps: list[tuple[str, str]]) -> frozenset[str]:
+    """Return the local names that are only ever bound to what calls and operators return."""
+    given = code.co_argcount + code.co_kwonlyargcount
+    given += bool(code.co_flags & _MORE_ARGUMENTS) + bool(code.co_flags & _MORE_KEYWORDS)
+    made: set[str] = set()
+    others = set(code.co_varnames[:given])
+    source = ("", "")
+    for op, name in steps:
+        if op in ("STORE_FAST", "STORE_DEREF"):
+            no_array = source[0].startswith("LOAD_") and source[1] in _CLASSES  # x.dtype, float
+            no_array = no_array or "CONST" in source[0]
+            (made if no_array or _returns(source[0]) else others).add(name)
+        elif op != "COPY":  # as in ``a = b = f()``
+            source = (op, name)
+    return frozenset(made - others)
+
+
+def _returns(op: str) -> bool:
+    return op.startswith(
+        ("CALL", "BINARY_OP", "BUILD_", "COMPARE_OP", "CONTAINS", "IS_OP", "UNARY_")
+    )
+
+
+def _side(
+    before: list[tuple[str, str]], free: frozenset[str], computed: frozenset[str]
+) -> tuple[Side, int]:
+    """Return what one side is, and how many instructions made it; 0 if that is not known."""
+    if not before:
+        return Side("value"), 0
+    op, name = before[-1]
+    if "CONST" in op:
+        return Side("constant"), 1
+    if op == "LOAD_ATTR":
+        taken = 1
+        while taken < len(before) and before[-taken][0] == "LOAD_ATTR":
+            taken += 1
+        if not before[-taken][0].startswith("LOAD_"):
+            taken = 0
+        return Side("constant" if name in _CLASSES else "attribute", name), taken
+    if op == "LOAD_GLOBAL" or (op == "LOAD_DEREF" and name in free):
+        return Side("constant" if name in _CLASSES else "name", name), 1
+    if op.startswith(("LOAD_FAST", "LOAD_DEREF")):
+        return Side("computed" if name in computed else "value"), 1
+    return Side("computed" if _returns(op) else "value"), 0
+
+
+__all__ = ["Comparing", "bound_to", "compared", "comparing"]

@@ -1,0 +1,201 @@
+"""Plain arrays that a derivative rule has saved must not change before it runs.
+
+A small array is copied. A big one is made read-only, together with the array
+that owns its memory, until the last node that saved it is gone; a later write
+through either raises NumPy's "assignment destination is read-only". Memory can
+also be written through views that were made before, which NumPy cannot enumerate:
+it is sealed (see `adarray.base.seals`), and the rule asks whether anybody wrote to it.
+Where memory cannot be sealed, the rule reads a copy.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from contextvars import ContextVar, Token
+from typing import Any
+
+import numpy as np
+from numpy._core.multiarray import get_handler_name
+from numpy.lib.array_utils import byte_bounds
+
+from adarray.base import seals
+from adarray.base.aval import Symbolic
+from adarray.base.errors import TraceError
+from adarray.base.memory import duplicate, stand_in
+from adarray.device import is_device
+
+COPY_LIMIT = 1 << 18  # bytes; up to here a copy costs little beside the operation that reads it
+# Bytes between the elements of a view, of those that it spans, up to which it is sealed with
+# them: a write to another column of the same rows is taken for one to the view.
+GAPS = 1 / 8
+
+_lock = threading.RLock()
+# id of the owning array -> [number of guards, arrays made read-only, owner first]
+_protected: dict[int, tuple[list[int], list[np.ndarray]]] = {}
+
+# The guards made in the outermost trace of this context.
+_made: ContextVar[list[weakref.ref[Guard]] | None] = ContextVar("adarray_guards", default=None)
+
+
+def watch() -> Token[list[weakref.ref[Guard]] | None]:
+    """Start to note the guards that are made in this context."""
+    return _made.set([])
+
+
+def unwatch(token: Token[list[weakref.ref[Guard]] | None], failed: bool) -> None:
+    """End what `watch` began; release the guards made meanwhile if the trace failed.
+
+    The nodes that hold them may live on in the frames of the exception's
+    traceback, and the arrays must not stay read-only with them.
+    """
+    if failed:
+        for ref in _made.get() or ():
+            guard = ref()
+            if guard is not None:
+                guard.release()
+    _made.reset(token)
+
+
+def keep_plain(value: Any, layout: bool = False) -> tuple[Any, Guard | None]:
+    """Return `value` as a node may save it, and the guard to hold with it.
+
+    With `layout`, its elements lie in memory as they did: user code will look at it.
+    """
+    if type(value) is not np.ndarray and (
+        not isinstance(value, np.ndarray) or isinstance(value, Symbolic) or is_device(value)
+    ):
+        return value, None
+    if type(value) is not np.ndarray:
+        value = np.asarray(value)  # memory maps and the like: the rules want plain semantics
+    if value.nbytes <= COPY_LIMIT:
+        return stand_in(value) if layout else value.copy("K"), None
+    guard = Guard(value)
+    return (value if guard is None else guard.value), guard
+
+
+def _sealed(value: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, seals.Seal | None]:
+    """Return an array that holds what `value` holds now, and the seal that tells if it does."""
+    if value.dtype.hasobject:
+        return value.copy("K"), None
+    if value.flags.forc:
+        low = value.__array_interface__["data"][0]
+        high = low + value.nbytes
+    else:
+        low, high = byte_bounds(value)
+        if high - low > value.nbytes * (1 + GAPS):
+            return duplicate(value), None
+    own = owner.flags.owndata and get_handler_name(owner) == "default_allocator"
+    seal = seals.seal(low, high, own)
+    if seal is not None:
+        return value, seal
+    # All bytes once, also where elements share them: broadcast arrays and sliding windows.
+    block = np.empty(high - low, np.uint8)
+    start = value.__array_interface__["data"][0] - low
+    made: np.ndarray = np.ndarray(value.shape, value.dtype, block, start, value.strides)
+    np.copyto(block, np.asarray(_Memory(low, high, value)))
+    return made, None
+
+
+class _Memory:
+    """The bytes from one address to another, as NumPy's array interface names them."""
+
+    def __init__(self, low: int, high: int, keep: np.ndarray) -> None:
+        self.keep = keep
+        self.__array_interface__ = {
+            "shape": (high - low,), "typestr": "|u1", "data": (low, True), "version": 3,
+        }  # fmt: skip
+
+
+def _restorable(owner: np.ndarray) -> bool:
+    """Whether NumPy lets an array be writeable again that was made read-only."""
+    if owner.flags.owndata or not owner.flags.writeable:
+        return True
+    try:
+        return not memoryview(owner.base).readonly  # type: ignore[arg-type]
+    except TypeError:  # what `__array_interface__` gave, as of `as_strided`
+        return False
+
+
+def guarded(value: np.ndarray) -> bool:
+    """Whether a guard, and not its owner, made the array read-only."""
+    with _lock:
+        owner = value
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        entry = _protected.get(id(owner))
+        return entry is not None and any(a is value for a in entry[1][1:])
+
+
+class Guard:
+    """Holds a big plain array read-only while it lives.
+
+    Attributes
+    ----------
+    value : ndarray
+        What rules may read: the array, or a copy of it.
+    """
+
+    __slots__ = ("__weakref__", "key", "seal", "value")
+
+    def __init__(self, value: np.ndarray) -> None:
+        chain = [value]
+        while isinstance(chain[-1].base, np.ndarray):
+            chain.append(chain[-1].base)
+        chain.reverse()
+        self.key: int | None = id(chain[0])
+        self.seal: seals.Seal | None = None
+        self.value, self.seal = _sealed(value, chain[0])
+        with _lock:
+            # The owner is always listed first: that keeps its id from being reused.
+            count, arrays = _protected.setdefault(self.key, ([0], [chain[0]]))
+            count[0] += 1
+            for array in chain if _restorable(chain[0]) else ():
+                if array.flags.writeable:
+                    array.flags.writeable = False
+                    arrays.append(array)
+        made = _made.get()
+        if made is not None:
+            made.append(weakref.ref(self))
+
+    def check(self, op: str) -> None:
+        """Raise if the array was changed through a view made before.
+
+        Raises
+        ------
+        TraceError
+            If anything was written to the memory that the operation read.
+        """
+        if self.seal is None or not self.seal.changed():
+            return
+        why = (
+            "was read before this process was forked, and whether it has changed is not known"
+            if self.seal.forked
+            else "was written to after the operation read it, through a view of its memory"
+        )
+        raise TraceError(
+            f"{op}: an operand of shape {self.value.shape} {why}; pass a copy (operand.copy()) to "
+            "the operation, or change it after the gradient is taken"
+        )
+
+    def release(self) -> None:
+        """Make the array writeable again if this was its last guard."""
+        with _lock:
+            key, self.key = self.key, None
+            seal, self.seal = self.seal, None
+            if seal is not None:
+                seal.end()
+            if key is None or key not in _protected:
+                return
+            count, arrays = _protected[key]
+            count[0] -= 1
+            if count[0] == 0:
+                del _protected[key]
+                for array in arrays[1:]:
+                    try:  # `suppress` takes longer
+                        array.flags.writeable = True
+                    except ValueError:  # somebody else made its base read-only
+                        continue
+
+    def __del__(self) -> None:
+        self.release()

@@ -1,0 +1,343 @@
+"""What client code calls by the name of a class or builtin, while it is transformed.
+
+``float(x)`` would drop the derivative of a traced `x`; ``type(x)`` would say ADArray and
+``hasattr(x, "numpy")`` yes where the plain run sees an array or a number. Functions that
+call such names are made to load them through a `Load` (see `adarray.base.redirecting`), which
+asks at each use whether this thread transforms the code now. Everybody else gets what the
+name is bound to.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from adarray.base.aval import PLAIN_ARRAYS
+from adarray.base.levels import LEVEL
+from adarray.base.redirecting import Methods, all_names, handles, original_of, redirect
+from adarray.base.scope import SCOPE, client_of
+from adarray.core.caught import CAUGHT
+from adarray.core.trace import Handle, plain_class
+
+_ABSENT = object()
+
+
+class StandIn:
+    """What a global of a client module is bound to in place of a function or module."""
+
+    __slots__ = ()
+
+    def _adarray_original(self) -> Any:
+        """Return what it stands for."""
+        raise NotImplementedError
+
+
+# Classes that are made in the place of another, and what ``type(x)`` answers for their instances.
+STANDS_FOR: dict[type, type] = {}
+
+
+def class_of(x: Any) -> type:
+    """Return the class that `x` would have in a plain run."""
+    cls = type(x)
+    if issubclass(cls, Handle):
+        return plain_class(x)
+    if issubclass(cls, StandIn):
+        return type(original(x))
+    return np.ndarray if cls in PLAIN_ARRAYS else STANDS_FOR.get(cls, cls)
+
+
+def _type(*args: Any, **kwargs: Any) -> Any:
+    """``type(x)`` of what may be traced; ``type(name, bases, space)``."""
+    if len(args) == 1 and not kwargs:
+        return class_of(args[0])
+    if len(args) == 3 and isinstance(args[2], dict) and "__module__" not in args[2]:
+        # Python takes the module from the frame that calls.
+        module = sys._getframe(1).f_globals.get("__name__", "builtins")
+        args = (*args[:2], {**args[2], "__module__": module})
+    return type(*args, **kwargs)
+
+
+def _has(x: Any, name: str) -> bool:
+    """Whether the plain value of an ADArray has an attribute."""
+    if name == "mT":  # a property that raises
+        return hasattr(x, name)
+    return any(name in cls.__dict__ for cls in plain_class(x).__mro__)
+
+
+def _hasattr(*args: Any) -> bool:
+    """``hasattr(x, name)`` of what may be traced."""
+    if len(args) == 2 and issubclass(type(args[0]), Handle) and isinstance(args[1], str):
+        return _has(*args)
+    return hasattr(*args)
+
+
+def _getattr(*args: Any) -> Any:
+    """``getattr(x, name, default)`` of what may be traced."""
+    if len(args) == 3 and issubclass(type(args[0]), Handle) and isinstance(args[1], str):
+        return getattr(*args) if _has(*args[:2]) else args[2]
+    return getattr(*args)
+
+
+# Builtins that ask what a value is, and what answers in their place in all transforms.
+_QUESTIONS: dict[Any, Any] = {type: _type, hasattr: _hasattr, getattr: _getattr}
+
+
+def _own_type(*args: Any, **kwargs: Any) -> Any:
+    """``type(x)`` for code that knows of ADArrays: one class, whatever the value."""
+    if len(args) == 1 and issubclass(type(args[0]), Handle):
+        return Handle.array_class
+    return _type(*args, **kwargs)
+
+
+def _none(_value: Any, _how: str) -> Any:
+    return None
+
+
+# ``inside(value, how)`` returns what a class is while code is intercepted; None if it stays.
+# It is adarray.intercepting's, which not every process needs.
+_inside: list[Callable[[Any, str], Any]] = [_none]
+
+
+def add_classes(inside: Callable[[Any, str], Any]) -> None:
+    """Answer for the classes that interception knows, too."""
+    _inside[0] = inside
+    Load.known.clear()
+
+
+def generation() -> object:
+    """Return what changes when more classes are known."""
+    return _inside[0]
+
+
+class Load:
+    """Pushes what a name is bound to, or what that is while the code is transformed.
+
+    Parameters
+    ----------
+    name : str
+    how : str
+        ``"call"``; ``"attribute"`` if an attribute is taken of it; ``"look"`` at a stand-in;
+        ``"own"``, a call of ``type`` by code that knows of ADArrays.
+    package : str
+        The package of the code.
+    """
+
+    __slots__ = ("__weakref__", "how", "name", "package")
+    # By identity and use: the value, and what stands for it.
+    known: dict[tuple[int, str], tuple[Any, Any]] = {}  # noqa: RUF012
+    asked: dict[int, Any] = {id(b): made for b, made in _QUESTIONS.items()}  # noqa: RUF012
+
+    def __init__(self, name: str, how: str, package: str) -> None:
+        self.name = name
+        self.how = how
+        self.package = package
+
+    def __invert__(self) -> Any:
+        frame = sys._getframe(1)
+        name = self.name
+        value = frame.f_globals.get(name, _ABSENT)
+        if value is _ABSENT:
+            value = frame.f_builtins.get(name, _ABSENT)
+            if value is _ABSENT or type(frame.f_globals) is not dict:
+                value = _look_up(frame, name)
+        if self.how == "own":
+            return _own_type if value is type else value
+        scope = SCOPE.get()
+        if self.how == "look":  # outside, nobody meets a stand-in
+            inside = scope is not None and scope.covers(self.package)
+            return value if inside or not issubclass(type(value), StandIn) else original(value)
+        if scope is not None and scope.covers(self.package):
+            found = Load.known.get((id(value), self.how))
+            if found is None or found[0] is not value:
+                found = self._find(value)
+            return found[1]
+        if LEVEL.get() and (found := Load.asked.get(id(value))) is not None:
+            return found
+        return value
+
+    def _find(self, value: Any) -> tuple[Any, Any]:
+        made = standing_for(value, self.how)
+        if made is None:
+            return value, value
+        found = Load.known[id(value), self.how] = value, made
+        return found
+
+    def __reduce__(self) -> Any:
+        return load_of, (self.name, self.how, self.package)
+
+    def __repr__(self) -> str:
+        return f"<{self.how} of {self.name}>"
+
+
+# Methods that NumPy computes in C, or that make an array into which traced values may be written,
+# and `MethodLoad.special` ones.
+_METHODS = frozenset({
+    "astype", "choose", "copy", "dot", "fill", "flatten", "interp", "put", "repeat", "searchsorted",
+    "take",
+})  # fmt: skip
+
+
+class MethodLoad:
+    """Pushes the method of an object in ``x.dot(y)``, for plain arrays that client code captured.
+
+    Parameters
+    ----------
+    name : str
+    package : str
+        The package of the code.
+    """
+
+    __slots__ = ("__weakref__", "name", "package")
+    # Makes a plain array what intercepted code gets: adarray.plainarrays sets it.
+    enter: ClassVar[Callable[[np.ndarray], Any]]
+    # Methods of objects of other libraries that convert what they hold, by their names: what takes
+    # their place, given the object, or None.
+    special: ClassVar[dict[str, Callable[[Any], Any]]] = {}
+
+    def __init__(self, name: str, package: str) -> None:
+        self.name = name
+        self.package = package
+
+    def __matmul__(self, x: Any) -> Any:
+        if type(x) is np.ndarray or self.name in MethodLoad.special:
+            scope = SCOPE.get()
+            if scope is not None and scope.covers(self.package):
+                if type(x) is np.ndarray:
+                    x = MethodLoad.enter(x)
+                elif (made := MethodLoad.special[self.name](x)) is not None:
+                    return made
+        if issubclass(type(x), Handle):
+            return getattr(x, self.name)
+        try:
+            return getattr(x, self.name)
+        except AttributeError as error:  # of the user's function, which may catch it
+            raise error.with_traceback(None)  # noqa: B904
+
+    def __reduce__(self) -> Any:
+        return method_load_of, (self.name, self.package)
+
+    def __repr__(self) -> str:
+        return f"<method {self.name}>"
+
+
+@functools.cache
+def method_load_of(name: str, package: str) -> MethodLoad:
+    """Return the one `MethodLoad` of its kind."""
+    return MethodLoad(name, package)
+
+
+def standing_for(value: Any, how: str) -> Any:
+    """Return what `value` is to intercepted code that uses it so; None if it stays."""
+    if value is map or id(value) in Load.asked:
+        return Load.asked.get(id(value), _map) if how == "call" else None
+    if not issubclass(type(value), type):
+        return None
+    return _inside[0](value, how)
+
+
+def _map(function: Any, *iterables: Any) -> Any:
+    """``map(float, xs)``: the class is called for each item."""
+    made = standing_for(function, "call")
+    return map(function if made is None else made, *iterables)
+
+
+def _look_up(frame: types.FrameType, name: str) -> Any:
+    """Return a global that is not in the dictionary: a clone's, or a builtin."""
+    for space in (frame.f_globals, frame.f_builtins):
+        try:
+            return space[name]
+        except KeyError:
+            continue
+    raise NameError(f"name {name!r} is not defined", name=name)
+
+
+@functools.cache
+def load_of(name: str, how: str, package: str) -> Load:
+    """Return the one `Load` of its kind."""
+    return Load(name, how, package)
+
+
+def original(value: Any) -> Any:
+    """Return what a stand-in stands for; its own attributes are those of that."""
+    return type(value)._adarray_original(value)
+
+
+class Names(NamedTuple):
+    """Names of globals that are not always what they are bound to.
+
+    Parameters
+    ----------
+    calls : frozenset of str
+        Of classes that are something else where they are called.
+    looks : frozenset of str
+        Bound to a stand-in.
+    modules : frozenset of str
+        Bound to a module.
+    """
+
+    calls: frozenset[str]
+    looks: frozenset[str]
+    modules: frozenset[str]
+
+
+def names_for(space: dict[str, Any]) -> Names:
+    """Return the names in the globals `space` at whose uses code has to be told apart."""
+    builtin = (*_QUESTIONS,) if _inside[0] is _none else (*_QUESTIONS, map, float, complex)
+    if type(space) is not dict:  # a clone's, which looks up in the original's: see adarray.jitting
+        space = {**getattr(space, "real", {}), **space}
+    calls = {cls.__name__ for cls in builtin if cls.__name__ not in space}
+    looks, modules = set(), set()
+    for name, value in tuple(space.items()):
+        kind = type(value)
+        if any(value is b for b in builtin):
+            calls.add(name)
+        elif issubclass(kind, type):
+            if _inside[0](value, "call") is not None:
+                calls.add(name)
+        elif issubclass(kind, StandIn):
+            looks.add(name)
+        if issubclass(kind, types.ModuleType):
+            modules.add(name)
+    return Names(frozenset(calls), frozenset(looks), frozenset(modules))
+
+
+def redirect_uses(function: types.FunctionType, names: Names) -> None:
+    """Make a function of client code find what names stand for where it uses them.
+
+    Parameters
+    ----------
+    function : function
+    names : Names
+        See `names_for`.
+    """
+    space = function.__globals__
+    package = client_of(space)
+    code = original_of(function.__code__)
+    used = all_names(code)
+    calls, looks = names.calls & used, names.looks & used
+    methods = Methods(frozenset(), frozenset())
+    if _inside[0] is not _none and not _METHODS.isdisjoint(used):
+        methods = Methods(_METHODS & used, names.modules & used)
+    if not package or not (calls or looks or methods.names or handles(code)):
+        return
+    own: frozenset[str] = frozenset()
+    if "ADArray" in used:  # it knows what it is given
+        bound = {n: space.get(n, getattr(builtins, n, None)) for n in calls}
+        own = frozenset(n for n, v in bound.items() if any(v is q for q in _QUESTIONS))
+
+    def make(name: str, how: str) -> Any:
+        if how == "method":
+            return method_load_of(name, package)
+        if name not in calls and name not in looks:
+            return None
+        if (how == "look") is not (name in looks) or (name in own and how != "call"):
+            return None
+        return load_of(name, "own" if name in own else how, package)
+
+    redirect(function, calls | looks, make, (package, calls, looks), CAUGHT, methods)

@@ -1,0 +1,55 @@
+"""What an operation keeps of its operands and its result, for its derivative rules to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.base.aval import Symbolic, aval_of
+from adarray.base.op import Op
+from adarray.base.probe import needs
+from adarray.core.guard import Guard, keep_plain
+from adarray.core.trace import Handle, is_borrowed, save
+
+
+def saved_for(
+    op: Op, mask: int, operands: tuple[Any, ...], values: list[Any], out: Any, aval: Any
+) -> tuple[tuple[Any, ...], list[Guard] | None]:
+    """Return ``(out, *operands)`` as the rules read them, and the guards of plain arrays.
+
+    `out` and `aval` are tuples for an operation with several results.
+    """
+    guards: list[Guard] | None = None
+    wanted = op._plans.get(mask) if not op.variadic else None
+    if wanted is None:
+        wanted = op.plan(mask) if op.pointwise else needs(op, mask, len(operands))
+    if not wanted[0]:
+        saved: list[Any] = [None if op.pointwise else aval]
+    else:
+        saved = [tuple(map(save, out)) if op.outputs > 1 else save(out)]
+    for x, v, want in zip(operands, values, wanted[1:], strict=True):
+        if want:
+            if isinstance(x, Handle) and v is x._v and not is_borrowed(x):
+                kept = save(x)
+                if not op.pointwise and not isinstance(kept, (np.ndarray, np.generic, Symbolic)):
+                    kept = np.asarray(kept)[()]  # a traced Python number: rules ask for its shape
+                saved.append(kept)
+                continue
+            v, guard = keep_plain(as_array(v))
+            saved.append(v)
+            if guard is not None:
+                guards = [guard] if guards is None else [*guards, guard]
+        elif op.pointwise or v is None:
+            saved.append(None)
+        else:
+            node = x._node if isinstance(x, Handle) else None
+            saved.append(node.aval if node is not None else aval_of(v))
+    return tuple(saved), guards
+
+
+def as_array(x: Any) -> Any:
+    """Return a plain operand as rules may read it: lists become arrays."""
+    if x is None or isinstance(x, (np.ndarray, np.generic, int, float, complex, slice, tuple)):
+        return x
+    return np.asarray(x)

@@ -1,0 +1,171 @@
+"""Tangents of forward mode: kept beside a value, one for each level, and never in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from adarray.base.aval import ARRAYS, Aval, Symbolic, aval_of
+from adarray.base.levels import is_walked
+from adarray.base.op import Op
+from adarray.core.graph import Node
+from adarray.core.refusals import no_derivative
+from adarray.core.trace import Extras, Handle, Tangent, extras, snapshot
+from adarray.device import is_device
+
+# Levels that hold the coefficients of a power series, with what pushes them (adarray.ad.series).
+SERIES: dict[int, Any] = {}
+_SMALL = 4096  # elements up to which a product is faster than a sum, and takes one thread
+
+
+def strip(x: Any, level: int) -> Any:
+    """Return the operand without its tangent at `level`."""
+    if not isinstance(x, Handle) or x._x is None or not x._x.tangents:
+        return x
+    lower = tuple(t for t in x._x.tangents if t.level != level)
+    rest = Extras(tangents=lower, weak=x._x.weak) if lower or x._x.weak else None
+    return type(x)(x._v, x._node, rest, x._frozen)
+
+
+def tangent_of(x: Any, level: int) -> Handle | None:
+    """Return the tangent of an operand at `level`, None for zero."""
+    if isinstance(x, Handle) and x._x is not None:
+        for t in x._x.tangents:
+            if t.level == level:
+                return t.value
+    return None
+
+
+def unrecorded(x: Any, level: int) -> Any:
+    """Return an operand as the tangent at `level` needs it, which only traces around that walk.
+
+    What later ones record is walked from the value, never from the tangent.
+    """
+    if not isinstance(x, Handle) or x._node is None or is_walked(x._node.span[0], level):
+        return x
+    rest = None
+    if x._x is not None and (x._x.tangents or x._x.weak):
+        rest = Extras(tangents=x._x.tangents, weak=x._x.weak)
+    return type(x)(x._v, None, rest, True)
+
+
+def save_tangents(node: Node, sources: tuple[Any, ...]) -> None:
+    """Keep the tangents of what `node` saved: forward over reverse differentiates its rules."""
+    saved = list(node.saved)
+    for j, (v, source) in enumerate(zip(node.saved, sources, strict=False)):
+        if isinstance(v, tuple) and isinstance(source, tuple):  # several results
+            made: Any = tuple(_with_tangents(node, a, b) for a, b in zip(v, source, strict=True))
+            changed = any(a is not b for a, b in zip(v, made, strict=True))
+        else:
+            made = _with_tangents(node, v, source)
+            changed = made is not v
+        if changed:
+            saved[j] = made
+            node.saved = saved  # a list: some of the values are ADArrays
+
+
+def _with_tangents(node: Node, v: Any, source: Any) -> Any:
+    """Return the saved value `v` of `source` with the tangents that outer traces need."""
+    if isinstance(v, Aval) or v is None or not isinstance(source, Handle):
+        return v
+    if source._x is None or not source._x.tangents:
+        return v
+    # A reverse walk differentiates only traces that were opened before its own.
+    needed = [t for t in source._x.tangents if t.level < node.span[1]]
+    if not needed:
+        return v
+    value = v._v if isinstance(v, Handle) else v
+    kept = tuple(Tangent(t.level, _apart(t.value, node.span[1])) for t in needed)
+    node.span = (min(node.span[0], kept[0].level), node.span[1])
+    return type(source)(value, None, Extras(tangents=kept, weak=source._x.weak), True)
+
+
+def _apart(tangent: Handle, level: int) -> Handle:
+    """Return a tangent as a node of the trace `level` may save it.
+
+    Its own node leads back to the node that saves it; it is dropped (no cycle is
+    made) where it belongs to that trace only, which needs no more than the values.
+    A tangent that an outer trace made keeps its node, which that trace walks.
+    """
+    kept = snapshot(tangent)
+    node = kept._node
+    if node is not None and node.span[1] == level and not is_walked(node.span[0], level):
+        kept._node = None
+    return kept
+
+
+def attach(out: Handle, level: int, tangent: Any) -> None:
+    """Give `out` the tangent at `level`, in its shape and dtype and apart from others."""
+    shape, dtype = np.shape(out._v), aval_of(out._v).dtype
+    if isinstance(tangent, Symbolic):
+        tangent = type(out)(tangent)
+    elif not isinstance(tangent, Handle):
+        tangent = type(out)(tangent if is_device(tangent) else np.asarray(tangent)[()])
+    elif not isinstance(tangent._v, (np.ndarray, np.generic)):
+        tangent = np.positive(cast(Any, tangent))  # that of a Python number has no shape
+    if tangent._v.shape != shape:
+        tangent = np.broadcast_to(tangent, shape)
+    if tangent._v.dtype != dtype:
+        if dtype.kind == "f" and tangent._v.dtype.kind == "c":
+            tangent = np.real(tangent)  # of a real function of complex numbers
+        tangent = tangent.astype(dtype)
+    if tangent._x is not None or type(tangent._v) in ARRAYS:
+        tangent = snapshot(tangent)
+    x = extras(out)
+    kept = tuple(t for t in x.tangents if t.level != level)
+    x.tangents = tuple(sorted((*kept, Tangent(level, tangent)), key=lambda t: t.level))
+
+
+def inexact(op: Op, v: Any) -> bool:
+    """Whether the result `v` of `op` carries a tangent."""
+    dtype = aval_of(v).dtype
+    if dtype.kind not in "fc":
+        no_derivative(op, np.empty((), dtype))
+    return bool(dtype.kind in "fc")
+
+
+def without_dropped(r: Any, weight: Callable[[], Any]) -> Any:
+    """Return the tangent `r` of an operation that masks, 0 where the operand's weight is 0.
+
+    The operand's own tangent may be infinite or nan there.
+    """
+    value = r._v if isinstance(r, Handle) else r
+    if not isinstance(value, Symbolic) and not is_device(value) and not np.isnan(value).any():
+        return r
+    return np.where(np.isnan(r) & np.equal(weight(), 0), 0, r)
+
+
+def strong_zero(g: Any, r: Any) -> Any:
+    """Return ``r = g * f'(x)`` with 0 in place of nan where `g` is 0.
+
+    `g` is a tangent, or the cotangent of a result without effect on what is
+    differentiated: an infinite derivative there must not turn zero into nan.
+    """
+    value = r._v if isinstance(r, Handle) else r
+    if isinstance(value, Symbolic):
+        return np.where(np.isnan(r) & np.equal(g, 0), 0, r)
+    if is_device(value) and r is value:
+        made = value.library.strong_zero(g._v if isinstance(g, Handle) else g, value)
+        if made is not NotImplemented:
+            return made
+    if not is_device(value):
+        if type(value) is not np.ndarray:
+            if value == value:
+                return r
+        elif value.dtype.kind == "f":
+            # A sum is nan where an element is, and takes one pass.
+            if value.size < _SMALL and value.flags.forc:
+                flat = value.ravel("K")
+                total = np.dot(flat, flat)  # which takes no notice of overflow
+            else:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    total = np.add.reduce(value, axis=None)
+            if total == total:
+                return r
+        elif not np.isnan(value).any():
+            return r
+    nan = np.isnan(value)
+    zero = np.equal(g._v if isinstance(g, Handle) else g, 0)
+    return np.where(nan & zero, 0, r)[()]

@@ -1,0 +1,1 @@
+"""The functions that `jit` returns, and what a call of one does."""

@@ -1,0 +1,278 @@
+"""What a call of a jitted function does that is recorded: run it, and compile what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from adarray.base.aliasing import shares_memory
+from adarray.base.levels import LEVEL, remembered, restore
+from adarray.base.spans import span
+from adarray.base.telling import detail
+from adarray.compiler.ir.verify_loops import checking
+from adarray.core.reaching import reach, reach_arguments
+from adarray.jitting.calls.attempt import Run
+from adarray.jitting.captures.kinds import kind_of
+from adarray.jitting.captures.state import State
+from adarray.jitting.shared.collector import collector_waits
+from adarray.jitting.shared.devices import ElsewhereError, OnDevice, device_of
+from adarray.jitting.shared.generators import DRAWING
+from adarray.jitting.shared.late import pending
+from adarray.jitting.shared.options import Options
+from adarray.jitting.shared.signature import INT_VALUES, Bound, element_strides, unaligned
+from adarray.jitting.tree.build import Builder, JitWarning
+from adarray.jitting.tree.entries import Entry, Variant
+from adarray.jitting.tree.run import runner
+from adarray.transforms.running import prepared
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+MAX_VARIANTS = 8
+DISTURBED = 8
+
+
+class Tracing:
+    """A function whose runs are recorded.
+
+    Parameters
+    ----------
+    f : callable
+    options : Options
+    """
+
+    def __init__(self, f: Callable[..., Any], options: Options) -> None:
+        self._f = f
+        self.options = options
+        self._numbers: set[str] = set()  # captured numbers that are inputs, for they change
+        self._growing: set[str] = set()  # captured lists that runs only append to
+
+    def plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function itself: in a transform as that would run it."""
+        f = prepared(self._f, intercept=True) if LEVEL.get() else self._f
+        return f(*args, **kwargs)
+
+    def _record(
+        self,
+        entry: Entry,
+        variant: Variant | None,
+        bound: Bound,
+        given: Given,
+        alone: bool,
+        captured: list[Any] | None,
+    ) -> tuple[Any, Variant | None]:
+        """Run the function and record it; return as `_outcome` does."""
+        try:
+            return self._recorded(entry, variant, bound, given, alone, captured)
+        finally:
+            entry.builder.settle()
+
+    def _recorded(
+        self,
+        entry: Entry,
+        variant: Variant | None,
+        bound: Bound,
+        given: Given,
+        alone: bool,
+        captured: list[Any] | None,
+    ) -> tuple[Any, Variant | None]:
+        args, kwargs = given
+        # Functions may get other code: before it is compared.
+        reach_arguments(args, kwargs)
+        reach(self._f)
+        state = self._state(entry, variant, bound, alone)
+        if state is None:
+            return self.plainly(args, kwargs), None
+        if entry.donates:
+            self._permit(args, state.values)
+        try:
+            device = device_of(bound.targets, [*bound.values, *state.values], state.inputs)
+        except ElsewhereError as error:
+            entry.give_up(f"its inputs are on two devices, {error}; move them with to_device")
+            return self.plainly(args, kwargs), None
+        run = Run(state, bound, device)
+        refused = remembered()
+        try:
+            start = perf_counter()
+            with span("trace", entry.signature), collector_waits():
+                run.record(entry.signature)
+            run.seconds = perf_counter() - start
+        except Exception as error:
+            run.restore()
+            restore(refused)
+            result = self.plainly(args, kwargs)  # where f itself is wrong, this raises
+            entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
+            return result, None
+        detail(run.told)
+        if run.hidden or (run.aliased and not shares_memory(bound.values)):
+            run.restore()
+            entry.give_up(
+                "it writes into an array whose memory it also reads by another way (a class, a "
+                "view that is captured); write into one of them only, or return a new array"
+            )
+            return self.plainly(args, kwargs), None
+        if run.split:
+            run.restore()
+            entry.give_up(
+                f"it changes {run.split}, which it reaches in two ways, one of them through a "
+                "class or an object that jit cannot copy; return the new value"
+            )
+            return self.plainly(args, kwargs), None
+        touched = run.recorded is not None and run.recorded.recording.touched
+        entry.aliased = entry.aliased or run.aliased or touched
+        entry.draws = entry.draws or bool(run.draws)
+        if run.aliased or (not alone and run.changes()):
+            run.restore()
+            return self.plainly(args, kwargs), None
+        result = run.commit(given)
+        entry.disturbed = entry.disturbed + 1 if run.disturbed else 0
+        if entry.disturbed > DISTURBED:
+            run.reason = "other code draws from NumPy's global stream meanwhile; pass a generator"
+        if run.reason:
+            entry.give_up(run.reason)
+        self._numbers |= run.kept.numbers
+        self._growing |= run.kept.lists
+        if run.reason or run.disturbed or run.kept.learned:
+            return result, None
+        if captured is not None:
+            captured[:] = state.values
+        try:
+            with collector_waits():
+                variant = self._insert(entry, variant, state, run, bound, device)
+        except JitWarning:  # where warnings are errors
+            raise
+        except Exception as error:
+            if checking():
+                raise
+            entry.give_up(f"it cannot be compiled: {type(error).__name__}: {error}")
+            return result, None
+        return result, variant
+
+    def _state(
+        self, entry: Entry, variant: Variant | None, bound: Bound, alone: bool
+    ) -> State | None:
+        """Return what is captured now; None if nothing can be recorded over it."""
+        try:
+            state = self._captured(bound)
+        except Exception as error:  # objects that cannot be looked at
+            if alone:
+                entry.give_up(f"what it captured cannot be read: {type(error).__name__}: {error}")
+            return None
+        if not state.reason and variant is None and entry.variants:
+            changed = state.changed_numbers(entry.variants[0].state)
+            ints = {n for n in changed if isinstance(state.scalars[n], int)}
+            if changed and (not ints or len(entry.variants) >= INT_VALUES):
+                self._numbers |= changed
+                state = self._captured(bound)
+            elif len(entry.variants) >= MAX_VARIANTS:
+                state.reason = (
+                    "what it captured keeps changing"
+                    + (f" ({', '.join(sorted(changed))})" if changed else "")
+                    + "; pass it as an argument"
+                )
+        if state.reason:
+            if alone:
+                entry.give_up(state.reason)
+            return None
+        return state
+
+    def _captured(self, bound: Bound) -> State:
+        constants = self.options.constants
+        return State(self.target(), bound.statics, self._numbers, constants, self._growing)
+
+    def target(self) -> Any:
+        """Return the function, of an object with ``__call__`` that method."""
+        f = self._f
+        method = getattr(f, "__call__", None)  # noqa: B004  (its value is wanted)
+        return method if kind_of(f) == "instance" and kind_of(method) == "method" else f
+
+    def _insert(
+        self,
+        entry: Entry,
+        variant: Variant | None,
+        state: State,
+        run: Run,
+        bound: Bound,
+        device: OnDevice | None,
+    ) -> Variant:
+        """Add a recording to the tree, and compile what is known well enough."""
+        with entry.lock:
+            assert run.recorded is not None
+            if variant is None and not run.recorded.effects:
+                # Another thread may have recorded the same state meanwhile. A run that changed
+                # objects has left another state than it was recorded in.
+                variant, found = entry.find(bound)
+                if variant is not None and len(found) != len(state.values):
+                    variant = None
+            if variant is None or variant not in entry.variants:
+                strides = list(map(element_strides, run.values))
+                builder = entry.builder
+                if device is not None and device.engine is not builder.engine:
+                    builder = Builder(device.engine, self.options, entry.signature)
+                variant = Variant(state, strides, self.options.max_paths, builder, device)
+                variant.tree.donated = self._given_up(entry, bound)
+                variant.numbers = set(self._numbers)
+                variant.tell_apart(bound.values, state.values)
+                entry.variants.insert(0, variant)
+            elif len(variant.tree.strides) != len(bound.values) + len(state.values):
+                return variant  # another thread has made a captured number an input meanwhile
+            variant.tree.insert(run.recorded)
+            variant.tree.seconds += run.seconds
+            if variant.tree.eager:
+                entry.give_up(variant.tree.eager)
+                return variant
+            variant.take(state, run.plain_operands, run.calls)
+            if variant.returns(run.recorded.plain):
+                entry.give_up(
+                    "a result is, or is a view of, an array that a class, slots or a cache hold; "
+                    "pass that array as an argument"
+                )
+                return variant
+            variant.written = sorted(
+                {i for n in variant.tree.nodes() if n.leaf for i, _, _ in n.leaf.writes}
+            )
+            variant.touched = variant.touched or run.recorded.recording.touched
+            variant.effects = any(n.leaf and n.leaf.effects for n in variant.tree.nodes())
+            variant.draws = any(
+                n.guard is not None
+                and n.guard.call is not None
+                and n.guard.call.function in DRAWING
+                for n in variant.tree.nodes()
+            )
+            waiting = [n for n in variant.tree.nodes() if n.ready and n.compiled is None]
+            with variant.tree.lock:
+                variant.builder.build(waiting)
+            variant.fast = self._fast(variant, state.values, bound)
+        state.forget()
+        return variant
+
+    @staticmethod
+    def _fast(
+        variant: Variant, captured: list[Any], bound: Bound
+    ) -> Callable[[list[Any]], Any] | None:
+        """Return what runs a variant of positional arguments, if there is a short way."""
+        device, state = variant.device, variant.state
+        variant.waits = False
+        usable = not (variant.touched or checking()) and (
+            device is not None or not bound.to_adarray
+        )
+        if not usable or any(map(unaligned, (*bound.values, *captured))):
+            return None
+        if any(i >= len(bound.targets) for i in variant.written):
+            return None  # captured arrays, whose copies on a device are kept
+        if variant.written and (state.hidden is not None or variant.contents):
+            return None  # an argument may share memory with what plain code reads
+        enter = None if device is None else device.entrance(bound.targets, captured)
+        variant.waits = pending(variant.tree.nodes())
+        if variant.waits:
+            return None
+        return runner(variant.tree, variant.builder.build, enter)
+
+    # -- what donation adds ---------------------------------------------------------------------
+
+    def _permit(self, args: tuple[Any, ...], captured: list[Any]) -> None:
+        """Raise if arguments must not be given up, given what is captured."""
+
+    def _given_up(self, entry: Entry, bound: Bound) -> tuple[int, ...]:  # noqa: ARG002
+        """Return the numbers of the inputs whose memory compiled code may take."""
+        return ()

@@ -1,0 +1,1 @@
+"""State that functions read beside their arguments: found, compared, put back."""

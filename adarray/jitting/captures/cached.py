@@ -1,0 +1,92 @@
+"""Calls of functions with `functools.lru_cache` in recorded runs.
+
+Their results belong to the cache: they are compared in each call, and a run that writes into
+one changes what it captured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adarray.base.runtime import MODE, Mode
+from adarray.base.scope import SCOPE
+from adarray.jitting.captures.fingerprints import Held, OpaqueError
+from adarray.jitting.captures.walk import is_walked
+from adarray.jitting.shared.contents import Content
+from adarray.transforms.tree import flatten
+
+
+class CachedCall:
+    """One call, and what it returned.
+
+    Parameters
+    ----------
+    function : callable
+        With its cache.
+    args : tuple
+    kwargs : dict
+
+    Attributes
+    ----------
+    opaque : str
+        Why the result cannot be compared; "" if it can.
+    """
+
+    __slots__ = ("_args", "_contents", "_function", "_held", "_kwargs", "_result", "opaque")
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+        self._result: Any = None
+        self._held: Held | None = None
+        self.opaque = ""
+        self._contents: list[tuple[np.ndarray, Content]] = []
+
+    def run(self, mode: Mode | None) -> Any:
+        """Call the function as plain code does; return what it returns."""
+        scope, token = SCOPE.set(None), MODE.set(mode)
+        try:
+            self._result = self._function(*self._args, **self._kwargs)
+        finally:
+            MODE.reset(token)
+            SCOPE.reset(scope)
+        arrays = [x for x in flatten(self._result)[0] if isinstance(x, np.ndarray)]
+        self._contents = [(x, Content(x)) for x in arrays if not x.dtype.hasobject]
+        try:
+            self._held = Held(self._result, is_walked)
+        except OpaqueError as error:
+            self.opaque = str(error)
+        else:
+            if self._held.children:
+                self.opaque = "it holds objects of yours"
+        if self.opaque:
+            name = getattr(self._function, "__name__", "a function")
+            self.opaque = (
+                f"it calls {name}, which has a cache; the {type(self._result).__name__} that it "
+                f"returns cannot be compared in each call ({self.opaque}); pass it as an argument"
+            )
+        return self._result
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """The arrays that the call returned."""
+        return [x for x, _ in self._contents]
+
+    def written(self) -> bool:
+        """Whether what the call returned has been written into since."""
+        return self._held is not None and not self._held.same(self._result)
+
+    def restore(self) -> None:
+        """Take back what the run wrote into arrays of the result."""
+        for array, content in self._contents:
+            content.restore(array)
+
+    def same(self) -> bool:
+        """Whether the call returns now what it returned then."""
+        self._result, self._contents = None, []
+        return self._held is not None and self._held.same(
+            self._function(*self._args, **self._kwargs)
+        )

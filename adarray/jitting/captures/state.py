@@ -1,0 +1,225 @@
+"""The captured state of a function, as it is when the function is recorded."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from adarray.base.errors import TraceError
+from adarray.core.inplace import sync_if_view
+from adarray.core.protocol import traced
+from adarray.intercepting.memory import is_cached
+from adarray.intercepting.rebinding import rebind_class, rebind_reached
+from adarray.jitting.captures import rules as _rules  # noqa: F401  (registers them)
+from adarray.jitting.captures.checks import Maker, same_scalar
+from adarray.jitting.captures.clones import Clones
+from adarray.jitting.captures.effects import NUMBERS, Effect, Kept, Reader, can_grow
+from adarray.jitting.captures.walk import Edge, TooMuchError, Walk
+from adarray.jitting.shared.generators import STREAM, Draws, set_state, source_of, state_of
+from adarray.jitting.shared.options import Constants
+
+
+class State:
+    """What a function reads besides its arguments.
+
+    Parameters
+    ----------
+    f : callable
+    statics : list
+        Arguments that are no inputs.
+    floats : set of str
+        Names of captured numbers that change, and are inputs.
+    constants : Constants
+        What the user says is constant.
+    growing : set of str
+        Names of captured lists that runs only append to.
+
+    Attributes
+    ----------
+    reason : str
+        Why the function cannot be compiled with this state; "" if it can.
+    check : callable
+        ``check(statics)`` returns the captured inputs as they are now; None if anything else
+        has changed.
+    owners : callable
+        The same, with ADArrays in the places of their values.
+    hidden : callable or None
+        The same, with the arrays that plain code reads.
+    assumed : list
+        Objects that the user says are constant.
+    values : list
+        The captured inputs.
+    scalars : dict
+        Captured numbers, texts and the like, by name.
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        statics: list[Any],
+        floats: set[str],
+        constants: Constants = Constants(),  # noqa: B008  (it has no parts that change)
+        growing: Collection[str] = (),
+    ) -> None:
+        rebind_reached(f, None)
+        self.reason = ""
+        # Of generators whose draws are not seen: name, itself, state now and before, what sets it.
+        self._before: list[tuple[str, Any, Callable[[], Any], Any, Callable[[Any], None]]] = []
+        try:
+            self._walk = Walk(f, statics, constants, growing)
+            if any(
+                x.grows(growing) and not can_grow(x, self._walk.names) for x in self._walk.order
+            ):
+                growing = ()  # other ways lead to them now, by which they are read unseen
+                self._walk = Walk(f, statics, constants)
+            cached = {e.key[0] for x in self._walk.order for e in x.edges if _is_cached(e)}
+            if cached:
+                for cls in cached:
+                    rebind_class(cls)
+                self._walk = Walk(f, statics, constants, growing)
+            self.reason = self._walk.opaque
+        except TooMuchError as error:
+            self.reason = str(error)
+            return
+        if self.reason:
+            return
+        self.assumed = [found.value for found in self._walk.order if found.kind == "assumed"]
+        self._floats = floats
+        for found in self._walk.order:
+            if found.kind == "adarray":
+                x = sync_if_view(found.value)
+                if traced(x) or not _is_constant(x):
+                    self.reason = (
+                        f"the captured ADArray {found.name} is traced, a view or a leaf with "
+                        "requires_grad=True; pass it as an argument"
+                    )
+            elif found.kind == "held" and isinstance(found.value, random.Random):
+                name, x = f"the random generator {found.name}", found.value
+                self._before.append((name, x, x.getstate, x.getstate(), x.setstate))
+            elif found.kind == "random" and (found.hidden or not found.direct):
+                name = f"the random generator {found.name}, which a class or slots hold"
+                self._watch(name, source_of(found.value))
+        if "random" in self._walk.names:
+            self._watch("the random state of NumPy", STREAM)
+            name, now = "the random state of Python", random.getstate
+            self._before.append((name, random, now, now(), random.setstate))
+        self._make()
+
+    def _make(self) -> None:
+        self._maker = maker = Maker(self._walk, self._floats)
+        self.check = maker.function()
+        self.inputs = maker.inputs
+        held = any(i.found.kind == "adarray" for i in self.inputs)
+        self.owners = maker.function("owners") if held else self.check
+        self.hidden = maker.function("hidden") if maker.contents else None
+        self._contents = maker.contents
+        self.scalars = maker.scalars
+        self.values = [i.value for i in maker.inputs]
+
+    def _watch(self, name: str, generator: Any) -> None:
+        def state() -> bytes:
+            return pickle.dumps(state_of(generator))
+
+        def restore(old: bytes) -> None:
+            set_state(generator, pickle.loads(old))
+
+        self._before.append((name, generator, state, state(), restore))
+
+    def clone(self, values: list[Any]) -> Clones:
+        """Return a clone of the function, and of the static arguments, over other inputs."""
+        return Clones(self._walk, self.inputs, values)
+
+    def kept(self, clones: Clones, result: Any, args: Any) -> Kept:
+        """Return what a run over clones has changed, given its result and arguments."""
+        walk = self._walk
+        return Reader(clones, walk.order, walk.names, self._floats).read(result, args)
+
+    def finder(self, effects: Sequence[Effect]) -> Callable[[Any], list[Any]]:
+        """Return what finds the objects that effects change: ``find(statics)``."""
+        return self._maker.finder([e.place for e in effects if type(e.place) is int])
+
+    def drawn(self, draws: Draws) -> str:
+        """Return the name of what the run has drawn from without recording it."""
+        return next((name for name, *_ in self._changed(draws)), "")
+
+    def disturbed(self, draws: Draws) -> bool:
+        """Whether somebody drew from NumPy's global stream besides these draws."""
+        return draws.drew_from(STREAM) and not draws.complete(STREAM)
+
+    def restore(self, draws: Draws) -> None:
+        """Give watched random generators the state that they had before the run."""
+        for _, _, old, restore in self._changed(draws):
+            restore(old)
+        for array, content in self._contents:
+            content.restore(array)
+        changed = [f for f in self._walk.order if f.held is not None and not f.held.same(f.value)]
+        if changed:
+            for undo in self._walk.undo:
+                undo()
+        for found in changed:
+            if found.held is not None and not found.held.same(found.value):
+                raise TraceError(
+                    f"jit: {found.name}, of type {type(found.value).__name__}, was changed by a "
+                    "run that cannot be recorded, and cannot be put back for another; call this "
+                    "function without jit"
+                )
+
+    def overlap(self, arrays: list[Any]) -> bool:
+        """Whether arrays may share memory with one that plain code reads as well."""
+        return any(
+            isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.may_share_memory(x, y)
+            for x, _ in self._contents
+            for y in arrays
+        )
+
+    def _changed(self, draws: Draws) -> Iterator[tuple[str, Any, Any, Callable[[Any], None]]]:
+        for name, generator, state, old, restore in self._before:
+            if not draws.drew_from(generator) and state() != old:
+                yield name, generator, old, restore
+
+    def readers(self, arrays: list[np.ndarray]) -> set[str]:
+        """Return the names of the captured inputs that code outside of the clones has read."""
+        return {
+            i.found.name
+            for i in self.inputs
+            if isinstance(i.value, np.ndarray)
+            and any(np.may_share_memory(i.value, a) for a in arrays)
+        }
+
+    def hide(self, names: set[str]) -> None:
+        """Compare the contents of these captured inputs in every call."""
+        found = [i.found for i in self.inputs if i.found.name in names and not i.found.hidden]
+        if found:
+            for f in found:
+                f.hidden = True
+            self._make()
+
+    def changed_numbers(self, other: State) -> set[str]:
+        """Return the names of the floats, or ints, that alone differ from those of `other`."""
+        if self.scalars.keys() != other.scalars.keys():
+            return set()
+        names = {n for n, x in self.scalars.items() if not same_scalar(x, other.scalars[n])}
+        numbers = all(
+            type(self.scalars[n]) is type(other.scalars[n]) and type(self.scalars[n]) in NUMBERS
+            for n in names
+        )
+        return names if numbers else set()
+
+    def forget(self) -> None:
+        """Let go of the objects that were found: later calls follow the paths to them."""
+        self._walk = self._maker = None  # type: ignore[assignment]
+        self.inputs, self.values, self._contents = [], [], []
+
+
+def _is_cached(edge: Edge) -> bool:
+    """Whether a class has a method with a cache that code calls as it is."""
+    return edge.how == "class" and is_cached(edge.child.value)
+
+
+def _is_constant(x: Any) -> bool:
+    """Whether a captured ADArray that is not traced is an array like others."""
+    return x._x is None or (x._x.escaped and x._x.base is None and not x._x.weak)

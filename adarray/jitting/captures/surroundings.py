@@ -1,0 +1,119 @@
+"""Functions of libraries whose results depend on more than their arguments.
+
+Where a function that is jitted can reach one of them, what it reads is compared in each call, if
+that can be done; clocks and files cannot.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from adarray.base.scope import package_of
+
+# By module and name: module and name of what reads the state.
+_READ = {
+    ("numpy", "geterr"): ("numpy", "geterr"),
+    ("numpy", "geterrcall"): ("numpy", "geterrcall"),
+    ("numpy", "getbufsize"): ("numpy", "getbufsize"),
+    ("numpy", "get_printoptions"): ("numpy", "get_printoptions"),
+    ("numpy", "array2string"): ("numpy", "get_printoptions"),
+    ("numpy", "array_str"): ("numpy", "get_printoptions"),
+    ("numpy", "array_repr"): ("numpy", "get_printoptions"),
+    ("sys", "getrecursionlimit"): ("sys", "getrecursionlimit"),
+    ("sys", "getswitchinterval"): ("sys", "getswitchinterval"),
+    ("gc", "isenabled"): ("gc", "isenabled"),
+    ("gc", "get_threshold"): ("gc", "get_threshold"),
+    ("_thread", "get_ident"): ("_thread", "get_ident"),
+    ("threading", "current_thread"): ("_thread", "get_ident"),
+    ("os", "getcwd"): ("os", "getcwd"),
+    ("os", "getpid"): ("os", "getpid"),
+    ("locale", "localeconv"): ("locale", "localeconv"),
+    ("locale", "getlocale"): ("locale", "getlocale"),
+    ("locale", "setlocale"): ("locale", "getlocale"),
+    ("logging", "getLogger"): ("adarray.jitting.captures.surroundings", "levels"),
+}
+# What any use of a package depends on.
+_AMBIENT = {"decimal": ("adarray.jitting.captures.surroundings", "arithmetic")}
+# What code asks of loggers, besides having them write.
+_LEVELS = frozenset({"level", "disabled", "getEffectiveLevel", "isEnabledFor"})
+# Modules of clocks, files, processes and chance, and what of them is neither.
+_OUTSIDE = frozenset({"time", "os", "io", "genericpath", "glob", "shutil", "subprocess", "socket",
+                      "secrets", "uuid", "tempfile", "select", "urllib", "fileinput", "linecache",
+                      "getpass", "pty", "sqlite3", "shelve", "zipfile", "gzip"})  # fmt: skip
+_INSIDE = frozenset({"getenv", "getenvb", "fspath", "fsencode", "fsdecode", "sleep", "cpu_count",
+                     "strptime", "mktime", "gmtime", "putenv", "unsetenv", "get_clock_info",
+                     "system", "strerror", "abort", "_exit", "getpid", "getcwd"})  # fmt: skip
+_OUTSIDE_OF_NUMPY = frozenset({"load", "loadtxt", "genfromtxt", "fromfile", "fromregex"})
+# Methods of classes that ask the clock.
+_CLOCKS = frozenset({"now", "today", "utcnow"})
+# Methods of paths that look at files.
+_LOOKS = frozenset({"read_text", "read_bytes", "exists", "open", "stat", "is_file", "is_dir",
+                    "iterdir", "glob", "rglob", "resolve"})  # fmt: skip
+_ALIASES = {"posix": "os", "nt": "os", "_io": "io", "_decimal": "decimal", "_socket": "socket"}
+
+
+def arithmetic() -> Any:
+    """Return how decimal numbers are computed with; flags that operations raise are no part."""
+    import decimal
+
+    c = decimal.getcontext()
+    traps = [trap.__name__ for trap, is_set in c.traps.items() if is_set]
+    return c.prec, c.rounding, c.Emin, c.Emax, c.capitals, c.clamp, traps
+
+
+def levels() -> Any:
+    """Return the levels of all loggers."""
+    import logging
+
+    loggers = logging.Logger.manager.loggerDict
+    found = {k: (v.level, v.disabled) for k, v in loggers.items() if isinstance(v, logging.Logger)}
+    return logging.root.level, logging.Logger.manager.disable, found
+
+
+def _module_of(x: Any) -> str:
+    module = getattr(x, "__module__", None)
+    if not isinstance(module, str):
+        module = getattr(getattr(x, "__self__", None), "__name__", "")
+    package = package_of(module)
+    return _ALIASES.get(package, package)
+
+
+def reader_of(x: Any, names: set[str]) -> Callable[[], Any] | None:
+    """Return what reads the state that an object of a library depends on; None if there is none."""
+    package = _module_of(x if callable(x) else type(x))
+    place = _AMBIENT.get(package) or _AMBIENT.get(_ALIASES.get(type(x).__module__, ""))
+    if place is None and isinstance(x, types.ModuleType):
+        place = _AMBIENT.get(x.__name__)
+    if place is None and callable(x):
+        place = _READ.get((package, getattr(x, "__name__", "")))
+    if place is None or (place[1] == "levels" and _LEVELS.isdisjoint(names)):
+        return None
+    read: Callable[[], Any] = getattr(sys.modules[place[0]], place[1])
+    return read
+
+
+def outside(x: Any, names: set[str]) -> str:
+    """Return what an object of a library reads that no call can compare; "" if nothing."""
+    if isinstance(x, type):
+        if _module_of(x) in ("datetime", "pandas"):
+            asked = sorted(_CLOCKS & names & set(dir(x)))
+            return f"the clock, by {x.__name__}.{asked[0]}" if asked else ""
+        return ""
+    if package_of(type(x).__module__) == "pathlib":
+        asked = sorted(_LOOKS & names)
+        return f"a file, by {type(x).__name__}.{asked[0]}" if asked else ""
+    if package_of(type(x).__module__) == "_thread" and "locked" in names:
+        return "whether a lock is held, by locked"
+    name = getattr(x, "__name__", "")
+    if not isinstance(x, (types.FunctionType, types.BuiltinFunctionType)) and name != "fromfile":
+        return ""
+    module = _module_of(x)
+    if module == "numpy":
+        return f"a file, by np.{name}" if name in _OUTSIDE_OF_NUMPY else ""
+    if module in _OUTSIDE and name not in _INSIDE:
+        what = "the clock" if module == "time" else "what is outside of the program"
+        return f"{what}, by {module}.{name}"
+    return ""

@@ -1,0 +1,311 @@
+"""`explain`: what `jit` recorded, how it was optimised, fused and compiled, and why."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from html import escape
+from os import fspath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adarray.array.adarray import ADArray
+from adarray.base.recording import Call
+from adarray.base.report import (
+    Code,
+    Section,
+    Table,
+    as_html,
+    as_text,
+    count_text,
+    size_text,
+    time_text,
+)
+from adarray.device import KINDS, DeviceEngine, adopt
+from adarray.jitting.explain.costs import Cost, peak, total
+from adarray.jitting.explain.picture import Picture, picture
+from adarray.jitting.explain.sections import (
+    Names,
+    Segment,
+    kernels,
+    outcome_text,
+    plural,
+    segment_section,
+)
+from adarray.jitting.explain.steps import at
+from adarray.jitting.shared.late import pending
+
+if TYPE_CHECKING:
+    from adarray.jitting.calls.front import JitFunction
+    from adarray.jitting.tree.tree import Node
+
+
+class Explanation:
+    """What a compiled function does for one set of arguments.
+
+    Shown as text by `print`, and with pictures in notebooks.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function.
+    signature : str
+        The kinds of arguments it was compiled for.
+    backend : str
+    segments : sequence of Segment
+        The trace tree, parents before their children.
+    path : sequence of int
+        The segments that these arguments take.
+    notes : sequence of str, optional
+        What else there is to say: why calls stay eager.
+    recordings : (int, float), optional
+        How many runs were recorded, and in how many seconds.
+
+    Attributes
+    ----------
+    kernels : list of KernelInfo
+        The kernels on the path, in the order in which they run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        signature: str,
+        backend: str,
+        segments: Sequence[Segment],
+        path: Sequence[int],
+        notes: Sequence[str] = (),
+        recordings: tuple[int, float] = (0, 0.0),
+    ) -> None:
+        self.name = name
+        self.signature = signature
+        self.backend = backend
+        self.segments = tuple(segments)
+        self.path = tuple(path)
+        self.notes = tuple(notes)
+        self.recordings = recordings
+        self.kernels = [k for n in self.path for k in kernels(n, self.segments[n])]
+
+    @property
+    def cost(self) -> Cost:
+        """Bytes read and written by the steps on the path, and their arithmetic."""
+        out = Cost()
+        for number in self.path:
+            plan = self.segments[number].plan
+            if plan is not None:
+                out = out.plus(total(plan))
+        return out
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most memory that a run of one segment needs: arguments, results, temporaries."""
+        plans = [self.segments[number].plan for number in self.path]
+        return max((peak(p) for p in plans if p is not None), default=0)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds from the recording to the executables, over the path."""
+        return sum(sum(self.segments[number].seconds.values()) for number in self.path)
+
+    def section(self, pictures: bool = False) -> Section:
+        """Return the whole report."""
+        names = Names()
+        segments = [segment_section(n, self.segments[n], names, pictures) for n in self.path]
+        return Section(f"{self.name} under jit", inside=(self._summary(), self._tree(), *segments))
+
+    def text(self, limit: int | None = None) -> str:
+        """Return the report as text, of each table and listing at most `limit` lines.
+
+        What `print` shows leaves out what comes after 600.
+        """
+        return as_text(self.section(), limit)
+
+    def __str__(self) -> str:
+        return self.text(LINES)
+
+    def __repr__(self) -> str:
+        return (
+            f"<explanation of {self.name}: {len(self.path)} of {len(self.segments)} segments, "
+            f"{len(self.kernels)} kernels>"
+        )
+
+    def _repr_html_(self) -> str:
+        return as_html(self.section(pictures=True), LINES)
+
+    def picture(self, segment: int | None = None) -> Picture:
+        """Return the picture of one segment's graph: the last one's of the path by default."""
+        number = self.path[-1] if segment is None else segment
+        s = self.segments[number]
+        if s.after is None:
+            raise ValueError(
+                f"explain: segment {number} has no program ({s.eager or 'it was not compiled'}); "
+                "call the function again, and explain then"
+            )
+        return picture(s.after, s.plan)
+
+    def dot(self, segment: int | None = None) -> str:
+        """Return a segment's graph in the language of Graphviz; kernels are clusters."""
+        return self.picture(segment).dot()
+
+    def svg(self, segment: int | None = None) -> str:
+        """Return a segment's graph as SVG, drawn by Graphviz if it is installed."""
+        return self.picture(segment).svg()
+
+    def save(self, file: Any) -> None:
+        """Write the report as a page of HTML.
+
+        Parameters
+        ----------
+        file : path-like
+        """
+        page = (
+            f'<!DOCTYPE html><html><head><meta charset="utf-8"><title>{escape(self.name)}'
+            f"</title></head><body>{self._repr_html_()}</body></html>"
+        )
+        with open(fspath(file), "w", encoding="utf-8") as f:
+            f.write(page)
+
+    def _summary(self) -> Section:
+        c = self.cost
+        rows = [
+            ("arguments", self.signature),
+            ("backend", self.backend),
+            ("path", " -> ".join(map(str, self.path)) or "none: nothing is compiled"),
+            ("kernels", str(len(self.kernels))),
+            ("read, written", f"{size_text(c.read)}, {size_text(c.written)}"),
+            ("arithmetic", f"{count_text(c.flops, 'flop')}; {_functions(c)}"),
+            ("peak memory", size_text(self.peak_bytes)),
+            ("runs recorded", f"{self.recordings[0]}, in {time_text(self.recordings[1])}"),
+            ("from recording to executable", time_text(self.compile_seconds)),
+            *(("note", note) for note in self.notes),
+        ]
+        return Section("summary", (Table(("", ""), tuple(rows)),))
+
+    def _tree(self) -> Section:
+        """Return the trace tree: a line for each segment and each guard."""
+        children: dict[int, list[int]] = {}
+        for number, s in enumerate(self.segments):
+            children.setdefault(s.parent, []).append(number)
+        lines = []
+        stack = [(number, 0) for number in reversed(children.get(-1, []))]
+        taken = set(self.path)
+        while stack:
+            number, depth = stack.pop()
+            s = self.segments[number]
+            pad = "  " * depth
+            mark = "*" if number in taken else " "
+            after = "" if s.parent < 0 else f"if {outcome_text(s.outcome)}: "
+            state = s.eager or f"compiled, {plural(s.runs, 'run')}"
+            calls = sum(isinstance(e, Call) for e in s.events)
+            lines.append(f"{mark} {pad}{after}segment {number}: {plural(calls, 'call')}; {state}")
+            if s.guard is not None:
+                lines.append(f"  {pad}  guard {s.guard.kind}{at(s.guard.where)}")
+            stack += [(child, depth + 2) for child in reversed(children.get(number, []))]
+        return Section("paths (* = taken by these arguments)", (Code("\n".join(lines)),))
+
+
+def _functions(c: Cost) -> str:
+    return f"{count_text(c.calls)} of them functions such as exp"
+
+
+# Lines of a table or a listing that are shown.
+LINES = 600
+# So many calls until a path is compiled: two recordings that agree, and one compiled run.
+CALLS = 3
+
+
+def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+    """Return what a jitted function does for some arguments.
+
+    If their path is not compiled yet, the function is called first, on copies of its arrays.
+
+    Parameters
+    ----------
+    jitted : JitFunction
+    args : tuple
+    kwargs : dict
+
+    Returns
+    -------
+    Explanation
+    """
+    taken = _path(jitted, args, kwargs)
+    for _ in range(CALLS):
+        if taken and taken[-1].leaf is not None and all(n.compiled is not None for n in taken):
+            break
+        jitted(*_copied(args), **_copied(kwargs))
+        taken = _path(jitted, args, kwargs)
+    pending(taken, seconds=None)  # whoever asks wants to see what is compiled
+    entry = None
+    if taken:
+        tree = taken[0].tree
+        entry = next(e for e in jitted.entries if any(v.tree is tree for v in e.variants))
+    notes = [
+        f"stays eager for {e.signature}: {e.eager}"
+        for e in jitted.entries
+        if e.eager and entry in (None, e)
+    ]
+    segments = _segments(taken[0].tree.nodes()) if taken else {}
+    backend = ""
+    if entry is not None:
+        engine = next(v.builder.engine for v in entry.variants if v.tree is taken[0].tree)
+        backend = _backend_text(engine)
+    return Explanation(
+        getattr(jitted, "__name__", "function"),
+        entry.signature if entry is not None else "",
+        backend,
+        [segment for _, segment in segments.values()],
+        [segments[id(node)][0] for node in taken],
+        notes,
+        (taken[0].tree.recordings, taken[0].tree.seconds) if taken else (0, 0.0),
+    )
+
+
+def _backend_text(engine: Any) -> str:
+    """Return the name of what compiles, with its threads or its device."""
+    if engine is None:
+        return "numpy"
+    if isinstance(engine, DeviceEngine):
+        return f"{engine.name} ({engine.library.name})"
+    return f"{engine.name} ({plural(engine.threads, 'thread')})"
+
+
+def _path(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Node]:
+    return list(jitted.path(*_copied(args), **_copied(kwargs)))
+
+
+def _segments(nodes: list[Node]) -> dict[int, tuple[int, Segment]]:
+    """Return the segments of a tree's nodes with their numbers, by the nodes' identity."""
+    numbers = {id(node): i for i, node in enumerate(nodes)}
+    outcomes = {id(child): key for node in nodes for key, child in node.children.items()}
+    out = {}
+    for i, node in enumerate(nodes):
+        eager = node.eager
+        if not eager and node.compiled is None:
+            eager = "not compiled yet: " + (
+                "it did not run since" if node.ready else "it was recorded once, not twice"
+            )
+        parent = numbers[id(node.parent)] if node.parent is not None else -1
+        out[id(node)] = i, Segment(
+            parent, outcomes.get(id(node)), tuple(node.events), node.before, node.after,
+            node.plan, node.executable, dict(node.seconds), node.runs, eager,
+        )  # fmt: skip
+    return out
+
+
+def _copied(x: Any) -> Any:
+    """Return arguments with arrays and generators of their own: the function may change them."""
+    if type(x) is np.ndarray:
+        return x.copy("K")
+    if isinstance(x, ADArray):
+        return x if x._node is not None else x.copy()
+    if type(x) in KINDS:
+        return adopt(x).copy().raw
+    if isinstance(x, (np.random.Generator, np.random.RandomState)):
+        return copy.deepcopy(x)
+    if type(x) in (tuple, list):
+        return type(x)(map(_copied, x))
+    if type(x) is dict:
+        return {key: _copied(value) for key, value in x.items()}
+    return x

@@ -1,0 +1,72 @@
+"""Names for what plans are made of, as `explain`, pictures and profiles show them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from adarray.base.recording import Call
+from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep, Step
+from adarray.compiler.ir.program import Value
+
+
+def call_name(call: Call) -> str:
+    """Return the name of a recorded operation or function."""
+    if call.op is not None:
+        return str(call.op.name)
+    return str(getattr(call.function, "__name__", call.function))
+
+
+def at(where: Any) -> str:
+    """Return file and line as text: ``" (model.py:12)"``."""
+    return "" if where is None else f" ({os.path.basename(where[0])}:{where[1]})"
+
+
+def origin_text(v: Value) -> str:
+    """Return the recorded call that a value comes from: ``"sin (model.py:12)"``."""
+    call = v.origin
+    if not isinstance(call, Call):
+        return "" if call is None else str(call)
+    return f"{call_name(call)}{at(call.where)}"
+
+
+def value_title(v: Value) -> str:
+    """Return what makes a value: ``"sin"``, ``"reduce add"``, ``"call sort"``."""
+    if v.kind == "map":
+        return str(v.params["name"])
+    if v.kind == "call":
+        function = v.params["function"]
+        return f"call {getattr(function, '__name__', function)}"
+    if v.kind in ("input", "pick"):
+        return f"{v.kind} {v.params['index']}"
+    combine = v.params.get("combine")
+    return f"{v.kind} {combine}" if combine else v.kind
+
+
+def step_kind(step: Step) -> str:
+    """Return what sort of step it is: ``"kernel"``, ``"product"`` or ``"call"``."""
+    if isinstance(step, KernelStep):
+        return "kernel"
+    return "product" if isinstance(step, DotStep) else "call"
+
+
+def step_titles(step: Step) -> list[str]:
+    """Return what makes each value of a step; constants and views are left out."""
+    return [value_title(v) for v in step.values if v.kind not in ("const", "view", "input")]
+
+
+def step_title(step: Step, most: int = 6) -> str:
+    """Return what a step computes, in a few words."""
+    shown = step_titles(step)
+    if len(shown) > most:
+        shown = [*shown[: most - 1], f"... ({len(shown)} operations)"]
+    return ", ".join(shown) or "copy"
+
+
+def step_buffers(step: Step) -> tuple[Buffer, ...]:
+    """Return the buffers that a step reads or writes."""
+    if isinstance(step, KernelStep):
+        return step.buffers
+    if isinstance(step, DotStep):
+        return (*(o.buffer for o in step.operands), step.out.buffer)
+    return (*(o.buffer for o in step.operands), *step.results)

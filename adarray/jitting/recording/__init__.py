@@ -1,0 +1,1 @@
+"""Recording one run of a function."""

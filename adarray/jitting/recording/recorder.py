@@ -1,0 +1,688 @@
+"""Recording one run of a function: an engine that notes every operation it computes.
+
+The recorder is the engine of the current mode while a function is recorded. Values are
+computed, by the engine that was there before or by NumPy, and wrapped as `Traced`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import sys
+import types
+from collections.abc import Callable
+from math import inf
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from adarray.base.aval import BATCHED
+from adarray.base.errors import NotDifferentiableError
+from adarray.base.levels import forget
+from adarray.base.memory import duplicate
+from adarray.base.op import FUNCTIONS, OPS, Op, Opaque
+from adarray.base.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
+from adarray.base.runtime import Mode
+from adarray.base.scope import package_of
+from adarray.base.telling import SILENT, tell
+from adarray.core.dispatch import compute, replay, stands_for_many
+from adarray.core.inplace import WRITE
+from adarray.core.protocol import traced
+from adarray.core.trace import Extras, Handle
+from adarray.device import DeviceEngine, host, is_device
+from adarray.jitting.captures.cached import CachedCall
+from adarray.jitting.shared.constants import Captured, first_of
+from adarray.jitting.shared.generators import Draws, TracedGenerator, seeded
+from adarray.jitting.shared.symbolic import (
+    Traced,
+    UntraceableError,
+    concrete,
+    holds,
+    opened,
+    symbolic,
+)
+from adarray.jitting.shared.whole import ITEM, Bounds, fitting, is_number, is_whole
+
+# Packages whose functions give the same for the same arguments.
+_KNOWN = frozenset({"numpy", "scipy"})
+_AS_IT_IS = contextlib.nullcontext()
+_LARGE = 1 << 16  # bytes from which an array that holds one number is worth being found out
+# Functions of shapes, dtypes and memory, which are the same in every run.
+_METADATA = frozenset(
+    {
+        np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.may_share_memory,
+        np.shares_memory, np.iscomplexobj, np.isrealobj, np.common_type, np.min_scalar_type,
+        np.broadcast_shapes,
+    }
+)  # fmt: skip
+# Functions that write into an argument.
+_LONG = frozenset({np.dtype(np.int64), np.dtype(np.uint64)})
+_WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal})
+# Functions with results whose shape depends on values.
+_DYNAMIC = frozenset(
+    {
+        np.nonzero, np.flatnonzero, np.argwhere, np.extract, np.compress, np.unique,
+        np.unique_all, np.unique_counts, np.unique_inverse, np.unique_values, np.bincount,
+        np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d, np.trim_zeros, np.repeat,
+        np.delete, np.histogram, np.histogram_bin_edges, np.linalg.lstsq, np.arange,
+    }
+)  # fmt: skip
+
+
+class Recorder:
+    """The engine that records.
+
+    Parameters
+    ----------
+    mode : Mode or None
+        What computes the values.
+
+    Attributes
+    ----------
+    recording : Recording
+    """
+
+    symbolic = True
+
+    def __init__(self, mode: Mode | None, draws: Draws | None = None) -> None:
+        self.inner = mode
+        self.draws = Draws() if draws is None else draws
+        self.name = mode.name if mode is not None else "numpy"
+        engine = mode.engine if mode is not None else None
+        self.threads: int = engine.threads if engine is not None else 1
+        self.recording = Recording()
+        self._captured: dict[int, Captured] = {}  # by the identity of the plain array
+        inner = getattr(engine, "wrapped", engine)
+        self._library: Any = inner.library if isinstance(inner, DeviceEngine) else None
+        self._zeros: dict[int, Any] = {}  # that `zeros` made, and nobody has written into yet
+        self._lent: list[tuple[np.ndarray, np.ndarray]] = []  # memory of others: what it held
+        self._looks: dict[tuple[str, int], Any] = {}
+        self._bounds = Bounds()
+        self._errors = np.geterr()
+        self.about = "a function"  # what is recorded, in words
+        self._silent = perf_counter() + SILENT  # until when no line says that it takes long
+        self.shown = False  # whether values were made into text
+        # An error that an operation raised: if the function catches it, what it does depends
+        # on values in a way that nothing here shows.
+        self.error: BaseException | None = None
+        self.original: Callable[[Any], Any] = _itself  # the user's object of a clone
+        self.calls: list[CachedCall] = []  # of functions with a cache
+
+    # -- the engine ------------------------------------------------------------------------
+
+    def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
+        """Compute and record a pointwise operation."""
+        return self.record(op, values, {})
+
+    def call(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Compute and record any other operation."""
+        return self.record(op, values, params)
+
+    def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
+        """Leave it to the rule, whose operations are recorded one by one."""
+        return NotImplemented
+
+    # -- operations --------------------------------------------------------------------------
+
+    def record(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Compute ``op(*values, **params)``, record it, and return the traced result."""
+        if type(op.lower) is Opaque and op.lower.body is not None:
+            return self._written_out(op, op.lower.body, values, params)
+        values = tuple(self.capture(v) if isinstance(v, np.ndarray) else v for v in values)
+        if params:
+            params = opened(params)
+            if holds(params):
+                params = _settled(params, op.numpy is not operator.getitem)
+        if "initial" in op.operands and values[0].dtype.kind in "iub":
+            values = _with_initial(op, values)
+        limit = None
+        if any(map(is_whole, values)):
+            values, limit = self._bounds.settle(_name(op), values)
+        if not any(type(v) is Traced for v in values) and not holds(params):
+            return compute(op, values, params, self.inner)
+        given = tuple(v.value if type(v) is Traced else v for v in values)
+        numbers = all(map(is_number, values))
+        try:
+            with np.errstate(**PYTHON) if numbers else _AS_IT_IS:
+                r = compute(op, given, concrete(params) if params else params, self.inner)
+        except Exception as error:
+            self.error = error
+            raise
+        if type(r) is not tuple and r is not None:
+            for v, c in zip(values, given, strict=True):
+                if r is c and type(v) is Traced:
+                    return v
+        function = op.evaluate
+        # Of Python numbers, a power is complex or not by their signs.
+        turned = (
+            numbers and isinstance(r, complex) and not any(isinstance(v, complex) for v in given)
+        )
+        if turned or _is_dynamic(op, function, values, params):
+            args, kwargs = symbolic(values), symbolic(params)
+            if op.variadic:
+                fixed = op.arity - 1
+                args = (*args[:fixed], list(args[fixed:]))
+            return self.host(function, args, r, kwargs)
+        made = self._recorded(op, function, symbolic(values), symbolic(params), r, numbers)
+        self._bounds.note(made, limit)
+        return made
+
+    def _written_out(
+        self, op: Op, body: Any, values: tuple[Any, ...], params: dict[str, Any]
+    ) -> Any:
+        """Record NumPy code in place of a function that it computes, and compare them.
+
+        Raises
+        ------
+        UntraceableError
+            If they disagree.
+        """
+        given = tuple(v.value if type(v) is Traced else v for v in values)
+        expected = op.evaluate(*given, **concrete(opened(params)))
+        handles = [self.handle(v) if type(v) is Traced else v for v in values]
+        found = body(*handles, **params)
+        made = found._v if isinstance(found, Handle) else found
+        got = concrete(made)
+        form, wanted = (np.shape(got), np.result_type(got)), (np.shape(expected), expected.dtype)
+        if form != wanted:
+            raise UntraceableError(
+                f"jit: expr of {op.name} returned shape {form[0]} and dtype {form[1]}, and the "
+                f"function shape {wanted[0]} and dtype {wanted[1]}; they must be equal"
+            )
+        scale = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
+        near = np.finfo(wanted[1]).eps ** 0.5 if wanted[1].kind in "fc" else 0.0
+        if not np.allclose(got, expected, near, near * scale, equal_nan=True):
+            raise UntraceableError(
+                f"jit: expr of {op.name} computes something else than the function; they must agree"
+            )
+        return made
+
+    def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a NumPy function on plain and traced values, and record it."""
+        if BATCHED:
+            batched = stands_for_many((*args, *kwargs.values()))
+            if batched is not None:
+                return batched.function(func, args, kwargs)
+        if func in _METADATA:
+            return func(*concrete(args), **concrete(kwargs))
+        if func in _WRITERS or getattr(func, "__name__", "") == "at":
+            raise UntraceableError(
+                f"jit: {func.__name__} writes a traced value into a plain array; make the array "
+                "with a NumPy function inside of the jitted function"
+            )
+        kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
+        kwargs.pop("overwrite_input", None)  # the contents are nobody's then
+        if func is np.nan_to_num and not (*args, kwargs.get("copy", True), True)[1]:
+            raise UntraceableError(
+                "jit: nan_to_num with copy=False writes into a traced array; write "
+                "x[...] = np.nan_to_num(x)"
+            )
+        out = kwargs.pop("out", None)
+        if out is not None and not (type(out) is tuple and all(x is None for x in out)):
+            return self._into(func, args, kwargs, out)
+        op = FUNCTIONS.get(func)
+        if op is not None:
+            bound = _bind(op, args, kwargs)
+            if bound is not None:
+                op, operands, params = bound
+                return self.record(op, tuple(operands), params)
+        limit = None
+        if any(map(is_whole, args)):
+            args, limit = self._bounds.settle(func.__name__, args)
+            if not (holds(args) or holds(kwargs)):
+                return func(*args, **kwargs)
+        if not isinstance(func, np.ufunc):
+            args, kwargs = args[:1] + _settled(args[1:], True), _settled(kwargs, True)
+        numbers = isinstance(func, np.ufunc) and all(map(is_number, args))
+        try:
+            with np.errstate(**PYTHON) if numbers else _AS_IT_IS:
+                r = func(*concrete(args), **concrete(kwargs))
+        except Exception as error:
+            self.error = error
+            raise
+        args, kwargs = self._entered(args), self._entered(kwargs)
+        if _is_dynamic(None, func, args, kwargs):
+            return self.host(func, symbolic(args), r, symbolic(kwargs))
+        made = self._recorded(None, func, symbolic(args), symbolic(kwargs), r, numbers)
+        self._bounds.note(made, limit)
+        return made
+
+    def _into(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
+        """Return what ``out=`` would hold, which NumPy itself may not write into."""
+        if isinstance(out, tuple):
+            if len(out) != 1:
+                raise UntraceableError("jit: out= with several arrays cannot be recorded")
+            (out,) = out
+        if type(out) is not Traced:
+            raise UntraceableError(
+                f"jit: {func.__name__} writes a computed value into a plain array of shape "
+                f"{np.shape(out)} that is no input; make the array with a NumPy function inside of "
+                "the jitted function, or pass it as an argument"
+            )
+        where = kwargs.pop("where", True)
+        r = self.function(func, args, kwargs)
+        if r.shape != out.shape:
+            r = self.function(np.broadcast_to, (r, out.shape), {})
+        if r.dtype != out.dtype:
+            with np.errstate(all="ignore"):  # for NumPy's error where the dtypes do not cast
+                func(*concrete(args), **concrete(kwargs), out=np.copy(concrete(out)))
+            r = self.record(OPS["astype"], (r,), {"dtype": out.dtype})
+        if where is not True:
+            r = self.function(np.where, (where, r, out), {})
+        return r
+
+    def _entered(self, x: Any) -> Any:
+        """Return arguments with the plain arrays in them as captures."""
+        kind = type(x)
+        if kind is np.ndarray:
+            return self.capture(x)
+        if kind is tuple or kind is list:
+            return kind(map(self._entered, x))
+        if kind is dict:
+            return {k: self._entered(v) for k, v in x.items()}
+        return x
+
+    def _recorded(
+        self, op: Any, function: Any, args: Any, params: Any, r: Any, numbers: bool = False
+    ) -> Any:
+        """Append a call and return its traced results."""
+        several = isinstance(r, (tuple, list))
+        results = tuple(r) if several else (r,)
+        made = tuple(map(self._new, results, [function] * len(results)))
+        call = Call(op, function, args, params, tuple(t.symbol for t in made), several, _place())
+        errors: Any = np.geterr()
+        call.errors = PYTHON if numbers else errors if errors != self._errors else None
+        self.recording.events.append(call)
+        if perf_counter() > self._silent:
+            self._silent = inf
+            tell(_long(self.about, len(self.recording.events), call.where))
+        if not several:
+            return made[0]
+        return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
+
+    def host(self, function: Any, args: Any, r: Any, params: Any = None) -> Any:
+        """Record a call that later runs make in Python, between two segments."""
+        several = isinstance(r, (tuple, list))
+        made = [self._new(x, function) for x in (r if several else (r,))]
+        place = _place()
+        results = tuple(t.symbol for t in made)
+        call = Call(None, function, args, params or {}, results, several, place)
+        outcome = tuple((s.shape, s.dtype) for s in call.results)
+        self.recording.events.append(Guard("call", None, outcome, place, call))
+        if not several:
+            return made[0]
+        return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
+
+    def made(self, function: Any, args: Any, symbol: Symbol) -> None:
+        """Record a call in Python that makes something that is no array."""
+        place = _place()
+        call = Call(None, function, args, {}, (symbol,), True, place)
+        outcome = ((symbol.shape, symbol.dtype),)
+        self.recording.events.append(Guard("call", None, outcome, place, call))
+
+    def asked_for_memory(self, function: Any) -> None:
+        """Refuse a question of the user's code that compiled code has another answer to."""
+        raise UntraceableError(
+            f"jit: {function.__name__} asks about memory, and compiled code computes in other "
+            "places; ask outside of the jitted function"
+        )
+
+    def check(self, function: Any, args: Any, kwargs: Any) -> None:
+        """Run a function that raises where values are not as they should be, in every call."""
+        try:
+            function(*concrete(args), **concrete(kwargs))
+        except Exception as error:
+            self.error = error
+            raise
+        self.host(_checked, (function, symbolic(args), symbolic(kwargs)), ())
+
+    def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function with a cache as code outside of the recording does."""
+        args = tuple(map(self.original, args))
+        kwargs = {k: self.original(v) for k, v in kwargs.items()}
+        call = CachedCall(function, args, kwargs)
+        r = call.run(self.inner)
+        if not traced(r):
+            self.calls.append(call)
+        return r
+
+    def generator(self, raw: Any) -> TracedGenerator:
+        """Return a random generator that is the same one in every run."""
+        return TracedGenerator(raw, raw, self)
+
+    def seeded(self, kind: Callable[[Any], Any], seed: Any) -> TracedGenerator:
+        """Return a random generator that every run makes anew."""
+        return seeded(self, kind, seed)
+
+    def _new(self, r: Any, function: Any) -> Traced:
+        """Return a result as a traced value with a symbol of its own."""
+        if isinstance(r, (np.ndarray, np.generic)):
+            if r.dtype.kind in "biufc":
+                if type(r) is not np.ndarray and isinstance(r, np.ndarray) and not is_device(r):
+                    r = np.asarray(r)
+                return Traced(r, Symbol(r.shape, r.dtype), self)
+        elif isinstance(r, (bool, int, float, complex)):
+            return Traced(r, Symbol((), np.result_type(r), weak=True), self)
+        name = getattr(function, "__name__", function)
+        raise UntraceableError(f"jit: {name} returned a {type(r).__name__}, which is no number")
+
+    # -- values ------------------------------------------------------------------------------
+
+    def capture(self, array: Any) -> Traced:
+        """Return a plain array that the run reads as a traced value."""
+        if type(array) is Traced:
+            return array
+        known = self._captured.get(id(array))
+        if known is not None and known.holds(array):
+            same: Traced = known.traced
+            return same
+        value, constant, first = array, array, None
+        if self._zeros.pop(id(array), None) is not None:
+            first = np.zeros(1, array.dtype)
+        elif type(array) is not np.ndarray or array.nbytes < _LARGE:
+            # What it holds now: the run may write into it, or into what it is a view of.
+            value = constant = duplicate(array)
+        else:
+            first = first_of(array)
+            value, constant = self._large(array, first)
+        if first is not None:
+            constant = np.broadcast_to(first[0], array.shape)
+        made = Traced(value, Symbol(array.shape, array.dtype), self)
+        self._captured[id(array)] = Captured(made, constant, first)
+        self.recording.captures.append((made.symbol, array, constant))
+        return made
+
+    def _large(self, array: np.ndarray, first: np.ndarray | None) -> tuple[Any, np.ndarray]:
+        """Return what a run computes with in the place of a large array, and a copy of the array.
+
+        It goes to the device once, not with every operation; of one number alone that is sent.
+        """
+        library = self._library
+        if not array.flags.c_contiguous or (library and not library.accepts(array.dtype)):
+            library = None
+        if first is not None and library is not None:
+            return np.broadcast_to(library.place(first), array.shape).copy(), first
+        if first is not None and array.flags.c_contiguous and not any(first.tobytes()):
+            return np.zeros(array.shape, array.dtype), first  # memory that nobody has touched yet
+        copy = duplicate(array)
+        return (copy if library is None else library.place(copy)), copy
+
+    def lend(self, array: np.ndarray, to: types.FrameType | None) -> None:
+        """Note that other code is given the memory of an array made in this run.
+
+        NumPy and SciPy compute of constants what they computed of them before; what they have
+        written is found in the end (`refuse_written`). Of others nothing is known.
+
+        Raises
+        ------
+        UntraceableError
+            If it is neither.
+        """
+        if to is not None and package_of(to.f_globals.get("__name__")) not in _KNOWN:
+            raise UntraceableError(
+                f"jit: the memory of an array of shape {array.shape} is handed to code that is not "
+                f"recorded (in {to.f_code.co_name}, file {to.f_code.co_filename}, line "
+                f"{to.f_lineno}), which may write into it; make this call outside of the jitted "
+                "function"
+            )
+        self._lent.append((array, array.copy("K")))
+
+    def touched(self) -> None:
+        """Note that a transform wrote into what it differentiates: see `Recording.touched`."""
+        self.recording.touched = True
+
+    def refuse_written(self) -> None:
+        """Raise if memory that other code was given holds something else now.
+
+        Raises
+        ------
+        UntraceableError
+        """
+        for array, before in self._lent:
+            if array.tobytes() != before.tobytes():
+                raise UntraceableError(
+                    f"jit: code that is not recorded wrote into an array of shape {array.shape}; "
+                    "write into it with NumPy functions, or make this call outside of the jitted "
+                    "function"
+                )
+
+    def drawn(self) -> int:
+        """Return how many draws of random numbers were recorded so far."""
+        return len(self.draws)
+
+    def forget(self) -> None:
+        """Let go of the arrays that were read, and of this recorder, which they refer to."""
+        self._lent.clear()
+        self._captured.clear()
+        self._zeros.clear()
+
+    def zeros(self, beside: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return zeros on the device of `beside`, or on the host with it, for a gradient.
+
+        They become part of the recording when an operation reads them: see `capture`.
+        """
+        if is_device(beside):
+            made = np.zeros_like(beside, dtype, shape=shape)
+        else:
+            made = np.zeros(shape, dtype)
+        self._zeros[id(made)] = made
+        return made
+
+    def constant(self, number: Any) -> Handle:
+        """Return a scalar as a symbol, so that what is computed of it is recorded.
+
+        One on a device is computed with there, and part of the recording as a number.
+        """
+        given = (host(number),)
+        return self.handle(self._recorded(OPS["positive"], np.positive, given, {}, number))
+
+    def enter(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return operands with plain arrays as ADArrays over captures.
+
+        They are borrowed: writes into them, or into views of them, would go into copies, and raise.
+        """
+        return tuple(
+            Handle.array_class(self.capture(x), None, Extras(borrowed=True), True)
+            if type(x) is np.ndarray else x
+            for x in operands
+        )  # fmt: skip
+
+    def handle(self, x: Traced) -> Handle:
+        """Return a traced value as an ADArray."""
+        if x.symbol.weak:
+            return Handle.number_class(x, None, Extras(weak=True), True)
+        return Handle.array_class(x, None, None, True)
+
+    def handles(self, x: Any) -> Any:
+        """Return traced values, or a sequence of them, as ADArrays."""
+        if type(x) is Traced:
+            return self.handle(x)
+        return type(x)(map(self.handles, x)) if isinstance(x, (tuple, list)) else x
+
+    opened = staticmethod(opened)
+
+    def number(self, x: Traced) -> Handle | int:
+        """Return a 0-d value as a traced Python number; Python's truth values are looked at."""
+        if x.dtype.kind == "b":
+            return bool(x)  # they add up to ints
+        value = x.value.item() if hasattr(x.value, "item") else x.value
+        if x.symbol.weak:
+            return self.handle(x)
+        if x.dtype in _LONG and not self._is_short(x):
+            return operator.index(x)
+        made = self._recorded(None, as_number, (x.symbol,), {}, value)
+        self._bounds.note(made, self._bounds.known(x))
+        return self.handle(made)
+
+    def _is_short(self, x: Traced) -> bool:
+        """Look whether an integer is one of those that arithmetic of ints is recorded for."""
+        above = self.function(np.less, (x, ITEM), {})
+        if x.dtype.kind == "u":
+            return bool(above)
+        return bool(
+            self.function(np.logical_and, (above, self.function(np.greater, (x, -ITEM), {})), {})
+        )
+
+    def _fitting(self, x: Any, dtype: Any) -> Any:
+        """Return a value to be written, looked at if a dtype of integers may not hold it.
+
+        NumPy refuses such numbers in some places, and casts them in others.
+        """
+        if is_number(x):
+            return fitting(x, dtype, self._bounds.of(x))
+        if type(x) is not Traced or not isinstance(x.value, np.generic) or dtype.kind not in "iu":
+            return x
+        kind = x.dtype.kind
+        if kind not in "iuf" or np.can_cast(x.dtype, dtype):
+            return x
+        info = np.iinfo(dtype)
+        if kind == "f":  # a nan is in no range
+            low = self.function(np.greater, (x, float(info.min) - 1.0), {})
+            high = self.function(np.less, (x, float(info.max) + 1.0), {})
+        else:
+            low = self.function(np.greater_equal, (x, int(info.min)), {})
+            high = self.function(np.less_equal, (x, int(info.max)), {})
+        if bool(self.function(np.logical_and, (low, high), {})):
+            return x
+        return x.dtype.type(float(x) if kind == "f" else operator.index(x))
+
+    def write(self, old: Any, steps: tuple[Any, ...], index: Any, value: Any) -> Traced:
+        """Return `old` with `value` written at ``index`` of the view that `steps` lead to."""
+        old = self.capture(old)
+        value = self.capture(value) if isinstance(value, np.ndarray) else value
+        value = self._fitting(value, old.dtype)
+        index, steps = _settled(opened(index), False), opened(steps)
+        fresh = duplicate(old.value) if hasattr(old.value, "flags") else np.array(old.value)
+        fresh = _beside(fresh, concrete(value))
+        target = replay(fresh, concrete(steps))
+        target[concrete(index)] = concrete(value)
+        params = {"steps": symbolic(steps), "index": symbolic(index)}
+        made: Traced = self._recorded(WRITE, WRITE.evaluate, symbolic((old, value)), params, fresh)
+        return made
+
+    def look(self, kind: str, x: Traced, outcome: Any) -> Any:
+        """Record that Python saw the value, and return it."""
+        key = (kind, id(x.symbol))
+        if key not in self._looks:
+            self._looks[key] = outcome
+            self.recording.events.append(Guard(kind, x.symbol, outcome, _place()))
+        return outcome
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
+def _name(op: Op) -> str:
+    return str(getattr(op.numpy, "__name__", op.name))
+
+
+def _beside(x: Any, value: Any) -> Any:
+    """Return a number as an array, and an array where the value is that is written into it."""
+    if is_device(x):
+        return x.library.wrap(x.raw, False)
+    return value.library.place(np.asarray(x)) if is_device(value) else np.asarray(x)
+
+
+def _checked(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[()]:
+    """Run a function that raises where values are not as they should be."""
+    function(*args, **kwargs)
+    return ()
+
+
+def _looked(x: Traced) -> Any:
+    """Return an integer or truth value that Python looks at: of its dtype, or a Python number."""
+    found: Any = bool(x) if x.dtype.kind == "b" else operator.index(x)
+    return found if x.symbol.weak else x.dtype.type(found)
+
+
+def _with_initial(op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return operands with Python looking at ``initial=``: integers must hold it."""
+    i = op.operands.index("initial")
+    x = values[i]
+    if type(x) is not Traced or x.symbol.shape != () or x.dtype.kind not in "biuf":
+        return values
+    look: Any = float(x) if x.dtype.kind == "f" else _looked(x)
+    look = look if x.symbol.weak else x.dtype.type(look)
+    return (*values[:i], look, *values[i + 1 :])
+
+
+def _settled(x: Any, everywhere: bool) -> Any:
+    """Return parameters with Python looking at the traced integers on which shapes depend.
+
+    Those are bounds of slices and, if `everywhere`, integers and truth values wherever they are.
+    """
+    kind = type(x)
+    if kind is Traced:
+        if everywhere and x.symbol.shape == () and x.dtype.kind in "biu":
+            return _looked(x)
+        return x
+    if kind is tuple or kind is list:
+        return kind(_settled(i, everywhere) for i in x)
+    if kind is dict:
+        return {k: _settled(v, everywhere) for k, v in x.items()}
+    if kind is slice:
+        return slice(*[_settled(i, True) for i in (x.start, x.stop, x.step)])
+    return x
+
+
+def _bind(op: Op, args: Any, kwargs: Any) -> tuple[Op, Any, Any] | None:
+    """Return the record that takes a call, its operands and parameters; None if none does."""
+    try:
+        operands, params, _ = op.bind(args, kwargs)
+        if operands is None:
+            assert op.general is not None
+            op = op.general
+            operands, params, _ = op.bind(args, kwargs)
+    except NotDifferentiableError as error:
+        forget(error)
+        return None
+    if any(isinstance(x, (list, tuple)) for x in operands):
+        return None
+    return op, operands, params
+
+
+def _is_dynamic(op: Op | None, function: Any, values: Any, params: Any) -> bool:
+    """Whether the shape of a result depends on values that are traced."""
+    if op is not None and op.numpy is operator.getitem:
+        index = params["index"]
+        parts = index if isinstance(index, tuple) else (index,)
+        return any(type(i) is Traced and i.dtype == bool for i in parts)
+    if function is np.where:
+        return len(values) == 1
+    known = op.numpy if op is not None else function
+    if known is np.repeat:
+        return holds(params) or (op is None and holds(values[1:]))
+    return known in _DYNAMIC
+
+
+_OURS = frozenset({"adarray", "numpy", "scipy", "adarray_native", "adarray_backends"})
+
+
+def _long(about: str, count: int, where: tuple[str, int] | None) -> str:
+    """Return a line about a recording that takes long."""
+    line = "" if where is None else f", the last one in line {where[1]} of {where[0]}"
+    return (
+        f"recording {about} has taken {SILENT:.0f} s so far: {count} operations{line}; the "
+        "operations of all rounds of its loops are noted, once for good; more lines with "
+        "ADARRAY_VERBOSE=1"
+    )
+
+
+# Globals of modules that are not the user's, by identity, as they were met: a call is
+# recorded some 20 frames below the user's code.
+_met: dict[int, dict[str, Any]] = {}
+
+
+def _place() -> tuple[str, int] | None:
+    """Return file and line of the innermost code that is the user's."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        names = frame.f_globals
+        if id(names) not in _met:
+            if names.get("__name__", "").partition(".")[0] not in _OURS:
+                return frame.f_code.co_filename, frame.f_lineno
+            _met[id(names)] = names
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

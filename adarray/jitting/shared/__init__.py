@@ -1,0 +1,1 @@
+"""What the parts of `jit` share: options, signatures, symbols, keys of values."""

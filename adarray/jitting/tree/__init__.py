@@ -1,0 +1,1 @@
+"""The tree of recorded paths: building, running and extending it."""

@@ -1,0 +1,452 @@
+"""From a segment to what runs it: passes, plan, compiler, and what is left without them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from adarray.base.errors import BackendError, CompileError
+from adarray.base.op import Op
+from adarray.base.recording import Call, Symbol
+from adarray.base.scope import package_of
+from adarray.base.spans import span
+from adarray.base.telling import SILENT, Progress, Watch, detail
+from adarray.compiler.ir.interpret import Interpreted
+from adarray.compiler.ir.machine import CPU
+from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.verify_loops import checking
+from adarray.core.inplace import WRITE
+from adarray.device import DeviceEngine, is_device
+from adarray.jitting.shared.collector import collector_waits
+from adarray.jitting.shared.keys import replace_symbols
+from adarray.jitting.shared.late import Job, Late
+from adarray.jitting.shared.options import Options
+from adarray.jitting.tree.check import checked
+from adarray.jitting.tree.donation import pairs
+from adarray.jitting.tree.reruns import Rerun, Run, after_numbers
+from adarray.jitting.tree.tree import Node
+
+
+class JitWarning(RuntimeWarning):
+    """Something that `adarray.jit` should compile stays uncompiled, or differs from the request."""
+
+
+# Values of a program that is planned for so long that its kernels are compiled meanwhile.
+LONG = 4000
+# and for so long that a line may have to say so.
+MANY = 1000
+# Seconds that a call waits for the compiler; after that NumPy runs it. None: any number.
+ANSWERED: float | None = 10.0
+
+# What was said of kernels that do not compile.
+_uncompiled: set[str] = set()
+
+
+def say(text: str) -> None:
+    """Warn, at the line of the user's code that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and package_of(frame.f_globals.get("__name__")) == "adarray":
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, JitWarning, stacklevel=level)
+
+
+def _no_run(_arrays: list[Any]) -> list[Any]:
+    raise AssertionError("a segment is compiled before it runs")
+
+
+class Draft:
+    """A segment between its stages: programs, plan, executable, and what runs it."""
+
+    def __init__(self, operations: int) -> None:
+        self.operations = operations
+        self.before: Any = None
+        self.after: Any = None
+        self.plan: Any = None
+        self.executable: Any = None
+        self.ahead: Any = None
+        self.run: Run = _no_run
+        self.seconds: dict[str, float] = {}
+        self.eager = ""
+        # What another thread has made of the plan, and how long that took; or why it did not.
+        self.made: tuple[Any, float] | Exception | None = None
+        self.late: list[Node] = []  # that NumPy runs until it is there
+
+    def set(self, executable: Any, seconds: float) -> None:
+        """Take in what was compiled."""
+        self.executable = executable
+        self.run = getattr(executable, "run", executable)
+        self.seconds["compile"] = seconds
+
+
+def _shared_key(node: Node) -> Any:
+    """Return what equal segments have in common, wherever they stand."""
+    return (node.body, tuple(n - node.first for n in node.targets), _donated(node))
+
+
+def _donated(node: Node) -> tuple[tuple[int, int], ...]:
+    """Return which targets may have the memory of which sources."""
+    return pairs(node)
+
+
+def _donations(node: Node, draft: Draft) -> tuple[tuple[int, int], ...]:
+    """Return `_donated`, if nobody may have to run the program again."""
+    found = _donated(node)
+    if found and any(getattr(v.origin, "errors", None) is not None for v in draft.after.values):
+        return ()
+    return found
+
+
+def _size(drafts: dict[Any, Draft]) -> str:
+    """Return how much there is to compile."""
+    programs = [d.after or d.before for d in drafts.values()]
+    if not all(programs):
+        return f"{sum(d.operations for d in drafts.values())} operations"
+    values = sum(len(p.values) for p in programs)
+    steps = [s for d in drafts.values() if d.plan is not None for s in d.plan.steps]
+    kernels = {id(s.kernel) for s in steps if isinstance(s, KernelStep)}
+    return f"{values} values" + (f" in {len(kernels)} kernels" if steps else "")
+
+
+class Builder:
+    """Makes the executables of a jitted function for one engine.
+
+    Parameters
+    ----------
+    engine : Engine or None
+        None: programs are interpreted with NumPy.
+    options : Options
+    name : str, optional
+        What is compiled, in words.
+    """
+
+    def __init__(self, engine: Any, options: Options, name: str = "a function") -> None:
+        self.engine = engine
+        self.options = options
+        self.name = name
+        # Of the device where it computes, if it does.
+        self.library: Any = engine.library if isinstance(engine, DeviceEngine) else None
+        self._said: set[str] = set()
+        self._built = False
+
+    def build(self, nodes: list[Node]) -> None:
+        """Set ``node.compiled`` and what `explain` shows of it; compile all kernels at once."""
+        drafts: dict[Any, Draft] = {}
+        progress = Progress()
+        many = sum(len(n.calls) for n in nodes) > MANY
+        timed = many or self.library is not None
+        watch = Watch(lambda: self._long(drafts, progress), timed=timed)
+        with collector_waits(), contextlib.ExitStack() as stack, watch:
+            for node in nodes:
+                key = _shared_key(node)
+                if key not in node.tree.shared and key not in drafts:
+                    drafts[key] = Draft(len(node.calls))
+                    self._draft(node, drafts[key], stack, many)
+            planned = [d for d in drafts.values() if d.plan is not None]
+            if planned:
+                self._compile(planned, stack, watch, progress)
+        self._built = self._built or bool(drafts)
+        for node in nodes:
+            key = _shared_key(node)
+            if key in drafts:
+                node.tree.shared[key] = drafts[key]
+            self._give(node, node.tree.shared[key])
+        if drafts:
+            detail(lambda: self._short(drafts))
+
+    def _give(self, node: Node, draft: Draft) -> None:
+        """Let a segment have what was made of it, or of an equal one."""
+        node.before, node.after, node.plan = draft.before, draft.after, draft.plan
+        node.executable, node.seconds, node.eager = draft.executable, draft.seconds, draft.eager
+        run = checked(node, draft.run, self.library) if checking() else draft.run
+        node.compiled = (node.targets, run)
+        if type(draft.run) is Late:
+            draft.late.append(node)
+
+    def _long(self, drafts: dict[Any, Draft], progress: Progress) -> str:
+        """Return a line about what takes long."""
+        at = progress.text or f"its passes and its plan, {_size(drafts)}"
+        meanwhile = "" if ANSWERED is None else f" NumPy answers calls from {ANSWERED:.0f} s on;"
+        return (
+            f"compiling {self.name} has taken {SILENT:.0f} s so far: {at};{meanwhile} see "
+            "jit(f).explain(...), and more lines with ADARRAY_VERBOSE=1"
+        )
+
+    def _short(self, drafts: dict[Any, Draft]) -> str:
+        """Return a line about what did not take long, or is not done yet."""
+        stages: dict[str, float] = {}
+        for d in drafts.values():
+            for stage, seconds in d.seconds.items():
+                stages[stage] = stages.get(stage, 0.0) + seconds
+        times = ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in stages.items())
+        made = [d.executable for d in drafts.values()]
+        fresh, disk = (sum(getattr(e, n, 0) for e in made) for n in ("compiled", "from_disk"))
+        whys = "".join(f"; {d.eager}" for d in drafts.values() if d.eager)
+        return (
+            f"compiled {self.name}: {_size(drafts)}, {fresh} of them compiled and {disk} from the "
+            f"cache; {times}{whys}"
+        )
+
+    def settle(self) -> None:
+        """Give memory back, once recorded runs are forgotten that led to something compiled.
+
+        They took the memory of every intermediate; what was compiled needs less.
+        """
+        if self._built and hasattr(self.engine, "trim"):
+            self.engine.trim()
+        self._built = False
+
+    def _draft(self, node: Node, draft: Draft, stack: contextlib.ExitStack, unrolled: bool) -> None:
+        """Make the plan of a segment, or what runs it without one."""
+        symbols = node.path.symbols
+        inputs = [symbols[n] for n in node.sources]
+        outputs = [symbols[n] for n in node.targets]
+        strides = {
+            symbols[n]: s for n in node.sources if (s := node.tree.strides_of(n)) is not None
+        }
+        constants = node.path.constants
+        start = perf_counter()
+        try:
+            from adarray.compiler.rewrite import optimise
+            from adarray.compiler.translate.canonicalise import canonicalise
+
+            with span("passes", "jit"):
+                draft.before = canonicalise(
+                    node.calls, inputs, outputs, strides=strides, constants=constants
+                )
+                draft.after = optimise(draft.before, check=checking())
+        except Exception as error:  # what the passes cannot do still has to run
+            if checking():
+                raise
+            draft.before = draft.after = None
+            draft.eager = f"the passes failed: {type(error).__name__}: {error}"
+            self._say(f"jit: {draft.eager}; its operations run one by one")
+            draft.run = self._stepwise(Replayed(node.calls, inputs, outputs, constants))
+            return
+        draft.seconds["passes"] = perf_counter() - start
+        if self.engine is None or not hasattr(self.engine, "executable"):
+            draft.eager = "the backend does not compile programs"
+            draft.run = self._interpreted(draft)
+            return
+        start = perf_counter()
+        try:
+            from adarray.compiler.planning.planner import plan
+
+            with span("plan", "jit"):
+                machine = getattr(self.engine, "machine", CPU)
+                donated = _donations(node, draft)
+                draft.ahead = ahead = self._ahead(draft, stack)
+                draft.plan = plan(
+                    draft.after, self.options.memory_limit, donated, machine,
+                    ahead and ahead.take, unrolled,
+                )  # fmt: skip
+        except Exception as error:
+            self._failed(draft, f"planning failed: {type(error).__name__}: {error}", error)
+        draft.seconds["plan"] = perf_counter() - start
+
+    def _ahead(self, draft: Draft, stack: contextlib.ExitStack) -> Any:
+        """Return what compiles kernels of a long program while it is planned, if anything does."""
+        if len(draft.after.values) < LONG or not hasattr(self.engine, "ahead"):
+            return None
+        found: list[Any] = []
+
+        def work() -> None:
+            with contextlib.suppress(BackendError, OSError):  # seen when the plan is compiled
+                found.append(self.engine.ahead(self.options.precise))
+
+        if Job(work).wait(SILENT) and found:  # else there is a compiler that does not answer
+            return stack.enter_context(found[0])
+        return None
+
+    def _compile(
+        self,
+        drafts: list[Draft],
+        stack: contextlib.ExitStack,
+        watch: Watch,
+        progress: Progress,
+    ) -> None:
+        """Compile plans; those that are not there after a while run with NumPy until they are."""
+        if not getattr(self.engine, "any_thread", False):
+            self._make(drafts)
+            for draft in drafts:
+                self._take(draft)
+            return
+        held = stack.pop_all()
+
+        def work() -> None:
+            with held:
+                self._make(drafts)
+
+        start = perf_counter()
+        job = Job(work, progress)
+        if not job.wait(max(0.1, watch.end - start)):
+            watch.tell()
+            answered = None if checking() else ANSWERED
+            job.wait(answered and max(0.0, start + answered - perf_counter()))
+        if job.wait(0.0):
+            for draft in drafts:
+                self._take(draft)
+            return
+        for draft in drafts:
+            draft.run = Late(job, self._interpreted(draft), self._settler(draft))
+            draft.eager = "it is being compiled; NumPy runs it meanwhile"
+
+    def _settler(self, draft: Draft) -> Callable[[Late], Run]:
+        """Return what takes in what was compiled late."""
+
+        def settle(late: Late) -> Run:
+            nodes, draft.late, draft.eager = draft.late, [], ""
+            try:
+                self._take(draft)
+            finally:  # whatever it warns of
+                for node in nodes:
+                    if node.compiled is not None and node.compiled[1] is late:
+                        self._give(node, draft)
+            detail(lambda: self._short({0: draft}))
+            return draft.run
+
+        return settle
+
+    def _make(self, drafts: list[Draft]) -> None:
+        """Compile plans, all in one run of the compiler where that works."""
+        prepare = getattr(self.engine, "prepare", None)
+        precise = self.options.precise
+        start = perf_counter()
+        for draft in drafts:
+            if draft.ahead is not None:
+                draft.ahead.finish()
+        if prepare is not None and len(drafts) > 1:
+            with span("compile", "jit"), contextlib.suppress(Exception):  # seen below, one by one
+                prepare([d.plan for d in drafts], precise)
+        shared = (perf_counter() - start) / max(1, len(drafts))
+        for draft in drafts:
+            start = perf_counter()
+            try:
+                with span("compile", "jit"):
+                    rerun = Rerun(draft.after, any(b.donor >= 0 for b in draft.plan.buffers))
+                    made = self.engine.executable(draft.plan, precise=precise, rerun=rerun)
+                draft.made = (made, perf_counter() - start + shared)
+            except Exception as error:
+                draft.made = error
+
+    def _take(self, draft: Draft) -> None:
+        """Take in what was made of a plan; where that is an error, say so."""
+        made, draft.made = draft.made, None
+        if isinstance(made, BackendError):  # no compiler, or source that it refused
+            self._failed(draft, str(made), made)
+        elif isinstance(made, Exception):
+            self._failed(draft, f"compiling failed: {type(made).__name__}: {made}", made)
+        else:
+            assert made is not None
+            draft.set(*made)
+            if self.library is not None:
+                draft.run = after_numbers(draft.run, draft.after, self.library.kind)
+
+    def _failed(self, draft: Draft, why: str, error: Exception) -> None:
+        """Let a program run step by step, and say why."""
+        if checking() and not isinstance(error, BackendError):
+            raise error
+        draft.eager = why
+        draft.plan = None
+        draft.run = self._interpreted(draft)
+        if isinstance(error, CompileError):
+            if why in _uncompiled:
+                return  # another function has the same kernel
+            _uncompiled.add(why)
+        self._say(f"jit: {why.removeprefix('jit: ')}; the optimised program runs step by step")
+
+    def _interpreted(self, draft: Draft) -> Run:
+        """Return what runs the optimised program step by step."""
+        if self.library is not None:
+            return self._stepwise(Interpreted(draft.after, self.engine))
+        return Ordered(Interpreted(draft.after, self.engine))
+
+    def _stepwise(self, run: Any) -> Run:
+        return run if self.library is None else OnLibrary(run, self.library)
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            say(text)
+
+
+class Ordered:
+    """Runs a program with results in C order, as compiled segments expect them."""
+
+    def __init__(self, run: Interpreted) -> None:
+        self._run = run
+
+    def __call__(self, arrays: list[Any], watch: Any = None) -> list[Any]:
+        """Return the results for `arrays`; `watch` is told of each step (see `Interpreted`)."""
+        return [
+            x if x.ndim == 0 or x.flags.c_contiguous else np.ascontiguousarray(x)
+            for x in self._run(arrays, watch)
+        ]
+
+
+class OnLibrary:
+    """Runs the steps of a segment on values of a device, for arrays of its library."""
+
+    def __init__(self, run: Any, library: Any) -> None:
+        self._run = run
+        self._library = library
+
+    def __call__(self, arrays: list[Any], *watch: Any) -> list[Any]:
+        """Return the results for `arrays`, which are their own and in C order."""
+        library = self._library
+        values = [library.wrap(x, False) if type(x) is library.kind else x for x in arrays]
+        return [self._own(x) for x in self._run(values, *watch)]
+
+    def _own(self, x: Any) -> Any:
+        library = self._library
+        if not is_device(x):
+            return library.send(np.asarray(x, order="C"))
+        own = x.raw.base is None and x.flags.c_contiguous
+        return x.raw if own else library.copied(x.raw, "C")
+
+
+class Replayed:
+    """The recorded calls of a segment, run by NumPy as they were recorded."""
+
+    def __init__(
+        self,
+        calls: list[Call],
+        inputs: list[Symbol],
+        outputs: list[Symbol],
+        constants: dict[Symbol, np.ndarray],
+    ) -> None:
+        self.calls = calls
+        self.inputs = inputs
+        self.outputs = outputs
+        self.constants = constants
+
+    def __call__(self, arrays: list[Any]) -> list[Any]:
+        """Return the results for `arrays`."""
+        values: dict[Symbol, Any] = dict(self.constants)
+        values.update(zip(self.inputs, arrays, strict=True))
+        for call in self.calls:
+            r = run_call(call, values.__getitem__)
+            several = r if call.several else (r,)
+            values.update(zip(call.results, several, strict=True))
+        return [_fresh(values[s]) for s in self.outputs]
+
+
+def run_call(call: Call, value: Callable[[Symbol], Any]) -> Any:
+    """Compute one recorded call."""
+    args = [replace_symbols(a, value) for a in call.args]
+    params = {k: replace_symbols(v, value) for k, v in call.params.items()}
+    op: Op | None = call.op
+    if op is not None and op is not WRITE and op.variadic:
+        fixed = op.arity - 1
+        args = [*args[:fixed], list(args[fixed:])]
+    return call.function(*args, **params)
+
+
+def _fresh(x: Any) -> Any:
+    return np.array(x, order="C") if isinstance(x, np.ndarray) else x

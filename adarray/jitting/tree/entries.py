@@ -1,0 +1,207 @@
+"""What a jitted function knows of each signature."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adarray.base.aliasing import owner, touches
+from adarray.base.op import Op
+from adarray.jitting.captures.cached import CachedCall
+from adarray.jitting.captures.state import State
+from adarray.jitting.shared.contents import Content
+from adarray.jitting.shared.devices import OnDevice
+from adarray.jitting.shared.signature import Bound
+from adarray.jitting.tree.build import Builder, say
+from adarray.jitting.tree.matching import Matcher
+from adarray.jitting.tree.tree import Tree
+
+
+class CacheInfo(NamedTuple):
+    """What a jitted function has recorded and compiled.
+
+    Parameters
+    ----------
+    signatures : int
+        Kinds of arguments that it met.
+    traces : int
+        Runs of the function that were recorded.
+    paths : int
+        Ways through the function.
+    compiled : int
+        Segments that are compiled.
+    eager : int
+        Signatures that are not compiled.
+    seconds : float
+        Time spent in passes and compiling.
+    """
+
+    signatures: int
+    traces: int
+    paths: int
+    compiled: int
+    eager: int
+    seconds: float
+
+
+class Variant:
+    """The compiled paths for one state of what the function captured."""
+
+    def __init__(
+        self,
+        state: State,
+        strides: list[Any],
+        max_paths: int,
+        builder: Builder,
+        device: OnDevice | None = None,
+    ) -> None:
+        self.state = state
+        self.check = state.check
+        self.tree = Tree(strides, max_paths)
+        self.tree.device = self.device = device
+        self.builder = builder
+        # Set when there is one segment: inputs -> result.
+        self.fast: Callable[[list[Any]], Any] | None = None
+        self.waits = False  # whether there is none because something is still being compiled
+        self.written: list[int] = []  # inputs that some path writes into
+        self.touched = False  # whether one writes into copies of inputs: `Recording.touched`
+        self.effects = False  # whether some path changes objects
+        self.draws = False  # whether some path draws from a random generator
+        # Whether the same of its inputs are one array as in its recordings; None: none can be.
+        self.same: Callable[[list[Any]], bool] | None = None
+        # Captured numbers that are inputs, and calls as operations by what is differentiated.
+        self.numbers: set[str] = set()
+        # Arrays that operations read and no path was found to, and their contents. Those that
+        # a run made are gone with it.
+        self.operands: list[weakref.ref[Any]] = []
+        self.contents: list[tuple[Any, Content]] = []
+        self.calls: list[CachedCall] = []  # of functions with a cache
+        self.owners: list[weakref.ref[Any]] = []  # of plain results of the last recording
+        self.hidden: set[str] = set()  # captured arrays that plain code reads as well
+        # and by which results are linked.
+        self.ops: dict[tuple[tuple[bool, ...], frozenset[int]], Op] = {}
+
+    def tell_apart(self, values: list[Any], found: list[Any]) -> None:
+        """Note which arguments are the very arrays that were captured: that is part of the state.
+
+        Only arrays of the same form can be; others need no look.
+        """
+        pairs = [
+            (i, len(values) + k, x is y)
+            for i, x in enumerate(values)
+            for k, y in enumerate(found)
+            if isinstance(x, np.ndarray)
+            and isinstance(y, np.ndarray)
+            and (x.shape, x.dtype) == (y.shape, y.dtype)
+        ]
+        if pairs:
+            self.same = lambda inputs: all((inputs[i] is inputs[k]) is s for i, k, s in pairs)
+
+    def take(self, state: State, operands: list[Any], calls: list[CachedCall]) -> None:
+        """Take in the state of a new recording, and what else it read.
+
+        That is the plain arrays that its operations read, and calls of functions with a cache.
+        """
+        operands = [x for x in operands if all(x is not y for y in state.assumed)]
+        self.calls += calls
+        self.hidden |= state.readers(operands)
+        state.hide(self.hidden)
+        for x in operands:
+            # An array that is there in every run was not made by the run.
+            if any(x is y() for y in self.operands) and all(x is not y for y, _ in self.contents):
+                self.contents.append((x, Content(x)))
+        self.operands = [y for y in self.operands if y() is not None]
+        self.operands += map(weakref.ref, operands)
+        self.state, self.check = state, state.check
+        if self.contents or self.calls:
+            self.check = self._check_contents
+
+    def writes_hidden(self, statics: Any, inputs: list[Any]) -> bool:
+        """Whether an input that is written into may share memory with what plain code reads."""
+        arrays = [x for x, _ in self.contents]
+        if self.state.hidden is not None:
+            arrays += self.state.hidden(statics) or ()
+        written = [inputs[i] for i in self.written]
+        return any(touches(x, written) for x in arrays)
+
+    def returns(self, results: list[np.ndarray]) -> bool:
+        """Note plain results of a recording; return whether one was there before the run.
+
+        What owns it is the same in every run then.
+        """
+        owners = [owner(x) for x in results]
+        known = [y() for y in self.owners]
+        self.owners = [weakref.ref(x) for x in owners if isinstance(x, np.ndarray)]
+        return len(self.owners) < len(owners) or any(x is y for x in owners for y in known)
+
+    def _check_contents(self, statics: Any) -> list[Any] | None:
+        same = all(content.same(x) for x, content in self.contents)
+        found = self.state.check(statics) if same else None
+        return found if found is not None and all(call.same() for call in self.calls) else None
+
+
+class Entry:
+    """What is known of one signature.
+
+    Attributes
+    ----------
+    signature : str
+    eager : str
+        Why it is not compiled; "" if it is.
+    variants : list of Variant
+        The last one that fitted stands first.
+    """
+
+    def __init__(self, text: str, builder: Builder) -> None:
+        self.signature = text
+        self.builder = builder
+        self.eager = ""
+        # Whether it writes into arguments, and was given some that share memory.
+        self.aliased = False
+        # Whether a result is a Python number, whose type a node would not keep.
+        self.weak = False
+        self.donates = False  # whether results may take the memory of arguments
+        # Whether it draws random numbers, which a node would do once more in its pullback.
+        self.draws = False
+        # How many recordings in a row were no good, since others drew from a stream meanwhile.
+        self.disturbed = 0
+        self.variants: list[Variant] = []
+        self.lock = threading.RLock()
+
+    def give_up(self, reason: str) -> None:
+        """Run this signature without jit from now on, and say why."""
+        if not self.eager:
+            self.eager = reason
+            self.variants = []
+            say(f"jit: {self.signature} stays eager: {reason}")
+
+    def find(self, bound: Bound) -> tuple[Variant | None, list[Any]]:
+        """Return the variant that what was captured fits now, and the captured inputs."""
+        statics = bound.statics
+        for variant in tuple(self.variants):
+            found = variant.check(statics)
+            if found is not None and (
+                variant.same is None or variant.same([*bound.values, *found])
+            ):
+                if variant is not self.variants[0]:
+                    with self.lock:
+                        self.variants.remove(variant)
+                        self.variants.insert(0, variant)
+                return variant, found
+        return None, []
+
+
+class Recent:
+    """The signature of the call before, which the next one has most often."""
+
+    __slots__ = ("entry", "fits", "leaves", "place")
+
+    def __init__(self, place: Any, matcher: Matcher, entry: Entry) -> None:
+        self.place = place
+        self.fits = matcher.fits
+        self.leaves = matcher.leaves
+        self.entry = entry

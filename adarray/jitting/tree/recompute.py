@@ -1,0 +1,107 @@
+"""Computing again, at the end of a path, what would have to be kept from its beginning.
+
+A look at a value ends a compiled segment, and what later segments read has to be stored.
+The reverse walk of a loop reads many values of every round; most of them are cheap to
+compute again from a few, together with what the walk computes anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from adarray.base.recording import Call
+from adarray.jitting.shared.keys import call_key, symbols_in
+
+if TYPE_CHECKING:
+    from adarray.jitting.tree.tree import Part, Path
+
+# Pointwise operations that take about as long as reading their result from memory.
+CHEAP = frozenset({
+    "add", "subtract", "multiply", "divide", "true_divide", "negative", "positive", "square",
+    "absolute", "fabs", "reciprocal", "sqrt", "maximum", "minimum", "fmax", "fmin", "where",
+    "sign", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal",
+})  # fmt: skip
+SMALL = 64  # elements of a value that costs nothing to keep
+
+
+def recomputed(part: Part, path: Path) -> list[Call]:
+    """Return earlier calls of a path that its last segment does better to run again.
+
+    Parameters
+    ----------
+    part : Part
+        The last segment.
+    path : Path
+
+    Returns
+    -------
+    list of Call
+        In their order; with them the segment reads fewer arrays than without.
+    """
+    before = _read(part.calls, path, part.first)
+    kept = {n for n in before if n >= path.given and _size(path, n) > SMALL}
+    if not kept:
+        return []
+    search = _Search(part, path, kept)
+    for n in sorted(kept, reverse=True):
+        search.take(n)
+    pulled = [search.pulled[n] for n in sorted(search.pulled)]
+    made = set(search.pulled)
+    after = {n for n in _read([*pulled, *part.calls], path, part.first) if n not in made}
+    return pulled if len(after) < len(before) else []
+
+
+def _read(calls: list[Call], path: Path, first: int) -> set[int]:
+    """Return the numbers of the values from before a segment that calls read."""
+    found = (path.numbers[id(s)] for c in calls for s in symbols_in((c.args, c.params)))
+    return {n for n in found if isinstance(n, int) and n < first}
+
+
+def _size(path: Path, number: int) -> int:
+    return math.prod(path.symbols[number].shape)
+
+
+def _what(call: Call, path: Path) -> Hashable:
+    key: Any = call_key(call, path.numbers)
+    return (*key[:3],)
+
+
+class _Search:
+    """Finds values that can be computed from those that are kept anyway."""
+
+    def __init__(self, part: Part, path: Path, kept: set[int]) -> None:
+        self._path = path
+        self._kept = kept
+        self._limit = 64 + 4 * len(part.calls)
+        self._own = {_what(c, path) for c in part.calls if c.op is not None and c.op.pointwise}
+        self.pulled: dict[int, Call] = {}
+
+    def take(self, number: int) -> None:
+        """Compute value `number` again, if what it takes is at hand, and do not keep it."""
+        path = self._path
+        found: dict[int, Call] = {}
+        waiting = [number]
+        while waiting:
+            n = waiting.pop()
+            at_hand = n in self._kept or n < path.given or _size(path, n) <= SMALL
+            if n in self.pulled or n in found or (n != number and at_hand):
+                continue
+            call = path.producers.get(n)
+            if call is None or not self._is_free(call):
+                return
+            found[n] = call
+            if len(found) + len(self.pulled) > self._limit:
+                return
+            operands = (path.numbers[id(s)] for s in symbols_in(call.args))
+            waiting += [k for k in operands if isinstance(k, int)]
+        self.pulled.update(found)
+        self._kept.discard(number)
+
+    def _is_free(self, call: Call) -> bool:
+        """Whether a call is cheap, or made by the segment itself."""
+        op = call.op
+        if op is None or not op.pointwise or call.params:
+            return False
+        return op.name in CHEAP or _what(call, self._path) in self._own

@@ -1,0 +1,537 @@
+"""The trace tree: a node is the straight segment between two looks of Python at a value.
+
+Recordings of one signature share their beginnings. Each way a look can come out has a
+child of its own; a path from the root to a leaf is one way through the function.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from adarray.base.memory import order_of
+from adarray.base.recording import Call, Guard, Symbol
+from adarray.jitting.captures.effects import apply
+from adarray.jitting.recording.record import Recorded
+from adarray.jitting.shared.constants import constant
+from adarray.jitting.shared.devices import OnDevice
+from adarray.jitting.shared.keys import (
+    Same,
+    call_key,
+    guard_key,
+    outcome_key,
+    same_call,
+    symbols_in,
+    value_key,
+)
+from adarray.jitting.shared.links import key_of, numbered
+from adarray.jitting.tree.recompute import recomputed
+
+Strides = tuple[int, ...] | None
+
+
+# Paths, for each different end of a path, that a tree may have.
+MANY = 64
+
+
+class Leaf:
+    """How a path ends: what it returns, and what it writes into its inputs.
+
+    Attributes
+    ----------
+    outputs : list
+        For each leaf of the result ``(number, kind)``, or ``(None, plain value)``.
+    writes : list of (int, int or None, ndarray or None)
+        Input, and the number of its final value, or that value if it is always the same.
+    links : dict of int to Link
+        Leaves that are inputs, other leaves, or views of those; nothing is computed for them.
+    orders : dict of int to tuple of int
+        For leaves, and links to arrays that are no leaves, that do not lie in C order: the axes
+        from the outermost in memory. NumPy looks at such an array where it copies another.
+    rebuild : callable
+        Puts the leaves into the structure of the result.
+    effects : tuple of Effect
+        What else is changed; the result is a pair then, see `Recorded`.
+    find : callable or None
+        Returns the objects that effects change, given the static arguments.
+    """
+
+    __slots__ = ("_finish", "effects", "find", "links", "orders", "outputs", "rebuild", "writes")
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        numbers: dict[int, Hashable],
+        constants: Mapping[Symbol, np.ndarray],
+    ) -> None:
+        self.rebuild = recorded.rebuild
+        self.effects, self.find = recorded.effects, recorded.find
+        self._finish: dict[bool, Callable[[Any, Any], Any]] = {}
+        self.outputs: list[tuple[Any, Any]] = []
+        arrays = dict(enumerate(recorded.leaves))
+        arrays.update({k: x.place for k, x in recorded.held.items()})
+        orders = {k: order_of(x) for k, x in arrays.items() if isinstance(x, np.ndarray)}
+        self.orders = {k: axes for k, axes in orders.items() if axes is not None}
+        self.links = {k: numbered(x, numbers, constants) for k, x in recorded.links.items()}
+        for k, (x, leaf) in enumerate(
+            zip(recorded.recording.outputs, recorded.leaves, strict=True)
+        ):
+            if k in self.links:
+                self.outputs.append((None, None))
+                continue
+            number = numbers[id(x)] if type(x) is Symbol else None
+            if isinstance(number, int):
+                self.outputs.append((number, "number" if x.weak else _kind(leaf)))
+            else:  # a capture that is the same every time, or no array at all
+                array = isinstance(leaf, np.ndarray)
+                self.outputs.append((None, leaf.copy("K") if array else leaf))
+        self.writes: list[tuple[int, int | None, Any]] = []
+        for (i, s), value in zip(recorded.recording.writes, recorded.written, strict=True):
+            number = numbers[id(s)]
+            known = isinstance(number, int)
+            self.writes.append((i, number, None) if known else (i, None, value))  # type: ignore[arg-type]
+
+    def finish(
+        self,
+        values: list[Any],
+        given: list[Any],
+        device: OnDevice | None = None,
+        handles: bool = False,
+    ) -> Any:
+        """Return the result; see `adarray.jitting.tree.run.finisher`.
+
+        Parameters
+        ----------
+        values : list
+            By number.
+        given : list
+            The inputs, as the caller has them.
+        device : OnDevice, optional
+        handles : bool
+            Whether arrays of the result are ADArrays.
+        """
+        made = self._finish.get(handles)
+        if made is None:
+            from adarray.jitting.tree.run import finisher  # which imports this module
+
+            made = finisher(self, range(len(values)), len(given), device, handles)
+            self._finish[handles] = made
+        return made(values, given)
+
+    def changed(self, made: tuple[Any, list[Any]], statics: Any, given: tuple[Any, ...]) -> Any:
+        """Return the result in what `finish` made, and change what the path changes.
+
+        Parameters
+        ----------
+        made : tuple
+        statics : list
+            Arguments that are no inputs.
+        given : tuple
+            ``(args, kwargs)`` of the call.
+        """
+        assert self.find is not None
+        result, values = made
+        apply(self.effects, self.find(statics), values, given)
+        return result
+
+    def key(self) -> Hashable:
+        """Return what two recordings of one path agree on."""
+        parts = [value_key(x if n is None else (n, x), {}) for n, x in self.outputs]
+        links = [(k, key_of(x)) for k, x in self.links.items()]
+        effects = [e._replace(key=value_key(e.key, {})) for e in self.effects]
+        return (*parts, *links, value_key(self.writes, {}), *effects)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the values that leave the path here."""
+        written = {i: n for i, n, _ in self.writes}
+        kept = [  # what is returned itself must not be overwritten by other results
+            x.place for x in self.links.values() if x.of == "input" and x.place not in written
+        ]
+        return [*self.returned(), *(n for n in written.values() if n is not None), *kept]
+
+    def returned(self) -> list[int]:
+        """Return the numbers of the values in the result."""
+        linked = [n for x in self.links.values() for n in x.numbers()]
+        return [n for n, _ in self.outputs if n is not None] + linked
+
+
+def _kind(leaf: Any) -> str:
+    if isinstance(leaf, np.ndarray):
+        return "array" if leaf.ndim else "cell"
+    return "scalar" if isinstance(leaf, np.generic) else "number"
+
+
+class Node:
+    """One segment, the look that ends it, and what follows.
+
+    Attributes
+    ----------
+    calls : list of Call
+    guard : Guard or None
+        None at the end of the function.
+    leaf : Leaf or None
+        Set where `guard` is None.
+    children : dict
+        What the guard saw -> node.
+    sources, targets : tuple of int
+        Numbers of the values that the segment reads from outside and hands on.
+    seen : int
+        How many recordings agreed on it.
+    compiled : (tuple of int, callable) or None
+        Targets, and what computes them: arrays of `sources` -> arrays of these targets.
+    before, after, plan, executable, seconds, eager
+        What the stages made of it and how long they took, for `explain`.
+
+    Notes
+    -----
+    References go down the tree only: what was compiled, and the memory that it keeps, is freed
+    with the last reference to the jitted function, not when the collector comes by.
+    """
+
+    def __init__(
+        self, tree: Tree, path: Path, part: Part, parent: Node | None, leaf: Leaf | None
+    ) -> None:
+        self._tree = weakref.ref(tree)
+        self._parent = None if parent is None else weakref.ref(parent)
+        self._single = parent is None and leaf is not None
+        self.path = path
+        again = recomputed(part, path) if leaf is not None and parent is not None else []
+        self.calls = [*again, *part.calls]
+        self.part = part
+        self.guard = part.guard
+        self.first, self.stop = part.first, part.stop
+        self.leaf = leaf
+        self.children: dict[Hashable, Node] = {}
+        self.seen = 1
+        self.uses, order = _uses(part, path, leaf, again)
+        self.sources = tuple(sorted(order) if parent is None else order)
+        self.live: set[int] = set()
+        self.targets: tuple[int, ...] = ()
+        self.compiled: tuple[tuple[int, ...], Callable[[list[Any]], list[Any]]] | None = None
+        self.runs = 0
+        self.eager = ""
+        self.before: Any = None
+        self.after: Any = None
+        self.plan: Any = None
+        self.executable: Any = None
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def tree(self) -> Tree:
+        """The tree, which lives as long as somebody runs it."""
+        found = self._tree()
+        assert found is not None
+        return found
+
+    @property
+    def parent(self) -> Node | None:
+        """The segment before; None at the root."""
+        return None if self._parent is None else self._parent()
+
+    @functools.cached_property
+    def body(self) -> Hashable:
+        """What the segment computes, wherever it stands; equal ones share an executable."""
+        if self._single:
+            return Same(self.path)
+        return relative_key(self.calls, (self.first, self.stop), self.path, self.sources, self.tree)
+
+    @property
+    def events(self) -> list[Call | Guard]:
+        """The calls of the segment, and the look that ends it."""
+        return [*self.calls, *([self.guard] if self.guard is not None else [])]
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough recordings agree for it to be compiled."""
+        return self.seen >= 2 or self.body in self.tree.trusted
+
+    def agrees(self, part: Part, leaf: Leaf | None) -> bool:
+        """Whether a recording does here what this segment does."""
+        if (leaf is None) != (self.leaf is None) or self.differing(part) >= 0:
+            return False
+        numbers, others = self.part.path.numbers, part.path.numbers
+        if guard_key(self.guard, numbers) != guard_key(part.guard, others):
+            return False
+        return leaf is None or self.leaf is None or leaf.key() == self.leaf.key()
+
+    def differing(self, part: Part) -> int:
+        """Return the number of the first call that is not the same in `part`; -1 if all are."""
+        own, other = self.part.calls, part.calls
+        numbers, others = self.part.path.numbers, part.path.numbers
+        for i, (a, b) in enumerate(zip(own, other, strict=False)):
+            if not same_call(a, numbers, b, others):
+                return i
+        return -1 if len(own) == len(other) else min(len(own), len(other))
+
+    def wanted(self) -> tuple[int, ...]:
+        """Return the numbers of the values that the segment must hand on."""
+        need = set(self.live)
+        if self.leaf is not None:
+            need.update(self.leaf.numbers())
+        need.update(_looked_at(self.guard, self.path))
+        return tuple(sorted(n for n in need if self.first <= n < self.stop))
+
+    def __repr__(self) -> str:
+        return f"<segment of {len(self.calls)} calls, {self.guard!r}>"
+
+
+class Part:
+    """One segment of a recording, before it finds its node."""
+
+    __slots__ = ("calls", "first", "guard", "outcome", "path", "stop")
+
+    def __init__(self, calls: list[Call], guard: Guard | None, path: Path, first: int) -> None:
+        self.calls = calls
+        self.guard = guard
+        self.first = first
+        self.stop = first + sum(len(c.results) for c in calls)
+        self.path = path
+        self.outcome = outcome_key(guard.kind, guard.outcome) if guard is not None else None
+
+
+class Path:
+    """A recording with its values numbered: inputs first, then results as they come.
+
+    Attributes
+    ----------
+    symbols : list of Symbol
+        By number.
+    numbers : dict
+        From the identity of a symbol to its number; of a captured constant to its key.
+    constants : dict of Symbol to ndarray
+    """
+
+    def __init__(self, recorded: Recorded) -> None:
+        recording = recorded.recording
+        self.recording = recording  # keeps the symbols, whose identities are keys, alive
+        self.symbols: list[Symbol] = list(recording.inputs)
+        self.numbers: dict[int, Hashable] = {id(s): i for i, s in enumerate(self.symbols)}
+        self.constants: dict[Symbol, np.ndarray] = {}
+        for symbol, _, value in recording.captures:
+            self.constants[symbol], self.numbers[id(symbol)] = constant(value)
+        recording.captures.clear()  # they hold the arrays themselves, and copies
+        self.given = len(self.symbols)
+        # What made a value, of calls with one result.
+        self.producers: dict[int, Call] = {}
+        self.parts: list[Part] = []
+        calls: list[Call] = []
+        first = len(self.symbols)
+        for event in recording.events:
+            if isinstance(event, Call):
+                self._number(event)
+                calls.append(event)
+                continue
+            self.parts.append(Part(calls, event, self, first))
+            calls = []
+            if event.call is not None:
+                self._number(event.call)
+            first = len(self.symbols)
+        self.parts.append(Part(calls, None, self, first))
+        self.leaf = Leaf(recorded, self.numbers, self.constants)
+
+    def _number(self, call: Call) -> None:
+        if len(call.results) == 1:
+            self.producers[len(self.symbols)] = call
+        for symbol in call.results:
+            self.numbers[id(symbol)] = len(self.symbols)
+            self.symbols.append(symbol)
+
+
+def _uses(
+    part: Part, path: Path, leaf: Leaf | None, again: list[Call]
+) -> tuple[set[int], list[int]]:
+    """Return what a segment needs from before it, and what of that its calls read, in order."""
+    numbers, first = path.numbers, part.first
+    made = {id(s) for call in again for s in call.results}
+    order: dict[int, None] = {}
+    for call in (*again, *part.calls):
+        for s in symbols_in(call.args) + symbols_in(call.params):
+            n = numbers[id(s)]
+            if isinstance(n, int) and n < first and id(s) not in made:
+                order[n] = None
+    uses = set(order)
+    late = [*_looked_at(part.guard, path), *(leaf.numbers() if leaf is not None else ())]
+    uses.update(n for n in late if n < first)
+    return uses, list(order)
+
+
+def _looked_at(guard: Guard | None, path: Path) -> list[int]:
+    """Return the numbers of the values that a look, or a call in Python, needs."""
+    if guard is None:
+        return []
+    found = symbols_in(guard.symbol)
+    if guard.call is not None:
+        found += symbols_in(guard.call.args) + symbols_in(guard.call.params)
+    return [n for s in found if isinstance(n := path.numbers[id(s)], int)]
+
+
+def relative_key(
+    calls: list[Call], span: tuple[int, int], path: Path, sources: tuple[int, ...], tree: Tree
+) -> Hashable:
+    """Return the key of a segment wherever it stands on its path, and on any path."""
+    numbers: dict[int, Hashable] = {id(s): path.numbers[id(s)] for s in path.constants}
+    given = []
+    for i, n in enumerate(sources):
+        s = path.symbols[n]
+        numbers[id(s)] = -1 - i
+        given.append((s.shape, s.dtype.str, s.weak, tree.strides_of(n)))
+    for call in calls:  # also those of earlier segments that run again here
+        for s in call.results:
+            numbers[id(s)] = ("again", len(numbers))
+    for n in range(*span):
+        numbers[id(path.symbols[n])] = n - span[0]
+    return (tuple([call_key(c, numbers) for c in calls]), tuple(given))
+
+
+class Tree:
+    """The paths of one signature.
+
+    Parameters
+    ----------
+    strides : list
+        Strides in elements of each input that is not in C order; None for the others.
+    max_paths : int
+
+    Attributes
+    ----------
+    root : Node or None
+    eager : str
+        Why nothing is compiled any more; "" while it is.
+    """
+
+    def __init__(self, strides: list[Strides], max_paths: int) -> None:
+        self.strides = strides
+        self.max_paths = max_paths
+        self.donated: tuple[int, ...] = ()  # inputs that the caller gives up
+        # Where its calls compute, if not on the host.
+        self.device: OnDevice | None = None
+        self.root: Node | None = None
+        self.eager = ""
+        self.paths = 0
+        # What paths end with: a loop that ends after more rounds ends as it did before.
+        self.ends: set[Hashable] = set()
+        self.recordings = 0
+        self.seconds = 0.0  # that recording took
+        self.replaced = 0
+        # Segments on which two recordings agreed, wherever they stand.
+        self.trusted: set[Hashable] = set()
+        # Executables by what they compute, shared by equal segments such as loop bodies.
+        self.shared: dict[Hashable, Any] = {}
+        self.lock = threading.RLock()
+
+    def strides_of(self, number: int) -> Strides:
+        """Return the strides of a value; None if it is in C order."""
+        return self.strides[number] if number < len(self.strides) else None
+
+    def insert(self, recorded: Recorded) -> None:
+        """Add one recording; set `eager` if that shows that nothing can be compiled."""
+        path = Path(recorded)
+        with self.lock:
+            self.recordings += 1
+            branch = self._walk(path)
+            if branch is not None and branch.leaf is not None:
+                self.paths += 1
+                self.ends.add(branch.body)
+                self._bound(branch)
+            if branch is not None:
+                _spread(branch)
+            path.parts.clear()  # they hold the path
+
+    def _bound(self, branch: Node) -> None:
+        """Set `eager` if a path is one too many, or a look came out in too many ways."""
+        node, ways = branch.parent, len(self.ends)
+        guard = node.guard if node is not None else None
+        while node is not None:
+            if len(node.children) > ways:
+                guard, ways = node.guard, len(node.children)
+            node = node.parent
+        if ways > self.max_paths or self.paths > MANY * self.max_paths:
+            self.eager = (
+                f"it took more than {self.max_paths} paths; the last one split where "
+                f"Python looked at a value{_at(guard)}. Use np.where in place of the "
+                "branch, or pass a larger max_paths"
+            )
+
+    def _walk(self, path: Path) -> Node | None:
+        """Follow a recording from the root, adding nodes; return the last one."""
+        node, parent, outcome = self.root, None, None
+        for i, part in enumerate(path.parts):
+            leaf = path.leaf if part.guard is None else None
+            if node is not None and not node.agrees(part, leaf):
+                self.replaced += 1
+                if self.replaced > 2:
+                    self.eager = (
+                        "two runs on the same signature and the same captured values differed"
+                        f"{_difference(node, part)}; a value that changes from call to call must "
+                        "be an argument, or a np.random.Generator that is one"
+                    )
+                    return None
+                self.paths -= _count_leaves(node)
+                node = None
+            if node is None:
+                return self._attach(path, i, parent, outcome)
+            node.seen += 1
+            if node.seen == 2:
+                self.trusted.add(node.body)
+            parent, outcome = node, part.outcome
+            node = node.children.get(outcome) if part.guard is not None else None
+        return None
+
+    def _attach(self, path: Path, i: int, parent: Node | None, outcome: Hashable) -> Node:
+        """Add the parts of a path from number `i` on below `parent`; return the last node."""
+        for part in path.parts[i:]:
+            leaf = path.leaf if part.guard is None else None
+            node = Node(self, path, part, parent, leaf)
+            if parent is None:
+                self.root = node
+            else:
+                parent.children[outcome] = node
+            parent, outcome = node, part.outcome
+        assert parent is not None
+        return parent
+
+    def nodes(self) -> list[Node]:
+        """Return all nodes, parents before their children."""
+        found = [self.root] if self.root is not None else []
+        for node in found:
+            found.extend(node.children.values())
+        return found
+
+
+def _spread(node: Node | None) -> None:
+    """Tell the nodes above what is read below them; those that hand on too little recompile."""
+    while node is not None:
+        wanted = node.wanted()
+        if not set(wanted) <= set(node.targets):
+            node.targets = wanted
+            node.compiled = None
+        parent = node.parent
+        if parent is not None:
+            parent.live |= node.uses | {n for n in node.live if n < node.first}
+        node = parent
+
+
+def _count_leaves(node: Node) -> int:
+    found = [node]
+    for n in found:
+        found.extend(n.children.values())
+    return sum(n.leaf is not None for n in found)
+
+
+def _at(event: Any) -> str:
+    where = getattr(event, "where", None)
+    return "" if where is None else f" (file {where[0]}, line {where[1]})"
+
+
+def _difference(node: Node, part: Part) -> str:
+    """Return where a recording left a segment that it should have followed."""
+    i = node.differing(part)
+    if i >= 0:
+        call = part.calls[i] if i < len(part.calls) else node.part.calls[i]
+        return f", in {call!r}{_at(call)}"
+    return f", at {part.guard!r}{_at(part.guard)}" if part.guard is not None else ", in the result"

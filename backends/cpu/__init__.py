@@ -1,0 +1,1 @@
+"""What the serial and the OpenMP backend share: the compiler's calls, running plans."""
