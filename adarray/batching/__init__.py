@@ -2,9 +2,9 @@
 
 Inside of `adarray.vmap` an ADArray holds a `Batched` value: to everybody it is the array of one
 member, and in memory it is an array with one axis more, the first. Recording, tangents and
-cotangents are above it and see members alone; what computes, `adarray.core.dispatch.compute`, hands an
-operation with such a value to the rule of its record. That calls the operation, or another,
-on the arrays of all members, at the level below: NumPy, a backend, a recording of `adarray.jit`
+cotangents are above it and see members alone; what computes, `adarray.core.dispatch.compute`,
+hands an operation with such a value to the rule of its record. That calls the operation, or
+another, on the arrays of all members, at the level below: NumPy, a backend, a recording of `jit`
 or the batch around.
 """
 

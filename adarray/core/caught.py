@@ -2,8 +2,8 @@
 
 ``decimal.Decimal(x)``, ``memoryview(x)`` or a parser that reads the text of a traced value look
 at types and characters, and ask nobody. They raise where a plain run goes on. Code that a
-transform reaches shows the errors that it catches (see `adarray.core.loads`); those that a plain run
-would not have met are refusals.
+transform reaches shows the errors that it catches (see `adarray.core.loads`); those that a plain
+run would not have met are refusals.
 """
 
 from __future__ import annotations

@@ -333,8 +333,8 @@ settle_hook: list[Any] = []
 class tracing:  # noqa: N801  (reads as a statement)
     """Context manager that opens a trace of the transform `name`; ``with tracing(name) as level``.
 
-    It raises if the code inside caught a refusal: see `adarray.base.levels`. `forward` says that nobody
-    will walk back what is recorded of it.
+    It raises if the code inside caught a refusal: see `adarray.base.levels`. `forward` says that
+    nobody will walk back what is recorded of it.
 
     The cyclic garbage collector would look at every live node again and again
     (nodes make no cycles); its threshold is raised while any trace is open.

@@ -1,8 +1,8 @@
 """How the dependence of a value follows from those of its operands: a rule per primitive.
 
-The rules speak of the primitives of `adarray.compiler.ir.program`, into which the lowering of each operation
-translates it; so whatever `jit` compiles has exact rules. A call that stays one depends on all of
-its operands as a whole.
+The rules speak of the primitives of `adarray.compiler.ir.program`, into which the lowering of each
+operation translates it; so whatever `jit` compiles has exact rules. A call that stays one depends
+on all of its operands as a whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Threads of a block, chosen by measurement where that changes no bit, and kept on disk.
 
-A kernel that moves much memory is run once with each form that `adarray.compiler.schedule.gpu_blocks` gives,
-on memory of the right sizes that holds nothing of the user's, when its plan is compiled for
-the first time. The choice depends on timing; results do not.
+A kernel that moves much memory is run once with each form that
+`adarray.compiler.schedule.gpu_blocks` gives, on memory of the right sizes that holds nothing of
+the user's, when its plan is compiled for the first time. The choice depends on timing; results do
+not.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from adarray.compiler.ir.machine import CPU, GPU  # noqa: E402
 from adarray.compiler.ir.plan import KernelStep  # noqa: E402
 from adarray.compiler.planning.planner import plan  # noqa: E402
 from adarray.compiler.print_c import printer as cprinter  # noqa: E402
-from adarray.compiler.print_cuda import printer as cuda
+from adarray.compiler.print_cuda import printer as cuda  # noqa: E402
 from adarray.compiler.schedule.gpu import Device, form_of  # noqa: E402
 from adarray.compiler.schedule.vectors import Target  # noqa: E402
 from asv_bench.benchmarks.jit_workloads import EVERY  # noqa: E402

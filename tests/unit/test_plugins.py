@@ -83,7 +83,7 @@ TEXTS = {
     r"it gave 7",
     "ExitsLater": r"its method engine\(\) failed \(SystemExit: 3\); mend or uninstall",
     "GivesAnInt": r"its engine, of int, has no method pointwise\(\); it does not satisfy "
-    r"adarray.base.runtime.Engine",
+    r"adarray.runtime.Engine",
     "absent": rf"{LOAD} \(AttributeError",
 }
 

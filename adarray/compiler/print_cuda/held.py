@@ -1,7 +1,7 @@
 """Loops over rows that the threads of a block hold in registers, as CUDA C.
 
-`adarray.compiler.schedule.gpu_rows` says which. Every loop is unrolled over the packs of a thread, so
-that each of them is in registers of its own.
+`adarray.compiler.schedule.gpu_rows` says which. Every loop is unrolled over the packs of a
+thread, so that each of them is in registers of its own.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ SHORT = 24  # statements of a loop that is printed once more, for operands off a
 
 
 class PackLoops(GroupFolds):
-    """Prints loops over packs; `adarray.compiler.print_cuda.loops.GroupLoops` prints what is around."""
+    """Prints loops over packs; `GroupLoops` prints what is around."""
 
     cares: bool
     askew: bool

@@ -1,4 +1,4 @@
-"""Tiles of folds over pairs of rows, as CUDA C: `adarray.compiler.schedule.gpu_tiles` says which."""
+"""Tiles of folds over pairs of rows, as CUDA C: see `adarray.compiler.schedule.gpu_tiles`."""
 
 from __future__ import annotations
 

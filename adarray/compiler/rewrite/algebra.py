@@ -1,9 +1,9 @@
 """Algebraic simplification: only what keeps every bit, signed zeros and nan included.
 
-The exceptions are sums: a sum of equal terms becomes a product, sums of sums one sum, a sum
-of multiples a multiple of the sum (`adarray.compiler.rewrite.sums`), which round less often than what
-they stand for; and softplus, logaddexp of a constant,
-which is written out so that loops over it become vector code.
+The exceptions are sums: a sum of equal terms becomes a product, sums of sums one sum, a sum of
+multiples a multiple of the sum (`adarray.compiler.rewrite.sums`), which round less often than what
+they stand for; and softplus, logaddexp of a constant, which is written out so that loops over it
+become vector code.
 """
 
 from __future__ import annotations

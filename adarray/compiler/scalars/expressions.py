@@ -178,7 +178,7 @@ class Printer:
 
         Examples
         --------
-        >>> from adarray import scalar
+        >>> from adarray.base import scalar
         >>> Printer("float32").body(scalar.var("x0") * 2 + 1)
         (['const float t0 = x0 * 2.0f;', 'const float t1 = t0 + 1.0f;'], 't1')
         """

@@ -1,4 +1,4 @@
-"""Scalar functions of every dtype as C: what `adarray.compiler.scalars.expressions` has for floats, and more.
+"""Scalar functions of every dtype as C: what `expressions` has for floats, and more.
 
 Integers wrap, whatever the compiler's flags; casts and comparisons are NumPy's.
 """

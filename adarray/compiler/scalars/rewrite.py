@@ -14,7 +14,7 @@ def substitute(expr: Expr, values: dict[str, float]) -> Expr:
 
     Examples
     --------
-    >>> from adarray import scalar
+    >>> from adarray.base import scalar
     >>> substitute(scalar.var("x") ** scalar.var("n"), {"n": 3})
     multiply(multiply(x, x), x)
     """

@@ -2,7 +2,8 @@
 
 The sum of a softmax computes exponentials that its result is made of. Where all that the last
 loop makes of a row follows from one such value, the loop before it writes that into the slots
-of the row (`adarray.compiler.schedule.gpu_fetch`) instead of what was fetched, and the last loop reads it.
+of the row (`adarray.compiler.schedule.gpu_fetch`) instead of what was fetched, and the last loop
+reads it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Each pass reads one row of what the chain begins with, and computes one row of every step,
 some rows behind the step that it reads. The last rows of each array lie in local arrays, of
-which a printer can keep each lane's columns in registers (`adarray.compiler.schedule.lanes`). Columns
-and rows beside those that a strip writes are computed again by the strips that need them,
+which a printer can keep each lane's columns in registers (`adarray.compiler.schedule.lanes`).
+Columns and rows beside those that a strip writes are computed again by the strips that need them,
 and all arrays go round at their ends, so that a row or column always is one of the array;
 what must not be read there is never chosen.
 """

@@ -1,7 +1,7 @@
 """Finding chains of stencil steps that threads take down strips of columns (see `lower_strips`).
 
-The counterpart of `adarray.compiler.stencil.rings` for GPUs. A step is a group that computes arrays of
-two axes from cells near its own, of arrays of the same shape; or from what is read at one
+The counterpart of `adarray.compiler.stencil.rings` for GPUs. A step is a group that computes arrays
+of two axes from cells near its own, of arrays of the same shape; or from what is read at one
 place for all cells, or along one of the axes.
 """
 

@@ -1,10 +1,10 @@
 """What compiled calls change besides arrays: attributes, items, globals, and lists that grow.
 
 A recorded run writes into clones of the objects that the function captured
-(`adarray.jitting.captures.clones`). What it has put there in the end are further results of the compiled
-program, and each call puts them into the objects that are found there then. Numbers that a run
-changes become inputs. A list that a run only appends to need not be compared in each call: the run
-gets one that notices when it is read.
+(`adarray.jitting.captures.clones`). What it has put there in the end are further results of the
+compiled program, and each call puts them into the objects that are found there then. Numbers that
+a run changes become inputs. A list that a run only appends to need not be compared in each call:
+the run gets one that notices when it is read.
 """
 
 from __future__ import annotations

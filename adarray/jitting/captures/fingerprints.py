@@ -1,9 +1,9 @@
 """What an object holds, for objects that the walk over captured state cannot see into.
 
-A fingerprint is made of plain values alone, such that two of them are equal if and only if
-nothing about the object has changed. It is found by a rule for the object's class
-(`register_captured`; ours are in `adarray.jitting.captures.rules`), else from all of its attributes, else
-from what it would be pickled as. What has none of these is opaque, and keeps a function eager.
+A fingerprint is made of plain values alone, such that two of them are equal if and only if nothing
+about the object has changed. It is found by a rule for the object's class (`register_captured`;
+ours are in `adarray.jitting.captures.rules`), else from all of its attributes, else from what it
+would be pickled as. What has none of these is opaque, and keeps a function eager.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `captured` walks over everything that the function can reach under the names in its code.
 Arrays in it become inputs of the compiled program, read again at every call; numbers,
 text and the like are compared by value, functions and classes by identity. The walk only
-looks; `adarray.jitting.captures.checks` makes the test that every call does, `adarray.jitting.captures.clones` a
+looks; `adarray.jitting.captures.checks` makes the test that every call does, `clones` beside it a
 copy of the function in which the inputs have taken the places of the arrays.
 """
 

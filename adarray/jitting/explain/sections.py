@@ -158,7 +158,7 @@ def recorded(events: Iterable[Call | Guard], names: Names | None = None) -> str:
 
 
 def value_names(program: Program) -> dict[int, str]:
-    """Return the names that `adarray.compiler.ir.program.text` gives to a program's values, by identity."""
+    """Return the names that `program.text` gives to a program's values, by identity."""
     return {id(v): f"v{i}" for i, v in enumerate(program.values)}
 
 
