@@ -13,8 +13,8 @@ from adarray_backends.cpu.kernels import Kernels, Loaded, kernels
 
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.print_c import printer as cprinter
-from adarray.compiler.schedule.vectors import Target
 from adarray.errors import BackendError
 
 Rerun = Callable[[list[Any], int, int, Any], list[Any]]
@@ -25,7 +25,7 @@ _VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
 LONG = 100_000  # characters of C from which on compiling fast matters more
 _KEPT = 20_000  # kernels whose text is remembered
 _makers: dict[Any, Any] = {}
-_printed: dict[tuple[Any, Target], str] = {}
+_printed: dict[tuple[Any, CpuTarget], str] = {}
 
 
 def _maker(library: Any) -> Any:
@@ -145,7 +145,7 @@ class Executable:
         return "" if name is None else self._texts[name]
 
 
-def text_of(kernel: Kernel, target: Target) -> str:
+def text_of(kernel: Kernel, target: CpuTarget) -> str:
     """Return the source of a kernel."""
     text = _printed.get((kernel, target))
     if text is None:
@@ -155,7 +155,7 @@ def text_of(kernel: Kernel, target: Target) -> str:
     return text
 
 
-def _print(plan: Plan, target: Target) -> tuple[dict[int, str], dict[str, str]]:
+def _print(plan: Plan, target: CpuTarget) -> tuple[dict[int, str], dict[str, str]]:
     """Return the kernels' names by step, and their sources by name."""
     known: dict[int, str] = {}  # most steps of a long plan share a few kernel objects
     names: dict[int, str] = {}
@@ -177,11 +177,16 @@ def _table(library: Any, precise: bool, texts: Iterable[str]) -> Kernels:
     return kernels(library, precise, quick=sum(map(len, texts)) > LONG)
 
 
-def target_of(library: Any, threads: int, precise: bool) -> Target:
+def target_of(library: Any, threads: int, precise: bool) -> CpuTarget:
     """Return what kernels are printed for."""
     table = kernels(library, precise)
     # The text does not depend on the number of threads.
-    return Target(_VECTOR_BYTES[table.level], table.compiler.libmvec, precise, threads)
+    return CpuTarget(
+        vector_bytes=_VECTOR_BYTES[table.level],
+        libmvec=table.compiler.libmvec,
+        precise=precise,
+        threads=threads,
+    )
 
 
 def prepare(library: Any, threads: int, plans: Iterable[Plan], precise: bool = False) -> None:

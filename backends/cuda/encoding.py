@@ -10,8 +10,9 @@ from adarray_backends.cuda.launcher import Extent, Kernel, Place, Product, Produ
 
 from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Plan
 from adarray.compiler.ir.program import Slot, c_strides
+from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule.gpu import ZEROS, Device, Form, launch_of
+from adarray.compiler.schedule.gpu import ZEROS, Form, launch_of
 from adarray.compiler.schedule.gpu import Launch as Sizes
 
 ARENA, SCRATCH, REFUSED = range(3)  # slots that every plan has; those of buffers follow
@@ -88,7 +89,7 @@ class Encoder:
     ) -> None:  # fmt: skip
         self.plan = plan
         self.gpu = gpu
-        self.device: Device = gpu.device()
+        self.target: GpuTarget = gpu.target
         self.precision = precision
         self.threads = threads
         self.aligned = aligned
@@ -121,7 +122,7 @@ class Encoder:
             if key not in printed:
                 text = printed[key] = cuda.source(s.kernel, form)
                 self.texts[text.name] = text
-            sizes = launch_of(s.kernel, form, ints, self.device)
+            sizes = launch_of(s.kernel, form, ints, self.target)
             self.kernels[i] = Sized(form, sizes, printed[key])
 
     def _begin_with_packs(self, s: KernelStep) -> bool:
@@ -202,7 +203,7 @@ class Encoder:
         """Return how many blocks combine array totals."""
         outs = {t.out for t in s.kernel.totals if t.size is not None}
         sizes = [b.size for p, b in zip(s.kernel.buffers, s.buffers, strict=True) if p.name in outs]
-        return max(1, min(-(-max(sizes) // 32), 8 * self.device.processors))
+        return max(1, min(-(-max(sizes) // 32), 8 * self.target.sms))
 
     def _product(self, s: DotStep) -> list[Record] | None:
         """Return a product as what cuBLAS does, and copies before; None if cuBLAS cannot."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any
 
-from adarray.compiler.ir.machine import GPU
 from adarray.compiler.ir.plan import Plan
+from adarray.compiler.ir.target import GpuTarget
 from adarray.device import DeviceEngine, Library
 from adarray.errors import BackendError
 
@@ -32,8 +33,6 @@ class CudaEngine(DeviceEngine):
         Of every kernel; chosen for each one if not given.
     """
 
-    machine = GPU
-
     def __init__(
         self,
         library: Library,
@@ -43,6 +42,13 @@ class CudaEngine(DeviceEngine):
         super().__init__("cuda", library)
         self.matmul_precision = matmul_precision
         self.threads_per_block = threads_per_block
+
+    @cached_property
+    def target(self) -> GpuTarget:
+        """Return the GPU that programs are compiled for."""
+        from adarray_backends.cuda import gpu  # imports CuPy
+
+        return gpu.target_of(self.library.index)
 
     def executable(self, plan: Plan, precise: bool = False, rerun: Any = None) -> Any:
         """Return a compiled plan, which runs on CuPy's arrays.

@@ -24,8 +24,8 @@ from adarray_backends.cuda.launcher import FUNCTIONS, Flag, Loaded, Recorder, na
 from cffi import FFI
 
 from adarray.base.op import OPS
+from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda.printer import Text
-from adarray.compiler.schedule.gpu import Device
 from adarray.errors import BackendError
 from adarray.ops.windows import geometry_for
 
@@ -88,6 +88,19 @@ def _total(index: int) -> int:
     return int(cupy.cuda.Device(index).mem_info[1])
 
 
+@functools.cache
+def target_of(index: int) -> GpuTarget:
+    """Return what the compiler knows of a GPU."""
+    found = cupy.cuda.Device(index).attributes
+    sms = found["MultiProcessorCount"]
+    return GpuTarget(
+        strips=4 * sms,
+        sms=sms,
+        threads_per_sm=found["MaxThreadsPerMultiProcessor"],
+        shared_memory=found["MaxSharedMemoryPerBlockOptin"],
+    )
+
+
 class Gpu:
     """One GPU.
 
@@ -109,12 +122,7 @@ class Gpu:
         self.out_of_memory = library.out_of_memory
         self.stream = cupy.cuda.get_current_stream
         self.several = cupy.cuda.runtime.getDeviceCount() > 1
-        found = cupy.cuda.Device(self.index).attributes
-        self._device = Device(
-            found["MultiProcessorCount"],
-            found["MaxThreadsPerMultiProcessor"],
-            found["MaxSharedMemoryPerBlockOptin"],
-        )
+        self.target = target_of(self.index)
 
     def current(self) -> AbstractContextManager[Any]:
         """Return what makes this GPU the current one."""
@@ -126,10 +134,6 @@ class Gpu:
         """Let this thread call the driver."""
         with cupy.cuda.Device(self.index):
             cupy.cuda.runtime.free(0)
-
-    def device(self) -> Device:
-        """Return what schedules need to know."""
-        return self._device
 
     def functions(self, products: bool) -> list[int]:
         """Return the addresses of what device_launch.c calls."""

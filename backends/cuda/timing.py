@@ -43,7 +43,7 @@ def _fastest(
     usual = found[0].block
     texts = [cuda.source(kernel, f) for f in found]
     functions = gpu.load(texts).functions
-    sizes = [launch_of(kernel, f, ints, gpu.device()) for f in found]
+    sizes = [launch_of(kernel, f, ints, gpu.target) for f in found]
     try:
         memory = _filled(buffers)
         scratch = cupy.zeros(max(x.scratch for x in sizes), cupy.uint8)

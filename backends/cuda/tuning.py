@@ -48,7 +48,7 @@ def form(
     threads : int, optional
         Of each block, where they are not to be chosen.
     """
-    usual = form_of(kernel, ints, gpu.device())
+    usual = form_of(kernel, ints, gpu.target)
     if threads is not None:
         return usual if usual.kind == "alone" else blocks.resized(usual, threads)
     if not enabled() or sum(_unique(buffers).values()) < MUCH:

@@ -236,11 +236,11 @@ def test_many_kernels_compile_side_by_side() -> None:
     engine = _engine()
     from adarray_backends.cpu.executor import _print
 
-    from adarray.compiler.schedule.vectors import Target
+    from adarray.compiler.ir.target import CpuTarget
 
     texts: dict[str, str] = {}
     for _ in range(8):
-        texts |= _print(plans.scaled_plan(5, kernel=plans.unique()), Target())[1]
+        texts |= _print(plans.scaled_plan(5, kernel=plans.unique()), CpuTarget())[1]
     loaded = kernels.kernels(engine.library, quick=True).load(texts)
     assert loaded.compiled == 8
     assert set(loaded.functions) == set(texts)

@@ -14,15 +14,15 @@ from recorded import Recorded, recorded
 
 import adarray
 from adarray.compiler.ir.loopir import Kernel
-from adarray.compiler.ir.machine import GPU
 from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.schedule import gpu_blocks as blocks
-from adarray.compiler.schedule.gpu import Device, Form, form_of
+from adarray.compiler.schedule.gpu import Form, form_of
 
 RNG = np.random.default_rng(3)
-DEVICE = Device(processors=2, threads=2048, shared=8192)
-plan = partial(planning.plan, machine=GPU)
+DEVICE = GpuTarget(sms=2, threads_per_sm=2048, shared_memory=8192)
+plan = partial(planning.plan, target=GPU)
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 
@@ -139,8 +139,7 @@ def test_only_what_is_clearly_faster_is_taken() -> None:
 class NoGpu:
     """What `tuning.form` asks of a GPU where nothing is measured."""
 
-    def device(self) -> Device:
-        return DEVICE
+    target = DEVICE
 
 
 def test_small_kernels_are_not_measured_and_given_threads_are_taken() -> None:

@@ -26,8 +26,8 @@ from loop_kernels import (
 from loops import Compiled, both
 
 from adarray.compiler.ir.loopir import Apply, For, Kernel, Load, Param, Store, integer
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.print_c import printer as cprinter
-from adarray.compiler.schedule.vectors import Target
 from adarray.errors import BackendError
 
 try:
@@ -84,7 +84,7 @@ class TestFunctions:
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     @pytest.mark.parametrize("precise", [False, True])
     def test_mathematical_functions(self, dtype, precise):
-        target = Target(libmvec=compiler.find().libmvec, precise=precise)
+        target = CpuTarget(libmvec=compiler.find().libmvec, precise=precise)
         check(FLOAT_CLOSE, [dtype, dtype], dtype, limit=4.5, target=target)
 
     @pytest.mark.parametrize("name", ["erf", "erfc"])
@@ -182,10 +182,10 @@ class TestText:
             (Param("a", "float64"), Param("r", "float64", "out")), ("count",), (), (renamed,)
         )
         assert body != two.body[0].body
-        assert cprinter.source(one, Target()) == cprinter.source(two, Target())
+        assert cprinter.source(one, CpuTarget()) == cprinter.source(two, CpuTarget())
 
     def test_the_name_is_the_hash_of_the_text(self):
-        text = cprinter.source(elementwise(lambda x: x, ["bool"], "bool"), Target())
+        text = cprinter.source(elementwise(lambda x: x, ["bool"], "bool"), CpuTarget())
         name = cprinter.name(text)
         assert re.fullmatch(r"adk_[0-9a-f]{24}", name)
         assert f"int64_t {name}_scratch(const int64_t *n)" in text
@@ -197,7 +197,7 @@ class TestText:
         kernel = elementwise(
             lambda x: add(fn("exp", x), mul(fn("exp", x), x)), ["float64"], "float64"
         )
-        text = cprinter.source(kernel, Target())
+        text = cprinter.source(kernel, CpuTarget())
         assert text.count("exp(") == 1
         assert x.index == AT
 
@@ -206,7 +206,7 @@ class TestText:
         e = x
         for _ in range(5000):
             e = add(e, x)
-        text = cprinter.source(elementwise(lambda _: e, ["float64"], "float64"), Target())
+        text = cprinter.source(elementwise(lambda _: e, ["float64"], "float64"), CpuTarget())
         assert text.count(" + ") >= 5000
 
     @pytest.mark.parametrize("passes", [1, 2, 3, 70])

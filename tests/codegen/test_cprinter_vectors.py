@@ -37,9 +37,9 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.print_c import printer as cprinter
-from adarray.compiler.schedule.vectors import Target
 from adarray.errors import BackendError
 
 try:
@@ -132,7 +132,7 @@ class TestVectors:
         kernel = verify(Kernel(buffers, ("n",), totals, (For("i", integer(0), N, body, "vector"),)))
         found = compiler.find()
         source, target = tmp_path / "kernel.c", tmp_path / "kernel.so"
-        source.write_text('#include "kernel.h"\n' + cprinter.source(kernel, Target()))
+        source.write_text('#include "kernel.h"\n' + cprinter.source(kernel, CpuTarget()))
         # gcc has no gathers of float32 by 64-bit indices below AVX-512.
         wide = [*found.flags("avx512", limited=False), *AVX512]
         small = found.flags("avx2", limited=True, quick=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,18 +17,18 @@ from recorded import close, recorded
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
-from adarray.compiler.ir.machine import GPU
 from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.kernels import lower
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule import gpu as choices
-from adarray.compiler.schedule.gpu import Device, form_of, launch_of
+from adarray.compiler.schedule.gpu import form_of, launch_of
 from adarray.compiler.stencil import rings
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 RNG = np.random.default_rng(5)
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
@@ -38,8 +39,8 @@ def lowering(request, monkeypatch):
     if request.param == "small":
         monkeypatch.setitem(globals(), "plan", planning.plan)
     if request.param in ("rows", "blocks"):
-        machine = GPU._replace(short=1 if request.param == "rows" else 1000)
-        monkeypatch.setitem(globals(), "plan", partial(planning.plan, machine=machine))
+        target = replace(GPU, short=1 if request.param == "rows" else 1000)
+        monkeypatch.setitem(globals(), "plan", partial(planning.plan, target=target))
         for name in ("BLOCK", "MOST", "LEAST"):
             monkeypatch.setattr(lower, name, 4)
     return request.param
@@ -111,7 +112,9 @@ class TestEmulated:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_rows(self, dtype, tmp_path):
         cases = [case for n in (1, 5, 96, 130, 513) for case in row_cases(dtype, n)]
-        for i, device in enumerate((SMALL, Device(2, 1024, 48 << 10))):
+        for i, device in enumerate(
+            (SMALL, GpuTarget(sms=2, threads_per_sm=1024, shared_memory=48 << 10))
+        ):
             folder = tmp_path / str(i)
             folder.mkdir()
             seen = compare(cases, folder, device)
@@ -124,8 +127,8 @@ class TestEmulated:
         monkeypatch.setattr(rings, "LARGE", 1)
         monkeypatch.setattr(rings, "ROWS", 8)
         monkeypatch.setattr(rings, "WIDE", 4)
-        machine = GPU._replace(chain=5, block=(4, 5))
-        monkeypatch.setitem(globals(), "plan", partial(planning.plan, machine=machine))
+        target = replace(GPU, chain=5, block=(4, 5))
+        monkeypatch.setitem(globals(), "plan", partial(planning.plan, target=target))
 
         def steps(u):
             for _ in range(4):
@@ -134,7 +137,9 @@ class TestEmulated:
 
         u = RNG.normal(size=(23, columns))
         cases = [recorded(adarray.value_and_grad(steps), x) for x in (u, u.astype(np.float32))]
-        seen = compare(cases, tmp_path, Device(2, 1024, 64 << 10))
+        seen = compare(
+            cases, tmp_path, GpuTarget(sms=2, threads_per_sm=1024, shared_memory=64 << 10)
+        )
         shared = [form.shared for form, _ in seen.texts.values()]
         assert any(len(names) >= 3 for names in shared)
         if columns > 64:
@@ -149,7 +154,9 @@ class TestEmulated:
     def test_array_totals_that_are_longer_than_a_group(self, rows, tmp_path):
         z, scale, shift = RNG.normal(size=(rows, 45)), *RNG.normal(size=(2, 45))
         r = recorded(adarray.value_and_grad(layer_norm, (0, 1, 2)), z, scale, shift)
-        seen = compare([r], tmp_path, Device(4, 1024, 128 << 10))
+        seen = compare(
+            [r], tmp_path, GpuTarget(sms=4, threads_per_sm=1024, shared_memory=128 << 10)
+        )
         (step,) = [s for s in seen.kept if any(t.size is not None for t in s.kernel.totals)]
         form = seen.texts[id(step)][0]
         assert form.shared
@@ -219,7 +226,9 @@ class TestEmulated:
             recorded(lambda x: np.maximum.accumulate(np.sin(x), axis=0), x.astype(np.float32)),
             recorded(lambda k: np.cumsum(k, axis=1), RNG.integers(0, 9, (7, n))),
         ]
-        for i, device in enumerate((SMALL, Device(2, 1024, 48 << 10))):
+        for i, device in enumerate(
+            (SMALL, GpuTarget(sms=2, threads_per_sm=1024, shared_memory=48 << 10))
+        ):
             folder = tmp_path / str(i)
             folder.mkdir()
             seen = compare(cases, folder, device)
@@ -335,7 +344,9 @@ class TestEmulated:
         r = recorded(lambda x: np.sin(x) * 2, RNG.normal(size=5000))
         made = plan(r.program)
         results = []
-        for i, device in enumerate((SMALL, Device(7, 512, 4096))):
+        for i, device in enumerate(
+            (SMALL, GpuTarget(sms=7, threads_per_sm=512, shared_memory=4096))
+        ):
             folder = tmp_path / str(i)
             folder.mkdir()
             results += DevicePlanRunner(made, Compiled([made], folder, device))(r.arrays)
@@ -349,8 +360,8 @@ class TestForms:
         steps = plan(recorded(f, *args).program).steps
         (step,) = [s for s in steps if isinstance(s, KernelStep)][:1]
         ints = dict(zip(step.kernel.ints, step.ints, strict=True))
-        form = form_of(step.kernel, ints, device or Device())
-        return form, launch_of(step.kernel, form, ints, device or Device()), step
+        form = form_of(step.kernel, ints, device or GPU)
+        return form, launch_of(step.kernel, form, ints, device or GPU), step
 
     def test_one_loop_is_shared_by_all(self):
         form, launch, _ = self.first(np.sin, np.ones(100_000))
@@ -426,7 +437,7 @@ def test_nvcc_compiles_what_is_printed(lowering, tmp_path):
         for s in plan(r.program).steps:
             if isinstance(s, KernelStep):
                 ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-                text = cuda.source(s.kernel, form_of(s.kernel, ints, Device()))
+                text = cuda.source(s.kernel, form_of(s.kernel, ints, GPU))
                 texts[text.name] = text.text
     source = tmp_path / "kernels.cu"
     source.write_text("\n".join(texts.values()))

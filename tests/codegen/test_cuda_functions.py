@@ -12,10 +12,10 @@ from careful import FUNCTIONS, floats, folds, gradient, matrix, ulps, values
 from device_plans import Compiled, DevicePlanRunner
 from recorded import recorded
 
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,18 +33,18 @@ from adarray.compiler.ir.loopir import (
     Var,
     statements,
 )
-from adarray.compiler.ir.machine import GPU
 from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule import gpu as device
-from adarray.compiler.schedule.gpu import Device, form_of, launch_of
+from adarray.compiler.schedule.gpu import form_of, launch_of
 from adarray.compiler.schedule.gpu_fetch import fetched
 from adarray.compiler.schedule.gpu_kept import KEPT, kept
 
 RNG = np.random.default_rng(7)
-LARGE = Device(processors=2, threads=1024, shared=96 << 10)
-plan = partial(planning.plan, machine=GPU)
+LARGE = GpuTarget(sms=2, threads_per_sm=1024, shared_memory=96 << 10)
+plan = partial(planning.plan, target=GPU)
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 
@@ -79,11 +80,11 @@ def fetching(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def compare(
-    cases: list[Recorded], folder: Path, machine: Device = LARGE, change: Any = None
+    cases: list[Recorded], folder: Path, target: GpuTarget = LARGE, change: Any = None
 ) -> Compiled:
     """Compare plans on the emulator with the interpreter; return what was compiled."""
     plans = [plan(r.program) for r in cases]
-    compiled = Compiled(plans, folder, machine)
+    compiled = Compiled(plans, folder, target)
     for r, made in zip(cases, plans, strict=True):
         arrays = [np.asarray(a) for a in r.arrays] if change is None else change(r.arrays)
         expected = interpret(r.program, arrays)
@@ -135,8 +136,8 @@ class TestEmulated:
         # A row of float32 has 8 packs of 64 threads; slots for less, for just as much as two.
         fetching((64, 1))
         z = RNG.normal(size=(23, 2048 - 3)).astype(np.float32)
-        machine = LARGE._replace(shared=room * 1024 + 1024 + 512)
-        seen = compare([recorded(softmax, z)], tmp_path, machine)
+        target = replace(LARGE, shared_memory=room * 1024 + 1024 + 512)
+        seen = compare([recorded(softmax, z)], tmp_path, target)
         assert slots(seen) == [room]
 
     def test_rows_that_do_not_fit_are_read_whenever_they_are_needed(
@@ -144,7 +145,9 @@ class TestEmulated:
     ) -> None:
         fetching((64, 2), (64, 1))
         z = RNG.normal(size=(5, 2048)).astype(np.float32)
-        assert not slots(compare([recorded(softmax, z)], tmp_path, LARGE._replace(shared=9000)))
+        assert not slots(
+            compare([recorded(softmax, z)], tmp_path, replace(LARGE, shared_memory=9000))
+        )
 
     def test_memory_that_is_not_aligned(self, fetching: Any, tmp_path: Path) -> None:
         fetching((64, 1))
@@ -200,7 +203,7 @@ class TestEmulated:
             fetching((64, 1))
             folder = tmp_path / str(i)
             folder.mkdir()
-            compiled = Compiled([made], folder, LARGE._replace(shared=shared))
+            compiled = Compiled([made], folder, replace(LARGE, shared_memory=shared))
             assert len(slots(compiled)) == 1
             results += DevicePlanRunner(made, compiled)(r.arrays)
         np.testing.assert_array_equal(*results)
@@ -300,8 +303,8 @@ class TestKept:
 class TestChoice:
     """Which rows are fetched, and how many blocks there are."""
 
-    def forms(self, f: Any, *args: Any, machine: Device | None = None) -> list[Any]:
-        gpu = machine or Device()
+    def forms(self, f: Any, *args: Any, target: GpuTarget | None = None) -> list[Any]:
+        gpu = target or GPU
         return [
             (form_of(k, ints, gpu), launch_of(k, form_of(k, ints, gpu), ints, gpu))
             for k, ints in steps_of(plan(recorded(f, *args).program))

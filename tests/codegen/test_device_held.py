@@ -18,20 +18,20 @@ from row_functions import layer_norm, norm, scaled_squares, softmax, weighted_no
 import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import For, Kernel, Load, Store, statements, walk
-from adarray.compiler.ir.machine import GPU
 from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule import gpu as device
 from adarray.compiler.schedule import gpu_blocks as blocks
-from adarray.compiler.schedule.gpu import Device, form_of, launch_of
+from adarray.compiler.schedule.gpu import form_of, launch_of
 from adarray.compiler.schedule.gpu_rows import REGISTERS, Held, held, shape_of
 from adarray.compiler.schedule.vectors import expressions
 
 RNG = np.random.default_rng(11)
-SMALL = Device(processors=2, threads=256, shared=24 << 10)
-LARGE = Device(processors=3, threads=2048, shared=96 << 10)
-plan = partial(planning.plan, machine=GPU)
+SMALL = GpuTarget(sms=2, threads_per_sm=256, shared_memory=24 << 10)
+LARGE = GpuTarget(sms=3, threads_per_sm=2048, shared_memory=96 << 10)
+plan = partial(planning.plan, target=GPU)
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 
@@ -72,10 +72,10 @@ def quotients(x: Any, w: Any) -> Any:
     return x / np.max(w, axis=1, keepdims=True), np.sum(w, axis=0)
 
 
-def compare(cases: list[Recorded], folder: Path, machine: Device, **options: Any) -> Compiled:
+def compare(cases: list[Recorded], folder: Path, target: GpuTarget, **options: Any) -> Compiled:
     """Compare plans on the emulator with the interpreter; return what was compiled."""
     plans = [plan(r.program) for r in cases]
-    compiled = Compiled(plans, folder, machine, **options)
+    compiled = Compiled(plans, folder, target, **options)
     for r, made in zip(cases, plans, strict=True):
         arrays = [np.asarray(a) for a in r.arrays]
         single = any(v.dtype == np.float32 for v in r.program.values)
@@ -92,11 +92,11 @@ class TestEmulated:
     @pytest.mark.slow
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize(("rows", "n"), [(9, 256), (70, 260), (33, 516), (9, 1024)])
-    @pytest.mark.parametrize("machine", [SMALL, LARGE], ids=["small", "large"])
+    @pytest.mark.parametrize("target", [SMALL, LARGE], ids=["small", "large"])
     def test_rows_of_whole_packs(
-        self, dtype: Any, rows: int, n: int, machine: Device, tmp_path: Path
+        self, dtype: Any, rows: int, n: int, target: GpuTarget, tmp_path: Path
     ) -> None:
-        seen = compare(of_rows(rows, n, dtype), tmp_path, machine)
+        seen = compare(of_rows(rows, n, dtype), tmp_path, target)
         assert sum(form.turns > 0 for form, _ in seen.texts.values()) >= (2 if n < 1024 else 1)
 
     @pytest.mark.parametrize("packs", [True, False])
@@ -121,7 +121,9 @@ class TestEmulated:
         with np.errstate(all="ignore"):
             r = recorded(quotients, x, w)
         made = plan(r.program)
-        compiled = Compiled([made], tmp_path, Device(processors=2, threads=2048, shared=96 << 10))
+        compiled = Compiled(
+            [made], tmp_path, GpuTarget(sms=2, threads_per_sm=2048, shared_memory=96 << 10)
+        )
         assert any("adarray_quotientf" in t.text for _, t in compiled.texts.values())
         got = DevicePlanRunner(made, compiled)([np.asarray(a) for a in r.arrays])[0]
         with np.errstate(all="ignore"):
@@ -193,14 +195,14 @@ class TestKernels:
     def test_rows_that_are_no_packs_or_short_or_long_are_not_held(self, n: int) -> None:
         kernel, ints = gradient(n)
         found = held(kernel)
-        assert found is None or shape_of(found, kernel, ints, 2048, 227 << 10) is None
-        assert form_of(kernel, ints, Device()).turns == 0
+        assert found is None or shape_of(found, kernel, ints, GPU) is None
+        assert form_of(kernel, ints, GPU).turns == 0
 
     @pytest.mark.parametrize("n", [256, 260, 1024, 4096, 8192])
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_registers_suffice(self, n: int, dtype: Any) -> None:
         kernel, ints = gradient(n, dtype)
-        form = form_of(kernel, ints, Device())
+        form = form_of(kernel, ints, GPU)
         if not form.turns:
             assert n == 8192
             assert dtype is np.float64
@@ -208,18 +210,18 @@ class TestKernels:
         found = holds(kernel)
         assert form.turns * form.block * found.width >= n
         assert form.block * form.side * form.turns * found.words < REGISTERS
-        assert launch_of(kernel, form, ints, Device()).blocks <= 132 * form.side
+        assert launch_of(kernel, form, ints, GPU).blocks <= 132 * form.side
         assert f"__launch_bounds__({form.block}, {form.side})" in cuda.source(kernel, form).text
 
     @pytest.mark.parametrize(("n", "turns"), [(256, 2), (260, 1), (1024, 4), (1028, 2), (2052, 4)])
     def test_few_threads_have_less_to_do_than_others(self, n: int, turns: int) -> None:
         kernel, ints = gradient(n)
-        form = form_of(kernel, ints, Device())
+        form = form_of(kernel, ints, GPU)
         assert form.turns == turns
         assert form.even == (n in (256, 1024))
 
     def test_blocks_stay_what_rows_need(self) -> None:
         kernel, ints = gradient(1024)
-        form = form_of(kernel, ints, Device())
+        form = form_of(kernel, ints, GPU)
         assert blocks.resized(form, 64) == form
         assert blocks.candidates(kernel, form) == [form]

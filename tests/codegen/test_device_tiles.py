@@ -24,16 +24,16 @@ from recorded import close, recorded
 
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import Kernel
-from adarray.compiler.ir.machine import GPU
 from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule import gpu_blocks as blocks
-from adarray.compiler.schedule.gpu import Device, form_of, launch_of
+from adarray.compiler.schedule.gpu import form_of, launch_of
 from adarray.compiler.schedule.gpu_tiles import tiled
 
 RNG = np.random.default_rng(3)
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 
@@ -75,20 +75,20 @@ class TestKernels:
         assert found is not None
         assert [s.left for s in found.staged] == [True, False]
         assert found.total is None
-        text = cuda.source(kernel, form_of(kernel, dict.fromkeys(kernel.ints, 600), Device())).text
+        text = cuda.source(kernel, form_of(kernel, dict.fromkeys(kernel.ints, 600), GPU)).text
         assert text.count("adarray_stage<") == 2
         assert "fma(" in text  # squares are added without being rounded
 
     def test_extrema_of_rows_are_folded_as_they_are(self) -> None:
         kernel, _ = step_of(largest, np.ones((600, 9)), np.ones((500, 9)))
-        assert "fma(" not in cuda.source(kernel, form_of(kernel, _, Device())).text
+        assert "fma(" not in cuda.source(kernel, form_of(kernel, _, GPU)).text
 
     def test_few_results_and_long_rows_have_blocks_of_their_own(self) -> None:
         for change in {600: 64}, {9: 5000}:
             kernel, ints = step_of(squares, np.ones((600, 9)), np.ones((600, 9)))
             ints = {name: change.get(value, value) for name, value in ints.items()}
             assert tiled(kernel) is not None
-            assert form_of(kernel, ints, Device()).kind == "rows"
+            assert form_of(kernel, ints, GPU).kind == "rows"
 
     def test_sums_over_the_rows_of_results_are_not_tiles(self) -> None:
         def f(a: Any, b: Any) -> Any:
@@ -96,7 +96,7 @@ class TestKernels:
 
         kernel, ints = step_of(f, np.ones((600, 9)), np.ones((500, 9)))
         assert tiled(kernel) is None
-        assert form_of(kernel, ints, Device()).kind == "rows"
+        assert form_of(kernel, ints, GPU).kind == "rows"
 
     def test_a_row_of_results_that_is_folded_twice_is_not_tiles(self) -> None:
         def f(a: Any, b: Any) -> Any:
@@ -112,7 +112,7 @@ class TestKernels:
     ) -> None:
         kernel, ints = step_of(squares, np.ones((600, 9)), np.ones((600, 9)))
         ints = {name: n if value == 600 else value for name, value in ints.items()}
-        form = form_of(kernel, ints, Device())
+        form = form_of(kernel, ints, GPU)
         assert form.kind == "tiles"
-        assert launch_of(kernel, form, ints, Device()).blocks == most
+        assert launch_of(kernel, form, ints, GPU).blocks == most
         assert blocks.resized(form, 64) == form

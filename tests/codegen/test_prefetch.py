@@ -22,9 +22,10 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.print_c import printer as cprinter
 from adarray.compiler.schedule.prefetch import ROWS, ahead
-from adarray.compiler.schedule.vectors import Target, schedule
+from adarray.compiler.schedule.vectors import schedule
 
 F = "float64"
 R, C, N, M = (Var("int64", name) for name in ("r", "c", "n", "m"))
@@ -116,13 +117,13 @@ def test_what_only_the_last_loop_reads_is_not_fetched():
 @pytest.mark.parametrize("function", ["exp", "negative"])
 def test_the_text_asks_for_lines_of_rows_to_come(function):
     kernel = rows(folding(), writing(Var("int64", "k"), function=function))
-    text = cprinter.source(kernel, Target())
+    text = cprinter.source(kernel, CpuTarget())
     part = text[: text.index("_scratch(")]
     first = part.split("#pragma omp simd")[0]
     assert "__builtin_prefetch" not in first.split("for (int64_t")[1]
     lines = re.findall(r"__builtin_prefetch\(\(const char \*\)\((.*)\) \+ (\d+), 0, 2\);", part)
     offsets = [int(offset) for _, offset in lines]
-    (form,) = (f for f in schedule(kernel, Target()).loops.values() if f.ahead)
+    (form,) = (f for f in schedule(kernel, CpuTarget()).loops.values() if f.ahead)
     assert offsets == list(range(0, form.block * 8, 64))
     assert all(place.endswith(f"+ {ROWS} * n1") for place, _ in lines)
     assert function != "negative" or form.form == "lanes"

@@ -22,8 +22,9 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.ir.verify_loops import verify
-from adarray.compiler.schedule.vectors import CHUNK, LEAF, Target, canonical, schedule, shared
+from adarray.compiler.schedule.vectors import CHUNK, LEAF, canonical, schedule, shared
 
 F = "float64"
 K, N, M = Var("int64", "i"), Var("int64", "n"), Var("int64", "m")
@@ -45,7 +46,7 @@ def loop(*body, kind="vector"):
 
 
 def form(k, **options):
-    (chosen,) = schedule(verify(k), Target(**options)).loops.values()
+    (chosen,) = schedule(verify(k), CpuTarget(**options)).loops.values()
     return chosen
 
 

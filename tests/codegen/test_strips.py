@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,18 +26,18 @@ from stencils import (
 
 import adarray
 from adarray.compiler.ir.loopir import Apply, For, Kernel, Load, Local, Param, Store, Var, integer
-from adarray.compiler.ir.machine import GPU
 from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.schedule import gpu_blocks as blocks
 from adarray.compiler.schedule import lanes
-from adarray.compiler.schedule.gpu import Device, form_of
+from adarray.compiler.schedule.gpu import form_of
 from adarray.compiler.stencil import strips
 
 RNG = np.random.default_rng(8)
-DOWN = GPU._replace(march=8)
-SINGLE = GPU._replace(march=0)
+DOWN = replace(GPU, march=8)
+SINGLE = replace(GPU, march=0)
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 
@@ -59,8 +60,8 @@ def kinds(plan):
     return found
 
 
-def planned(f, *args, machine=DOWN):
-    return planning.plan(recorded(f, *args).program, machine=machine)
+def planned(f, *args, target=DOWN):
+    return planning.plan(recorded(f, *args).program, target=target)
 
 
 @emulated
@@ -68,10 +69,12 @@ class TestEmulated:
     """Results have the bits that a kernel for each step gives."""
 
     @staticmethod
-    def same(cases, folder, machine=DOWN, together=True):
-        made = [planning.plan(r.program, machine=machine) for r in cases]
-        single = [planning.plan(r.program, machine=SINGLE) for r in cases]
-        compiled = Compiled([*made, *single], folder, Device(4, 512, 4096))
+    def same(cases, folder, target=DOWN, together=True):
+        made = [planning.plan(r.program, target=target) for r in cases]
+        single = [planning.plan(r.program, target=SINGLE) for r in cases]
+        compiled = Compiled(
+            [*made, *single], folder, GpuTarget(sms=4, threads_per_sm=512, shared_memory=4096)
+        )
         for r, x, y in zip(cases, made, single, strict=True):
             assert "lanes" in kinds(x) or not together
             assert "lanes" not in kinds(y)
@@ -93,8 +96,8 @@ class TestEmulated:
     @pytest.mark.parametrize("strips_", [1, 4, 40])
     def test_strips_of_any_height(self, strips_, tmp_path):
         u = array(90, 140, dtype="float32")
-        machine = DOWN._replace(strips=strips_, strip=(1, 100))
-        self.same([recorded(adarray.value_and_grad(heat), u)], tmp_path, machine)
+        target = replace(DOWN, strips=strips_, strip=(1, 100))
+        self.same([recorded(adarray.value_and_grad(heat), u)], tmp_path, target)
 
     def test_coefficients(self, tmp_path):
         others = array(66, 131), array(131), array(66, 1), array()

@@ -24,9 +24,9 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.ir.verify_loops import VerifyError, verify
 from adarray.compiler.print_c.printer import source
-from adarray.compiler.schedule.vectors import Target
 
 F = "float64"
 K, N = Var("int64", "i"), Var("int64", "n")
@@ -155,5 +155,5 @@ def test_printing_checks_on_request(monkeypatch):
     broken = BAD["'x' is only read"]
     monkeypatch.setenv("ADARRAY_CHECK", "1")
     with pytest.raises(VerifyError, match="only read"):
-        source(broken, Target())
-    assert "adk_" in source(GOOD["map"], Target())
+        source(broken, CpuTarget())
+    assert "adk_" in source(GOOD["map"], CpuTarget())

@@ -12,7 +12,7 @@ from fake_driver import view_at
 from fake_gpu import FakeArray, FakeGpu
 from recorded import recorded
 
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.rewrite import accumulate
 from adarray.errors import BackendError
@@ -21,7 +21,7 @@ pytest.importorskip("adarray_native._device")
 from adarray_backends.cuda import plans
 
 RNG = np.random.default_rng(7)
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 
 
 def stepped(w: Any, x: Any, g: Any) -> Any:

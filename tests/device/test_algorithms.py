@@ -12,13 +12,13 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.rewrite import accumulate
 from adarray.errors import BackendError
 
 pytestmark = pytest.mark.gpu
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 SHAPE = 320, 272, 416  # more than algorithms.LARGE
 
 

@@ -16,7 +16,7 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.errors import BackendError
 
@@ -214,7 +214,7 @@ def test_plans_run_on_after_other_streams(gpu: Any) -> None:
 
     a = np.random.default_rng(4).normal(size=(96, 4096)).astype(np.float32)
     r = recorded(lambda x: np.tanh(x @ x.T) @ x, a)
-    run = executable(planning.plan(r.program, machine=GPU))
+    run = executable(planning.plan(r.program, target=GPU))
     stream = cupy.cuda.Stream(non_blocking=True)
     x = cupy.asarray(a)
     cupy.cuda.Device().synchronize()

@@ -18,13 +18,13 @@ from row_functions import layer_norm, norm, scaled_squares, weighted_norm
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.schedule.gpu import Form
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 RNG = np.random.default_rng(23)
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 
 
 def forms(r: Recorded, by: int = 0, limit: float = 1e-4) -> list[Form]:

@@ -15,7 +15,7 @@ from random_recordings import random_recordings
 from recorded import recorded
 
 from adarray.compiler.ir.interpret import interpret
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.stencil import strips
 from adarray.errors import BackendError, CompileError
@@ -23,7 +23,7 @@ from adarray.errors import BackendError, CompileError
 pytest.importorskip("adarray_native._device")
 from adarray_backends.cuda import instances, plans
 
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 RNG = np.random.default_rng(12)
 
 

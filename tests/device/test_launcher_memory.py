@@ -13,14 +13,14 @@ import pytest
 from fake_gpu import FakeGpu, FakeStream, Memory
 from launched import check, made, moved, values
 
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.errors import DeviceMemoryError
 
 pytest.importorskip("adarray_native._device")
 from adarray_backends.cuda import instances, plans, results
 
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 RNG = np.random.default_rng(12)
 
 

@@ -16,12 +16,12 @@ from row_functions import cross_entropy, layer_norm, masked, softmax
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 RNG = np.random.default_rng(19)
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 
 
 def cases(dtype: Any, rows: int, n: int) -> list[Recorded]:

@@ -19,14 +19,14 @@ from recorded import close, recorded
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.errors import BackendError, DeviceMemoryError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 PROGRAMS = int(os.environ.get("ADARRAY_LONG", "0")) or 40
 RNG = np.random.default_rng(11)
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 
 
 def moved(x: Any) -> Any:
@@ -283,13 +283,13 @@ FAULT = """
 import cupy, numpy as np, sys
 sys.path[:0] = {path!r}
 from recorded import recorded
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning.planner import plan
 import adarray
 adarray.use("cuda")
 from adarray_backends.cuda.plans import executable
 r = recorded(lambda x: np.exp(x) + 1, np.zeros(1 << 20))
-run = executable(plan(r.program, machine=GPU))
+run = executable(plan(r.program, target=GPU))
 x = cupy.zeros(1 << 20)
 y = cupy.ndarray((1 << 20,), x.dtype, cupy.cuda.MemoryPointer(
     cupy.cuda.UnownedMemory(1 << 60, 1 << 23, None, 0), 0))

@@ -5,6 +5,7 @@ What kernels compute without a GPU is tested in tests/codegen/test_strips.py.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import stencils
 from recorded import recorded
 
 import adarray
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.stencil import strips
 
@@ -39,7 +40,7 @@ def same(r: Any, skew: int = 0, **options: Any) -> Any:
 
     found = []
     for march in (GPU.march, 0):
-        made = planning.plan(r.program, machine=GPU._replace(march=march))
+        made = planning.plan(r.program, target=replace(GPU, march=march))
         run = executable(made, **options)
         forms = {k.form.kind for k in run.encoder.kernels.values()}
         assert ("lanes" in forms) == (march > 0)

@@ -11,12 +11,12 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.schedule.gpu_blocks import CHOICES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 LARGE = 16 << 20  # elements: 64 MiB in float32
 
 

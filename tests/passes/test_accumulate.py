@@ -10,14 +10,14 @@ from plan_runner import PlanRunner
 from recorded import recorded
 
 import adarray
-from adarray.compiler.ir.machine import CPU, GPU
 from adarray.compiler.ir.plan import DotStep, KernelStep
+from adarray.compiler.ir.target import CPU, GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.rewrite import accumulate
 
 RNG = np.random.default_rng(5)
 W, X, G = (RNG.normal(size=s) for s in ((30, 20), (40, 30), (40, 20)))
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 
 
 @pytest.fixture(autouse=True)
@@ -26,10 +26,10 @@ def small_ones(monkeypatch):
     monkeypatch.setattr(accumulate, "LEAST", 0)
 
 
-def steps(f, *arrays, machine=GPU):
+def steps(f, *arrays, target=GPU):
     """Plan, check the values, and return the steps."""
     r = recorded(f, *arrays)
-    made = planning.plan(r.program, machine=machine)
+    made = planning.plan(r.program, target=target)
     expected = f(*arrays)
     found = PlanRunner(made)([np.array(a) for a in r.arrays])
     many = expected if isinstance(expected, tuple) else (expected,)
@@ -60,7 +60,7 @@ def test_sums_are_found(name):
 
 
 def test_plans_for_processors_are_as_before():
-    first, second = steps(FOUND["w - r * p"][0], W, X, G, machine=CPU)
+    first, second = steps(FOUND["w - r * p"][0], W, X, G, target=CPU)
     assert isinstance(first, DotStep)
     assert first.added is None
     assert first.operands == (first.a, first.b)
@@ -163,7 +163,7 @@ def test_layers(name):
     assert first.row is not None
     assert first.relu == relu
     assert len(first.operands) == 3
-    old = planning.plan(r.program, machine=CPU)
+    old = planning.plan(r.program, target=CPU)
     assert all(s.row is None for s in old.steps if isinstance(s, DotStep))
 
 

@@ -17,11 +17,11 @@ from adarray.compiler.fusion import divide
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import statements
 from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.planning.planner import plan
 from adarray.compiler.print_c import printer as cprinter
-from adarray.compiler.schedule.vectors import Target
 
 LONG = int(os.environ.get("ADARRAY_LONG", "0"))
 U = np.random.default_rng(5).random((20, 20))
@@ -205,7 +205,7 @@ LOOPS = [
 def _text(made: Plan) -> list[str]:
     """Return the C of the kernels of a plan."""
     kernels = {id(s.kernel): s.kernel for s in made.steps if isinstance(s, KernelStep)}
-    return sorted({cprinter.source(k, Target()) for k in kernels.values()})
+    return sorted({cprinter.source(k, CpuTarget()) for k in kernels.values()})
 
 
 @pytest.mark.slow

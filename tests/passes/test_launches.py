@@ -13,8 +13,8 @@ from recorded import recorded
 import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import For, Kernel, Load, Param, Store, Var, integer
-from adarray.compiler.ir.machine import CPU, GPU
 from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep, Operand
+from adarray.compiler.ir.target import CPU, GPU
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.planning.launches import PARTS, Launches
@@ -148,10 +148,10 @@ def parameters(batch, n, width, classes):
     return *(RNG.normal(size=s).astype(F) / 9 for s in shapes), targets
 
 
-def checked(r, machine):
+def checked(r, target):
     """Return the plan of a recording, after it was compared with the interpreter."""
     arrays = [np.asarray(a) for a in r.arrays]
-    made = planning.plan(r.program, machine=machine)
+    made = planning.plan(r.program, target=target)
     for s in made.steps:
         if isinstance(s, KernelStep):
             verify(s.kernel)
@@ -166,8 +166,8 @@ class TestPlans:
 
     def test_updates_of_biases_are_one_kernel(self):
         r = recorded(descent, *parameters(400, 90, 80, 10))
-        made = planning.plan(r.program, machine=GPU)
-        assert len(made.steps) < len(planning.plan(r.program, machine=GPU._replace(joins=0)).steps)
+        made = planning.plan(r.program, target=GPU)
+        assert len(made.steps) < len(planning.plan(r.program, target=replace(GPU, joins=0)).steps)
         sizes = [
             [b.size for p, b in zip(s.kernel.buffers, s.buffers, strict=True) if p.access != "in"]
             for s in made.steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,8 +14,8 @@ from recorded import recorded
 import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import Load, statements, walk
-from adarray.compiler.ir.machine import CPU
 from adarray.compiler.ir.plan import CallStep, KernelStep
+from adarray.compiler.ir.target import CPU
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.kernels import copies as lower_copies
 from adarray.compiler.kernels import lower, siblings
@@ -29,8 +30,8 @@ plan = planning.plan
 
 def plan_for(monkeypatch, **sizes):
     """Let `plan` plan for a processor with other sizes."""
-    machine = CPU._replace(**sizes)
-    monkeypatch.setitem(globals(), "plan", partial(planning.plan, machine=machine))
+    target = replace(CPU, **sizes)
+    monkeypatch.setitem(globals(), "plan", partial(planning.plan, target=target))
 
 
 def checked(f, *args, limit=None):

@@ -79,7 +79,7 @@ def test_kernels_that_are_found_again_are_those_that_would_be_made(
 
     def compare(self: SharedKernels, *args: Any) -> Lowered:
         found = lowering(self, *args)
-        fresh = lowering(SharedKernels(self.machine, self.literal), *args)
+        fresh = lowering(SharedKernels(self.target, self.literal), *args)
         assert found.kernel == fresh.kernel
         assert found.ints == fresh.ints
         assert all(a is b for a, b in zip(found.buffers, fresh.buffers, strict=True))

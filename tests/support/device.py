@@ -20,7 +20,7 @@ from plan_runner import FailedError, PlanRunner
 from adarray import backend
 from adarray.base import scope
 from adarray.base.scope import SCOPE
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.device import DeviceEngine, Library
 from adarray.device.kinds import register_kind
 from adarray.errors import BackendError
@@ -359,7 +359,7 @@ class StandInEngine(DeviceEngine):
     """An engine that compiles: its executables interpret kernels."""
 
     runner: Any = PlanRunner  # of plans: what runs the kernels
-    machine = GPU
+    target = GPU
 
     def executable(self, plan: Any, precise: bool = False, rerun: Any = None) -> Executable:
         return Executable(plan, self.library, rerun)

@@ -13,13 +13,14 @@ from plan_runner import FailedError, PlanRunner, poison
 
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.scalars.functions import STORED
-from adarray.compiler.schedule.gpu import ZEROS, Device, Form, form_of, launch_of
+from adarray.compiler.schedule.gpu import ZEROS, Form, form_of, launch_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # So small that blocks take several passes, and arrays lie in scratch memory, too.
-SMALL = Device(processors=2, threads=256, shared=4096)
+SMALL = GpuTarget(sms=2, threads_per_sm=256, shared_memory=4096)
 FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv"]
 _DRIVER = """
 static void {name}_body(void *context)
@@ -44,7 +45,7 @@ class Compiled:
         self,
         plans: Iterable[Plan],
         folder: Path,
-        device: Device = SMALL,
+        device: GpuTarget = SMALL,
         choose: Callable[[Kernel, Form], Form] = lambda _, form: form,
     ) -> None:
         self.device = device
@@ -86,7 +87,7 @@ class Compiled:
         """Run one step on memory; return its code."""
         form, text = self.texts[id(step)]
         launch = launch_of(step.kernel, form, self.ints(step), self.device)
-        assert launch.shared <= self.device.shared
+        assert launch.shared <= self.device.shared_memory
         scratch, fail = poison(launch.scratch, np.uint8), np.zeros(1, np.int32)
         scratch[:ZEROS] = 0
         counts = launch.blocks, launch.blocks * launch.chunks

@@ -24,12 +24,12 @@ from adarray_backends.cuda.launcher import (
 from cffi import FFI
 from fake_driver import FakeDriver, view_at
 
+from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda.printer import Text
-from adarray.compiler.schedule.gpu import Device
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv"]
-SMALL = Device(processors=2, threads=256, shared=4096)
+SMALL = GpuTarget(sms=2, threads_per_sm=256, shared_memory=4096)
 _ANY = """
 struct Any {
     uint64_t v;
@@ -171,8 +171,7 @@ class FakeGpu:
     def attach(self) -> None:
         self.driver.log.append(("attach", None))
 
-    def device(self) -> Device:
-        return SMALL
+    target = SMALL
 
     def functions(self, products: bool) -> list[int]:
         found = list(self.driver.addresses)
@@ -274,7 +273,7 @@ class FakeGpu:
         return Loaded(found, (len(texts), 0, 0))
 
     def address(self, function: Any, shared: int) -> int:
-        assert shared <= SMALL.shared
+        assert shared <= SMALL.shared_memory
         return int(function)
 
     def keep(self, text: Text) -> str:

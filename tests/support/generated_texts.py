@@ -20,20 +20,19 @@ from random_recordings import random_recordings  # noqa: E402
 from recorded import Recorded, recorded  # noqa: E402
 
 from adarray import value_and_grad  # noqa: E402
-from adarray.compiler.ir.machine import CPU, GPU  # noqa: E402
 from adarray.compiler.ir.plan import KernelStep  # noqa: E402
+from adarray.compiler.ir.target import CPU, GPU, CpuTarget  # noqa: E402
 from adarray.compiler.planning.planner import plan  # noqa: E402
 from adarray.compiler.print_c import printer as cprinter  # noqa: E402
 from adarray.compiler.print_cuda import printer as cuda  # noqa: E402
-from adarray.compiler.schedule.gpu import Device, form_of  # noqa: E402
-from adarray.compiler.schedule.vectors import Target  # noqa: E402
+from adarray.compiler.schedule.gpu import form_of  # noqa: E402
 from asv_bench.benchmarks.jit_workloads import EVERY  # noqa: E402
 from asv_bench.gpu.workloads import GPU_WORKLOADS  # noqa: E402
 
 TARGETS = {
-    "avx2": Target(32, True, False, 2),
-    "avx512": Target(64, True, False, 2),
-    "precise": Target(32, True, True, 2),
+    "avx2": CpuTarget(vector_bytes=32, libmvec=1, precise=False, threads=2),
+    "avx512": CpuTarget(vector_bytes=64, libmvec=1, precise=False, threads=2),
+    "precise": CpuTarget(vector_bytes=32, libmvec=1, precise=True, threads=2),
 }
 LARGEST = 3e7  # bytes of the arguments of what is recorded
 SEEDS = range(60)
@@ -57,15 +56,15 @@ def programs() -> Iterator[tuple[str, Recorded]]:
 def texts(r: Recorded) -> Iterator[tuple[str, str]]:
     """Yield the targets and what a program becomes for them."""
     for name, target in TARGETS.items():
-        steps = plan(r.program, machine=CPU).steps
+        steps = plan(r.program, target=CPU).steps
         kernels = [s.kernel for s in steps if isinstance(s, KernelStep)]
         yield name, "\n".join(cprinter.source(k, target) for k in dict.fromkeys(kernels))
-    steps = plan(r.program, machine=GPU).steps
+    steps = plan(r.program, target=GPU).steps
     found = []
     for s in steps:
         if isinstance(s, KernelStep):
             ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-            found.append(cuda.source(s.kernel, form_of(s.kernel, ints, Device())).text)
+            found.append(cuda.source(s.kernel, form_of(s.kernel, ints, GPU)).text)
     yield "cuda", "\n".join(dict.fromkeys(found))
 
 

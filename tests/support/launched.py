@@ -12,13 +12,13 @@ from recorded import recorded
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
-from adarray.compiler.ir.machine import GPU
+from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 
 pytest.importorskip("adarray_native._device")
 from adarray_backends.cuda import plans
 
-plan = partial(planning.plan, machine=GPU)
+plan = partial(planning.plan, target=GPU)
 RNG = np.random.default_rng(12)
 
 

@@ -24,9 +24,9 @@ from adarray.compiler.ir.loopir import (
     Store,
     Var,
 )
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.print_c import printer as cprinter
-from adarray.compiler.schedule.vectors import Target
 
 VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
 NEUTRAL = {"add": 0, "multiply": 1, "logical_and": True, "logical_or": False}
@@ -147,7 +147,7 @@ class Compiled:
         found = compiler.find()
         level = os.environ.get("ADARRAY_SIMD", "avx512")
         if target is None:
-            target = Target(VECTOR_BYTES[level], found.libmvec)
+            target = CpuTarget(vector_bytes=VECTOR_BYTES[level], libmvec=found.libmvec)
         self.kernel = verify(kernel)
         self.source = cprinter.source(kernel, target)
         name = cprinter.name(self.source)

@@ -15,7 +15,8 @@ import pytest
 
 import adarray
 from adarray.compiler.ir.plan import KernelStep
-from adarray.compiler.schedule.gpu import Device, Form, form_of
+from adarray.compiler.ir.target import GpuTarget
+from adarray.compiler.schedule.gpu import Form, form_of
 from adarray.jitting import JitWarning
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,7 +240,7 @@ def test_every_form_of_kernel_is_among_the_cases_for_the_sanitiser(monkeypatch: 
         for s in plan.steps:
             if isinstance(s, KernelStep):
                 ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-                forms.append(form_of(s.kernel, ints, Device(132, 2048)))
+                forms.append(form_of(s.kernel, ints, GpuTarget(sms=132, threads_per_sm=2048)))
                 if any(b.stream for b in s.kernel.buffers):
                     past.add(forms[-1].kind)
         raise NotImplementedError("plans are looked at here, not run")

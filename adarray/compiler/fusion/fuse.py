@@ -12,8 +12,8 @@ from typing import Any
 
 from adarray.compiler.fusion.groups import TOTAL, Group, Join
 from adarray.compiler.ir.domains import Use, elements
-from adarray.compiler.ir.machine import CPU, Machine
 from adarray.compiler.ir.program import Program, Value, c_strides
+from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.ir.uses import PIECES, Uses, domain, folded, numeric, sweeps
 
 # Groups beyond which none gets new predecessors once others depend on it.
@@ -31,7 +31,7 @@ class Fusion:
     late : mapping, optional
         By ``id`` of values that must not be computed before they are needed: a number; they
         join groups only that such values with the same number have founded.
-    machine : Machine
+    target : Target
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class Fusion:
         self,
         program: Program,
         late: Mapping[int, int] | None = None,
-        machine: Machine = CPU,
+        target: Target = CPU,
     ) -> None:
         self.program = program
         # Values up to so many elements are computed together whatever their axes are.
-        self.most = machine.small
-        self.along = machine.along
+        self.most = target.small
+        self.along = target.along
         self.late = late or {}
         self.uses = Uses()
         self.groups: list[Group] = []

@@ -24,8 +24,8 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
-from adarray.compiler.ir.machine import CPU, Machine
 from adarray.compiler.ir.program import Value
+from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.breaks import borders
 from adarray.compiler.kernels.folds import Folds
 from adarray.compiler.kernels.nodes import Memory, Node
@@ -55,7 +55,7 @@ class Work(NamedTuple):
     node: Node
 
 
-def in_blocks(order: list[Node], outer: int, extents: list[int], machine: Machine = CPU) -> bool:
+def in_blocks(order: list[Node], outer: int, extents: list[int], target: Target = CPU) -> bool:
     """Whether rows are the vector loop: they are short, or lie side by side in memory."""
     inner: dict[int, int] = {}
     for node in order:
@@ -64,7 +64,7 @@ def in_blocks(order: list[Node], outer: int, extents: list[int], machine: Machin
                 inner[c] = 0
     if not inner:
         return True
-    if max(extents[c] for c in inner) < machine.short:
+    if max(extents[c] for c in inner) < target.short:
         return True
     across = 0
     for node in order:
@@ -98,7 +98,7 @@ class Lowering(Folds):
         Another stage of the same kernel, whose names and buffers are shared.
     rows : bool
         Whether rows are computed one by one, rather than in blocks if they are short.
-    machine : Machine
+    target : Target
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Lowering(Folds):
         extents: list[int],
         base: Lowering | None = None,
         rows: bool = False,
-        machine: Machine = CPU,
+        target: Target = CPU,
     ) -> None:
         self.order = order
         self.stored = stored
@@ -119,14 +119,14 @@ class Lowering(Folds):
         self.extents = extents
         self.scope = Scope() if base is None else base.scope
         self.values = Values(self.scope) if base is None else base.values
-        self.values.choose = machine.choose
+        self.values.choose = target.choose
         self.totals: list[Total] = [] if base is None else base.totals
         self.total_names: dict[int, str] = {}
         self.vars: dict[int, str] = {}
-        self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents, machine)
-        self.stages = Stages(order, set(stored), outer, self.blocked, machine.keep)
-        self.aligned = machine.aligned
-        self.spread = machine.along
+        self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents, target)
+        self.stages = Stages(order, set(stored), outer, self.blocked, target.keep)
+        self.aligned = target.aligned
+        self.spread = target.along
         self.size = BLOCK
         self.low: Affine = NOTHING
         self.high: Expr = integer(0)

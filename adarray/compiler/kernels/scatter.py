@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Fold, If, Load, Store
-from adarray.compiler.ir.machine import Machine
 from adarray.compiler.ir.program import Value, c_strides
+from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import Memory, Nodes
 from adarray.compiler.kernels.scope import Affine, combine
@@ -67,10 +67,10 @@ class Scatter:
         return kinds[:count]
 
 
-def scatter(value: Value, nodes: Nodes, machine: Machine) -> Lowered:
+def scatter(value: Value, nodes: Nodes, target: Target) -> Lowered:
     """Return the kernel that scatters into memory that holds the base already."""
     s, x = Serial(value, nodes), Scatter(value, nodes)
-    together = value.params["add"] and value.dtype.name in machine.atomic
+    together = value.params["add"] and value.dtype.name in target.atomic
 
     def body(index: tuple[Affine, ...]) -> None:
         found, at = x.element(s, index)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from adarray.compiler.fusion.groups import MEMBERS, STREAMS, Group
 from adarray.compiler.ir.loopir import Apply, For, If, Var, integer
-from adarray.compiler.ir.machine import Machine
 from adarray.compiler.ir.program import Value
+from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered, Lowering, in_blocks
 from adarray.compiler.kernels.nodes import Memory, Node
 
@@ -57,9 +57,9 @@ class Part(NamedTuple):
             for c in n.classes
         )  # fmt: skip
 
-    def lowering(self, machine: Machine, base: Lowering | None = None) -> Lowering:
+    def lowering(self, target: Target, base: Lowering | None = None) -> Lowering:
         """Return what writes the loops of a part, row by row; see `Lowering`."""
-        return Lowering(self.order, self.stored, self.outer, self.extents, base, True, machine)
+        return Lowering(self.order, self.stored, self.outer, self.extents, base, True, target)
 
 
 class Family:
@@ -144,11 +144,11 @@ def one_loop(parts: list[Part]) -> tuple[list[Node], dict[int, Memory], int, lis
     return order, stored, 0, [max(p.rows for p in parts)]
 
 
-def write(parts: list[Part], machine: Machine) -> Lowered:
+def write(parts: list[Part], target: Target) -> Lowered:
     """Return the kernel that computes a row of each part after the other."""
     parts = sorted(parts, key=lambda p: -p.rows)
-    base = parts[0].lowering(machine)
-    stages = [base, *(p.lowering(machine, base) for p in parts[1:])]
+    base = parts[0].lowering(target)
+    stages = [base, *(p.lowering(target, base) for p in parts[1:])]
     for stage in stages:
         stage.declare()
     scope = base.scope

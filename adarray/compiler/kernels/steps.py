@@ -24,8 +24,8 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
-from adarray.compiler.ir.machine import Machine
 from adarray.compiler.ir.program import Value, c_strides
+from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import Memory, Node, Nodes, Ref
 from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine, neutral
@@ -58,7 +58,7 @@ def region(out: Value, starts: Sequence[int], steps: Sequence[int]) -> Memory:
 
 
 def piece(
-    ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool, machine: Machine
+    ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool, target: Target
 ) -> tuple[list[Node], dict[int, Memory], int, list[int], str]:
     """Return what to lower, to write what `ref` reads to memory, or add it to what is there.
 
@@ -83,7 +83,7 @@ def piece(
         size *= n
     axes = [a for a, n in enumerate(shape) if n != 1]
     outer = -1
-    if size > machine.small:
+    if size > target.small:
         outer = axes[0] if shape[axes[0]] >= 8 else max(axes, key=lambda a: shape[a])
     whole = memory.offset == 0 and memory.strides == c_strides(memory.value.shape)
     access = "out" if whole and not add and shape == memory.value.shape else "inout"
@@ -164,7 +164,7 @@ def _memories(nodes: Nodes) -> dict[int, Value]:
     return {key: m.value for key, m in nodes.memories.items()}
 
 
-def scan(value: Value, nodes: Nodes, machine: Machine) -> Lowered:
+def scan(value: Value, nodes: Nodes, target: Target) -> Lowered:
     """Return the kernel of running folds along an axis."""
     axis, combine_ = value.params["axis"] % value.ndim, value.params["combine"]
     ref = reference(nodes, value.args[0])
@@ -176,7 +176,7 @@ def scan(value: Value, nodes: Nodes, machine: Machine) -> Lowered:
     order = [*lead, axis, *tail] if wide else [*lead, axis]
     outer = [a for a in lead if shape[a] != 1]
     kinds = ["serial"] * len(order)
-    if outer and value.size > machine.small:
+    if outer and value.size > target.small:
         kinds[order.index(outer[0])] = "parallel"
     if wide:
         last = max(a for a in tail if shape[a] != 1)
@@ -193,7 +193,7 @@ def scan(value: Value, nodes: Nodes, machine: Machine) -> Lowered:
                 lambda i: _line(s, value, term, dict(enumerate(i))))  # fmt: skip
         return s.lowered(_memories(nodes), "out")
     wide_axes = [a for a in (*lead, *tail) if shape[a] != 1]
-    if machine.along and len(wide_axes) == 1 and shape[wide_axes[0]] >= ACROSS:
+    if target.along and len(wide_axes) == 1 and shape[wide_axes[0]] >= ACROSS:
         # A line for each thread; neighbours take what lies side by side.
         s.loops([shape[wide_axes[0]]], ["parallel"],
                 lambda i: _line(s, value, term, {wide_axes[0]: i[0]}))  # fmt: skip

@@ -16,9 +16,9 @@ from adarray.compiler.fusion.divide import SHORT, UNROLLED, Division
 from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.loopir import Kernel, statements
-from adarray.compiler.ir.machine import CPU, Machine
 from adarray.compiler.ir.plan import Buffer, Note, Plan
 from adarray.compiler.ir.program import Program, Slot, Value, c_strides
+from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.ir.uses import numeric
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.collapse import collapse
@@ -46,7 +46,7 @@ def plan(
     program: Program,
     memory_limit: int | None = None,
     donated: tuple[tuple[int, int], ...] = (),
-    machine: Machine = CPU,
+    target: Target = CPU,
     found: Callable[[Kernel], None] | None = None,
     unrolled: bool = False,
 ) -> Plan:
@@ -60,7 +60,7 @@ def plan(
     donated : tuple of (int, int)
         Outputs, and the inputs whose memory they may have, that are contiguous and of the
         same dtype and size.
-    machine : Machine
+    target : Target
         What the kernels run on.
 
     found : callable, optional
@@ -73,11 +73,11 @@ def plan(
     -------
     Plan
     """
-    program = tabled(_in_c_order(program), machine.small)
-    program = biased(accumulated(program, machine.adds), machine.adds)
+    program = tabled(_in_c_order(program), target.small)
+    program = biased(accumulated(program, target.adds), target.adds)
     if memory_limit is None:
-        return Planner(program, None, donated, machine, found, unrolled).run()
-    made = partial(Planner, donated=donated, machine=machine, unrolled=unrolled)
+        return Planner(program, None, donated, target, found, unrolled).run()
+    made = partial(Planner, donated=donated, target=target, unrolled=unrolled)
     return within(program, memory_limit, made)
 
 
@@ -113,7 +113,7 @@ class Planner:
         As for `adarray.compiler.fusion.fuse.Fusion`.
     donated : tuple of (int, int)
         As for `plan`.
-    machine : Machine
+    target : Target
     found : callable, optional
     unrolled : bool
         As for `plan`.
@@ -124,14 +124,14 @@ class Planner:
         program: Program,
         late: Mapping[int, int] | None = None,
         donated: tuple[tuple[int, int], ...] = (),
-        machine: Machine = CPU,
+        target: Target = CPU,
         found: Callable[[Kernel], None] | None = None,
         unrolled: bool = False,
     ) -> None:
         self.program = program
         self.donated = donated
-        self.machine = machine
-        self.fusion = Fusion(program, late, machine)
+        self.target = target
+        self.fusion = Fusion(program, late, target)
         self.division = Division(self.fusion.uses, len(self.fusion.groups), self._statements)
         self.late = late or {}
         self.requested: dict[int, Value] = {}
@@ -142,8 +142,8 @@ class Planner:
         self.families: dict[int, Family] = {}
         self.recompute = Recompute(self.fusion, self.requested)
         self.storage = Storage(self.fusion.uses)
-        literal = machine.small > 1 and (unrolled or len(program.values) >= UNROLLED)
-        kernels = SharedKernels(machine, SHORT if literal else 0)
+        literal = target.small > 1 and (unrolled or len(program.values) >= UNROLLED)
+        kernels = SharedKernels(target, SHORT if literal else 0)
         self.writer = StepWriter(self.fusion, self.storage, kernels, found)
 
     def run(self) -> Plan:
@@ -168,8 +168,8 @@ class Planner:
             self.writer.steps, kept = donate(
                 self.writer.steps, self.storage.made, outputs, self.donated
             )
-        if self.machine.joins and not self.late:
-            launches = Launches(self.machine.joins, self.storage.made, self.storage.inside)
+        if self.target.joins and not self.late:
+            launches = Launches(self.target.joins, self.storage.made, self.storage.inside)
             self.writer.steps = launches.run(self.writer.steps)
         arena = place_buffers(self.writer.steps, self.storage.made, outputs, self.storage.inside)
         return Plan(
@@ -391,11 +391,11 @@ class Planner:
         cloned, requested = self.recompute.cloned, self.requested
         found: list[Pipeline | Strips] = [
             Strips(chain, self.fusion, cloned, requested, external)
-            for chain in strips.find_chains(groups, self.nodes, requested, self.machine)
+            for chain in strips.find_chains(groups, self.nodes, requested, self.target)
         ]
         found += [
             Pipeline(chain, self.fusion, cloned, requested, external)
-            for chain in find_chains(groups, self.nodes, requested, self.machine)
+            for chain in find_chains(groups, self.nodes, requested, self.target)
         ]
         for p in found:
             if p.valid:

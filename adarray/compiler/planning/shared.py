@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from adarray.compiler.ir.machine import CPU, Machine
 from adarray.compiler.ir.program import Value
+from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels import siblings
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.copies import with_copies
@@ -33,13 +33,13 @@ class SharedKernels:
 
     Parameters
     ----------
-    machine : Machine
+    target : Target
     literal : int, optional
         Most passes of a loop, in kernels without an outer loop, whose number stands in the text.
     """
 
-    def __init__(self, machine: Machine = CPU, literal: int = 0) -> None:
-        self.machine = machine
+    def __init__(self, target: Target = CPU, literal: int = 0) -> None:
+        self.target = target
         self.literal = literal
         self.made: dict[Hashable, Made] = {}
 
@@ -57,27 +57,27 @@ class SharedKernels:
         found = self.made.get(key)
         if found is not None:
             return s.again(found)
-        if outer >= 0 and in_blocks(order, outer, extents, self.machine):
+        if outer >= 0 and in_blocks(order, outer, extents, self.target):
             order = with_copies(order, outer, extents)
-        lowering = Lowering(order, stored, outer, extents, machine=self.machine)
+        lowering = Lowering(order, stored, outer, extents, target=self.target)
         lowering.access = access
         lowering.literal = self.literal if outer < 0 else 0
         return self._keep(key, s, lowering.run())
 
     def piece(self, ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool) -> Lowered:
         """Return the kernel that writes what `ref` reads to a region, or adds it there."""
-        return self.lower(*lower_steps.piece(ref, shape, memory, add, self.machine))
+        return self.lower(*lower_steps.piece(ref, shape, memory, add, self.target))
 
     def pipeline(self, p: Pipeline) -> Lowered:
         """Return the kernel of a pipeline."""
-        stages = p.stages(self.machine)
+        stages = p.stages(self.target)
         s = Signature()
         key = (p.chain.count, p.rotates, *(self._stage(s, x) for x in stages))
         found = self.made.get(key)
         if found is not None:
             return s.again(found)
         rings = list(p.rings.values())
-        lowered = write(stages, rings, p.chain.count, p.rotates, self.machine)
+        lowered = write(stages, rings, p.chain.count, p.rotates, self.target)
         return self._keep(key, s, lowered)
 
     def strips(self, p: Strips) -> Lowered:
@@ -88,7 +88,7 @@ class SharedKernels:
         if found is not None:
             return s.again(found)
         rows = [row for _, row in p.kept.values()]
-        return self._keep(key, s, lower_strips.write(p.steps, rows, p.sizes, self.machine))
+        return self._keep(key, s, lower_strips.write(p.steps, rows, p.sizes, self.target))
 
     @staticmethod
     def _step(s: Signature, step: lower_strips.Step) -> Hashable:
@@ -104,7 +104,7 @@ class SharedKernels:
         found = self.made.get(key)
         if found is not None:
             return s.again(found)
-        return self._keep(key, s, siblings.write(parts, self.machine))
+        return self._keep(key, s, siblings.write(parts, self.target))
 
     @staticmethod
     def _stage(s: Signature, stage: Stage) -> Hashable:

@@ -58,7 +58,7 @@ class StepWriter:
     ) -> None:
         self.fusion = fusion
         self.storage = storage
-        self.machine = kernels.machine
+        self.target = kernels.target
         self.found = found
         self.shared_kernels = kernels
         self.steps: list[Step] = []
@@ -143,7 +143,7 @@ class StepWriter:
             self._interpreted(value)
             return
         if value.kind == "scan":
-            self.kernel(lower_steps.scan(value, nodes, self.machine), (value,), 1.5 * value.size)
+            self.kernel(lower_steps.scan(value, nodes, self.target), (value,), 1.5 * value.size)
             return
         if value.kind == "join":
             self._join(value, nodes)
@@ -160,8 +160,8 @@ class StepWriter:
 
     def _scattered(self, value: Value, nodes: Nodes) -> list[Lowered]:
         """Return the kernels of a scatter."""
-        if value.params["add"] or not self.machine.atomic:
-            return [scatter(value, nodes, self.machine)]
+        if value.params["add"] or not self.target.atomic:
+            return [scatter(value, nodes, self.target)]
         owner = owners(value)
         self.unread.append(owner)
         return scatter_last(value, nodes, owner)

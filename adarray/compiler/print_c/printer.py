@@ -24,13 +24,14 @@ from adarray.compiler.ir.loopir import (
     Var,
     statements,
 )
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.ir.verify_loops import checking, verify
 from adarray.compiler.print_c.values import Operand, Scope, Values, fixed
 from adarray.compiler.print_c.vectors import VectorPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.expressions import C, Dialect
 from adarray.compiler.scalars.functions import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFFIX
-from adarray.compiler.schedule.vectors import Scheduled, Target, expressions, schedule
+from adarray.compiler.schedule.vectors import Scheduled, expressions, schedule
 
 # A dialect without functions of our own in place of the library's.
 PRECISE = C._replace(instead={})
@@ -76,13 +77,13 @@ for (int t = 0; t < {threads}; t++) {{
     }}"""
 
 
-def source(kernel: Kernel, target: Target) -> str:
+def source(kernel: Kernel, target: CpuTarget) -> str:
     """Return the C functions of a kernel, named by the hash of their text.
 
     Parameters
     ----------
     kernel : Kernel
-    target : Target
+    target : CpuTarget
 
     Returns
     -------

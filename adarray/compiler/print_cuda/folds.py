@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from adarray.compiler.ir.affine import ZERO, slope
 from adarray.compiler.ir.loopir import Expr, Fold, For, Kernel
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.print_c.printer import CPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu import Form
 from adarray.compiler.schedule.gpu_loops import WARP
-from adarray.compiler.schedule.vectors import Scheduled, Target
+from adarray.compiler.schedule.vectors import Scheduled
 
 Partials = list[tuple[Fold, str]]
 
@@ -18,7 +19,7 @@ class GroupFolds(CPrinter):
     """Prints folds; `adarray.compiler.print_cuda.loops.GroupLoops` prints the loops."""
 
     def __init__(self, kernel: Kernel, form: Form) -> None:
-        super().__init__(Scheduled(kernel, Target(precise=True), {}, frozenset()))
+        super().__init__(Scheduled(kernel, CpuTarget(precise=True), {}, frozenset()))
         self.form = form
         self.outs = {b.name for b in kernel.buffers if b.access != "in"}
         self.rooms = 0  # of warps' parts of folds that a block combines together

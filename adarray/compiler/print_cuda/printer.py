@@ -83,7 +83,7 @@ CUDA_FAR = CUDA._replace(
 # Functions of float32 in adarray_quick.h, which take a care: by how they are called here.
 _CAREFUL = {"log1p": "log1pf", "sin": "sinf", "cos": "cosf", "reciprocal": "reciprocalf"}
 _SHORT = 40  # statements, whose values few registers hold
-_TOGETHER = {1: 2048, 2: 2048, 3: 1536}  # threads of a multiprocessor, by arrays that are moved
+_TOGETHER = {1: 2048, 2: 2048, 3: 1536}  # threads of an SM, by arrays that are moved
 FAR = 12  # calls of mathematical functions from which on they are not inlined
 MERGE = 1024  # threads of a block that combines array totals
 UNROLLED = 40  # statements of a sheet's pass, up to which several are begun at once
@@ -211,7 +211,7 @@ class CudaPrinter(LaneLoops, RunningLoops, TileLoops):
             lines.insert(0, f"    __shared__ double rooms_[{64 * self.rooms}];")
             lines.insert(1, "    int turn_ = 0;")
         body = "\n".join(lines)
-        # So large a block fills a multiprocessor: more registers do not cost it a neighbour.
+        # So large a block fills an SM: more registers do not cost it a neighbour.
         least = 1 if threads == LARGEST else self._resident(threads)
         bounds = f"{threads}, {least}" if least else str(threads)
         return _KERNEL.format(
@@ -219,7 +219,7 @@ class CudaPrinter(LaneLoops, RunningLoops, TileLoops):
         )
 
     def _resident(self, threads: int) -> int:
-        """Return how many blocks are to reside on a multiprocessor at least; 0: as many as do.
+        """Return how many blocks are to reside on an SM at least; 0: as many as do.
 
         Where nothing branches, the elements of a pack are computed side by side, in so many
         registers that too few threads are there to wait for memory: 245 us became 281.

@@ -21,6 +21,7 @@ from adarray.compiler.ir.loopir import (
     statements,
     walk,
 )
+from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.scalars.functions import SIZES
 from adarray.compiler.schedule.extents import (
     count_of,
@@ -60,9 +61,9 @@ MARCHING = 128  # threads of a block whose warps march: one for each scheduler
 NARROW = 1 << 30  # where all extents are below, int32 counts passes
 NEAR = 64 * 1024  # bytes of array totals that a block may have in shared memory
 PASSES = 16  # of a long vector loop, for each thread
-TURNS = 8  # groups of `BLOCK` threads with array totals in sheets, for each processor
+TURNS = 8  # groups of `BLOCK` threads with array totals in sheets, for each SM
 TALL = 512  # passes up to which a block makes all of them for its part of array totals
-TALLER = 2048  # the same where such blocks fill the processors
+TALLER = 2048  # the same where such blocks fill the SMs
 PARTS = 256 * 1024  # bytes of array totals of blocks that one block folds
 WORD = 4  # bytes that a thread of a sheet with array totals moves at a time
 SLIM = 8  # threads that share a pass of a sheet with array totals, at least
@@ -70,31 +71,13 @@ FEW = 16  # blocks side by side below which those with array totals are as large
 ZEROS = 8192  # bytes of zeros at the beginning of scratch memory: numbers of blocks that are done
 FETCHED = 48 * 1024  # bytes of a row from which on it is fetched before it is needed
 KEPT = 16 * 1024  # the same where the last loop finds there what another one has computed
-# Threads of blocks that do, how many of these a processor has, and bytes of the longest rows.
+# Threads of blocks that do, how many of these reside on an SM, and bytes of the longest rows.
 FETCHING = (256, 4, 32 * 1024), (512, 2, 1 << 30), (1024, 1, 1 << 30)
 LONGEST = 1 << 15  # passes of a running fold, from which on all blocks share it
 ITEMS = 4  # neighbouring passes of a running fold that a thread takes at a time
 SHEET = 8  # passes of a vector loop for each thread of a sheet
-TILES = 32  # blocks that compute tiles, for each processor
-GROUPS = 64  # most groups of a processor that keep array totals of their own
-
-
-class Device(NamedTuple):
-    """What a schedule needs to know of a GPU.
-
-    Parameters
-    ----------
-    processors : int
-        Multiprocessors.
-    threads : int
-        The most that one multiprocessor holds.
-    shared : int
-        Bytes of shared memory that one block may have.
-    """
-
-    processors: int = 132
-    threads: int = 2048
-    shared: int = 227 * 1024
+TILES = 32  # blocks that compute tiles, for each SM
+GROUPS = 64  # most groups of an SM that keep array totals of their own
 
 
 class Form(NamedTuple):
@@ -143,7 +126,7 @@ class Form(NamedTuple):
         Packs of a row that each thread of a block holds in registers, as
         `adarray.compiler.schedule.gpu_rows` says; 0 if rows are not held.
     side : int
-        Blocks that then reside on a multiprocessor.
+        Blocks that then reside on an SM.
     even : bool
         Whether all threads of a block hold as many packs.
     """
@@ -175,11 +158,11 @@ class Launch(NamedTuple):
     chunks: int = 1
 
 
-def form_of(kernel: Kernel, ints: Mapping[str, int], device: Device) -> Form:
+def form_of(kernel: Kernel, ints: Mapping[str, int], target: GpuTarget) -> Form:
     """Choose how a kernel runs with these integers."""
     counts = extents_of(kernel.body, with_lets(kernel.body, ints))
     narrow = max((*ints.values(), *counts), default=0) < NARROW
-    form = _form(kernel, ints, device)._replace(narrow=narrow)
+    form = _form(kernel, ints, target)._replace(narrow=narrow)
     if form.lanes:
         return form._replace(narrow=is_narrow(kernel, ints), packs=in_packs(kernel, ints))
     if form.kind in ("flat", "tiles") or (form.kind != "sheet" and form.group <= WARP):
@@ -198,14 +181,14 @@ def _single(kernel: Kernel, known: Mapping[str, int]) -> frozenset[str]:
     )
 
 
-def _form(kernel: Kernel, ints: Mapping[str, int], device: Device) -> Form:
+def _form(kernel: Kernel, ints: Mapping[str, int], target: GpuTarget) -> Form:
     tops = [s for s in kernel.body if isinstance(s, For)]
     parallel = [s for s in tops if s.kind == "parallel"]
     if parallel:
         lanes = width(kernel)
         if lanes:
             return Form("lanes", WARP, MARCHING, lanes=lanes)
-        return _rows(kernel, parallel[0], ints, device)
+        return _rows(kernel, parallel[0], ints, target)
     if is_flat(kernel.body, checks=True):
         return Form("flat", BLOCK, BLOCK)
     known = with_lets(kernel.body, ints)
@@ -213,18 +196,18 @@ def _form(kernel: Kernel, ints: Mapping[str, int], device: Device) -> Form:
     if most >= LONGEST and is_scan(kernel):
         return Form("scan", BLOCK, BLOCK)
     group = min(max(WARP, power_of_two(most)), LARGEST)
-    return _placed(kernel, Form("alone", group, group), known, device)
+    return _placed(kernel, Form("alone", group, group), known, target)
 
 
-def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) -> Form:
+def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], target: GpuTarget) -> Form:
     """Choose the number of threads for a pass of the parallel loop."""
     pairs = tiled(kernel)
-    if pairs is not None and is_worth(pairs, ints, device.processors):
+    if pairs is not None and is_worth(pairs, ints, target.sms):
         return Form("tiles", SIDE * SIDE, SIDE * SIDE)
     found = held(kernel)
-    shape = None if found is None else shape_of(found, kernel, ints, device.threads, device.shared)
+    shape = None if found is None else shape_of(found, kernel, ints, target)
     if found is not None and shape is not None:
-        return _holding(kernel, shape, ints, device, ints[found.stop] // found.width)
+        return _holding(kernel, shape, ints, target, ints[found.stop] // found.width)
     known = with_lets(kernel.body, ints)
     passes = count_of(loop, known) or 1
     sized = [t for t in kernel.totals if t.size is not None]
@@ -234,7 +217,7 @@ def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) ->
             longest_ = max(extents_of(loop.body, with_lets(loop.body, known)), default=WARP)
             return Form("sheet", group or min(WARP, power_of_two(-(-longest_ // 4))), BLOCK)
         group = group or WARP
-        return _columns(kernel, sized, group, passes, known, device)
+        return _columns(kernel, sized, group, passes, known, target)
     most = max(extents_of(loop.body, with_lets(loop.body, known)), default=1)
     if most <= 2 or not any(isinstance(s, For) and is_shared(s) for s in statements(loop.body)):
         group = 1
@@ -243,43 +226,43 @@ def _rows(kernel: Kernel, loop: For, ints: Mapping[str, int], device: Device) ->
     else:
         group = max(WARP, power_of_two(most // PASSES))
         # Few passes: more threads for each.
-        while group < min(most, LARGEST) and passes * group < device.processors * device.threads:
+        while group < min(most, LARGEST) and passes * group < target.sms * target.threads_per_sm:
             group *= 2
     group = min(group, LARGEST)
     if WARP < group < 128:
-        group = 128  # a block; smaller ones do not fill a multiprocessor
+        group = 128  # a block; smaller ones do not fill an SM
     block = BLOCK if group <= WARP else group
-    if across(loop):  # lines side by side, few of which would fill few multiprocessors
-        group, block = 1, max(WARP, min(BLOCK, power_of_two(passes // device.processors)))
+    if across(loop):  # lines side by side, few of which would fill few SMs
+        group, block = 1, max(WARP, min(BLOCK, power_of_two(passes // target.sms)))
     counts = counts_of(loop.body, with_lets(loop.body, known))
     short = 1 < group <= WARP and all(n is not None and n <= group for n in counts)
-    form = _placed(kernel, Form("rows", group, block, short=short), known, device)
-    form = _fetching(kernel, known, device) or form
-    return _merged_far(kernel, form, ints, device)
+    form = _placed(kernel, Form("rows", group, block, short=short), known, target)
+    form = _fetching(kernel, known, target) or form
+    return _merged_far(kernel, form, ints, target)
 
 
 def _holding(
-    kernel: Kernel, shape: tuple[int, int, int], ints: Mapping[str, int], device: Device,
+    kernel: Kernel, shape: tuple[int, int, int], ints: Mapping[str, int], target: GpuTarget,
     packs: int,
 ) -> Form:  # fmt: skip
     """Return the form in which the threads of a block hold a row of so many packs."""
     block, turns, side = shape
     even = packs == block * turns
     form = Form("rows", block, block, packs=True, turns=turns, side=side, even=even)
-    return _merged_far(kernel, form, ints, device)
+    return _merged_far(kernel, form, ints, target)
 
 
-def _merged_far(kernel: Kernel, form: Form, ints: Mapping[str, int], device: Device) -> Form:
+def _merged_far(kernel: Kernel, form: Form, ints: Mapping[str, int], target: GpuTarget) -> Form:
     """Return a form whose array totals of blocks another kernel combines, if they are large."""
     known = with_lets(kernel.body, ints)
     near = [t for t in kernel.totals if is_merged(form, t)]
     if not near:
         return form
     size = max(padded(evaluate(t.size, known) or 0) * SIZES[t.dtype] for t in near if t.size)
-    return form._replace(far=launch_of(kernel, form, ints, device).blocks * size > PARTS)
+    return form._replace(far=launch_of(kernel, form, ints, target).blocks * size > PARTS)
 
 
-def _fetching(kernel: Kernel, known: Mapping[str, int], device: Device) -> Form | None:
+def _fetching(kernel: Kernel, known: Mapping[str, int], target: GpuTarget) -> Form | None:
     """Return the form in which long rows are fetched, if there are any and a block has room."""
     found = fetched(kernel)
     start = None if found is None else evaluate(found.start, known)
@@ -294,10 +277,12 @@ def _fetching(kernel: Kernel, known: Mapping[str, int], device: Device) -> Form 
     if bytes_ < (KEPT if keeps else FETCHED):
         return None
     for block, side, most in FETCHING:
-        if block * side > device.threads or bytes_ > most:
+        if block * side > target.threads_per_sm or bytes_ > most:
             continue
-        form = _placed(kernel, Form("rows", block, block), known, device)
-        room = (device.shared + 1024) // side - 1024 - _own(kernel) - _near(kernel, form, known)
+        form = _placed(kernel, Form("rows", block, block), known, target)
+        room = (
+            (target.shared_memory + 1024) // side - 1024 - _own(kernel) - _near(kernel, form, known)
+        )
         form = form._replace(slots=slots_of(found, stop - start, block, room))
         if form.slots:
             return form._replace(kept=keeps)
@@ -306,7 +291,7 @@ def _fetching(kernel: Kernel, known: Mapping[str, int], device: Device) -> Form 
 
 def _columns(
     kernel: Kernel, sized: list[Total], group: int, passes: int, known: Mapping[str, int],
-    device: Device,
+    target: GpuTarget,
 ) -> Form:  # fmt: skip
     """Choose the blocks of a sheet with array totals.
 
@@ -321,16 +306,16 @@ def _columns(
     while wide > 1 and group * wide > power_of_two(count):
         wide //= 2
     chunks = -(-count // (group * wide))
-    large = _is_tall(chunks, passes, device) or chunks <= FEW
-    form = Form("sheet", group, min(LARGEST if large else BLOCK, device.threads), wide=wide)
-    while form.block > group and merging(kernel, form) > device.shared - 1024:
+    large = _is_tall(chunks, passes, target) or chunks <= FEW
+    form = Form("sheet", group, min(LARGEST if large else BLOCK, target.threads_per_sm), wide=wide)
+    while form.block > group and merging(kernel, form) > target.shared_memory - 1024:
         form = form._replace(block=form.block // 2)
     return form
 
 
-def _is_tall(chunks: int, passes: int, device: Device) -> bool:
+def _is_tall(chunks: int, passes: int, target: GpuTarget) -> bool:
     """Whether one block makes all passes of a sheet for its part of array totals."""
-    return passes <= (TALLER if 4 * chunks >= 3 * device.processors else TALL)
+    return passes <= (TALLER if 4 * chunks >= 3 * target.sms else TALL)
 
 
 def is_merged(form: Form, t: Total) -> bool:
@@ -353,9 +338,9 @@ def merging(kernel: Kernel, form: Form) -> int:
     return most
 
 
-def _placed(kernel: Kernel, form: Form, known: Mapping[str, int], device: Device) -> Form:
+def _placed(kernel: Kernel, form: Form, known: Mapping[str, int], target: GpuTarget) -> Form:
     """Choose which arrays lie in shared memory: those first that are declared first."""
-    room, shared = device.shared - _own(kernel), set()
+    room, shared = target.shared_memory - _own(kernel), set()
     known = dict(known)
     totals = [t for t in kernel.totals if t.size is not None and form.kind == "rows"]
     room -= max((padded(form.block) * SIZES[t.dtype] for t in totals), default=0)
@@ -380,7 +365,7 @@ def _own(kernel: Kernel) -> int:
     return 512 * max(2, 1 + most)
 
 
-def launch_of(kernel: Kernel, form: Form, ints: Mapping[str, int], device: Device) -> Launch:
+def launch_of(kernel: Kernel, form: Form, ints: Mapping[str, int], target: GpuTarget) -> Launch:
     """Return the sizes of the launch of a kernel."""
     known = with_lets(kernel.body, ints)
     per_block = form.block // form.group
@@ -393,7 +378,7 @@ def launch_of(kernel: Kernel, form: Form, ints: Mapping[str, int], device: Devic
     if holds is not None:
         shared += form.turns * form.block * holds.fetched
     chunks = _chunks(kernel, form, known) if form.kind == "sheet" else 1
-    blocks = _blocks(kernel, form, known, device, shared, chunks)
+    blocks = _blocks(kernel, form, known, target, shared, chunks)
     groups = blocks * per_block
     scratch = ZEROS
     for t in kernel.totals:
@@ -446,7 +431,12 @@ def sheet_width(kernel: Kernel, loop: For) -> int:
 
 
 def _blocks(
-    kernel: Kernel, form: Form, known: Mapping[str, int], device: Device, shared: int, chunks: int
+    kernel: Kernel,
+    form: Form,
+    known: Mapping[str, int],
+    target: GpuTarget,
+    shared: int,
+    chunks: int,
 ) -> int:
     if form.kind == "alone":
         return 1
@@ -454,17 +444,19 @@ def _blocks(
         pairs = tiled(kernel)
         assert pairs is not None
         down, across_ = tiles_of(pairs, known)
-        return min(down * across_, TILES * device.processors)
+        return min(down * across_, TILES * target.sms)
     if form.kind == "scan":
         wanted = -(-max(extents_of(kernel.body, known)) // (form.block * ITEMS))
-        return max(1, min(wanted, device.processors * device.threads // form.block))
+        return max(1, min(wanted, target.sms * target.threads_per_sm // form.block))
     loops = [s for s in kernel.body if isinstance(s, For)]
-    resident = max(1, min(device.threads // form.block, device.shared // max(shared, 1)))
+    resident = max(
+        1, min(target.threads_per_sm // form.block, target.shared_memory // max(shared, 1))
+    )
     if form.kind == "flat":
         counts = [count_of(s, known) or 1 for s in loops]
         per_thread = 4  # a pack of 16 bytes
         wanted = -(-max(counts, default=1) // (form.block * per_thread))
-        # Many turns, so that multiprocessors end together; one block folds what all have summed.
+        # Many turns, so that SMs end together; one block folds what all have summed.
         resident *= 4 if kernel.totals else 8
     else:
         parallel = next(s for s in loops if s.kind == "parallel")
@@ -472,8 +464,8 @@ def _blocks(
         sized = any(t.size is not None for t in kernel.totals)
         if sized and form.kind == "sheet":  # few blocks, since each one's totals are stored
             passes = count_of(parallel, known) or 1
-            most = device.processors * TURNS * BLOCK // (form.block * chunks)
-            return 1 if _is_tall(chunks, passes, device) else max(1, min(wanted, most))
+            most = target.sms * TURNS * BLOCK // (form.block * chunks)
+            return 1 if _is_tall(chunks, passes, target) else max(1, min(wanted, most))
         if form.turns:
             resident = form.side
         elif sized:
@@ -484,4 +476,4 @@ def _blocks(
             pass  # each begins with rows that it waits for
         else:
             resident *= 4
-    return max(1, min(wanted, device.processors * resident))
+    return max(1, min(wanted, target.sms * resident))

@@ -30,6 +30,7 @@ from adarray.compiler.ir.loopir import (
     statements,
     walk,
 )
+from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.scalars.functions import SIZES
 from adarray.compiler.schedule.gpu_fetch import LEAST, resolved
 from adarray.compiler.schedule.gpu_kept import WORTH, Numbers, cost, needed
@@ -47,9 +48,9 @@ from adarray.compiler.schedule.vectors import expressions
 
 LOOPS = 2  # over a row, from which on it is held where array totals are
 MANY = 4  # the same where there are none
-REGISTERS = 65536  # of a multiprocessor
+REGISTERS = 65536  # of an SM
 BESIDE = 2048  # bytes of shared memory of a block beside what it fetches and combines
-BLOCKS = 32  # that reside on a multiprocessor at most
+BLOCKS = 32  # that reside on an SM at most
 LEAST_PACKS = 64  # of a row: threads that share shorter ones would wait for each other
 OWN = 48  # registers of a thread beside what it holds
 
@@ -375,7 +376,7 @@ def _replaced(s: Stmt, old: set[Load], new: Load) -> Stmt:
 
 
 def shape_of(
-    found: Held, kernel: Kernel, ints: Mapping[str, int], threads: int, shared: int
+    found: Held, kernel: Kernel, ints: Mapping[str, int], target: GpuTarget
 ) -> tuple[int, int, int] | None:
     """Return threads of a block, packs of each, and blocks that reside side by side.
 
@@ -387,10 +388,7 @@ def shape_of(
     kernel : Kernel
     ints : mapping of str to int
         Its integers.
-    threads : int
-        The most that a multiprocessor holds.
-    shared : int
-        Bytes of shared memory that a block may have.
+    target : GpuTarget
     """
     packs, rest = divmod(ints[found.stop], found.width)
     if rest or packs < LEAST_PACKS or not _in_packs(kernel, found, ints):
@@ -400,10 +398,14 @@ def shape_of(
         block = (-(-packs // turns) + WARP - 1) // WARP * WARP
         own = (OWN + turns * found.words + 7) // 8 * 8
         near = block * (turns * found.fetched + 8) + BESIDE
-        if block <= min(1024, threads) and block * own <= REGISTERS and near <= shared:
+        if (
+            block <= min(1024, target.threads_per_sm)
+            and block * own <= REGISTERS
+            and near <= target.shared_memory
+        ):
             # Each of four schedulers has a quarter of the registers, for whole warps.
-            side = min(threads, REGISTERS // (4 * WARP * own) * 4 * WARP) // block
-            side = max(1, min(side, BLOCKS, (shared + 1024) // (near + 1024)))
+            side = min(target.threads_per_sm, REGISTERS // (4 * WARP * own) * 4 * WARP) // block
+            side = max(1, min(side, BLOCKS, (target.shared_memory + 1024) // (near + 1024)))
             shapes.append((block, turns, side))
     # The most packs of each thread, unless more than a fifth of them would be missing.
     return min(shapes, key=lambda x: max(0, 4 * x[0] * x[1] - 5 * packs), default=None)

@@ -219,11 +219,11 @@ def tiles_of(found: Tiled, ints: Mapping[str, int]) -> tuple[int, int]:
     return -(-down // each), -(-across // each)
 
 
-def is_worth(found: Tiled, ints: Mapping[str, int], processors: int) -> bool:
-    """Whether there are tiles for most multiprocessors, and rows are not much longer than wide."""
+def is_worth(found: Tiled, ints: Mapping[str, int], sms: int) -> bool:
+    """Whether there are tiles for most SMs, and rows are not much longer than wide."""
     down, across = tiles_of(found, ints)
     assert isinstance(found.inner.stop, Var)
-    some = processors <= 2 * down * across < MANY
+    some = sms <= 2 * down * across < MANY
     return some and ints[found.inner.stop.name] <= 4096
 
 

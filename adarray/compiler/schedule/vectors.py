@@ -28,6 +28,7 @@ from adarray.compiler.ir.loopir import (
     integer,
     statements,
 )
+from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.scalars import functions
 from adarray.compiler.schedule.prefetch import Ahead, ahead
 
@@ -50,27 +51,6 @@ BLOCK = {4: 16, 8: 8}
 ACCUMULATORS, LIGHT = 4, 12
 # What a call of a mathematical function counts among arithmetic ones.
 CALL = 10
-
-
-class Target(NamedTuple):
-    """What kernels are printed for.
-
-    Parameters
-    ----------
-    vector_bytes : int
-        Width of vectors: 16, 32 or 64.
-    libmvec : int
-        Vector functions of the C library: 0 none, 1 those before glibc 2.35, 2 all.
-    precise : bool
-        Whether mathematical functions are the C library's scalar ones.
-    threads : int
-        The most threads that a kernel gets. The text does not depend on it.
-    """
-
-    vector_bytes: int = 64
-    libmvec: int = 2
-    precise: bool = False
-    threads: int = 1
 
 
 class VectorLoop(NamedTuple):
@@ -103,12 +83,12 @@ class Scheduled(NamedTuple):
     """A kernel, how its vector loops are printed, by ``id``, and the buffers that stream."""
 
     kernel: Kernel
-    target: Target
+    target: CpuTarget
     loops: dict[int, VectorLoop]
     streamed: frozenset[str]
 
 
-def schedule(kernel: Kernel, target: Target) -> Scheduled:
+def schedule(kernel: Kernel, target: CpuTarget) -> Scheduled:
     """Decide how `kernel` runs on `target`."""
     kernel = shared(kernel)
     lets = {s.name: s.value for s in statements(kernel.body) if isinstance(s, Let)}
@@ -231,7 +211,7 @@ def lane_folds(loop: For) -> list[Fold]:
     ]
 
 
-def _vector_loop(loop: For, target: Target, passes: int | None) -> VectorLoop:
+def _vector_loop(loop: For, target: CpuTarget, passes: int | None) -> VectorLoop:
     """Choose the form of a vector loop of at most `passes`."""
     if passes is not None and passes <= FEW:
         return VectorLoop("serial", 1, 0)

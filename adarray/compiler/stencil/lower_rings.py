@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from adarray.compiler.ir.loopir import Apply, Expr, For, If, Local, Var, integer
-from adarray.compiler.ir.machine import Machine
+from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered, Lowering
 from adarray.compiler.kernels.nodes import Node, Ref
 from adarray.compiler.kernels.scope import Affine, Scope, combine
@@ -180,14 +180,14 @@ def rotation(
 
 
 def write(
-    stages: list[Stage], rings: list[Ring], count: int, periodic: bool, machine: Machine
+    stages: list[Stage], rings: list[Ring], count: int, periodic: bool, target: Target
 ) -> Lowered:
     """Return the kernel of a pipeline over `count` rows."""
     base = stages[0].lowering
     scope, values = base.scope, base.values
     for stage in stages:
         stage.lowering.declare()
-    fewest, most = machine.block
+    fewest, most = target.block
     rows = max(fewest, min(most, -(-count // 8)))
     n = scope.number("rows", count, literal=False)
     scope.open()

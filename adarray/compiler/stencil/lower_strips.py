@@ -28,7 +28,7 @@ from adarray.compiler.ir.loopir import (
     integer,
     walk,
 )
-from adarray.compiler.ir.machine import Machine
+from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered, Lowering
 from adarray.compiler.kernels.nodes import Node, Ref
 from adarray.compiler.kernels.scope import Affine, Scope
@@ -172,24 +172,24 @@ class Sizes(NamedTuple):
     columns: int
 
 
-def write(steps: list[Step], kept: list[Row], sizes: Sizes, machine: Machine) -> Lowered:
+def write(steps: list[Step], kept: list[Row], sizes: Sizes, target: Target) -> Lowered:
     """Return the kernel of a chain."""
-    return _Writer(steps, kept, sizes, machine).run()
+    return _Writer(steps, kept, sizes, target).run()
 
 
 class _Writer:
     """The kernel in the making."""
 
-    def __init__(self, steps: list[Step], kept: list[Row], sizes: Sizes, machine: Machine) -> None:
+    def __init__(self, steps: list[Step], kept: list[Row], sizes: Sizes, target: Target) -> None:
         self.steps = steps
         self.kept = kept
         self.sizes = sizes
         self.fetched: dict[int, list[str]] = {}
-        self.base = Lowering([], {}, -1, [], machine=machine)
+        self.base = Lowering([], {}, -1, [], target=target)
         self.scope: Scope = self.base.scope
         self.values: Values = self.base.values
         self.last = max(s.lag for s in steps if s.stored)
-        self.height = height(sizes, self.last, machine)
+        self.height = height(sizes, self.last, target)
 
     def run(self) -> Lowered:
         """Return the kernel."""
@@ -365,18 +365,18 @@ class _Writer:
         self._loop(cell, start, stop)
 
 
-def height(sizes: Sizes, last: int, machine: Machine) -> int:
+def height(sizes: Sizes, last: int, target: Target) -> int:
     """Return how many rows each strip writes, so that threads take the fewest rows one by one.
 
     In low strips more rows are computed more than once; in high ones the last strips leave
-    more of the machine idle.
+    more of the SMs idle.
     """
-    fewest, most = machine.strip
+    fewest, most = target.strip
     across = -(-sizes.shape[1] // (sizes.columns - 2 * sizes.halo))
     more = sizes.lead + last + sizes.rows
 
     def passes(rows: int) -> int:
-        rounds = -(-across * -(-sizes.shape[0] // rows) // machine.strips)
+        rounds = -(-across * -(-sizes.shape[0] // rows) // target.strips)
         return max(rounds, 2) * (rows + more)
 
     return min(range(min(fewest, sizes.shape[0]), min(most, sizes.shape[0]) + 1), key=passes)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from adarray.compiler.fusion.groups import Group
-from adarray.compiler.ir.machine import Machine
 from adarray.compiler.ir.program import Value
+from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowering
 from adarray.compiler.kernels.nodes import Node, Nodes, Ref
 from adarray.compiler.kernels.scope import NOTHING, Affine
@@ -163,14 +163,14 @@ def find_chains(
     groups: list[Group],
     nodes: dict[int, Nodes],
     requested: dict[int, Value],
-    machine: Machine,
+    target: Target,
 ) -> list[Chain]:
     """Return chains among groups that run one after the other."""
     found: list[Chain] = []
     chain: Chain | None = None
     for group in groups:
         stored = [m for m in group.members if id(m) in requested]
-        grown = chain is not None and _grow(chain, group, stored, nodes, machine)
+        grown = chain is not None and _grow(chain, group, stored, nodes, target)
         if not grown:
             chain = _begin(group, stored, nodes)
         if chain is not None and len(chain.groups) == 2 and grown:
@@ -202,10 +202,10 @@ def _wide(nodes: Nodes, group: Group) -> bool:
 
 
 def _grow(
-    chain: Chain, group: Group, stored: list[Value], nodes: dict[int, Nodes], machine: Machine
+    chain: Chain, group: Group, stored: list[Value], nodes: dict[int, Nodes], target: Target
 ) -> bool:
     """Add a group to a chain, if it reads rows near those that the chain computes."""
-    if len(chain.groups) >= machine.chain or group.kind != "rows" or group.index not in nodes:
+    if len(chain.groups) >= target.chain or group.kind != "rows" or group.index not in nodes:
         return False
     if group.extents[group.find(group.outer)] != chain.count:
         return False
@@ -214,7 +214,7 @@ def _grow(
         return False
     chain.groups.append(group)
     chain.reaches.append(reach)
-    if chain.bytes > machine.cache:
+    if chain.bytes > target.cache:
         chain.groups.pop()
         chain.reaches.pop()
         return False
@@ -277,7 +277,7 @@ class Pipeline:
         node.ring = self.rings[key]
         return node
 
-    def stages(self, machine: Machine) -> list[Stage]:
+    def stages(self, target: Target) -> list[Stage]:
         """Return the stages; rings get their numbers of rows."""
         chain = self.chain
         lag = [0] * len(chain.groups)
@@ -301,7 +301,7 @@ class Pipeline:
             reach = chain.reaches[k]
             outer = group.find(group.outer)
             extents = list(group.extents)
-            lowering = Lowering(nodes.order, stored, outer, extents, base, True, machine)
+            lowering = Lowering(nodes.order, stored, outer, extents, base, True, target)
             base = base or lowering
             rings = any(isinstance(s, Ring) for s in stored.values())
             made.append(Stage(

@@ -12,8 +12,8 @@ from typing import Any
 
 from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.domains import Use, identity, linear
-from adarray.compiler.ir.machine import Machine
 from adarray.compiler.ir.program import Value, c_strides
+from adarray.compiler.ir.target import Target
 from adarray.compiler.ir.uses import HEAVY, op_cost
 from adarray.compiler.kernels.nodes import Memory, Node, Nodes, Ref
 from adarray.compiler.kernels.scope import Affine
@@ -278,11 +278,11 @@ class Chain:
 
 
 def find_chains(
-    groups: list[Group], nodes: dict[int, Nodes], requested: dict[int, Value], machine: Machine
+    groups: list[Group], nodes: dict[int, Nodes], requested: dict[int, Value], target: Target
 ) -> list[Chain]:
     """Return chains among groups that run one after the other."""
     found: list[Chain] = []
-    if machine.march < 2:
+    if target.march < 2:
         return found
     chain: Chain | None = None
     for group in groups:
@@ -291,11 +291,11 @@ def find_chains(
         if group.kind != "rows" or own is None or group.totals or not stored:
             chain = None
             continue
-        if chain is not None and len(chain.groups) < 2 * machine.march:
+        if chain is not None and len(chain.groups) < 2 * target.march:
             reads = _reads(own, stored, chain.shape)
             if reads is not None and any(k in chain.made for k in reads.values):
                 chain.add(group, reads, stored)
-                if chain.sizes(machine.march) is not None:
+                if chain.sizes(target.march) is not None:
                     if len(chain.groups) == 2:
                         found.append(chain)
                     continue
@@ -306,7 +306,7 @@ def find_chains(
         if reads is not None and reads.spans:
             chain = Chain(shape)
             chain.add(group, reads, stored)
-            if chain.sizes(machine.march) is None:
+            if chain.sizes(target.march) is None:
                 chain = None
     return found
 

@@ -18,8 +18,8 @@ from adarray.base.scope import package_of
 from adarray.base.spans import span
 from adarray.base.telling import SILENT, Progress, Watch, detail
 from adarray.compiler.ir.interpret import Interpreted
-from adarray.compiler.ir.machine import CPU
 from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.target import CPU
 from adarray.compiler.ir.verify_loops import checking
 from adarray.core.inplace import WRITE
 from adarray.device import DeviceEngine, is_device
@@ -239,11 +239,11 @@ class Builder:
             from adarray.compiler.planning.planner import plan
 
             with span("plan", "jit"):
-                machine = getattr(self.engine, "machine", CPU)
+                target = getattr(self.engine, "target", CPU)
                 donated = _donations(node, draft)
                 draft.ahead = ahead = self._ahead(draft, stack)
                 draft.plan = plan(
-                    draft.after, self.options.memory_limit, donated, machine,
+                    draft.after, self.options.memory_limit, donated, target,
                     ahead and ahead.take, unrolled,
                 )  # fmt: skip
         except Exception as error:

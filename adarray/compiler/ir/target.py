@@ -1,18 +1,23 @@
-"""What planning needs to know of the machine that kernels run on."""
+"""What kernels are compiled for, as passes, planning, schedules and printers know it.
+
+A target is one frozen record from the choice of kernels to their text: `CpuTarget` of a
+processor, `GpuTarget` of a GPU. Engines that compile have one, ``engine.target``.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Machine(NamedTuple):
-    """Sizes by which values become kernels; one description serves all passes of a plan.
+@dataclass(frozen=True)
+class Target:
+    """Sizes by which values become kernels, whatever runs these.
 
     Parameters
     ----------
     small : int
         Elements up to which values are computed together, whatever their axes are, by one
-        thread of a processor: sharing them out would cost more.
+        thread: sharing them out would cost more.
     aligned : int
         Elements that fill whole vectors of every type: after a border, the long part of a
         row begins at a multiple of them.
@@ -67,24 +72,65 @@ class Machine(NamedTuple):
     adds: frozenset[str] = frozenset()
 
 
-CPU = Machine()
-# Threads of a GPU share out small values, too, and there are no vectors to align; a row that
-# is computed again is cheaper than one in local memory. Rows of several steps of a stencil in
-# shared memory are slower than a kernel for each step: blocks wait for rows too often; those
-# in registers of one warp wait for nobody.
-GPU = Machine(
-    small=1,
-    aligned=1,
-    keep=1 << 30,
-    chain=1,
-    cache=200 * 1024,
-    block=(16, 16),
-    along=True,
-    joins=4 << 20,
-    choose=True,
-    march=8,
-    strips=528,
-    short=3,
-    atomic=frozenset({"float32", "float64", "int32", "uint32", "int64", "uint64"}),
-    adds=frozenset({"float32", "float64"}),
-)
+@dataclass(frozen=True)
+class CpuTarget(Target):
+    """A processor with vector registers.
+
+    Parameters
+    ----------
+    vector_bytes : int
+        Width of vectors: 16, 32 or 64.
+    libmvec : int
+        Vector functions of the C library: 0 none, 1 those before glibc 2.35, 2 all.
+    precise : bool
+        Whether mathematical functions are the C library's scalar ones.
+    threads : int
+        The most threads that a kernel gets. The text does not depend on it.
+    """
+
+    vector_bytes: int = 64
+    libmvec: int = 2
+    precise: bool = False
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class GpuTarget(Target):
+    """A GPU; the defaults are those of an H200.
+
+    Threads of a GPU share out small values, too, and there are no vectors to align; a row that
+    is computed again is cheaper than one in local memory. Rows of several steps of a stencil in
+    shared memory are slower than a kernel for each step: blocks wait for rows too often; those
+    in registers of one warp wait for nobody.
+
+    Parameters
+    ----------
+    sms : int
+        Streaming multiprocessors (SMs).
+    threads_per_sm : int
+        The most threads that reside on an SM.
+    shared_memory : int
+        Bytes of shared memory that one block may have.
+    """
+
+    small: int = 1
+    aligned: int = 1
+    keep: int = 1 << 30
+    chain: int = 1
+    cache: int = 200 * 1024
+    block: tuple[int, int] = (16, 16)
+    along: bool = True
+    joins: int = 4 << 20
+    choose: bool = True
+    march: int = 8
+    strips: int = 4 * 132
+    short: int = 3
+    atomic: frozenset[str] = frozenset({"float32", "float64", "int32", "uint32", "int64", "uint64"})
+    adds: frozenset[str] = frozenset({"float32", "float64"})
+    sms: int = 132
+    threads_per_sm: int = 2048
+    shared_memory: int = 227 * 1024
+
+
+CPU = CpuTarget()
+GPU = GpuTarget()
