@@ -15,6 +15,7 @@ from cffi import FFI
 
 from adarray import ops  # noqa: F401  (registers the operations)
 from adarray.compiler.scalars.eager import EXACT_LEAF, GROUP, LEAF, Kernel, all_kernels
+from native import CPU, CUDA
 from native.flags import FLAGS
 
 HERE = Path(__file__).resolve().parent
@@ -226,9 +227,9 @@ def builder(name: str, flags: list[str], link: list[str]) -> FFI:
     ffi = FFI()
     cdef, sources, text = CDEF, [], source(all_kernels())
     for extra in EXTRA_SOURCES:
-        path = HERE / extra
+        path = HERE / "cpu" / extra
         if path.exists():
-            sources.append(f"{HERE.name}/{extra}")
+            sources.append(f"{HERE.name}/cpu/{extra}")
             if (declarations := path.with_suffix(".cdef")).exists():
                 cdef += declarations.read_text()
                 text += f'\n#include "{path.with_suffix(".h").name}"\n'
@@ -237,7 +238,7 @@ def builder(name: str, flags: list[str], link: list[str]) -> FFI:
         f"adarray_native.{name}",
         text,
         sources=sources,
-        include_dirs=[str(HERE), np.get_include()],
+        include_dirs=[*map(str, CPU), np.get_include()],
         extra_compile_args=[*FLAGS, *flags] if sys.platform != "win32" else [],
         extra_link_args=link,
         libraries=LIBRARIES.get(sys.platform, ["m"]),
@@ -253,12 +254,12 @@ def launcher() -> FFI:
     It needs neither CUDA's headers nor its libraries.
     """
     ffi = FFI()
-    ffi.cdef((HERE / "device_launch.cdef").read_text())
+    ffi.cdef((HERE / "cuda" / "device_launch.cdef").read_text())
     ffi.set_source(
         "adarray_native._device",
         '#include "device_launch.h"\n',
-        sources=[f"{HERE.name}/{name}.c" for name in ("device_launch", "device_steps")],
-        include_dirs=[str(HERE)],
+        sources=[f"{HERE.name}/cuda/{name}.c" for name in ("device_launch", "device_steps")],
+        include_dirs=[*map(str, CUDA)],
         extra_compile_args=["-O2", "-g0", "-std=gnu11"] if sys.platform != "win32" else [],
         optional=True,
     )
@@ -268,12 +269,12 @@ def launcher() -> FFI:
 def colorings() -> FFI:
     """Return the description of the module that colours sparse patterns."""
     ffi = FFI()
-    ffi.cdef((HERE / "coloring.cdef").read_text())
+    ffi.cdef((HERE / "cpu" / "coloring.cdef").read_text())
     ffi.set_source(
         "adarray_native._coloring",
         '#include "coloring.h"\n',
-        sources=[f"{HERE.name}/coloring.c"],
-        include_dirs=[str(HERE)],
+        sources=[f"{HERE.name}/cpu/coloring.c"],
+        include_dirs=[*map(str, CPU)],
         extra_compile_args=["-O2", "-g0", "-std=gnu11"] if sys.platform != "win32" else [],
         optional=True,
     )

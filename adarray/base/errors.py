@@ -143,3 +143,10 @@ class CompileError(BackendError):
     def __init__(self, message: str, source: str) -> None:
         super().__init__(message)
         self.source = source
+
+
+# Tracebacks and pickles name them where users import them from.
+for _class in [
+    c for c in globals().values() if isinstance(c, type) and issubclass(c, ADArrayError)
+]:
+    _class.__module__ = "adarray.errors"

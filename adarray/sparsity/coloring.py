@@ -37,7 +37,7 @@ class Coloring(NamedTuple):
         `steps`.
     steps : pair of ndarray or None
         From which sum each step reads its entry, and from which one it is taken out then; see
-        ``native/coloring.h``.
+        ``native/cpu/coloring.h``.
     """
 
     mode: str

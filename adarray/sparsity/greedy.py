@@ -1,4 +1,4 @@
-"""The functions of ``native/coloring.c`` in Python, where no C compiler was at hand."""
+"""The functions of ``native/cpu/coloring.c`` in Python, where no C compiler was at hand."""
 
 from __future__ import annotations
 

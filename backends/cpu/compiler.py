@@ -24,7 +24,6 @@ from adarray_native.flags import FLAGS
 from adarray.base.telling import PROGRESS, doing
 from adarray.errors import BackendError, CompileError
 
-HERE = Path(adarray_native.__file__).parent  # with the headers of kernels
 NAMES = ("cc", "gcc", "clang")
 PATIENCE = 20.0  # seconds for any unit, and some more for
 RATE = 4000  # characters of it in a second: it takes a 20th of that where nothing else runs,
@@ -248,7 +247,15 @@ def start_unit(
     progress = PROGRESS.get()
     if progress is not None and progress.ended:
         raise BackendError(_ENDS)
-    command = [*compiler.command, *flags, f"-I{HERE}", "-o", str(target), str(source), "-lm"]
+    command = [
+        *compiler.command,
+        *flags,
+        *adarray_native.INCLUDE_CPU,
+        "-o",
+        str(target),
+        str(source),
+        "-lm",
+    ]
     with open(source.with_suffix(".log"), "wb") as log:
         try:
             # A group of its own: compilers run others, which end with them, and an interrupt

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import adarray_native
 import numpy as np
-from adarray_backends.cpu.compiler import HERE, Compiler, compile_units, find, split
+from adarray_backends.cpu.compiler import Compiler, compile_units, find, split
 from adarray_native import cache as disk
 
 from adarray.base.spans import span
@@ -85,7 +86,7 @@ def headers() -> bytes:
     made = hashlib.blake2b(digest_size=16)
     found = ["kernel.h"]
     for name in found:
-        text = (HERE / name).read_bytes()
+        text = adarray_native.source(name).read_bytes()
         made.update(name.encode() + b"\0" + text + b"\0")
         included = re.findall(rb'^\s*#\s*include\s*"([^"]+)"', text, re.MULTILINE)
         found += [new for new in map(bytes.decode, included) if new not in found]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-from importlib.resources import files
 from typing import Any
 
+import adarray_native
 import cupy
 import numpy as np
 from adarray_backends.cuda import conv_tiles, conv_work, cublas, modules, nvrtc, winograd
@@ -28,7 +28,7 @@ _MOST_BLOCKS = 4096  # of kernels that stride over what they copy
 def source(kind: int, tile: Tile) -> str:
     """Return the text of the kernels for a kind of numbers and tiles."""
     names = ("adarray_conv", *(f"adarray_conv_{x}" for x in SHAPES[kind].headers))
-    texts = (files("adarray_native").joinpath(f"{n}.h").read_text(encoding="utf-8") for n in names)
+    texts = (adarray_native.text(f"{n}.h") for n in names)
     sizes = {"KIND": SHAPES[kind].number}
     sizes |= {name.upper(): number for name, number in tile._asdict().items()}
     return "\n".join((*(f"#define {n} {v}" for n, v in sizes.items()), *texts))

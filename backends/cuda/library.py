@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from importlib.resources import files
 from time import perf_counter_ns
 from typing import Any
 
+import adarray_native
 import numpy as np
 from adarray_backends.cuda import contractions, conv_work, nvrtc, pointwise
 from adarray_backends.cuda.engine import THREADS, CudaEngine
@@ -36,7 +36,7 @@ _SHORT_INDEX = 1 << 31
 
 @functools.cache
 def _header() -> str:
-    text = files("adarray_native").joinpath("adarray_math.h").read_text(encoding="utf-8")
+    text = adarray_native.text("adarray_math.h")
     return text + pointwise.LOGARITHMS
 
 

@@ -6,9 +6,9 @@ import functools
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
 from typing import Any
 
+import adarray_native
 import cupy
 from adarray_backends.cuda import nvrtc
 from adarray_backends.cuda.launcher import Loaded
@@ -27,7 +27,7 @@ _allowed: dict[int, int] = {}
 def _header(name: str) -> str:
     """Return one of our headers with those that it includes written out."""
     lines = []
-    for line in files("adarray_native").joinpath(name).read_text(encoding="utf-8").split("\n"):
+    for line in adarray_native.text(name).split("\n"):
         own = line.startswith(_INCLUDE)
         lines.append(_header(line.removeprefix(_INCLUDE).rstrip('"')) if own else line)
     return "\n".join(lines)

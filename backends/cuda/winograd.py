@@ -15,8 +15,9 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import NamedTuple
+
+import adarray_native
 
 from adarray.ops.windows import Geometry
 
@@ -121,7 +122,7 @@ def sizes_of(name: str, k: Geometry) -> Sizes:
 
 def source() -> str:
     """Return the text of the kernels."""
-    return files("adarray_native").joinpath("adarray_conv_winograd.h").read_text(encoding="utf-8")
+    return adarray_native.text("adarray_conv_winograd.h")
 
 
 def rooms(name: str, s: Sizes) -> tuple[int, int, int]:

@@ -298,7 +298,7 @@ def test_a_library_in_use_by_others_is_left_alone() -> None:
     _engine("openmp")
     code = """
 from cffi import FFI
-from adarray_native import blas
+from adarray_backends.cpu import blas
 ffi = FFI()
 ffi.cdef("int scipy_openblas_get_num_threads(void); void scipy_openblas_set_num_threads(int);")
 theirs = ffi.dlopen(str(blas.find()), ffi.RTLD_NOW | ffi.RTLD_GLOBAL)

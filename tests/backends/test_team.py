@@ -1,4 +1,4 @@
-"""When a team of threads rests: native/team.h on its own, with clocks that say what is asked."""
+"""When a team of threads rests: native/cpu/team.h on its own, its clocks set by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import adarray_native
 import pytest
 
-NATIVE = Path(adarray_native.__file__).parent
 CODE = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +42,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("team")
     (folder / "team.c").write_text(CODE)
     done = subprocess.run(
-        [compiler, "-O1", "-fopenmp", f"-I{NATIVE}", "team.c", "-o", "team"],
+        [compiler, "-O1", "-fopenmp", *adarray_native.INCLUDE_CPU, "team.c", "-o", "team"],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:

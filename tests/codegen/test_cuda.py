@@ -6,8 +6,8 @@ import shutil
 import subprocess
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
+import adarray_native
 import numpy as np
 import pytest
 from device_plans import SMALL, Compiled, DevicePlanRunner
@@ -26,7 +26,6 @@ from adarray.compiler.schedule import gpu as choices
 from adarray.compiler.schedule.gpu import form_of, launch_of
 from adarray.compiler.stencil import rings
 
-NATIVE = Path(__file__).resolve().parents[2] / "native"
 RNG = np.random.default_rng(5)
 plan = partial(planning.plan, target=GPU)
 
@@ -441,7 +440,14 @@ def test_nvcc_compiles_what_is_printed(lowering, tmp_path):
                 texts[text.name] = text.text
     source = tmp_path / "kernels.cu"
     source.write_text("\n".join(texts.values()))
-    command = ["nvcc", "-arch=sm_90", "-std=c++17", "-cubin", "-w", f"-I{NATIVE}"]
+    command = [
+        "nvcc",
+        "-arch=sm_90",
+        "-std=c++17",
+        "-cubin",
+        "-w",
+        *adarray_native.INCLUDE_CUDA,
+    ]
     command += ["-Xcicc", "-O1", "-Xptxas", "-O1"]  # the question is whether it compiles
     done = subprocess.run(
         [*command, str(source), "-o", str(tmp_path / "kernels.cubin")],

@@ -1,4 +1,4 @@
-"""Functions of float32 that packs compute without branches: native/adarray_quick.h."""
+"""Functions of float32 that packs compute without branches: native/cuda/adarray_quick.h."""
 
 from __future__ import annotations
 

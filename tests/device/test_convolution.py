@@ -61,11 +61,10 @@ def cupy() -> Any:
 )
 def test_kernels_compile(kind: int, channels: int, tmp_path: Path) -> None:
     shape, tile = conv_tiles.SHAPES[kind], conv_tiles.tile_of("conv2d", kind, channels)
-    folder = Path(next(iter(adarray_native.__path__)))
     texts = [f"#define KIND {shape.number}"]
     texts += [f"#define {name.upper()} {value}" for name, value in tile._asdict().items()]
     names = ("adarray_conv", *(f"adarray_conv_{x}" for x in shape.headers))
-    texts += [(folder / f"{n}.h").read_text() for n in names]
+    texts += [adarray_native.text(f"{n}.h") for n in names]
     path = tmp_path / "conv.cu"
     path.write_text("\n".join(texts))
     number = "90a" if shape.hopper else "90"

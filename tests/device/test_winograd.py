@@ -59,10 +59,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip("g++ is not installed")
     path = tmp_path_factory.mktemp("winograd") / "kernels.cpp"
     path.write_text(f'#include "device_host.h"\n#include "adarray_conv_winograd.h"\n{RUN}')
-    native = next(iter(adarray_native.__path__))
     command = [
         "g++", "-std=c++17", "-O2", "-w", "-shared", "-fPIC", "-ffp-contract=off",
-        f"-I{SUPPORT}", f"-I{native}", "-o", str(path.with_suffix(".so")), str(path),
+        f"-I{SUPPORT}", *adarray_native.INCLUDE_CUDA, "-o", str(path.with_suffix(".so")), str(path),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

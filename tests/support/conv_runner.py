@@ -17,7 +17,6 @@ from cffi import FFI
 
 from adarray.ops.windows import Geometry
 
-_NATIVE = Path(next(iter(adarray_native.__path__)))
 _SUPPORT = Path(__file__).parent
 _RUN = """
 static void *p[4];
@@ -66,7 +65,8 @@ def library(kind: int, tile: Tile, folder: Path) -> Any:
     made_as = source.with_suffix(".so")
     command = [
         "g++", "-std=c++17", "-O2", "-w", "-shared", "-fPIC", "-ffp-contract=off",
-        f"-I{_SUPPORT}", f"-I{_NATIVE}", "-o", str(made_as), str(source),
+        f"-I{_SUPPORT}", *adarray_native.INCLUDE_CUDA,
+        "-o", str(made_as), str(source),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

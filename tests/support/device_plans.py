@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import adarray_native
 import numpy as np
 from cffi import FFI
 from plan_runner import FailedError, PlanRunner, poison
@@ -67,7 +68,7 @@ class Compiled:
             names += own
         source, library = folder / "unit.cpp", folder / "unit.so"
         source.write_text("\n".join(parts))
-        include = [f"-I{ROOT / 'native'}", f"-I{ROOT / 'tests' / 'support'}"]
+        include = [*adarray_native.INCLUDE_CUDA, f"-I{ROOT / 'tests' / 'support'}"]
         done = subprocess.run(
             ["g++", *FLAGS, *include, str(source), "-o", str(library)],
             capture_output=True, text=True, check=False,

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import adarray_native
 import numpy as np
 from adarray_backends.cuda.launcher import (
     PRODUCTS,
@@ -254,7 +255,7 @@ class FakeGpu:
         self._units += 1
         source, library = (self.folder / f"unit{self._units}.{e}" for e in ("cpp", "so"))
         source.write_text("\n".join(parts))
-        include = [f"-I{ROOT / 'native'}", f"-I{ROOT / 'tests' / 'support'}"]
+        include = [*adarray_native.INCLUDE_CUDA, f"-I{ROOT / 'tests' / 'support'}"]
         subprocess.run(["g++", *FLAGS, *include, str(source), "-o", str(library)], check=True)
         ffi = FFI()
         ffi.cdef("".join(f"int {n}_run(uint64_t *, unsigned, unsigned, unsigned);" for n in names))

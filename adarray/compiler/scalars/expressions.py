@@ -53,14 +53,14 @@ LIBRARY = {
     "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "fix": "trunc",
     "nextafter": "nextafter", "erf": "erf", "erfc": "erfc",
 }  # fmt: skip
-# Functions of native/adarray_math.h.
+# Functions of native/shared/adarray_math.h.
 HELPERS = frozenset({
     "maximum", "minimum", "fmax", "fmin", "sign", "remainder", "floor_divide",
     "logaddexp", "logaddexp2",
 })  # fmt: skip
 
 
-# Functions of native/adarray_vector.h that stand in for library functions, by dtype.
+# Functions of native/cpu/adarray_vector.h that stand in for library functions, by dtype.
 INSTEAD = {
     ("log", "float32"): "ADARRAY_LEVEL(adarray_log_f32)",
     ("expm1", "float32"): "ADARRAY_LEVEL(adarray_expm1_f32)",
