@@ -15,7 +15,7 @@ from adarray import (
 )
 from adarray._version import __version__
 from adarray.ad import backward as _backward  # noqa: F401  (is `ADArray.backward`)
-from adarray.array.adarray import ADArray, array, stop_gradient, value_of
+from adarray.arrays.adarray import ADArray, array, stop_gradient, value_of
 from adarray.backend import backends, current_backend, use
 from adarray.base.context import copy_context
 from adarray.base.errors import (

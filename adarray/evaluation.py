@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.array.adarray import ADArray, array
+from adarray.arrays.adarray import ADArray, array
 from adarray.base.errors import DTypeError, ShapeError, TraceError
 from adarray.base.recording import Call, Guard, Recording, Symbol, as_number
 from adarray.core.dispatch import run

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from adarray import ops as _ops  # noqa: F401  (gives ADArray its methods)
-from adarray.array.adarray import ADArray, weakened
-from adarray.array.questions import Indexing, Lacking, Shy, visible
+from adarray.arrays.adarray import ADArray, weakened
+from adarray.arrays.questions import Indexing, Lacking, Shy, visible
 from adarray.base.elsewhere import OF_ARRAYS, Elsewhere, shown
 from adarray.core.trace import Handle, plain_class
 

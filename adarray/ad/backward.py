@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.reverse import Pullback
-from adarray.array.adarray import ADArray, backward_hook
+from adarray.arrays.adarray import ADArray, backward_hook
 from adarray.base.aval import Symbolic
 from adarray.base.errors import DTypeError, ShapeError, TraceError
 from adarray.base.levels import LEVEL

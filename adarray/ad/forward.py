@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.aval import BATCHED, Symbolic, refuse_subclass
 from adarray.base.errors import ShapeError
 from adarray.base.memory import stand_in

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.dropped import cleared, without_masked
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.aval import ARRAYS, BATCHED, Aval, aval_of
 from adarray.base.errors import NotDifferentiableError, TraceError
 from adarray.base.levels import is_walked

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.levels import LEVEL
 from adarray.device import KINDS, adopt, is_device
 from adarray.transforms.inputs import closed_tree, mirrored

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from adarray.ad.reverse import Pullback
-from adarray.array.adarray import value_of
+from adarray.arrays.adarray import value_of
 from adarray.base.scope import SCOPE
 from adarray.core.graph import Node
 from adarray.core.inplace import sync_if_view

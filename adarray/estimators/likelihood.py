@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.aval import Symbolic
 from adarray.base.errors import NotDifferentiableError
 from adarray.core.protocol import traced

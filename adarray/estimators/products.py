@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.runtime import WATCHED
 from adarray.core.dispatch import apply
 from adarray.core.inplace import sync_if_view

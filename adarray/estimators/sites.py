@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from adarray.array.adarray import stop_gradient
+from adarray.arrays.adarray import stop_gradient
 from adarray.base.errors import DTypeError, ShapeError
 from adarray.base.runtime import INLINE
 from adarray.transforms.modes import shape_of

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.plainarrays import constant_data, opened, plain_data
+from adarray.arrays.plainarrays import constant_data, opened, plain_data
 from adarray.base.runtime import MODE
 from adarray.core.lending import lent
 from adarray.core.protocol import concrete, finish, followed, on_plain, plain, traced

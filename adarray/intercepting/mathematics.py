@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray, weakened
+from adarray.arrays.adarray import ADArray, weakened
 from adarray.core.escaping import kept
 from adarray.core.protocol import concrete, followed, plain
 from adarray.core.refusals import leaves_graph

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.core.protocol import followed, plain
 from adarray.numpy._lift import UFunc, call_lifted
 from adarray.ops import buffers, creation, functional

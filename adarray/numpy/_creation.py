@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.runtime import MODE
 from adarray.core.protocol import call_function, plain, traced
 from adarray.core.refusals import leaves_graph

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.core.protocol import traced
 from adarray.core.trace import Handle, placed
 from adarray.ops import (

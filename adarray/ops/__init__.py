@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from adarray.array.adarray import install_methods
+from adarray.arrays.adarray import install_methods
 from adarray.base.op import METHODS
 from adarray.ops import (  # noqa: F401
     bessel,

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.operators import weakened
-from adarray.array.questions import is_array
+from adarray.arrays.operators import weakened
+from adarray.arrays.questions import is_array
 from adarray.base.op import Layout, Op, Pointwise, composite, register
 from adarray.batching.rules import same
 from adarray.core.dispatch import apply

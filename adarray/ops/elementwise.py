@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray, weakened
+from adarray.arrays.adarray import ADArray, weakened
 from adarray.base.errors import NotDifferentiableError
 from adarray.base.op import Op, Opaque, Pointwise, composite, register
 from adarray.batching import rules as batching

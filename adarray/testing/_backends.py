@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.backend import backends, current_backend, load, use
 from adarray.base.errors import BackendError
 from adarray.base.op import Op, all_ops

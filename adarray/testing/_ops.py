@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.backend import use
 from adarray.base.errors import BackendError
 from adarray.base.op import OPS, Contraction, Op, Reduction, Scan

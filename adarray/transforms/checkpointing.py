@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.plainarrays import opened
+from adarray.arrays.plainarrays import opened
 from adarray.base.aval import Symbolic
 from adarray.base.errors import TraceError
 from adarray.base.runtime import MODE

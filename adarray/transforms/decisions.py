@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from adarray.array.adarray import stop_gradient
+from adarray.arrays.adarray import stop_gradient
 from adarray.base.errors import ShapeError
 from adarray.ops.creation import asarray
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.reverse import Pullback, check_guard
-from adarray.array.adarray import ADArray
-from adarray.array.plainarrays import opened
+from adarray.arrays.adarray import ADArray
+from adarray.arrays.plainarrays import opened
 from adarray.base.aval import BATCHED, Symbolic
 from adarray.base.errors import DTypeError, ShapeError
 from adarray.core.graph import Node

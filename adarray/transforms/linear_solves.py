@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.reverse import WALK
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.aval import Symbolic, aval_of
 from adarray.base.errors import ShapeError
 from adarray.base.op import Op, Opaque

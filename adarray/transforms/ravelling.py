@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.aval import refuse_subclass
 from adarray.base.errors import DTypeError, ShapeError
 from adarray.core.trace import Handle

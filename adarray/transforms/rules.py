@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.errors import ForwardModeError, ShapeError
 from adarray.base.runtime import MODE
 from adarray.core.inplace import sync_if_view

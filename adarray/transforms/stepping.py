@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.ad.reverse import WALK
-from adarray.array.adarray import ADArray
-from adarray.array.plainarrays import opened
+from adarray.arrays.adarray import ADArray
+from adarray.arrays.plainarrays import opened
 from adarray.base.errors import TraceError
 from adarray.core.graph import Node
 from adarray.core.protocol import traced

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.core.trace import Extras, Handle, Tangent
 from adarray.device import is_device
 from adarray.transforms.tree import Unflatten

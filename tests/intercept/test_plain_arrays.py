@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.array.plainarrays import PlainArray
+from adarray.arrays.plainarrays import PlainArray
 
 X = np.array([0.1, 0.2, 0.3])
 DATA = np.array([1.0, 2.0, 3.0])

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.array.plainarrays import PlainArray
+from adarray.arrays.plainarrays import PlainArray
 from adarray.intercepting.standins import FunctionStandIn, ModuleStandIn
 
 pytest.importorskip("scipy")

@@ -440,12 +440,12 @@ def test_declared_signatures_are_ndarrays():
     import ast
     import pathlib
 
-    import adarray.array.signatures as module
+    import adarray.arrays.signatures as module
 
     stub = pathlib.Path(module.__file__).with_suffix(".pyi").read_text()
     (cls,) = (n for n in ast.parse(stub).body if isinstance(n, ast.ClassDef))
     declared = {n.name: n.args for n in cls.body if isinstance(n, ast.FunctionDef)}
-    own = {n for c in ADArray.__mro__ for n in vars(c) if c.__module__ != "adarray.array"}
+    own = {n for c in ADArray.__mro__ for n in vars(c) if c.__module__ != "adarray.arrays.adarray"}
     for name in PUBLIC:
         assert name in declared or name in vars(ADArray) or name in own, name
     for name, arguments in declared.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.aliasing import firsts, shares_memory, touches
 from adarray.base.memory import duplicate
 from adarray.base.recording import Symbol

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.backend import chosen, load
 from adarray.base import telling
 from adarray.base.aliasing import shares_memory

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.runtime import MODE
 from adarray.base.scope import GENERATED
 from adarray.core.inplace import sync_if_view

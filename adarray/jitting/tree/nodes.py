@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.aval import aval_of
 from adarray.base.errors import TraceError
 from adarray.base.op import Op, Opaque

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 from adarray.base.aliasing import shares_memory
 from adarray.base.memory import laid
 from adarray.base.recording import Call, Symbol

@@ -1,7 +1,7 @@
 # ruff: noqa: A002 (the names of arguments are NumPy's)
 from typing import Any
 
-from adarray.array.adarray import ADArray
+from adarray.arrays.adarray import ADArray
 
 _Axis = int | tuple[int, ...] | None
 

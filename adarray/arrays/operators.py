@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.array.plainarrays import shown_to
+from adarray.arrays.plainarrays import shown_to
 from adarray.base.aval import Symbolic
 from adarray.base.frames import PRIORITY, is_frame
 from adarray.base.op import FUNCTIONS
@@ -23,7 +23,7 @@ from adarray.core.refusals import leaves_graph
 from adarray.core.trace import Extras, Handle, is_weak, plain_class
 
 if TYPE_CHECKING:
-    from adarray.array.adarray import ADArray
+    from adarray.arrays.adarray import ADArray
 
 _NUMBERS = (float, int, complex)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.array.operators import counted, weakened
-from adarray.array.questions import MissingError, is_array
+from adarray.arrays.operators import counted, weakened
+from adarray.arrays.questions import MissingError, is_array
 from adarray.base.aval import Symbolic, aval_of
 from adarray.base.errors import TraceError
 from adarray.base.memory import ArgumentMemory
@@ -21,7 +21,7 @@ from adarray.core.refusals import leaves_graph
 from adarray.core.trace import Handle, root_of
 
 if TYPE_CHECKING:
-    from adarray.array.adarray import ADArray
+    from adarray.arrays.adarray import ADArray
 
     _State = Handle
 else:

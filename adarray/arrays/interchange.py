@@ -18,7 +18,7 @@ from adarray.core.trace import Handle, root_of
 from adarray.device import DEVICES, host, is_device
 
 if TYPE_CHECKING:
-    from adarray.array.adarray import ADArray
+    from adarray.arrays.adarray import ADArray
 
     _State = Handle
 else:

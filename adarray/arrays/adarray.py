@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from adarray.array.attributes import Attributes
-from adarray.array.conversion import Conversions, new_leaf
-from adarray.array.interchange import Interchange
-from adarray.array.operators import Operators, weakened
-from adarray.array.plainarrays import shown_to
-from adarray.array.questions import is_array, of_some, seen_class, shown_class
-from adarray.array.signatures import Methods
+from adarray.arrays.attributes import Attributes
+from adarray.arrays.conversion import Conversions, new_leaf
+from adarray.arrays.interchange import Interchange
+from adarray.arrays.operators import Operators, weakened
+from adarray.arrays.plainarrays import shown_to
+from adarray.arrays.questions import is_array, of_some, seen_class, shown_class
+from adarray.arrays.signatures import Methods
 from adarray.base.aval import PLAIN_ARRAYS, Symbolic, refuse_subclass
 from adarray.base.errors import DTypeError, TraceError
 from adarray.base.frames import REDUCING, refuse_pandas_method

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.array.operators import weakened
-from adarray.array.questions import is_array, of_some
+from adarray.arrays.operators import weakened
+from adarray.arrays.questions import is_array, of_some
 from adarray.base.aval import ARRAYS, Symbolic
 from adarray.base.redirecting import original_of
 from adarray.base.scope import SCOPE, STORES, client_of, package_of
@@ -45,7 +45,7 @@ from adarray.core.trace import Extras, Handle, snapshot
 from adarray.device import is_device
 
 if TYPE_CHECKING:
-    from adarray.array.adarray import ADArray
+    from adarray.arrays.adarray import ADArray
 
     _State = Handle
 else:
