@@ -18,7 +18,7 @@ from adarray.base.recording import Call, Guard, Recording, Symbol, as_number
 from adarray.core.dispatch import run
 from adarray.core.inplace import WRITE
 from adarray.core.inplace import _region as region
-from adarray.jitting.explain.picture import Node, Picture
+from adarray.jitting.explain.picture import Box, Picture
 from adarray.jitting.recording.record import record
 from adarray.jitting.shared.keys import replace_symbols, symbols_in
 from adarray.jitting.shared.symbolic import UntraceableError
@@ -116,7 +116,7 @@ class EvaluationTrace:
         return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
 
     def picture(self) -> Picture:
-        """Return the graph of the evaluation, to be shown or saved as SVG or Graphviz text."""
+        """Return the graph of the evaluation, as text for Graphviz, or drawn by it."""
         _, *rows = self._rows()
         head = self._rows()[0]
         nodes, edges = [], []
@@ -126,7 +126,7 @@ class EvaluationTrace:
             ]
             last = k == len(rows) - 1
             kind = "input" if not step.operands else "result" if last else "step"
-            nodes.append(Node((f"{step.name} = {step.text}", *numbers), kind, -1, step.place))
+            nodes.append(Box((f"{step.name} = {step.text}", *numbers), kind, -1, step.place))
             edges += [(o, k) for o in dict.fromkeys(step.operands)]
         return Picture(nodes, edges, {})
 

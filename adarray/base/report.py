@@ -21,9 +21,9 @@ class Code(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A picture: SVG in HTML, nothing in text."""
+    """What is shown in HTML alone, as a picture is."""
 
-    svg: str
+    html: str
 
 
 class Section(NamedTuple):
@@ -140,7 +140,7 @@ def _html(s: Section, level: int, limit: int | None) -> list[str]:
         elif isinstance(part, Code):
             out.append(f"<pre>{escape(part.text)}</pre>")
         elif isinstance(part, Drawing):
-            out.append(f'<div style="overflow-x:auto">{part.svg}</div>')
+            out.append(part.html)
         else:
             out.append(f"<p>{escape(part)}</p>")
         if more:

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from dot_program import COUNTS_CLUSTERS, install
 from planned import Executable, M, N, events, example
 
 import adarray
@@ -243,7 +244,8 @@ class Checker(html.parser.HTMLParser):
         self.words.append(data)
 
 
-def test_html(explanation, tmp_path):
+def test_html(explanation, tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, COUNTS_CLUSTERS)
     explanation.save(tmp_path / "e.html")
     checker = Checker()
     checker.feed((tmp_path / "e.html").read_text())
@@ -257,10 +259,22 @@ def test_html(explanation, tmp_path):
     assert {"818.47 kB", "temp 1", "step 3"} <= cells
 
 
-def test_pictures_of_segments(explanation):
+def test_html_without_graphviz(explanation, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    checker = Checker()
+    checker.feed(explanation._repr_html_())
+    assert checker.open == []
+    assert "svg" not in checker.seen
+    words = "".join(checker.words)
+    assert "the program 'dot' of Graphviz, which draws pictures, is not on PATH" in words
+    assert explanation.dot(0) in words
+
+
+def test_pictures_of_segments(explanation, tmp_path, monkeypatch):
     assert explanation.dot(0).count("subgraph cluster_") == 4
     assert explanation.dot().count("subgraph cluster_") == 0  # the last segment has no plan
-    assert explanation.svg(0).startswith("<svg")
+    install(tmp_path, monkeypatch, COUNTS_CLUSTERS)
+    assert explanation.svg(0).strip() == "<svg><text>4</text></svg>"
 
 
 def test_reports():

@@ -149,7 +149,7 @@ class Explanation:
         return self.picture(segment).dot()
 
     def svg(self, segment: int | None = None) -> str:
-        """Return a segment's graph as SVG, drawn by Graphviz if it is installed."""
+        """Return a segment's graph as SVG, drawn by Graphviz; see `Picture.svg`."""
         return self.picture(segment).svg()
 
     def save(self, file: Any) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of programs and plans: Graphviz text, and SVG with or without Graphviz."""
+"""Pictures of programs and plans: text in Graphviz's language, which its program ``dot`` draws."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from html import escape
-from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from adarray.compiler.ir.plan import Plan, Step
 from adarray.compiler.ir.program import Program, Value
-from adarray.jitting.explain.drawing import Layout, layered
 from adarray.jitting.explain.steps import origin_text, step_kind, step_titles, value_title
 
 # With more values than that, each step is one node; of more steps the first ones are shown.
 MOST = 250
-CHARACTER, LINE, PADDING = 6.7, 14.0, 7.0  # of the text in SVG
+SECONDS = 60.0  # that ``dot`` may take for one picture
+INSTALL = (
+    "the program 'dot' of Graphviz, which draws pictures, is not on PATH; install it (for instance "
+    "with apt, brew or conda: graphviz), or give the text of .dot() to a viewer of Graphviz"
+)
 FILLS = {
     "input": "#dbeafe", "array": "#dbeafe", "call": "#fee2e2", "dot": "#ede9fe",
     "reduce": "#fef3c7", "scan": "#fef3c7", "result": "#dcfce7", "step": "#f8fafc",
@@ -25,7 +28,7 @@ FILLS = {
 FRAMES = {"kernel": "#475569", "product": "#7c3aed", "call": "#dc2626"}
 
 
-class Node(NamedTuple):
+class Box(NamedTuple):
     """One box: a value, or a step of a plan.
 
     Parameters
@@ -51,7 +54,7 @@ class Picture:
 
     Parameters
     ----------
-    nodes : list of Node
+    nodes : list of Box
     edges : list of (int, int)
         From and to, always from a smaller number to a larger one.
     clusters : dict
@@ -60,7 +63,7 @@ class Picture:
 
     def __init__(
         self,
-        nodes: list[Node],
+        nodes: list[Box],
         edges: list[tuple[int, int]],
         clusters: dict[int, tuple[str, str]],
     ) -> None:
@@ -90,39 +93,64 @@ class Picture:
         lines += [f"  n{a} -> n{b};" for a, b in self.edges]
         return "\n".join([*lines, "}"]) + "\n"
 
-    def svg(self, graphviz: bool | None = None) -> str:
-        """Return the picture as SVG.
+    __str__ = dot
+
+    def svg(self) -> str:
+        """Return the picture as SVG, drawn by Graphviz.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the program ``dot`` of Graphviz is not on PATH.
+        RuntimeError
+            If it fails, or takes more than a minute.
+        """
+        drawn = self._drawn("svg").decode()
+        return drawn[drawn.index("<svg") :]
+
+    def html(self) -> str:
+        """Return the picture as HTML: drawn, or why it is not and the text of Graphviz."""
+        try:
+            return f'<div style="overflow-x:auto">{self.svg()}</div>'
+        except (FileNotFoundError, RuntimeError) as error:
+            return f"<p>{escape(str(error))}</p><pre>{escape(self.dot())}</pre>"
+
+    _repr_html_ = html
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the picture in the format that the file's suffix names.
 
         Parameters
         ----------
-        graphviz : bool, optional
-            Whether the program ``dot`` draws it; by default, if it is installed.
+        file : path-like
+            ``.dot`` and ``.gv`` are Graphviz's text; ``.svg``, ``.png``, ``.pdf`` and whatever
+            else ``dot`` writes are drawn by it, as in `svg`.
         """
-        program = shutil.which("dot") if graphviz is not False else None
-        if graphviz and program is None:
-            raise FileNotFoundError(
-                "picture: the program 'dot' of Graphviz is not on PATH; install Graphviz, or "
-                "leave out graphviz=True"
-            )
-        if program is not None:
-            drawn = subprocess.run(
-                [program, "-Tsvg"], input=self.dot(), capture_output=True, text=True, check=False
-            )
-            if drawn.returncode == 0:
-                return drawn.stdout[drawn.stdout.index("<svg") :]
-            if graphviz:
-                raise RuntimeError(f"picture: dot failed: {drawn.stderr.strip()}")
-        return "".join(_svg(self))
+        path = Path(file)
+        kind = path.suffix.removeprefix(".")
+        path.write_bytes(
+            self.dot().encode() if kind in ("dot", "gv") else self._drawn(kind or "svg")
+        )
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
-
-    def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the picture: ``.dot`` and ``.gv`` as Graphviz text, others as SVG."""
-        name = os.fspath(file)
-        content = self.dot() if name.endswith((".dot", ".gv")) else self.svg()
-        with open(name, "w", encoding="utf-8") as f:
-            f.write(content)
+    def _drawn(self, kind: str) -> bytes:
+        program = shutil.which("dot")
+        if program is None:
+            raise FileNotFoundError(f"picture: {INSTALL}")
+        try:
+            run = subprocess.run(
+                [program, f"-T{kind}"],
+                input=self.dot().encode(),
+                capture_output=True,
+                check=False,
+                timeout=SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(
+                f"picture: dot took more than {SECONDS:g} s; the text of .dot() is the same graph"
+            ) from None
+        if run.returncode != 0:
+            raise RuntimeError(f"picture: dot failed: {run.stderr.decode().strip()}")
+        return run.stdout
 
 
 def picture(program: Program, plan: Plan | None = None, *, values: bool | None = None) -> Picture:
@@ -148,22 +176,22 @@ def picture(program: Program, plan: Plan | None = None, *, values: bool | None =
     """
     if values is None:
         values = plan is None or len(program.values) <= MOST
-    made = _Maker(program, plan)
+    graph = _GraphBuilder(program, plan)
     if values or plan is None:
-        made.by_values()
+        graph.by_values()
     else:
-        made.by_steps(plan)
-    made.results()
-    return Picture(made.nodes, sorted(set(made.edges)), made.clusters)
+        graph.by_steps(plan)
+    graph.results()
+    return Picture(graph.nodes, sorted(set(graph.edges)), graph.clusters)
 
 
-class _Maker:
-    """Makes the nodes and edges of a picture."""
+class _GraphBuilder:
+    """Collects the nodes and edges of a picture."""
 
     def __init__(self, program: Program, plan: Plan | None) -> None:
         self.program = program
         self.plan = plan
-        self.nodes: list[Node] = []
+        self.nodes: list[Box] = []
         self.edges: list[tuple[int, int]] = []
         self.clusters: dict[int, tuple[str, str]] = {}
         self.of: dict[int, int] = {}  # value -> node that others read
@@ -172,7 +200,7 @@ class _Maker:
             for v in step.values:
                 self.steps.setdefault(id(v), []).append(i)
 
-    def add(self, node: Node, operands: list[int]) -> int:
+    def add(self, node: Box, operands: list[int]) -> int:
         self.nodes.append(node)
         self.edges += ((a, len(self.nodes) - 1) for a in operands)
         return len(self.nodes) - 1
@@ -188,11 +216,11 @@ class _Maker:
                     for a in v.args
                     if a.kind != "const"
                 ]
-                made = self.add(
-                    Node(_label(v), v.kind, step, origin_text(v)), [r for r in reads if r >= 0]
+                number = self.add(
+                    Box(_label(v), v.kind, step, origin_text(v)), [r for r in reads if r >= 0]
                 )
-                copies[id(v), step] = made
-                self.of.setdefault(id(v), made)
+                copies[id(v), step] = number
+                self.of.setdefault(id(v), number)
         for i, step_ in enumerate(self.plan.steps if self.plan is not None else ()):
             self.clusters[i] = (f"step {i}: {step_kind(step_)}", step_kind(step_))
 
@@ -224,21 +252,21 @@ class _Maker:
     def by_steps(self, plan: Plan) -> None:
         """Make a node for each step, and for each input."""
         for v in self.program.inputs:
-            self.of[id(v)] = self.add(Node(_label(v), "input", -1, origin_text(v)), [])
+            self.of[id(v)] = self.add(Box(_label(v), "input", -1, origin_text(v)), [])
         for i, step in enumerate(plan.steps[:MOST]):
             inner = {id(v) for v in step.values}
             reads = {self._source(a) for v in step.values for a in v.args if id(a) not in inner}
             titles = _counted(step)
-            node = Node((f"step {i}: {step_kind(step)}", *titles), "step", -1, "")
-            made = self.add(node, sorted(reads - {-1}))
+            box = Box((f"step {i}: {step_kind(step)}", *titles), "step", -1, "")
+            number = self.add(box, sorted(reads - {-1}))
             for v in step.values:
-                self.of.setdefault(id(v), made)
+                self.of.setdefault(id(v), number)
         rest = plan.steps[MOST:]
         if rest:
-            last = made
-            made = self.add(Node((f"and {len(rest)} more steps",), "step", -1, ""), [last])
+            last = number
+            number = self.add(Box((f"and {len(rest)} more steps",), "step", -1, ""), [last])
             for step in rest:
-                self.of.update((id(v), made) for v in step.values if id(v) not in self.of)
+                self.of.update((id(v), number) for v in step.values if id(v) not in self.of)
 
     def _source(self, v: Value) -> int:
         """Return the node that makes a value, seen through what no step computes."""
@@ -251,7 +279,7 @@ class _Maker:
         for i, v in enumerate(self.program.outputs):
             source = self._source(v)
             label = (f"result {i}", f"{v.dtype}{list(v.shape)}")
-            self.add(Node(label, "result", -1, ""), [source] if source >= 0 else [])
+            self.add(Box(label, "result", -1, ""), [source] if source >= 0 else [])
 
 
 def _members(step: Step, listed: dict[int, list[int]]) -> list[Value]:
@@ -296,124 +324,3 @@ def _label(v: Value) -> tuple[str, ...]:
 
 def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
-
-
-# -- SVG without Graphviz ------------------------------------------------------------------
-
-
-class _Block(NamedTuple):
-    """The nodes of one step, or one node alone, and how they lie in it."""
-
-    nodes: list[int]
-    layout: Layout
-    title: str
-    frame: str
-
-
-def _size(node: Node) -> tuple[float, float]:
-    longest = max(map(len, node.label))
-    return longest * CHARACTER + 2 * PADDING, len(node.label) * LINE + 2 * PADDING
-
-
-def _blocks(graph: Picture) -> list[_Block]:
-    """Return the blocks in an order in which edges go forward."""
-    members: dict[int, list[int]] = {}
-    for i, node in enumerate(graph.nodes):
-        # Nodes of no step are blocks of their own, with numbers that steps do not have.
-        members.setdefault(node.cluster if node.cluster >= 0 else -1 - i, []).append(i)
-    out = []
-    for step, nodes in members.items():
-        local = {n: i for i, n in enumerate(nodes)}
-        inner = [(local[a], local[b]) for a, b in graph.edges if a in local and b in local]
-        title, kind = graph.clusters.get(step, ("", ""))
-        layout = layered([_size(graph.nodes[n]) for n in nodes], inner)
-        out.append(_Block(nodes, layout, title, FRAMES.get(kind, "")))
-    return out
-
-
-def _svg(graph: Picture) -> Iterator[str]:
-    """Yield the pieces of an SVG picture: blocks in layers, and in each its nodes in layers."""
-    blocks = _blocks(graph)
-    of = {n: b for b, block in enumerate(blocks) for n in block.nodes}
-    margin = [12.0 if block.frame else 0.0 for block in blocks]
-    head = [LINE if block.frame else 0.0 for block in blocks]
-    sizes = [
-        (
-            max(block.layout.width, len(block.title) * CHARACTER) + 2 * m,
-            block.layout.height + 2 * m + h,
-        )
-        for block, m, h in zip(blocks, margin, head, strict=True)
-    ]
-    outer = layered(sizes, [(of[a], of[b]) for a, b in graph.edges if of[a] != of[b]])
-    edge = 10.0
-    width, height = outer.width + 2 * edge, outer.height + 2 * edge
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="{-edge:.0f} {-edge:.0f} {width:.0f} {height:.0f}" '
-        'font-family="monospace" font-size="11">'
-        '<defs><marker id="adarray-arrow" markerWidth="7" markerHeight="6" refX="6" refY="3" '
-        'orient="auto"><path d="M0,0 L7,3 L0,6 z" fill="#64748b"/></marker></defs>'
-    )
-    at: dict[int, tuple[float, float]] = {}
-    inner: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for b, block in enumerate(blocks):
-        (w, h), (cx, cy) = sizes[b], outer.centers[b]
-        x0 = cx - block.layout.width / 2
-        y0 = cy - h / 2 + margin[b] + head[b]
-        if block.frame:
-            yield _frame(cx - w / 2, cy - h / 2, w, h, block)
-        for n, (x, y) in zip(block.nodes, block.layout.centers, strict=True):
-            at[n] = (x0 + x, y0 + y)
-        for (p, q), bends in block.layout.routes.items():
-            inner[block.nodes[p], block.nodes[q]] = [(x0 + x, y0 + y) for x, y in bends]
-    for a, b in graph.edges:
-        bends = inner[a, b] if of[a] == of[b] else outer.routes[of[a], of[b]]
-        yield _edge(graph, a, b, at, bends)
-    for n, node in enumerate(graph.nodes):
-        yield _box(node, *at[n])
-    yield "</svg>"
-
-
-def _frame(x: float, y: float, w: float, h: float, block: _Block) -> str:
-    return (
-        f'<rect class="step" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="8" '
-        f'fill="#f8fafc" stroke="{block.frame}"/>'
-        f'<text x="{x + 12:.1f}" y="{y + 15:.1f}" fill="{block.frame}">{escape(block.title)}</text>'
-    )
-
-
-def _box(node: Node, x: float, y: float) -> str:
-    w, h = _size(node)
-    fill = FILLS.get(node.kind, "white")
-    hint = f"<title>{escape(node.hint)}</title>" if node.hint else ""
-    lines = "".join(
-        f'<text x="{x:.1f}" y="{y - h / 2 + PADDING + (i + 0.75) * LINE:.1f}" '
-        f'text-anchor="middle">{escape(line)}</text>'
-        for i, line in enumerate(node.label)
-    )
-    return (
-        f'<g class="node">{hint}<rect x="{x - w / 2:.1f}" y="{y - h / 2:.1f}" width="{w:.1f}" '
-        f'height="{h:.1f}" rx="5" fill="{fill}" stroke="#94a3b8"/>{lines}</g>'
-    )
-
-
-def _edge(
-    graph: Picture,
-    a: int,
-    b: int,
-    at: dict[int, tuple[float, float]],
-    bends: list[tuple[float, float]],
-) -> str:
-    """Return a curve from the lower side of one box to the upper side of another."""
-    (xa, ya), (xb, yb) = at[a], at[b]
-    points = [
-        (xa, ya + _size(graph.nodes[a])[1] / 2), *bends, (xb, yb - _size(graph.nodes[b])[1] / 2 - 1)
-    ]  # fmt: skip
-    path = [f"M{points[0][0]:.1f},{points[0][1]:.1f}"]
-    for (x0, y0), (x1, y1) in pairwise(points):
-        half = (y0 + y1) / 2
-        path.append(f"C{x0:.1f},{half:.1f} {x1:.1f},{half:.1f} {x1:.1f},{y1:.1f}")
-    return (
-        f'<path class="edge" d="{" ".join(path)}" fill="none" stroke="#64748b" '
-        'marker-end="url(#adarray-arrow)"/>'
-    )

@@ -198,7 +198,7 @@ def segment_section(number: int, s: Segment, names: Names, pictures: bool) -> Se
         inside += [_steps(s), _apart(s), _buffers(s.plan), _results(s)]
         inside += _sources(number, s)
         if pictures:
-            inside.append(Section("graph", (Drawing(picture(s.after, s.plan).svg()),)))
+            inside.append(Section("graph", (Drawing(picture(s.after, s.plan).html()),)))
     if s.seconds or s.executable is not None:
         inside.append(_compiling(s))
     return Section(f"segment {number}", inside=tuple(inside))
