@@ -21,6 +21,7 @@ from adarray.base.environment import wrong
 from adarray.base.op import OPS, Op, Reduction
 from adarray.base.scalar import Expr
 from adarray.compiler.scalars import eager
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.eager import Kernel
 from adarray.errors import BackendError
 
@@ -37,21 +38,6 @@ DTYPES = {np.dtype(d).num: d for d in eager.DTYPES}
 # Arguments of the C function that stand for no operand.
 _PADDING = tuple((0,) * (6 - n) for n in range(7))
 DOUBLE, SINGLE = np.dtype(np.float64).num, np.dtype(np.float32).num
-
-
-# Where NumPy brings AVX-512 versions that one thread of ours does not beat (measured).
-NUMPY_IS_FASTER = frozenset(
-    {("power", "float64"), ("log", "float64")}
-    | {(n, "float32") for n in ("log", "expm1", "tanh", "power", "log1p")}
-)
-
-
-# Functions in vector form: with no libmvec, with that before glibc 2.35, and since then.
-# NumPy's division functions and logaddexp have no vector form anywhere.
-_OWN = frozenset({"where"})
-_FIRST = _OWN | {"exp", "log", "sin", "cos", "power"}
-_SCALAR = frozenset({"fmod", "remainder", "floor_divide", "logaddexp", "logaddexp2"})
-VECTOR = (_OWN, _FIRST, eager.HEAVY - _SCALAR)
 
 
 class Cutoffs(NamedTuple):
@@ -127,7 +113,7 @@ class Library:
             self.text(lib.adarray_fold_name(i)): (i, self.text(lib.adarray_fold_hash(i)))
             for i in range(lib.adarray_fold_count())
         }
-        self.vector = VECTOR[lib.adarray_libmvec()]
+        self.libmvec: int = lib.adarray_libmvec()
         # Array memory to keep at most: an eighth of the machine's, and no more than 2 GiB.
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.lib.adarray_pool_limit(min(1 << 31, memory // 8))
@@ -323,8 +309,10 @@ class CPUEngine:
                 return c.heavy_threads, c.heavy_threads
             # One thread gains nothing over NumPy's own wide vectors, or even loses, and
             # nothing from a function that the C library has for one element at a time.
-            scalar = op.name in eager.HEAVY and op.name not in self.library.vector
-            if self.threads == 1 and (scalar or (wide and (op.name, dtype) in NUMPY_IS_FASTER)):
+            f = FUNCTIONS.get(op.name)
+            scalar = f is not None and f.is_heavy and not 0 < f.libmvec <= self.library.libmvec
+            faster = f is not None and wide and dtype in f.faster_in_numpy
+            if self.threads == 1 and (scalar or faster):
                 return sys.maxsize, sys.maxsize
             if wide:
                 return c.light, c.heavy_threads

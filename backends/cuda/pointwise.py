@@ -6,19 +6,22 @@ from typing import NamedTuple
 
 from adarray.base.op import Op
 from adarray.base.scalar import Expr, var, variables
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.eager import FIXED, keeps_dtype, truth_variables
-from adarray.compiler.scalars.expressions import Dialect, Printer, UnprintableError
+from adarray.compiler.scalars.expressions import (
+    Dialect,
+    Printer,
+    UnprintableError,
+    library_name,
+)
 from adarray.compiler.scalars.rewrite import simplify, substitute
 
-# CUDA's logarithms in float64 take negative subnormal numbers for zero.
-CUDA = Dialect(
-    bool_type="bool",
-    instead={(name, "float64"): f"adarray_cuda_{name}" for name in ("log", "log2", "log10")},
-)
+CUDA = Dialect(bool_type="bool", versions="checked")
 LOGARITHMS = "".join(
-    f"static __device__ __forceinline__ double adarray_cuda_{name}(double x)\n"
-    f"{{ return x < 0 ? (double)ADARRAY_NAN : {name}(x); }}\n"
-    for name in ("log", "log2", "log10")
+    f"static __device__ __forceinline__ double {name}(double x)\n"
+    f"{{ return x < 0 ? (double)ADARRAY_NAN : {library_name(f, dtype)}(x); }}\n"
+    for f in FUNCTIONS.values()
+    for dtype, name in f.cuda_checked.items()
 )
 
 THREADS = 256

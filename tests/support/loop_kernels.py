@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from adarray.compiler.ir.loopir import Apply, Const, For, Kernel, Load, Param, Store, Var, integer
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 
 I64 = "int64"
 SIZES = (0, 1, 3, 15, 16, 17, 64, 100, 1025, 5000)
@@ -71,7 +72,7 @@ INTEGERS = [f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)]
 
 
 def arity(name):
-    return 1 if name.startswith("erf") else getattr(np, name).nin
+    return FUNCTIONS[name].arity
 
 
 def many(functions, inputs, dtype):

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.base.scalar import COMPARISONS, LOGICAL, PREDICATES
 from adarray.compiler.ir import views
 from adarray.compiler.ir.interpret_values import function_of
 from adarray.compiler.ir.program import Program, Slot, Value, c_strides
 from adarray.compiler.ir.views import Shape, View
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 
-TRUTHS = COMPARISONS | PREDICATES | LOGICAL
 BOOL = np.dtype(bool)
 INT = np.dtype(np.int64)
 UINT = np.dtype(np.uint32)
@@ -159,7 +158,7 @@ class Builder:
 
     def map(self, name: str, *args: Value) -> Value:
         """Apply a scalar function to operands that have its dtypes already."""
-        dtype = BOOL if name in TRUTHS else args[-1].dtype
+        dtype = BOOL if FUNCTIONS[name].gives_truth else args[-1].dtype
         return self.apply(name, args, dtype)
 
     def apply(self, name: str, args: tuple[Value, ...], dtype: Any) -> Value:

@@ -23,15 +23,8 @@ from adarray.compiler.ir.domains import (
     whole,
 )
 from adarray.compiler.ir.program import Value, c_strides
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 
-# Functions that cost more than arithmetic; all others count 1.
-HEAVY = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "logaddexp", "logaddexp2", "sin",
-    "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh",
-    "arccosh", "arctanh", "power", "cbrt", "hypot", "remainder", "floor_divide", "fmod",
-    "nextafter",
-})  # fmt: skip
-MEDIUM = frozenset({"divide", "sqrt"})
 # Recomputing costs at most so much, in arithmetic operations.
 CHEAP_SCALAR, MUCH = 64, 1 << 20
 # Operands of a join that are chosen from element by element.
@@ -46,8 +39,7 @@ def op_cost(value: Value) -> int:
     """Return what one element of a value costs, its operands given."""
     if value.kind != "map":
         return 2
-    name = value.params["name"]
-    return 20 if name in HEAVY else 6 if name in MEDIUM else 1
+    return FUNCTIONS[value.params["name"]].cost
 
 
 def sweeps(value: Value) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from adarray.base.errors import ADArrayError
-from adarray.compiler.ir.builder import BOOL, INT, PRINTABLE, TRUTHS
+from adarray.compiler.ir.builder import BOOL, INT, PRINTABLE
 from adarray.compiler.ir.program import KINDS, Program, Slot, Value
 from adarray.compiler.ir.views import broadcast_shape
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 
 
 class ProgramError(ADArrayError):
@@ -65,6 +66,8 @@ def _leaf(v: Value) -> str:
 
 def _map(v: Value) -> str:
     name = v.params["name"]
+    if name not in FUNCTIONS:
+        return f"applies {name}, of which there is no record"
     shape = broadcast_shape([a.shape for a in v.args])
     operands = v.args[1:] if name == "where" else v.args
     if any(a.dtype not in PRINTABLE for a in v.args):
@@ -75,7 +78,9 @@ def _map(v: Value) -> str:
         return f"mixes {[str(a.dtype) for a in operands]}"
     if name.startswith("logical") and operands[0].dtype != BOOL:
         return "is logical, of numbers"
-    dtype = v.dtype if name == "cast" else BOOL if name in TRUTHS else operands[0].dtype
+    dtype = v.dtype if name == "cast" else operands[0].dtype
+    if FUNCTIONS[name].gives_truth:
+        dtype = BOOL
     return _expect(v, shape, dtype)
 
 

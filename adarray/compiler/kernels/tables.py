@@ -18,14 +18,10 @@ from adarray.compiler.fusion.divide import UNROLLED
 from adarray.compiler.ir.builder import uniform
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.kernels.scope import LITERAL
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 
 # Constants that one operation may have before they are read from a table.
 FEW = 8
-# Operations that are the same machine code for any constant.
-PLAIN = frozenset({
-    "add", "subtract", "multiply", "divide", "maximum", "minimum", "fmax", "fmin", "less",
-    "less_equal", "greater", "greater_equal", "equal", "not_equal", "where", "arctan2", "hypot",
-})  # fmt: skip
 
 
 def tabled(program: Program, small: int) -> Program:
@@ -41,7 +37,7 @@ def tabled(program: Program, small: int) -> Program:
         return program
     roles: dict[Hashable, list[tuple[Value, int]]] = {}
     for v in program.values:
-        if v.kind == "map" and v.params["name"] in PLAIN and v.size <= small:
+        if v.kind == "map" and FUNCTIONS[v.params["name"]].constants_alike and v.size <= small:
             for k, a in enumerate(v.args):
                 if a.dtype.kind == "f" and uniform(a) is not None:
                     roles.setdefault(_role(v, k), []).append((v, k))

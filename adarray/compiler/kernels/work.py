@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adarray.compiler.ir.uses import HEAVY
 from adarray.compiler.kernels.nodes import Node
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 
 
 def work_of(order: list[Node]) -> float:
@@ -15,10 +15,7 @@ def work_of(order: list[Node]) -> float:
         size = 1
         for n in node.shape:
             size *= n
-        per = 2.5 if node.kind == "map" and node.cost >= 20 and _heavy(node) else 0.15
+        heavy = node.kind == "map" and FUNCTIONS[node.value.params["name"]].is_heavy
+        per = 2.5 if heavy else 0.15
         total += size * (per + 0.1 * sum(r.memory is not None for r in node.args))
     return total
-
-
-def _heavy(node: Node) -> bool:
-    return node.value.params.get("name") in HEAVY

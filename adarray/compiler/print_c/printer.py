@@ -34,7 +34,7 @@ from adarray.compiler.scalars.functions import CTYPES, FLOATS, MOVED, SIZES, STO
 from adarray.compiler.schedule.vectors import Scheduled, expressions, schedule
 
 # A dialect without functions of our own in place of the library's.
-PRECISE = C._replace(instead={})
+PRECISE = C._replace(versions="library")
 
 _HEAD = """\
 typedef struct { char *const *p; const int64_t *n; char *scratch; int64_t per; } @_call;

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Load, Var
 from adarray.compiler.scalars import functions
-from adarray.compiler.scalars.expressions import C, Dialect
+from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.expressions import C, Dialect, library_name
 
 # Functions of indices: plain signed arithmetic, which compilers follow.
 _INDEX = {"add": "+", "subtract": "-", "multiply": "*"}
@@ -155,8 +156,8 @@ class Values:
                 text = functions.text(e.name, texts, dtypes, e.dtype, self.dialect)
                 assert text is not None, e
                 return text
-            library = self.dialect.library[e.name] + self.dialect.library_suffix[e.dtype]
-            return f"adarray_one_{library}({', '.join(texts)})"
+            called = library_name(FUNCTIONS[e.name], e.dtype, self.dialect)
+            return f"adarray_one_{called}({', '.join(texts)})"
 
         return self.named(key, e.dtype, made, varies)
 

@@ -35,6 +35,7 @@ from adarray.compiler.print_cuda.lanes import LaneLoops
 from adarray.compiler.print_cuda.scans import RunningLoops
 from adarray.compiler.print_cuda.tiles import TileLoops
 from adarray.compiler.print_cuda.waits import Waits
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.expressions import Dialect
 from adarray.compiler.scalars.functions import SIZES, STORED
 from adarray.compiler.schedule.gpu import LARGEST, MARCHING, ZEROS, Form, is_merged, merging
@@ -45,43 +46,10 @@ from adarray.compiler.schedule.gpu_rows import Held, held
 from adarray.compiler.schedule.gpu_tiles import tiled
 from adarray.compiler.schedule.vectors import expressions
 
-CUDA = Dialect(bool_type="bool", instead={})
-# Functions that adarray_device.h has out of line, too: inlined hundreds of times they do not
-# fit the instruction cache (200 sines took 150 us in place of 10).
-_HEAVY = frozenset(
-    [
-        "pow",
-        "cbrt",
-        "hypot",
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "erfc",
-    ]
-)
-CUDA_FAR = CUDA._replace(
-    library={k: f"adarray_far_{v}" if v in _HEAVY else v for k, v in CUDA.library.items()}
-)
-# Functions of float32 in adarray_quick.h, which take a care: by how they are called here.
-_CAREFUL = {"log1p": "log1pf", "sin": "sinf", "cos": "cosf", "reciprocal": "reciprocalf"}
+CUDA = Dialect(bool_type="bool", versions="library")
+# With calls out of line: inlined hundreds of times they do not fit the instruction cache (200
+# sines took 150 us in place of 10).
+CUDA_FAR = CUDA._replace(far=True)
 _SHORT = 40  # statements, whose values few registers hold
 _TOGETHER = {1: 2048, 2: 2048, 3: 1536}  # threads of an SM, by arrays that are moved
 FAR = 12  # calls of mathematical functions from which on they are not inlined
@@ -171,8 +139,8 @@ class CudaPrinter(LaneLoops, RunningLoops, TileLoops):
         loops = (s for s in self.statements if isinstance(s, For) and s.kind == "vector")
         self.each = {x.name for s in loops for x in s.body if isinstance(x, Let)}
         applied = [e for s in self.statements for x in expressions(s) for e in walk(x)]
-        heavy = sum(isinstance(e, Apply) and CUDA.library.get(e.name) in _HEAVY for e in applied)
-        self.dialect = CUDA_FAR if heavy > FAR else CUDA
+        calls = sum(isinstance(e, Apply) and FUNCTIONS[e.name].is_call for e in applied)
+        self.dialect = CUDA_FAR if calls > FAR else CUDA
         self.both = _both(applied)
         self.cares = any(self._careful(e) for e in applied)
         self.waits = Waits(self.touches, self.home)
@@ -337,7 +305,7 @@ class CudaPrinter(LaneLoops, RunningLoops, TileLoops):
         if name == "divide" and isinstance(first, Const) and first.value == 1:
             name = "reciprocal"
         far = self.dialect is CUDA_FAR and name != "reciprocal"  # out of line, with care
-        return None if far else _CAREFUL.get(name)
+        return None if far else FUNCTIONS[name].cuda_careful or None
 
     def _is_quotient(self, e: Apply) -> bool:
         """Whether the passes of a loop over a row that is held divide by one number."""

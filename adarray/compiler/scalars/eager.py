@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from adarray.base.op import OPS, Op, Pointwise, Reduction, all_ops
-from adarray.base.scalar import LOGICAL, Expr, as_expr, call, var, variables
+from adarray.base.scalar import LOGICAL, Expr, as_expr, var, variables
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.expressions import C, Dialect, Printer, UnprintableError
 from adarray.compiler.scalars.rewrite import simplify, substitute
 
@@ -38,14 +39,14 @@ LEAF, EXACT_LEAF = 1024, 4096
 
 NEUTRAL = {"maximum": -np.inf, "minimum": np.inf}
 
-# Functions that cost NumPy tens of cycles an element; the others wait for memory. (NumPy's
-# `where` branches on every element.)
-HEAVY = frozenset({
-    "power", "float_power", "fmod", "remainder", "floor_divide", "cbrt", "hypot", "exp", "exp2",
-    "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
-    "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "logaddexp", "logaddexp2",
-    "where",
-})  # fmt: skip
+
+def is_heavy(expr: Expr) -> bool:
+    """Whether NumPy takes tens of cycles an element for a function in `expr`.
+
+    The others wait for memory.
+    """
+    found = [FUNCTIONS[e.op] for e in expr.walk() if e.op in FUNCTIONS]
+    return any(f.is_heavy or f.slow_in_numpy for f in found)
 
 
 class Kernel(NamedTuple):
@@ -139,7 +140,7 @@ def pointwise_kernel(name: str, expr: Expr, dtype: str, dialect: Dialect = C) ->
         body="\n".join(f"        {line}" for line in (*loads, *lines)),
         value=value,
     )
-    heavy = any(e.op in HEAVY for e in expr.walk())
+    heavy = is_heavy(expr)
     return Kernel(name, dtype, inputs, truths, text, heavy)
 
 
@@ -326,7 +327,7 @@ def reduction(op: Op, dtype: str) -> Kernel | None:
         post="\n".join(f"        {line}" for line in post_lines),
         posted=post_value,
     )
-    heavy = any(e.op in HEAVY for e in call("add", mapped, post).walk())
+    heavy = is_heavy(mapped) or is_heavy(post)
     parts = tuple(f"{name}_{p}" for p in ("fold", "add", "merge", "start", "post"))
     return Kernel(name, dtype, (), frozenset(), text, heavy, parts, lower.combine in NEUTRAL)
 

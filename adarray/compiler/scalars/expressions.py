@@ -2,71 +2,20 @@
 
 The printer decides nothing: an expression becomes one constant per distinct
 subexpression, in evaluation order and without branches, so that a loop around it
-can become vector code. What differs between dialects is data.
+can become vector code. What differs between dialects is data, and what functions are written as
+stands in their records.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from adarray.base.scalar import Expr
-
-INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/",
-    "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=",
-    "equal": "==", "not_equal": "!=",
-    "logical_and": "&", "logical_or": "|", "logical_xor": "^",
-}  # fmt: skip
-ON_BOOLS = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
-COMPARE = frozenset({"greater", "greater_equal", "less", "less_equal", "equal", "not_equal"})
-
-# {0}, {1}...: operands; {one}: the number 1 of the type; {s}: suffix of our helpers.
-TEMPLATES = {
-    "negative": "-{0}",
-    "positive": "{0}",
-    "reciprocal": "{one} / {0}",
-    "square": "{0} * {0}",
-    "logical_not": "!{0}",
-    "isnan": "{0} != {0}",
-    "isinf": "{fabs}({0}) == ({type})ADARRAY_INF",
-    "isfinite": "{fabs}({0}) < ({type})ADARRAY_INF",
-    "signbit": "ADARRAY_SIGNBIT_{s}({0})",
-    "where": "{0} ? {1} : {2}",
-    "deg2rad": "{0} * ({type})0.017453292519943295",
-    "radians": "{0} * ({type})0.017453292519943295",
-    "rad2deg": "{0} * ({type})57.29577951308232",
-    "degrees": "{0} * ({type})57.29577951308232",
-}
-# Functions of the C library, by NumPy's name; float32 calls the name with an f.
-LIBRARY = {
-    "absolute": "fabs", "fabs": "fabs", "power": "pow", "float_power": "pow", "fmod": "fmod",
-    "sqrt": "sqrt", "cbrt": "cbrt", "copysign": "copysign", "hypot": "hypot",
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1",
-    "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
-    "sin": "sin", "cos": "cos", "tan": "tan",
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
-    "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "fix": "trunc",
-    "nextafter": "nextafter", "erf": "erf", "erfc": "erfc",
-}  # fmt: skip
-# Functions of native/shared/adarray_math.h.
-HELPERS = frozenset({
-    "maximum", "minimum", "fmax", "fmin", "sign", "remainder", "floor_divide",
-    "logaddexp", "logaddexp2",
-})  # fmt: skip
-
-
-# Functions of native/cpu/adarray_vector.h that stand in for library functions, by dtype.
-INSTEAD = {
-    ("log", "float32"): "ADARRAY_LEVEL(adarray_log_f32)",
-    ("expm1", "float32"): "ADARRAY_LEVEL(adarray_expm1_f32)",
-    ("tanh", "float32"): "ADARRAY_LEVEL(adarray_tanh_f32)",
-    ("tanh", "float64"): "ADARRAY_LEVEL(adarray_tanh_f64)",
-}
+from adarray.base.scalar import COMPARISONS, LOGICAL, Expr
+from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.record import Helper, Infix, Library, ScalarFunction, Template
 
 
 class Dialect(NamedTuple):
@@ -84,8 +33,12 @@ class Dialect(NamedTuple):
         Ending of the C library functions' names, by dtype.
     bool_type : str
         Type of a truth value.
-    infix, templates, library, helpers, instead
-        What each NumPy function is written as.
+    versions : {"library", "vector", "checked"}
+        What is called where a record names more than the C library's function:
+        ``vector_versions``, ``cuda_checked``, or neither.
+    far : bool
+        Whether functions that are calls are those that ``native/cuda/adarray_device.h`` has out of
+        line.
     """
 
     types: dict[str, str] = {"float64": "double", "float32": "float"}  # noqa: RUF012
@@ -93,11 +46,8 @@ class Dialect(NamedTuple):
     suffix: dict[str, str] = {"float64": "f64", "float32": "f32"}  # noqa: RUF012
     library_suffix: dict[str, str] = {"float64": "", "float32": "f"}  # noqa: RUF012
     bool_type: str = "_Bool"
-    infix: dict[str, str] = INFIX
-    templates: dict[str, str] = TEMPLATES
-    library: dict[str, str] = LIBRARY
-    helpers: frozenset[str] = HELPERS
-    instead: dict[tuple[str, str], str] = INSTEAD
+    versions: Literal["library", "vector", "checked"] = "vector"
+    far: bool = False
 
 
 C = Dialect()
@@ -125,24 +75,37 @@ def literal(value: float, dtype: str, dialect: Dialect = C) -> str:
     return f"({text})" if math.copysign(1, number) < 0 else text
 
 
+def library_name(function: ScalarFunction, dtype: str, d: Dialect = C) -> str:
+    """Return the name of a function of the C library for operands of `dtype`."""
+    assert isinstance(function.floats, Library)
+    far = "adarray_far_" if d.far and function.is_call else ""
+    return f"{far}{function.floats.name}{d.library_suffix[dtype]}"
+
+
 def call_text(op: str, args: list[str], dtype: str, d: Dialect = C) -> str | None:
     """Return the text of the function `op` of a floating-point `dtype`; None if unknown."""
-    if op in d.infix:
-        return f"{args[0]} {d.infix[op]} {args[1]}"
-    if op in d.templates:
-        return d.templates[op].format(
-            *args,
-            one=literal(1, dtype, d),
-            s=d.suffix[dtype],
-            type=d.types[dtype],
-            fabs=f"fabs{d.library_suffix[dtype]}",
-        )
-    if (op, dtype) in d.instead:
-        return f"{d.instead[op, dtype]}({', '.join(args)})"
-    if op in d.library:
-        return f"{d.library[op]}{d.library_suffix[dtype]}({', '.join(args)})"
-    if op in d.helpers:
-        return f"adarray_{op}_{d.suffix[dtype]}({', '.join(args)})"
+    f = FUNCTIONS.get(op)
+    if f is None:
+        return None
+    if d.versions == "vector" and dtype in f.vector_versions:
+        return f"ADARRAY_LEVEL({f.vector_versions[dtype].name})({', '.join(args)})"
+    if d.versions == "checked" and dtype in f.cuda_checked:
+        return f"{f.cuda_checked[dtype]}({', '.join(args)})"
+    match f.floats:
+        case Infix(sign):
+            return f"{args[0]} {sign} {args[1]}"
+        case Template(text):
+            return text.format(
+                *args,
+                one=literal(1, dtype, d),
+                s=d.suffix[dtype],
+                type=d.types[dtype],
+                fabs=f"fabs{d.library_suffix[dtype]}",
+            )
+        case Library():
+            return f"{library_name(f, dtype, d)}({', '.join(args)})"
+        case Helper():
+            return f"adarray_{op}_{d.suffix[dtype]}({', '.join(args)})"
     return None
 
 
@@ -219,17 +182,16 @@ class Printer:
 
     def _call(self, op: str, operands: list[tuple[str, bool]], is_bool: bool) -> str:
         """Return the text of `op` applied to `operands`."""
-        d = self.dialect
-        if op in ON_BOOLS:
+        if op in LOGICAL:
             args = [self._truth(*x) for x in operands]
         elif op == "where":
             rest = [x[0] if is_bool else self._number(*x) for x in operands[1:]]
             args = [self._truth(*operands[0]), *rest]
-        elif op in COMPARE and all(b for _, b in operands):
+        elif op in COMPARISONS and all(b for _, b in operands):
             args = [text for text, _ in operands]
         else:
             args = [self._number(*x) for x in operands]
-        text = call_text(op, args, self.dtype, d)
+        text = call_text(op, args, self.dtype, self.dialect)
         if text is None:
             raise UnprintableError(f"no C text is known for the function {op!r}")
         return text

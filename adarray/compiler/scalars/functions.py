@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.scalar import PREDICATES
-from adarray.compiler.scalars.expressions import COMPARE, C, Dialect, call_text, literal
+from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.expressions import C, Dialect, call_text, library_name, literal
+from adarray.compiler.scalars.record import Infix, Library, ScalarFunction
 
 FLOATS = ("float64", "float32")
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -31,33 +32,6 @@ MOVED = SUFFIX | {"bool": "u8"}
 # Bytes of an element.
 SIZES = {d: int(np.dtype(d).itemsize) for d in STORED}
 
-LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
-_BOOLS = LOGICAL | {
-    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "add": "|", "multiply": "&",
-    "maximum": "|", "minimum": "&",
-}  # fmt: skip
-_BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
-_WRAPPING = {"add": "+", "subtract": "-", "multiply": "*"}
-_CALLED = frozenset({
-    "floor_divide", "remainder", "fmod", "power", "left_shift", "right_shift",
-})  # fmt: skip
-_SAME = frozenset({"positive", "floor", "ceil", "trunc", "rint", "fix", "conjugate"})
-
-# Functions that libmvec has: first those of every glibc, then those since 2.35. Their vector
-# and scalar versions differ in the last bits.
-_FIRST = frozenset({"exp", "log", "sin", "cos", "power", "float_power"})
-_LATER = frozenset({
-    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "cosh",
-    "erf", "erfc", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "sinh", "tan", "tanh",
-})  # fmt: skip
-LIBMVEC = (frozenset[str](), _FIRST, _FIRST | _LATER)
-# Functions in adarray_vector.h that call none of libmvec's: vectors and scalars agree.
-OWN = frozenset({("log", "float32"), ("expm1", "float32"), ("tanh", "float32")})
-
-_OF_BOOLS = {
-    "logical_and": "logical_and", "multiply": "logical_and", "minimum": "logical_and",
-    "logical_or": "logical_or", "add": "logical_or", "maximum": "logical_or",
-}  # fmt: skip
 _LIMITS = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in INTEGERS}
 
 
@@ -106,13 +80,22 @@ def folder(kind: str, combine: str, dtype: str) -> str:
     `kind` is ``"lanes"``, the accumulators of a loop, or ``"merge"``, threads' totals.
     """
     if dtype == "bool":
-        return f"adarray_{_OF_BOOLS[combine]}_{kind}_bool"
+        return f"adarray_{FUNCTIONS[combine].truths_as}_{kind}_bool"
     return f"adarray_{combine}_{kind}_{SUFFIX[dtype]}"
 
 
 def is_vector_call(name: str, dtype: str, libmvec: int) -> bool:
     """Whether a function comes from libmvec in vector loops, so that bits depend on the form."""
-    return dtype in FLOATS and name in LIBMVEC[libmvec] and (name, dtype) not in OWN
+    if dtype not in FLOATS or name not in FUNCTIONS:
+        return False
+    f = FUNCTIONS[name]
+    own = f.vector_versions.get(dtype)
+    return 0 < f.libmvec <= libmvec and (own is None or own.calls_library)
+
+
+def is_call(name: str, dtype: str) -> bool:
+    """Whether a function of floats is a long one."""
+    return dtype in FLOATS and FUNCTIONS[name].is_call
 
 
 def cast(text: str, source: str, dtype: str) -> str:
@@ -136,76 +119,59 @@ def _truth(text: str, dtype: str) -> str:
     return text if dtype == "bool" else f"({text} != 0)"
 
 
+def _sign(name: str) -> str:
+    """Return the operator of C that a function is."""
+    spelled = FUNCTIONS[name].floats
+    assert isinstance(spelled, Infix)
+    return spelled.sign
+
+
 def _comparison(name: str, args: list[str], dtypes: list[str]) -> str:
-    sign = C.infix[name]
     if dtypes[0] != dtypes[1]:
         if {dtypes[0] in SIGNED, dtypes[1] in SIGNED} == {True, False} and "uint64" in dtypes:
             return _mixed(name, args, dtypes)
         common = str(np.result_type(*dtypes))
         args = [cast(a, d, common) for a, d in zip(args, dtypes, strict=True)]
-    return f"{args[0]} {sign} {args[1]}"
+    return f"{args[0]} {_sign(name)} {args[1]}"
 
 
 def _mixed(name: str, args: list[str], dtypes: list[str]) -> str:
     """Compare a signed with an unsigned 64-bit integer, exactly."""
     which = 0 if dtypes[0] in SIGNED else 1
     signed = args[which]
-    both = f"(uint64_t){args[0]} {C.infix[name]} (uint64_t){args[1]}"
+    both = f"(uint64_t){args[0]} {_sign(name)} (uint64_t){args[1]}"
     below = (name.startswith("less") if which == 0 else name.startswith("greater")) or (
         name == "not_equal"
     )
     return f"({signed} < 0) | ({both})" if below else f"({signed} >= 0) & ({both})"
 
 
-def _on_bools(name: str, args: list[str], dtypes: list[str]) -> str | None:
+def _on_bools(f: ScalarFunction, args: list[str], dtypes: list[str]) -> str | None:
     """Return the text of a function whose result is bool."""
-    if name in COMPARE:
-        return _comparison(name, args, dtypes)
-    if name == "where":
+    if f.is_comparison:
+        return _comparison(f.name, args, dtypes)
+    if f.name == "where":
         # No branch: see `selected`.
         return f"({args[0]} & {args[1]}) | (!{args[0]} & {args[2]})"
-    if name in ("logical_not", "invert"):
+    if f.truths_as == "logical_not":
         return f"!{_truth(args[0], dtypes[0])}"
-    if name in _BOOLS:
+    if f.truths_as is not None:
         left, right = (_truth(a, d) for a, d in zip(args, dtypes, strict=True))
-        return f"{left} {_BOOLS[name]} {right}"
-    if name in PREDICATES:
-        if dtypes[0] in FLOATS:
-            return call_text(name, args, dtypes[0])
-        if name == "signbit":
-            return f"{args[0]} < 0" if dtypes[0] in SIGNED else "0"
-        return "1" if name == "isfinite" else "0"
-    return None
+        return f"{left} {_sign(f.truths_as)} {right}"
+    if not f.is_predicate:
+        return None
+    if dtypes[0] in FLOATS:
+        return call_text(f.name, args, dtypes[0])
+    return _on_integers(f, args, dtypes[0])
 
 
-def _on_integers(name: str, args: list[str], dtype: str) -> str | None:
+def _on_integers(f: ScalarFunction, args: list[str], dtype: str) -> str | None:
     """Return the text of a function of integers of one dtype."""
-    kind = CTYPES[dtype]
+    template = f.signed if dtype in SIGNED else f.unsigned
     wide = "uint64_t" if dtype.endswith("64") else "uint32_t"
-    a, b = args[0], args[1] if len(args) > 1 else ""
-    if name in _WRAPPING:
-        return f"({kind})(({wide}){a} {_WRAPPING[name]} ({wide}){b})"
-    if name in _BITS:
-        return f"({kind})({a} {_BITS[name]} {b})"
-    if name in _CALLED:
-        return f"adarray_{name}_{SUFFIX[dtype]}({a}, {b})"
-    if name in _SAME:
-        return a
-    if name in ("absolute", "fabs"):
-        return a if dtype in UNSIGNED else f"{a} < 0 ? ({kind})(0 - ({wide}){a}) : {a}"
-    texts = {
-        "negative": f"({kind})(0 - ({wide}){a})",
-        "square": f"({kind})(({wide}){a} * ({wide}){a})",
-        "invert": f"({kind})~{a}",
-        "sign": f"({kind})(({a} > 0) - ({a} < 0))",
-        "maximum": f"{a} > {b} ? {a} : {b}",
-        "minimum": f"{a} < {b} ? {a} : {b}",
-        "fmax": f"{a} > {b} ? {a} : {b}",
-        "fmin": f"{a} < {b} ? {a} : {b}",
-        "where": f"{a} ? {b} : {args[-1]}",
-        "reciprocal": f"({kind})(1.0 / {a})",
-    }
-    return texts.get(name)
+    if template is None:
+        return None
+    return template.format(*args, type=CTYPES.get(dtype), wide=wide, s=SUFFIX.get(dtype))
 
 
 def text(
@@ -228,19 +194,16 @@ def text(
     """
     if name == "cast":
         return cast(args[0], dtypes[0], dtype)
+    f = FUNCTIONS.get(name)
+    if f is None:
+        return None
     if dtype == "bool":
-        return _on_bools(name, args, dtypes)
+        return _on_bools(f, args, dtypes)
+    if f.gives_truth:
+        return None
     if dtype in INTEGERS:
-        return _on_integers(name, args, dtype)
-    if name in LOGICAL or name in COMPARE or name in PREDICATES or name == "logical_not":
-        return None  # these give truth values
+        return _on_integers(f, args, dtype)
     return call_text(name, args, dtype, dialect)
-
-
-# Functions without a vector version; adarray_loops.h has them for lanes.
-_BY_LANE = frozenset({
-    "fmod", "remainder", "floor_divide", "power", "nextafter", "logaddexp", "logaddexp2",
-})  # fmt: skip
 
 
 def wide_cast(text: str, source: str, dtype: str) -> str | None:
@@ -254,12 +217,12 @@ def wide_cast(text: str, source: str, dtype: str) -> str | None:
 
 def by_lane(name: str, args: list[str], dtype: str) -> str | None:
     """Return the text of a function that vector loops call lane by lane; None for others."""
-    if name not in _BY_LANE or dtype == "bool" or (name == "power" and dtype in FLOATS):
+    f = FUNCTIONS[name]
+    if dtype == "bool" or ("f" if dtype in FLOATS else "i") not in f.by_lane:
         return None
-    end = SUFFIX[dtype]
-    if name in ("fmod", "nextafter") and dtype in FLOATS:
-        return f"adarray_lanes_{name}{C.library_suffix[dtype]}({', '.join(args)})"
-    return f"adarray_lanes_{name}_{end}({', '.join(args)})"
+    in_library = dtype in FLOATS and isinstance(f.floats, Library)
+    called = library_name(f, dtype) if in_library else f"{name}_{SUFFIX[dtype]}"
+    return f"adarray_lanes_{called}({', '.join(args)})"
 
 
 def selected(args: list[str], dtype: str, mask: bool = False) -> str | None:
@@ -274,12 +237,7 @@ def selected(args: list[str], dtype: str, mask: bool = False) -> str | None:
 
 def supports(name: str, dtypes: list[str], dtype: str) -> bool:
     """Whether kernels can compute the function `name` of these dtypes."""
-    if dtype not in DTYPES or any(d not in DTYPES for d in dtypes):
+    f = FUNCTIONS.get(name)
+    if f is None or f.arity != len(dtypes) or not DTYPES.issuperset((dtype, *dtypes)):
         return False
-    places = ["a", "b", "c"][: len(dtypes)]
-    if len(places) != len(dtypes) or (len(places) < 3) == (name == "where"):
-        return False
-    try:
-        return text(name, places, dtypes, dtype) is not None
-    except (IndexError, ValueError):
-        return False
+    return text(name, ["a", "b", "c"][: f.arity], dtypes, dtype) is not None

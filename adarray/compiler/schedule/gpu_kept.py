@@ -27,7 +27,7 @@ from adarray.compiler.ir.loopir import (
     statements,
     walk,
 )
-from adarray.compiler.scalars.functions import LIBMVEC
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.schedule.gpu_fetch import Fetched, fetched
 from adarray.compiler.schedule.vectors import expressions
 
@@ -166,7 +166,7 @@ def _values(kernel: Kernel, found: Fetched, numbers: Numbers) -> dict[int, tuple
 def cost(parts: list[Expr], dtype: str) -> int:
     """Return how many operations a value takes, of those that are made of all its operands."""
     made = [e.name for e in parts if isinstance(e, Apply) and e.dtype == dtype]
-    return sum(CALL if n in LIBMVEC[2] or n == "divide" else 1 for n in made)
+    return sum(CALL if FUNCTIONS[n].is_call or n == "divide" else 1 for n in made)
 
 
 def _results(loop: For) -> list[Expr]:

@@ -22,7 +22,7 @@ from adarray.compiler.ir.loopir import (
     statements,
     walk,
 )
-from adarray.compiler.scalars.functions import LIBMVEC
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 
 # How far ahead; the next row is too close if rows are short.
 ROWS = 2
@@ -88,4 +88,4 @@ def _loads(loop: For) -> Iterator[Load]:
 def _weight(loop: For) -> int:
     """Return how much a pass computes; what waits for arithmetic can fetch meanwhile."""
     applied = [e.name for e in _expressions(loop) if isinstance(e, Apply)]
-    return len(applied) + CALL * sum(name in LIBMVEC[2] for name in applied)
+    return len(applied) + CALL * sum(FUNCTIONS[name].is_call for name in applied)

@@ -219,7 +219,7 @@ def _vector_loop(loop: For, target: CpuTarget, passes: int | None) -> VectorLoop
     libmvec = 0 if target.precise else target.libmvec
     inexact = any(functions.is_vector_call(a.name, a.dtype, libmvec) for a in applied)
     folds = lane_folds(loop)
-    weight = sum(CALL if _is_call(a) else 1 for a in applied)
+    weight = sum(CALL if functions.is_call(a.name, a.dtype) else 1 for a in applied)
     # Accumulators of truth values are int32.
     size = min((functions.SIZES[f.value.dtype.replace("bool", "int32")] for f in folds), default=8)
     leaf = LEAF if any(f.combine in ("add", "multiply") for f in folds) else 0
@@ -244,10 +244,6 @@ def _is_narrow(loop: For) -> bool:
     return any(np.dtype(d).itemsize < 8 for d in moved) or any(
         e.dtype == "float32" for e in _below(loop.body)
     )
-
-
-def _is_call(a: Apply) -> bool:
-    return a.dtype in functions.FLOATS and a.name in functions.LIBMVEC[2]
 
 
 def _applied(body: tuple[Stmt, ...]) -> Iterable[Apply]:

@@ -14,10 +14,11 @@ from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.domains import Use, identity, linear
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.target import Target
-from adarray.compiler.ir.uses import HEAVY, op_cost
+from adarray.compiler.ir.uses import op_cost
 from adarray.compiler.kernels.nodes import Memory, Node, Nodes, Ref
 from adarray.compiler.kernels.scope import Affine
 from adarray.compiler.kernels.values import Index, mapped
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.stencil.lower_strips import (
     Row,
     Sizes,
@@ -90,7 +91,7 @@ class Reads:
         if kind not in ("map", "view", "const", "iota", "join", "place"):
             self.fits = False
             return
-        if kind == "map" and node.value.params["name"] in HEAVY:
+        if kind == "map" and FUNCTIONS[node.value.params["name"]].is_heavy:
             self.fits = False
             return
         self.cost += max(1, op_cost(node.value)) if kind == "map" else kind in ("join", "place")

@@ -9,36 +9,16 @@ from typing import Any
 import numpy as np
 
 from adarray.base.op import Op
-from adarray.base.scalar import PREDICATES, Expr, var
+from adarray.base.scalar import COMPARISONS, LOGICAL, Expr, var
 from adarray.base.scalar import call as scalar_call
 from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, Weak
 from adarray.compiler.ir.program import Value
-from adarray.compiler.scalars.expressions import COMPARE, HELPERS, LIBRARY, ON_BOOLS
+from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.record import ScalarFunction
 from adarray.compiler.scalars.rewrite import simplify
 from adarray.compiler.translate import Recorded, function
 
 # -- one scalar function in one dtype ----------------------------------------------------------
-
-FLOATS = (
-    frozenset(LIBRARY) | HELPERS | {"add", "subtract", "multiply", "divide", "negative"}
-) - {"fabs", "float_power", "fix"}  # fmt: skip
-INTEGERS = frozenset({
-    "add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "sign",
-    "floor_divide", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "invert",
-    "left_shift", "right_shift",
-})  # fmt: skip
-TRUTHS = {
-    "add": "logical_or", "maximum": "logical_or", "bitwise_or": "logical_or",
-    "multiply": "logical_and", "minimum": "logical_and", "bitwise_and": "logical_and",
-    "bitwise_xor": "logical_xor", "invert": "logical_not",
-}  # fmt: skip
-SAME_NAME = {
-    "fabs": "absolute", "float_power": "power", "fix": "trunc", "true_divide": "divide",
-    "abs": "absolute", "conjugate": "positive", "conj": "positive", "mod": "remainder",
-    "radians": "deg2rad", "degrees": "rad2deg", "bitwise_not": "invert",
-    "fmax": "maximum", "fmin": "minimum",
-}  # fmt: skip
-ROUNDING = frozenset({"floor", "ceil", "trunc", "rint", "positive"})
 
 
 def emit(b: Builder, name: str, args: tuple[Value, ...], literal: bool = False) -> Value | None:
@@ -47,49 +27,47 @@ def emit(b: Builder, name: str, args: tuple[Value, ...], literal: bool = False) 
     `literal` says that the last operand stood as a Python number in the code. None where no
     kernel computes the function in this dtype.
     """
+    f = FUNCTIONS.get(name)
+    if f is None:
+        return None
     dtype = args[-1].dtype
-    if name == "where":
-        return b.map("where", *args)
-    if name in COMPARE:
-        return b.map(name, *args)
-    if name in ON_BOOLS:
-        return b.map(name, *(b.cast(a, BOOL) for a in args))
+    if f.name == "where" or f.is_comparison:
+        return b.map(f.name, *args)
+    if f.is_logical:
+        return b.map(f.name, *(b.cast(a, BOOL) for a in args))
+    f = FUNCTIONS[f.same_as or f.name]
     if dtype.kind == "f":
-        return _floats(b, name, args, literal)
-    name = SAME_NAME.get(name, name)
-    if name in ROUNDING:
+        return _floats(b, f, args, literal)
+    f = FUNCTIONS[f.integers_as or f.name]
+    if f.name == "positive":
         return args[0]
-    if name in PREDICATES:  # an integer is finite
-        return None if name == "signbit" else b.full(args[0].shape, name == "isfinite", BOOL)
-    if name == "square":
+    if f.is_predicate:  # an integer is finite
+        return None if f.name == "signbit" else b.full(args[0].shape, f.name == "isfinite", BOOL)
+    if f.name == "square":
         return emit(b, "multiply", (args[0], args[0]))
-    if name == "absolute" and dtype.kind in "bu":
+    if f.name == "absolute" and dtype.kind in "bu":
         return args[0]
     if dtype == BOOL:
-        return b.map(TRUTHS[name], *args) if name in TRUTHS else None
-    if name == "power":
+        return None if f.truths_as is None else b.map(f.truths_as, *args)
+    if f.name == "power":
         return _integer_power(b, args) if literal else None
-    return b.map(name, *args) if name in INTEGERS else None
+    return None if f.signed is None else b.map(f.name, *args)
 
 
-def _floats(b: Builder, name: str, args: tuple[Value, ...], literal: bool) -> Value | None:
-    if name not in ("fmax", "fmin"):
-        name = SAME_NAME.get(name, name)
+def _floats(b: Builder, f: ScalarFunction, args: tuple[Value, ...], literal: bool) -> Value | None:
     x = args[0]
-    if name == "positive":
+    if f.name == "positive":
         return x
-    if name == "square":
+    if f.name == "square":
         return b.map("multiply", x, x)
-    if name == "reciprocal":
+    if f.name == "reciprocal":
         return b.map("divide", b.const(1, x.dtype), x)
-    if name in ("deg2rad", "rad2deg"):
-        factor = math.pi / 180 if name == "deg2rad" else 180 / math.pi
+    if f.name in ("deg2rad", "rad2deg"):
+        factor = math.pi / 180 if f.name == "deg2rad" else 180 / math.pi
         return b.map("multiply", x, b.const(factor, x.dtype))
-    if name == "power" and literal and args[1].kind == "const":
+    if f.name == "power" and literal and args[1].kind == "const":
         return _power(b, x, args[1])
-    if name in FLOATS or name in PREDICATES:
-        return b.map(name, *args)
-    return None
+    return None if f.floats is None else b.map(f.name, *args)
 
 
 def _power(b: Builder, x: Value, exponent: Value) -> Value:
@@ -138,9 +116,9 @@ def _expression(
     if expr.op == "where":
         kind = BOOL if args[1].dtype == args[2].dtype == BOOL else dtype
         args = [b.cast(args[0], BOOL), b.cast(args[1], kind), b.cast(args[2], kind)]
-    elif expr.op in ON_BOOLS:
+    elif expr.op in LOGICAL:
         args = [b.cast(a, BOOL) for a in args]
-    elif not (expr.op in COMPARE and all(a.dtype == BOOL for a in args)):
+    elif not (expr.op in COMPARISONS and all(a.dtype == BOOL for a in args)):
         args = [b.cast(a, dtype) for a in args]
     literal = expr.args[-1].op == "const"
     made = emit(b, expr.op, tuple(args), literal)

@@ -9,6 +9,7 @@ import numpy as np
 
 from adarray.compiler.ir.builder import BOOL, INT, PRINTABLE, Builder
 from adarray.compiler.ir.program import Value
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.translate import Recorded, function, record
 from adarray.ops.common import normalized_axes
 
@@ -33,17 +34,11 @@ def fold(
     if to not in PRINTABLE or len(set(axes)) != len(axes):
         return None
     x = b.cast(x, to)
-    if to == BOOL and name in _ON_TRUTHS:
-        name = _ON_TRUTHS[name]
+    if to == BOOL:
+        name = FUNCTIONS[name].truths_as or name
     if name in ("maximum", "minimum") and 0 in x.shape:
         return None
     return b.reduce(name, x, axes, bool(keepdims))
-
-
-_ON_TRUTHS = {
-    "add": "logical_or", "maximum": "logical_or", "multiply": "logical_and",
-    "minimum": "logical_and",
-}  # fmt: skip
 
 
 def count_along(x: Value, axis: Any) -> int:

@@ -25,19 +25,8 @@ from adarray.compiler.ir.loopir import (
     walk,
 )
 from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep, Operand, Plan, Step
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 
-# Scalar functions that are no arithmetic: they copy, choose or compare.
-FREE = frozenset({
-    "cast", "positive", "where", "greater", "greater_equal", "less", "less_equal", "equal",
-    "not_equal", "isnan", "isinf", "isfinite", "signbit", "copysign", "logical_and", "logical_or",
-    "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert",
-})  # fmt: skip
-# Arithmetic of one instruction or two. All other functions are counted as calls as well.
-SIMPLE = frozenset({
-    "add", "subtract", "multiply", "divide", "negative", "absolute", "fabs", "square", "sqrt",
-    "reciprocal", "maximum", "minimum", "fmax", "fmin", "sign", "floor", "ceil", "trunc", "rint",
-    "fix", "deg2rad", "rad2deg", "degrees", "radians",
-})  # fmt: skip
 # A loop whose bounds' effect differs from pass to pass is counted at so many of them at most,
 # and loops like that inside of it at fewer.
 SAMPLES, LEAST = 32, 4
@@ -208,9 +197,10 @@ def _simple(s: Stmt) -> tuple[float, float]:
     flops = calls = 0.0
     for expr in _expressions(s):
         for e in walk(expr):
-            if isinstance(e, Apply) and e.dtype.startswith("float") and e.name not in FREE:
-                flops += 1
-                calls += e.name not in SIMPLE
+            if isinstance(e, Apply) and e.dtype.startswith("float"):
+                f = FUNCTIONS[e.name]
+                flops += f.flops
+                calls += f.is_heavy or f.is_call
     if isinstance(s, Fold) and s.value.dtype.startswith("float"):
         flops += 1
     return flops, calls

@@ -12,17 +12,12 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from adarray.base.recording import Call
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.jitting.shared.keys import call_key, symbols_in
 
 if TYPE_CHECKING:
     from adarray.jitting.tree.tree import Part, Path
 
-# Pointwise operations that take about as long as reading their result from memory.
-CHEAP = frozenset({
-    "add", "subtract", "multiply", "divide", "true_divide", "negative", "positive", "square",
-    "absolute", "fabs", "reciprocal", "sqrt", "maximum", "minimum", "fmax", "fmin", "where",
-    "sign", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal",
-})  # fmt: skip
 SMALL = 64  # elements of a value that costs nothing to keep
 
 
@@ -104,4 +99,6 @@ class _Search:
         op = call.op
         if op is None or not op.pointwise or call.params:
             return False
-        return op.name in CHEAP or _what(call, self._path) in self._own
+        f = FUNCTIONS.get(op.name)
+        cheap = f is not None and not f.is_heavy  # as long as to read the result from memory
+        return cheap or _what(call, self._path) in self._own
