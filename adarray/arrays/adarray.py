@@ -49,7 +49,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        # isinstance(x, np.ndarray) holds in user code: see adarray.questions.
+        # isinstance(x, np.ndarray) holds in user code: see adarray.arrays.questions.
         if LEVEL.get() == 0 and SCOPE.get() is None and type(self) is ADArray:
             # Outside of all transforms; the general way below comes to the same.
             x = self._x

@@ -26,7 +26,7 @@ RECORDED: ContextVar[list[BaseException] | None] = ContextVar("adarray_recorded"
 # The same lists, of all threads.
 RECORDINGS: list[list[BaseException]] = []
 
-# Set by adarray.trace: finds the levels of what is refused outside of any trace of this context,
+# Set by adarray.core.trace: finds the levels of what is refused outside of any trace of this context,
 # in another thread, by the ADArrays that the code at work looks at.
 find: list[Callable[[], Iterable[int]]] = []
 

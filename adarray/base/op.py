@@ -216,7 +216,7 @@ class Op:
         self.invariants = invariants
         self.batch = batch
         # transfer(g, node): reverse rule that may take over the buffer of g;
-        # only in-place writes have one (see adarray.inplace).
+        # only in-place writes have one (see adarray.core.inplace).
         self.transfer = transfer
         # Whether the reverse walk looks twice at it: leaves and writes have no plain rule, and
         # what masks or drops is followed by others that need care.

@@ -194,7 +194,7 @@ class MethodLoad:
     """
 
     __slots__ = ("__weakref__", "name", "package")
-    # Makes a plain array what intercepted code gets: adarray.plainarrays sets it.
+    # Makes a plain array what intercepted code gets: adarray.arrays.plainarrays sets it.
     enter: ClassVar[Callable[[np.ndarray], Any]]
     # Methods of objects of other libraries that convert what they hold, by their names: what takes
     # their place, given the object, or None.

@@ -326,7 +326,7 @@ def _levels_at_work() -> list[int]:
 find.append(_levels_at_work)
 
 
-# Set by adarray.escaping, which stands above: makes plain what is left of an outermost trace.
+# Set by adarray.core.escaping, which stands above: makes plain what is left of an outermost trace.
 settle_hook: list[Any] = []
 
 

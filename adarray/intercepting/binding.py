@@ -114,7 +114,7 @@ class Binder:
                 return None
             found = self.made[id(value)] = value, stand_in
         if plain_use and issubclass(type(value), type):
-            return None  # a class bound to a name stays: see adarray.loads for its calls
+            return None  # a class bound to a name stays: see adarray.core.loads for its calls
         return found[1]
 
     def _make(self, value: Any) -> Any:

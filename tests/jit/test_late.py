@@ -268,8 +268,9 @@ def test_a_forked_child_compiles_for_itself(fake: Fake) -> None:
 def test_the_end_of_the_program_stops_it(fake: Fake) -> None:
     text = """
 import numpy as np
-from adarray import jit, telling, use
-from adarray.jitting import build
+from adarray import jit, use
+from adarray.base import telling
+from adarray.jitting.tree import build
 build.ANSWERED, telling.SILENT = 0.05, 0.0
 f = jit(lambda x: np.exp(x) * x)
 with use("serial"):
