@@ -100,4 +100,4 @@ def _free(root: Node) -> None:
         node.op, node.parents, node.saved, node.params, node.guard = FREED, (), (), None, None
 
 
-backward_hook.append(backward)
+backward_hook.set(backward)

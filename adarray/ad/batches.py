@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.ad.reverse import BATCHED_RULE, batch_of, sum_hook
+from adarray.ad.reverse import batch_of, rule_hook, sum_hook
 from adarray.base.aval import BATCHED
 from adarray.base.op import Op, Opaque
 from adarray.batching.batch import Batch, SplitError
@@ -155,5 +155,5 @@ def install() -> None:
 
 
 _MEMBERS = _Members()
-sum_hook.append(_sum)
-BATCHED_RULE.append(_by_rule)
+sum_hook.set(_sum)
+rule_hook.set(_by_rule)

@@ -7,6 +7,7 @@ with a heap; nothing recurses, so the depth of a graph is not limited.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextvars import ContextVar
 from heapq import heappop, heappush
 from typing import Any
@@ -17,6 +18,7 @@ from adarray.ad.dropped import cleared, without_masked
 from adarray.arrays.adarray import ADArray
 from adarray.base.aval import ARRAYS, BATCHED, Aval, aval_of
 from adarray.base.errors import NotDifferentiableError, TraceError
+from adarray.base.hooks import Hook
 from adarray.base.levels import is_walked
 from adarray.base.op import FUNCTIONS
 from adarray.base.runtime import MODE
@@ -258,7 +260,7 @@ class Pullback:
         for i, p in enumerate(node.parents):
             if p is None or p.span[1] < level:
                 continue
-            ct = BATCHED_RULE[0](self._carefully, node, p, i, g, saved)
+            ct = rule_hook.call(self._carefully, node, p, i, g, saved)
             self.add(p, outside(ct, p))
 
     def _carefully(
@@ -468,10 +470,13 @@ def _add_owned(before: Any, ct: Any) -> Any:
     return np.add(before, ct, out=before)
 
 
-# Set by adarray.ad.batches, which is not loaded before it is needed: the sum over the members,
-# and what runs a rule, member by member where it looks at values.
-sum_hook: list[Any] = []
-BATCHED_RULE: list[Any] = []
+# The sum over the members of a batch.
+sum_hook: Hook[Callable[[Any], Any]] = Hook("adarray.ad.batches")
+# Runs a rule, ``rule(node, parent, operand, g, saved, engine)``, member by member where it looks at
+# values: ``(rule, node, parent, operand, g, saved)``.
+rule_hook: Hook[Callable[[Callable[..., Any], Node, Node, int, Any, tuple[Any, ...]], Any]] = Hook(
+    "adarray.ad.batches"
+)
 
 
 def batch_of(g: Any) -> Any:
@@ -494,11 +499,11 @@ def outside(ct: Any, p: Node) -> Any:
     batch = batch_of(ct.g if type(ct) is Part else ct)
     while batch is not None and not batch.open and p.order > batch.order:
         if type(ct) is Part:
-            ct = Part(ct.index, sum_hook[0](ct.g))
+            ct = Part(ct.index, sum_hook.call(ct.g))
         elif type(ct) is Placed:
-            ct = sum_hook[0](ct.add_to(ct.zeros()))
+            ct = sum_hook.call(ct.add_to(ct.zeros()))
         else:
-            ct = sum_hook[0](ct)
+            ct = sum_hook.call(ct)
         batch = batch_of(ct.g if type(ct) is Part else ct)
     return ct
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from adarray.arrays.attributes import Attributes
-from adarray.arrays.conversion import Conversions, new_leaf
+from adarray.arrays.conversion import Conversions
 from adarray.arrays.interchange import Interchange
 from adarray.arrays.operators import Operators, weakened
 from adarray.arrays.plainarrays import shown_to
@@ -20,6 +20,7 @@ from adarray.arrays.signatures import Methods
 from adarray.base.aval import PLAIN_ARRAYS, Symbolic, refuse_subclass
 from adarray.base.errors import DTypeError, TraceError
 from adarray.base.frames import REDUCING, refuse_pandas_method
+from adarray.base.hooks import Hook
 from adarray.base.levels import LEVEL, MET
 from adarray.base.op import FUNCTIONS, POINTWISE
 from adarray.base.runtime import MODE
@@ -113,12 +114,29 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
         if type(value) is list or type(value) is tuple:
             # One array of the ADArrays in it; integers must hold the numbers.
             whole = self.dtype.kind in "iub" and not traced(value)
-            value = join_hook[0](value, self.dtype if whole else None)
+            value = join_hook.call(value, self.dtype if whole else None)
         setitem(self, index, value)
 
     @of_some("'{}' object does not support item deletion")
     def __delitem__(self, index: Any) -> None:
         raise ValueError("cannot delete array elements")
+
+    def _leaf_slot(self) -> GradSlot | None:
+        """Return what holds the gradient of a leaf that no trace sees; None of other arrays."""
+        return None if self._x is None or self._x.tangents else self._x.slot
+
+    def __deepcopy__(self, memo: Any) -> ADArray:
+        """Copy; the copy of a leaf is a leaf of its own, as optimisers and models expect."""
+        slot = self._leaf_slot()
+        return self.__copy__() if slot is None else _leaf_of(np.array(self._v), slot.grad)
+
+    def __reduce__(self) -> Any:
+        """Pickle the values; a leaf stays a leaf, with its gradient."""
+        slot = self._leaf_slot()
+        if slot is not None:
+            return (_leaf_of, (np.array(self._v), slot.grad))
+        self._must_be_constant("pickle", "pickle x.numpy()")
+        return (Handle.array_class, (self._v,))
 
     def __class_getitem__(cls, arguments: Any) -> Any:
         return GenericAlias(cls, arguments)
@@ -202,11 +220,11 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
         TraceError
             If the array does not depend on a leaf, or its graph was freed.
         """
-        backward_hook[0](self, gradient, retain_graph, create_graph)
+        backward_hook.call(self, gradient, retain_graph, create_graph)
 
 
-# Set by adarray.ad.backward, which stands above this module in the layers.
-backward_hook: list[Callable[..., None]] = []
+# `ADArray.backward`, with all of its arguments.
+backward_hook: Hook[Callable[[ADArray, Any, bool, bool], None]] = Hook("adarray.ad.backward")
 
 
 def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArray:
@@ -269,7 +287,11 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     return made  # type: ignore[return-value]
 
 
-new_leaf.append(lambda values: array(values, requires_grad=True))
+def _leaf_of(value: np.ndarray, grad: Any) -> ADArray:
+    """Return a leaf with a gradient, of values that are its own."""
+    made = array(value, requires_grad=True)
+    made.grad = None if grad is None else grad.copy()
+    return made
 
 
 def value_of(x: Any) -> Any:

@@ -382,30 +382,10 @@ class Conversions(_State):
         self._must_be_constant("dumps", "use x.numpy().dumps()")
         return np.asarray(self._v).dumps()
 
-    def _is_leaf(self) -> bool:
-        """Whether the array was made with ``requires_grad=True`` and no trace sees it."""
-        return self._x is not None and self._x.slot is not None and not self._x.tangents
-
-    def __reduce__(self) -> Any:
-        """Pickle the values; a leaf stays a leaf, with its gradient."""
-        if self._is_leaf():
-            assert self._x is not None
-            assert self._x.slot is not None
-            return (_unpickled_leaf, (np.array(self._v), self._x.slot.grad))
-        self._must_be_constant("pickle", "pickle x.numpy()")
-        return (Handle.array_class, (self._v,))
-
     def __copy__(self) -> ADArray:
         if not is_array(self):  # a number stays one
             return snapshot(sync_if_view(self))  # type: ignore[return-value]
         return call_function(np.copy, (self,), {})  # type: ignore[no-any-return]
-
-    def __deepcopy__(self, memo: Any) -> ADArray:
-        """Copy; the copy of a leaf is a leaf of its own, as optimisers and models expect."""
-        if self._is_leaf():
-            function, arguments = self.__reduce__()
-            return function(*arguments)  # type: ignore[no-any-return]
-        return self.__copy__()
 
     # -- text -----------------------------------------------------------------------------
 
@@ -463,13 +443,3 @@ def _ends(items: Any, show: Callable[[Any], Any]) -> list[Any]:
 def _shown(v: Any) -> Any:
     """Return the values that text shows."""
     return v.shown() if isinstance(v, Symbolic) else v
-
-
-def _unpickled_leaf(value: np.ndarray, grad: Any) -> Any:
-    made: Any = new_leaf[0](value)
-    made.grad = None if grad is None else grad.copy()
-    return made
-
-
-# Set by adarray.array, which stands above this module in the layers.
-new_leaf: list[Any] = []

@@ -74,7 +74,7 @@ def counted(x: Any) -> Any:
 
 def _joined(x: Any) -> Any:
     """Return a list with ADArrays in it as the array that NumPy would make of it."""
-    return join_hook[0](x) if type(x) is list or type(x) is tuple else x
+    return join_hook.call(x, None) if type(x) is list or type(x) is tuple else x
 
 
 def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:

@@ -97,7 +97,7 @@ def _enter(x: np.ndarray) -> Any:
     return plain_data(x)
 
 
-MethodLoad.enter = staticmethod(_enter)
+MethodLoad.enter.set(_enter)
 
 
 def base(x: np.ndarray) -> np.ndarray:

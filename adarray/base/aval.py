@@ -94,7 +94,8 @@ ARRAYS: set[type] = {np.ndarray}
 # empty before it is needed.
 BATCHED: dict[type, Any] = {}
 
-# Classes of arrays that compute as NumPy's own does, and are taken for it: see adarray.arrays.plainarrays.
+# Classes of arrays that compute as NumPy's own does, and are taken for it: see
+# adarray.arrays.plainarrays.
 PLAIN_ARRAYS: set[type] = set()
 
 # What takes the place of an ndarray subclass whose arithmetic differs from an array's.

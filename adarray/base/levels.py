@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 
+from adarray.base.hooks import Hook
+
 # The level of the innermost trace of this context; 0 outside of any.
 LEVEL: ContextVar[int] = ContextVar("adarray_level", default=0)
 
@@ -26,9 +28,9 @@ RECORDED: ContextVar[list[BaseException] | None] = ContextVar("adarray_recorded"
 # The same lists, of all threads.
 RECORDINGS: list[list[BaseException]] = []
 
-# Set by adarray.core.trace: finds the levels of what is refused outside of any trace of this context,
-# in another thread, by the ADArrays that the code at work looks at.
-find: list[Callable[[], Iterable[int]]] = []
+# Finds the levels of what is refused outside of any trace of this context, in another thread, by
+# the ADArrays that the code at work looks at.
+levels_hook: Hook[Callable[[], Iterable[int]]] = Hook("adarray.core.trace")
 
 _refused: dict[int, BaseException] = {}
 
@@ -71,7 +73,7 @@ def refused(error: BaseException, levels: Iterable[int] | None = None) -> None:
     if recorded is not None:
         recorded.append(error)
     if levels is None:
-        levels = list(around()) or (find[0]() if OPEN else ())
+        levels = list(around()) or (levels_hook.call() if OPEN else ())
     for level in levels:
         if level in OPEN:
             _refused.setdefault(level, error)

@@ -389,16 +389,10 @@ def _in_memory(x: Any) -> Any:
     return x.value if isinstance(x, Symbolic) else x
 
 
-def registered() -> None:
-    """Let values of members know what computes on them."""
-    if not ufunc_hook:
-        ufunc_hook.append(ufunc)
-        function_hook.append(function)
-        item_hook.append(item)
-        write_hook.append(write)
-
-
-registered()
+ufunc_hook.set(ufunc)
+function_hook.set(function)
+item_hook.set(item)
+write_hook.set(write)
 _positions = along("flat")
 batched(_positions, np.argmax, np.argmin, np.nanargmax, np.nanargmin)
 batched(along("all"), np.all, np.any, np.count_nonzero)
@@ -420,4 +414,4 @@ def _one_by_one(call: Call) -> Any:
 
 
 batched(_one_by_one, np.isclose)
-__all__ = ["Handle", "batched", "registered", "write"]
+__all__ = ["Handle", "batched", "write"]

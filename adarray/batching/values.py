@@ -11,16 +11,18 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.base.aval import ARRAYS, PLAIN, Symbolic
 from adarray.base.errors import TraceError, UnsupportedFunctionError
+from adarray.base.hooks import Hook
 from adarray.base.memory import duplicate
 from adarray.batching.batch import Batch, concrete_of, split
 from adarray.core.trace import Extras, Handle
 from adarray.device import is_device
 
-# What computes on values of batches: set by adarray.batching.calls, which stands above.
-ufunc_hook: list[Callable[..., Any]] = []
-function_hook: list[Callable[..., Any]] = []
-item_hook: list[Callable[..., Any]] = []
-write_hook: list[Callable[..., Any]] = []
+# What computes on values of batches.
+_CALLS = "adarray.batching.calls"
+ufunc_hook: Hook[Callable[[np.ufunc, str, tuple[Any, ...], dict[str, Any]], Any]] = Hook(_CALLS)
+function_hook: Hook[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = Hook(_CALLS)
+item_hook: Hook[Callable[[Batched, Any], Any]] = Hook(_CALLS)
+write_hook: Hook[Callable[[Any, Any, Any], Any]] = Hook(_CALLS)
 
 
 class Flags:
@@ -155,18 +157,18 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, Handle) for x in inputs):
             return NotImplemented  # ADArrays know what to do with values
-        return ufunc_hook[0](ufunc, method, inputs, kwargs)
+        return ufunc_hook.call(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if any(issubclass(t, Handle) for t in types):
             return NotImplemented
-        return function_hook[0](func, args, kwargs)
+        return function_hook.call(func, args, kwargs)
 
     def __getitem__(self, index: Any) -> Any:
-        return item_hook[0](self, index)
+        return item_hook.call(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        made = write_hook[0](self, index, value)
+        made = write_hook.call(self, index, value)
         if made is not self:  # what `jit` records never changes
             self.raw = made.raw
 

@@ -86,5 +86,5 @@ def _settled(index: Any) -> Any:
     return made if type(index) is tuple else made[0]
 
 
-members_hook.append(write_members)
-index_hook.append(_settled)
+members_hook.set(write_members)
+index_hook.set(_settled)

@@ -15,6 +15,7 @@ import numpy as np
 from adarray.base.aval import BATCHED, PLAIN, Aval, Symbolic, aval_of, refuse_subclass
 from adarray.base.errors import ForwardModeError
 from adarray.base.frames import is_frame, is_labelled, unframed
+from adarray.base.hooks import Hook
 from adarray.base.op import Layout, Op
 from adarray.base.runtime import MODE, WATCHED, Mode
 from adarray.core.graph import PICK, Node, merge_spans, next_order
@@ -39,9 +40,9 @@ from adarray.device import KINDS, adopt, is_device
 
 _new = object.__new__
 
-# Set by adarray.ops.joining: makes an array of an operand that is a list or a tuple, an
-# ADArray if it holds one.
-join_hook: list[Callable[..., Any]] = []
+# Makes an array of an operand that is a list or a tuple, an ADArray if it holds one; of that dtype,
+# if it is not None.
+join_hook: Hook[Callable[[Any, Any], Any]] = Hook("adarray.ops.joining")
 
 
 def unary(op: Op, x: Handle) -> Any:
@@ -303,7 +304,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
         else:
             if type(x) not in PLAIN:
                 if type(x) is list or type(x) is tuple:
-                    return apply(op, tuple(map(join_hook[0], operands)), params)
+                    return apply(op, tuple(join_hook.call(y, None) for y in operands), params)
                 if is_frame(x) or is_labelled(x):
                     made = unframed(x, op.name)
                     return apply(op, tuple(made if y is x else y for y in operands), params)

@@ -100,4 +100,4 @@ def _settle_in_mapping(x: Any) -> None:
             dict.__setitem__(x, key, _plain(found))
 
 
-settle_hook.append(settle)
+settle_hook.set(settle)

@@ -9,6 +9,7 @@ writes into an array of n elements cost O(n), forward and backward.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from adarray.base.aval import ARRAYS, BATCHED, Symbolic, aval_of
 from adarray.base.errors import TraceError
 from adarray.base.frames import is_frame, unframed
+from adarray.base.hooks import Hook
 from adarray.base.memory import duplicate
 from adarray.base.op import Op, Scatter
 from adarray.base.runtime import MODE
@@ -220,7 +222,7 @@ def _write(x: Handle, index: Any, value: Any) -> None:
     root = root_of(x)
     steps = x._x.steps if x._x is not None else ()
     if BATCHED and isinstance(value, Handle) and (value._node is not None or _has_tangents(value)):
-        index = index_hook[0](index)
+        index = index_hook.call(index)
     if (
         isinstance(value, Handle)
         and (value._node is not None or _has_tangents(value))
@@ -273,15 +275,17 @@ def _write(x: Handle, index: Any, value: Any) -> None:
         _write_tangents(root, steps, index, value)
 
 
-# Set by adarray.batching, which stands above: writes for all members of a batch.
-members_hook: list[Any] = []
-# And an index with masks that are the same for all members, which rules read later.
-index_hook: list[Any] = []
+# Writes for all members of a batch: ``(root, steps, index, value)``; None if there are none.
+members_hook: Hook[Callable[[Handle, tuple[Any, ...], Any, Any], Any]] = Hook(
+    "adarray.batching.writes"
+)
+# Returns an index with masks that are the same for all members, which rules read later.
+index_hook: Hook[Callable[[Any], Any]] = Hook("adarray.batching.writes")
 
 
 def _write_members(root: Handle, x: Handle, steps: Any, index: Any, v: Any) -> bool:
     """Write where the target, the index or the value is that of a batch; return whether one is."""
-    made = members_hook[0](root, steps, index, v)
+    made = members_hook.call(root, steps, index, v)
     if made is None:
         return False
     if is_borrowed(root):

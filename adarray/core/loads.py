@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from adarray.base.aval import PLAIN_ARRAYS
+from adarray.base.hooks import Hook
 from adarray.base.levels import LEVEL
 from adarray.base.redirecting import Methods, all_names, handles, original_of, redirect
 from adarray.base.scope import SCOPE, client_of
@@ -95,24 +96,22 @@ def _own_type(*args: Any, **kwargs: Any) -> Any:
     return _type(*args, **kwargs)
 
 
-def _none(_value: Any, _how: str) -> Any:
-    return None
-
-
-# ``inside(value, how)`` returns what a class is while code is intercepted; None if it stays.
-# It is adarray.intercepting's, which not every process needs.
-_inside: list[Callable[[Any, str], Any]] = [_none]
+# ``(value, how)``: returns what a class is while code is intercepted; None if it stays. Not every
+# process needs interception.
+_inside: Hook[Callable[[Any, str], Any]] = Hook(
+    "adarray.intercepting.binding", lambda _value, _how: None
+)
 
 
 def add_classes(inside: Callable[[Any, str], Any]) -> None:
     """Answer for the classes that interception knows, too."""
-    _inside[0] = inside
+    _inside.set(inside)
     Load.known.clear()
 
 
 def generation() -> object:
     """Return what changes when more classes are known."""
-    return _inside[0]
+    return _inside.call
 
 
 class Load:
@@ -194,8 +193,8 @@ class MethodLoad:
     """
 
     __slots__ = ("__weakref__", "name", "package")
-    # Makes a plain array what intercepted code gets: adarray.arrays.plainarrays sets it.
-    enter: ClassVar[Callable[[np.ndarray], Any]]
+    # Makes a plain array what intercepted code gets.
+    enter: ClassVar[Hook[Callable[[np.ndarray], Any]]] = Hook("adarray.arrays.plainarrays")
     # Methods of objects of other libraries that convert what they hold, by their names: what takes
     # their place, given the object, or None.
     special: ClassVar[dict[str, Callable[[Any], Any]]] = {}
@@ -209,7 +208,7 @@ class MethodLoad:
             scope = SCOPE.get()
             if scope is not None and scope.covers(self.package):
                 if type(x) is np.ndarray:
-                    x = MethodLoad.enter(x)
+                    x = MethodLoad.enter.call(x)
                 elif (made := MethodLoad.special[self.name](x)) is not None:
                     return made
         if issubclass(type(x), Handle):
@@ -238,7 +237,7 @@ def standing_for(value: Any, how: str) -> Any:
         return Load.asked.get(id(value), _map) if how == "call" else None
     if not issubclass(type(value), type):
         return None
-    return _inside[0](value, how)
+    return _inside.call(value, how)
 
 
 def _map(function: Any, *iterables: Any) -> Any:
@@ -288,7 +287,7 @@ class Names(NamedTuple):
 
 def names_for(space: dict[str, Any]) -> Names:
     """Return the names in the globals `space` at whose uses code has to be told apart."""
-    builtin = (*_QUESTIONS,) if _inside[0] is _none else (*_QUESTIONS, map, float, complex)
+    builtin = (*_QUESTIONS,) if not _inside.is_set else (*_QUESTIONS, map, float, complex)
     if type(space) is not dict:  # a clone's, which looks up in the original's: see adarray.jitting
         space = {**getattr(space, "real", {}), **space}
     calls = {cls.__name__ for cls in builtin if cls.__name__ not in space}
@@ -298,7 +297,7 @@ def names_for(space: dict[str, Any]) -> Names:
         if any(value is b for b in builtin):
             calls.add(name)
         elif issubclass(kind, type):
-            if _inside[0](value, "call") is not None:
+            if _inside.call(value, "call") is not None:
                 calls.add(name)
         elif issubclass(kind, StandIn):
             looks.add(name)
@@ -322,7 +321,7 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
     used = all_names(code)
     calls, looks = names.calls & used, names.looks & used
     methods = Methods(frozenset(), frozenset())
-    if _inside[0] is not _none and not _METHODS.isdisjoint(used):
+    if _inside.is_set and not _METHODS.isdisjoint(used):
         methods = Methods(_METHODS & used, names.modules & used)
     if not package or not (calls or looks or methods.names or handles(code)):
         return

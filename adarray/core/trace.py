@@ -12,13 +12,15 @@ import sys
 import threading
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from adarray.base.aval import ARRAYS, Aval, aval_of, refuse_subclass
 from adarray.base.errors import DTypeError, TraceError
-from adarray.base.levels import FORWARD, LEVEL, OPEN, end, find, within
+from adarray.base.hooks import Hook
+from adarray.base.levels import FORWARD, LEVEL, OPEN, end, levels_hook, within
 from adarray.base.memory import duplicate
 from adarray.base.runtime import MODE
 from adarray.core.graph import LEAF, Node, next_level
@@ -323,11 +325,11 @@ def _levels_at_work() -> list[int]:
     return found
 
 
-find.append(_levels_at_work)
+levels_hook.set(_levels_at_work)
 
 
-# Set by adarray.core.escaping, which stands above: makes plain what is left of an outermost trace.
-settle_hook: list[Any] = []
+# Makes plain what is left of an outermost trace; given its level.
+settle_hook: Hook[Callable[[int], None]] = Hook("adarray.core.escaping")
 
 
 class tracing:  # noqa: N801  (reads as a statement)
@@ -372,8 +374,8 @@ class tracing:  # noqa: N801  (reads as a statement)
             if _gc_users == 0:
                 gc.set_threshold(*_gc_before)
         refusal = end(self._level)
-        if settle_hook and self._watch_token is not None:
-            settle_hook[0](self._level)
+        if self._watch_token is not None:
+            settle_hook.call(self._level)
         if isinstance(error, ValueError) and isinstance(error.__cause__, TraceError):
             # NumPy has wrapped it: "setting an array element ...". No circle of causes.
             cause = error.__cause__

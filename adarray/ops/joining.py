@@ -55,11 +55,11 @@ concatenate = register(
 )
 
 
-def _joined(x: Any, dtype: Any = None) -> Any:
+def _joined(x: Any, dtype: Any) -> Any:
     return creation.asarray(x, dtype) if type(x) is list or type(x) is tuple else x
 
 
-join_hook.append(_joined)
+join_hook.set(_joined)
 
 
 def _as_arrays(arrays: Any) -> list[Any]:
