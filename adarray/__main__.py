@@ -17,6 +17,7 @@ from pathlib import Path
 import adarray
 from adarray.backend import load, made_engine, unreadable
 from adarray.base.errors import BackendError
+from adarray.base.runtime import CachingBackend
 from adarray.bench import Options as BenchOptions
 from adarray.bench import bench
 from adarray.bench.studies import OPERATORS
@@ -110,10 +111,10 @@ def _cache(clear: bool = False) -> Iterator[str]:
     reports: dict[str, Callable[..., Iterable[str]]] = {}
     for name in adarray.backends():
         try:
-            report = getattr(load(name), "cache", None)
-            if report is not None:
-                lines = tuple(map(str, report()))
-                reports[name] = report
+            backend = load(name)
+            if isinstance(backend, CachingBackend):
+                lines = tuple(map(str, backend.cache()))
+                reports[name] = backend.cache
                 told.setdefault(lines or ("nothing is kept",), []).append(name)
         except BackendError:  # the section on backends tells why
             continue

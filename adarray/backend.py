@@ -8,8 +8,9 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from adarray.base.engines import BaseEngine, Engine
 from adarray.base.errors import BackendError
-from adarray.base.runtime import MODE, WRAP, Backend, Engine, Mode, current_mode
+from adarray.base.runtime import MODE, WRAP, Backend, Mode, current_mode
 from adarray.base.scope import KEPT, outside, package_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _lock = threading.RLock()
 _points: dict[str, list[EntryPoint]] | None = None
 _unreadable: list[str] = []
 _loaded: dict[str, Backend] = {}
-_engines: dict[Any, Engine | None] = {}
+_engines: dict[Any, BaseEngine | None] = {}
 
 
 def _entry_points() -> dict[str, list[EntryPoint]]:
@@ -139,7 +140,7 @@ def load(name: str) -> Backend:
         return made
 
 
-def _engine(name: str, options: dict[str, Any]) -> Engine | None:
+def _engine(name: str, options: dict[str, Any]) -> BaseEngine | None:
     """Return the engine of a backend for `options`, made once per combination."""
     try:
         key = (name, tuple(sorted(options.items())))
@@ -152,18 +153,67 @@ def _engine(name: str, options: dict[str, Any]) -> Engine | None:
         return _engines[key]
 
 
-def made_engine(name: str, options: dict[str, Any]) -> Engine | None:
+def made_engine(name: str, options: dict[str, Any]) -> BaseEngine | None:
     """Return a new engine of a backend; raise BackendError, whatever the backend does."""
-    made: Engine | None = _called(name, "engine", lambda: load(name).engine(**options))
-    for method in ("pointwise", "derivative", "call") if made is not None else ():
-        if not callable(getattr(made, method, None)):
+    made: Any = _called(name, "engine", lambda: load(name).engine(**options))
+    return None if made is None else completed(name, made)
+
+
+_METHODS = ("pointwise", "derivative", "call")
+# What an engine has by deriving from the class that is named, and not otherwise.
+_MORE = {
+    "executable": "CompilingEngine",
+    **dict.fromkeys(
+        ("enter", "leave", "place", "rule", "check_cotangent", "synchronize"), "BaseEngine"
+    ),
+}
+
+
+class _Completed(BaseEngine):
+    """Somebody's engine of the three methods, with all that adarray asks of one."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.name = engine.name
+        self.threads = engine.threads
+        for method in _METHODS:  # as they are: an operation pays no call in between
+            setattr(self, method, getattr(engine, method))
+
+
+def completed(name: str, engine: Any) -> BaseEngine:
+    """Return what the backend `name` has made as an engine with everything; here it is checked.
+
+    Raises
+    ------
+    BackendError
+        If it does not satisfy its contract.
+    """
+    kind = type(engine).__name__
+    said = f"backend {name!r}: its engine, of {kind}, "
+    mend = "; mend or uninstall the distribution"
+    for method in _METHODS:
+        if not callable(getattr(engine, method, None)):
             raise BackendError(
-                f"backend {name!r}: its engine, of {type(made).__name__}, has no method "
-                f"{method}(); it does not satisfy adarray.runtime.Engine; mend or uninstall the "
-                "distribution"
+                f"{said}has no method {method}(); it does not satisfy adarray.runtime.Engine{mend}"
             )
-    if made is not None and package_of(type(made).__module__) not in KEPT:
-        for method in ("pointwise", "derivative", "call"):
+    for attribute, wanted in (("name", str), ("threads", int)):
+        found = getattr(engine, attribute, None)
+        if not isinstance(found, wanted):
+            raise BackendError(
+                f"{said}has {found!r} as its {attribute}, which adarray.runtime.Engine wants to be "
+                f"of {wanted.__name__}{mend}"
+            )
+    if isinstance(engine, BaseEngine):
+        made = engine
+    else:
+        for method, base in _MORE.items():
+            if callable(getattr(engine, method, None)):
+                raise BackendError(
+                    f"{said}has {method}(), which is asked of engines that derive from "
+                    f"adarray.runtime.{base}, and it does not{mend}"
+                )
+        made = _Completed(engine)
+    if package_of(type(engine).__module__) not in KEPT:
+        for method in _METHODS:
             # Somebody's code: what it is given and makes is plain, inside of `intercept`, too.
             setattr(made, method, outside(getattr(made, method)))
     return made
@@ -242,8 +292,7 @@ class use:  # noqa: N801  (reads as a statement)
             engine = wrap(engine, self._name)
         # The defaults are represented by None, which operations test fastest.
         mode = None if engine is None and record else Mode(engine, record, self._name)
-        enter = getattr(self._engine, "enter", None)
-        token = enter() if enter is not None else None
+        token = None if self._engine is None else self._engine.enter()
         _OUTER.set((*_OUTER.get(), (MODE.get(), token)))
         MODE.set(mode)
         return self
@@ -257,9 +306,8 @@ class use:  # noqa: N801  (reads as a statement)
         *outer, (before, token) = _OUTER.get()
         _OUTER.set(tuple(outer))
         MODE.set(before)
-        leave = getattr(self._engine, "leave", None)
-        if leave is not None:
-            leave(token)
+        if self._engine is not None:
+            self._engine.leave(token)
 
 
 def current_backend() -> str:

@@ -8,21 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.engines import BaseEngine, WrappingEngine
 from adarray.base.errors import user_line
 from adarray.base.op import Op
-from adarray.base.runtime import MODE, Engine, Mode, current_mode
+from adarray.base.runtime import MODE, Mode, current_mode
 from adarray.core.dispatch import compute
 from adarray.core.graph import next_order
 
 
-class NanChecker:
+class NanChecker(WrappingEngine):
     """An engine that hands everything to another one (or NumPy) and looks at the results."""
 
-    def __init__(self, engine: Engine | None, name: str) -> None:
-        self.engine = engine
+    def __init__(self, engine: BaseEngine | None, name: str) -> None:
+        super().__init__(engine, name)
         self.inner = Mode(engine, name=name)
-        self.name = name
-        self.threads = engine.threads if engine is not None else 1
         # Creation number of a node -> where the user's code made it.
         self.places: dict[int, str] = {}
 
@@ -48,9 +47,9 @@ class NanChecker:
 
     def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
         """Let the engine compute; `check_cotangent` looks at what comes out."""
-        if self.engine is None:
+        if self.wrapped is None:
             return NotImplemented
-        return self.engine.derivative(op, operand, g, saved)
+        return self.wrapped.derivative(op, operand, g, saved)
 
     def check_cotangent(self, op: Op, order: int, operand: int, g: Any, ct: Any) -> None:
         """Raise if a derivative rule made a nan out of a cotangent without one."""

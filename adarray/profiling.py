@@ -14,40 +14,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.ad.reverse import general_rule
+from adarray.base.engines import BaseEngine, WrappingEngine
 from adarray.base.errors import user_line
 from adarray.base.op import Op
 from adarray.base.report import Table, table_html, table_lines, time_text
-from adarray.base.runtime import MODE, WRAP, Engine, Mode, current_mode
+from adarray.base.runtime import MODE, WRAP, Mode, current_mode
 from adarray.base.spans import RECORDER, Recorder, Span
 from adarray.core.dispatch import compute
+from adarray.core.graph import Node
 
 
-class ProfilingEngine:
-    """An engine that hands everything to another one (or NumPy) and measures.
+class ProfilingEngine(WrappingEngine):
+    """An engine that hands everything to another one (or NumPy) and measures."""
 
-    Attributes
-    ----------
-    wrapped : Engine or None
-        The other one.
-    """
-
-    def __init__(self, engine: Engine | None, name: str) -> None:
-        self.wrapped = engine
+    def __init__(self, engine: BaseEngine | None, name: str) -> None:
+        super().__init__(engine, name)
         self.inner = Mode(engine, name=name)
-        self.name = name
-        self.threads = engine.threads if engine is not None else 1
+        if engine is not None:
+            self.check_cotangent = engine.check_cotangent
 
-    def __getattr__(self, name: str) -> Any:
-        # What only some engines have.
-        if name == "wrapped":  # not set yet, in a copy
-            raise AttributeError(name)
-        return getattr(self.wrapped, name)
-
-    def _wait(self) -> None:
-        """Wait for a device, whose operations return before they are done."""
-        wait = getattr(self.wrapped, "synchronize", None)
-        if wait is not None:
-            wait()
+    @property
+    def innermost(self) -> BaseEngine | None:
+        """The engine that is measured: code that it compiles is the same without a profile."""
+        return None if self.wrapped is None else self.wrapped.innermost
 
     def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
         """Compute and measure."""
@@ -57,7 +46,7 @@ class ProfilingEngine:
         """Compute and measure."""
         start = perf_counter_ns()
         r = compute(op, values, params, self.inner)
-        self._wait()
+        self.synchronize()  # devices return before they are done
         _add("op", op.name, start, values, r)
         return r
 
@@ -71,15 +60,15 @@ class ProfilingEngine:
             rule = op.rules[operand]
             assert rule is not None
             r = rule(g, *saved)
-        self._wait()
+        self.synchronize()  # devices return before they are done
         _add("rule", f"{op.name}, operand {operand}", start, (g, *saved), r)
         return r
 
-    def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+    def rule(self, node: Node, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
         """Run a rule of an operation that is not pointwise, and measure."""
         start = perf_counter_ns()
         r = general_rule(node, operand, g, saved)
-        self._wait()
+        self.synchronize()  # devices return before they are done
         _add("rule", f"{node.op.name}, operand {operand}", start, (g,), r)
         return r
 
@@ -291,7 +280,7 @@ class profile:  # noqa: N801  (reads as a statement)
         Path(path).write_text(json.dumps(made), encoding="utf-8")
 
 
-def _wrap(engine: Engine | None, name: str) -> Engine:
+def _wrap(engine: BaseEngine | None, name: str) -> BaseEngine:
     if isinstance(engine, ProfilingEngine):
         return engine
     return ProfilingEngine(engine, name)

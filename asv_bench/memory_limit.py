@@ -139,9 +139,8 @@ def settle() -> None:
     """Give all memory that is free back to the system."""
     gc.collect()
     engine = adarray.base.runtime.current_mode().engine
-    library = getattr(engine, "library", None)
-    if library is not None:
-        library.lib.adarray_pool_trim()
+    if engine is not None:
+        engine.trim()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 

@@ -17,10 +17,11 @@ import numpy as np
 from adarray.ad.dropped import cleared, without_masked
 from adarray.arrays.adarray import ADArray
 from adarray.base.aval import ARRAYS, BATCHED, Aval, aval_of
+from adarray.base.engines import BaseEngine
 from adarray.base.errors import NotDifferentiableError, TraceError
 from adarray.base.hooks import Hook
 from adarray.base.levels import is_walked
-from adarray.base.op import FUNCTIONS
+from adarray.base.op import FUNCTIONS, Op
 from adarray.base.runtime import MODE
 from adarray.base.spans import RECORDER, span
 from adarray.batching.batch import WALKING
@@ -30,7 +31,7 @@ from adarray.core.inplace import plain_value
 from adarray.core.protocol import plain
 from adarray.core.tangents import strong_zero
 from adarray.core.trace import Extras, Handle
-from adarray.device import is_device
+from adarray.device import DeviceArray, Library, is_device
 from adarray.ops.common import Placed, unbroadcast, zero_beside
 
 # The walk whose rules run now. Rules that walk themselves go as far as it does, and record what
@@ -74,22 +75,24 @@ class Pullback:
         self.dropped: set[int] = set()
         self.dense: set[int] = set()
         self.quiet: np.errstate | None = None
-        self.check: Any = None  # the engine's look at cotangents, if it has one
-        self.rule: Any = general_rule  # or the engine's way to run it
+        # The engine's look at cotangents, if it has one, and its way to run a rule.
+        self.check: Callable[[Op, int, int, Any, Any], None] | None = None
+        self.rule: Callable[[Node, int, Any, tuple[Any, ...]], Any] = general_rule
         mode = MODE.get()
-        # Whether what the rules compute is recorded for jit: they see ADArrays then.
-        self.symbolic = mode is not None and mode.symbolic
+        # What records for jit what the rules compute: they see ADArrays then.
+        self.recorder = mode.recorder if mode is not None else None
+        self.symbolic = self.recorder is not None
         self.results: dict[int, Any] = {}
         self.slots: list[tuple[Any, Any]] = []  # gradient slots of leaves, and what to add
 
     def seed(self, ct: Any) -> Any:
         """Return a cotangent to begin with; a number of ours becomes part of the recording."""
-        if not self.symbolic or isinstance(ct, Handle):
+        recorder = self.recorder
+        if recorder is None or isinstance(ct, Handle):
             return ct
-        engine: Any = MODE.get().engine  # type: ignore[union-attr]
         if isinstance(ct, np.ndarray):
-            return engine.handle(engine.capture(ct))
-        return engine.constant(ct)
+            return recorder.handle(recorder.capture(ct))
+        return recorder.constant(ct)
 
     def add(self, p: Node, ct: Any) -> None:
         """Accumulate the cotangent `ct` of node `p`."""
@@ -151,8 +154,8 @@ class Pullback:
         mode = MODE.get()
         engine = mode.engine if mode is not None else None
         if engine is not None:
-            self.check = getattr(engine, "check_cotangent", None)
-            self.rule = getattr(engine, "rule", general_rule)
+            self.check = engine.check_cotangent
+            self.rule = engine.rule or general_rule
         checked, masked, dropped, dense = (
             self.check is not None, self.masked, self.dropped, self.dense
         )  # fmt: skip
@@ -178,7 +181,7 @@ class Pullback:
             if record or self.symbolic or type(saved) is list:
                 keep = record_all or is_walked(node.span[0], level)
                 saved = self._handles(node, keep)
-            plain_engine: Any = engine
+            plain_engine: BaseEngine | Library | None = engine
             if type(g) is not np.ndarray:
                 plain_engine = device_engine(g, engine) if is_device(g) else None
                 if BATCHED and batch_of(g) is not None:
@@ -515,6 +518,6 @@ def check_guard(node: Node) -> None:
         guard.check(node.op.name)
 
 
-def device_engine(g: Any, engine: Any) -> Any:
+def device_engine(g: DeviceArray, engine: BaseEngine | None) -> BaseEngine | Library:
     """Return what computes derivative rules on the device where the cotangent `g` is."""
-    return engine if getattr(engine, "library", None) is g.library else g.library
+    return engine if engine is not None and engine.device is g.library else g.library

@@ -176,9 +176,9 @@ class Attributes(_State):
         if root is not self:
             return root
         mode = MODE.get()
-        if mode is not None and mode.symbolic and isinstance(self._v, Symbolic):
-            engine: Any = mode.engine  # the next argument may be no view
-            engine.asked_for_memory(_base_of)
+        recorder = mode.recorder if mode is not None else None
+        if recorder is not None and isinstance(self._v, Symbolic):
+            recorder.asked_for_memory(_base_of)  # the next argument may be no view
         v, node = self._v, self._node
         if type(v) is not np.ndarray or v.base is None:
             return None

@@ -91,9 +91,8 @@ def _enter(x: np.ndarray) -> Any:
     if x.dtype.kind not in _KINDS or not x.dtype.isnative:
         return x
     mode = MODE.get()
-    if mode is not None and mode.symbolic:  # what is computed of plain arrays counts, too
-        engine: Any = mode.engine
-        return engine.enter((x,))[0]
+    if mode is not None and mode.recorder is not None:  # what is computed of plain arrays counts
+        return mode.recorder.as_operands((x,))[0]
     return plain_data(x)
 
 

@@ -1,4 +1,4 @@
-"""The current backend and recording mode, and what a backend must offer.
+"""The current backend and recording mode, and what a backend offers.
 
 One context variable holds both, so that an operation reads it once. ``None``
 means the defaults: NumPy computes and operations on traced arrays are recorded.
@@ -7,56 +7,11 @@ Context variables make threads and async tasks independent of each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from adarray.base.op import Op
-
-
-class Engine(Protocol):
-    """A backend that is ready to compute: its kernels, with options applied.
-
-    Every method may return ``NotImplemented``; NumPy then does the work, so a
-    backend implements what it does better. Operands are plain values: ndarrays
-    of any strides, NumPy scalars and Python numbers. Results are fresh ndarrays,
-    or NumPy scalars where NumPy returns one.
-
-    Attributes
-    ----------
-    name : str
-        Name of the backend.
-    threads : int
-        Number of threads it computes with.
-
-    Notes
-    -----
-    An engine may also have ``enter() -> token`` and ``leave(token)``, called when a
-    `use` block that chose it begins and ends, for instance to provide memory; and
-    ``check_cotangent(op, order, operand, g, ct)``, which sees every cotangent that a
-    reverse walk computes (`order` is the node's creation number), and
-    ``rule(node, operand, g, saved)``, which runs the rules that are not pointwise; and
-    ``executable(plan, precise=False, rerun=None)``, which compiles an
-    `adarray.compiler.ir.plan.Plan` into a function of a list of arrays. One that computes on
-    a device has ``place(x)``, which returns an operand as an `adarray.device.DeviceArray`
-    if it is an array that belongs there, and ``synchronize()``.
-    """
-
-    name: str
-    threads: int
-
-    def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
-        """Compute the pointwise operation `op` on `values` with broadcasting."""
-
-    def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
-        """Compute ``op.rules[operand](g, *saved)`` in one pass over memory.
-
-        `saved` is ``(out, *operands)`` with None where the rule reads nothing.
-        """
-
-    def call(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """Compute any other operation, for instance a reduction or a product."""
+from adarray.base.engines import BaseEngine, Engine, TracingEngine
 
 
 class Backend(Protocol):
@@ -67,16 +22,14 @@ class Backend(Protocol):
     name : str
         Name of the backend, equal to that of the entry point.
 
-    Notes
-    -----
-    A backend that keeps compiled kernels on disk may have ``cache(clear=False)``, which
-    returns lines about them, or removes them, for ``python -m adarray cache``.
     """
 
     name: str
 
     def engine(self, **options: Any) -> Engine | None:
         """Return an engine for `options`; None means that NumPy itself computes.
+
+        It is called once for each combination of options.
 
         Raises
         ------
@@ -88,21 +41,53 @@ class Backend(Protocol):
         """Return facts to show in ``python -m adarray info``."""
 
 
+@runtime_checkable
+class CachingBackend(Protocol):
+    """A backend that keeps compiled kernels on disk."""
+
+    def cache(self, clear: bool = False) -> Iterable[str]:
+        """Return lines about the kernels, or remove them; for ``python -m adarray cache``."""
+
+
+@runtime_checkable
+class ColoringBackend(Protocol):
+    """A backend with compiled code that colours sparse patterns."""
+
+    def coloring(self) -> Any:
+        """Return a module with the functions of `adarray.sparsity.greedy`."""
+
+
 class Mode:
     """Which engine computes, and whether traced operations are recorded.
 
-    `symbolic` says that the engine records what it computes, for `adarray.jit`; `place`
-    moves an operand to where the engine computes, None if that is the host.
+    Attributes
+    ----------
+    engine : BaseEngine or None
+        None: NumPy.
+    record : bool
+        Whether operations on ADArrays are recorded.
+    name : str
+        Of the backend.
+    recorder : TracingEngine or None
+        The engine, if it records for `adarray.jit` what it computes.
+    symbolic : bool
+        Whether there is a recorder.
+    place : callable or None
+        What moves an operand to where the engine computes, None if that is the host.
     """
 
-    __slots__ = ("engine", "name", "place", "record", "symbolic")
+    __slots__ = ("engine", "name", "place", "record", "recorder", "symbolic")
 
-    def __init__(self, engine: Engine | None, record: bool = True, name: str = "numpy") -> None:
+    def __init__(self, engine: BaseEngine | None, record: bool = True, name: str = "numpy") -> None:
         self.engine = engine
         self.record = record
         self.name = name
-        self.symbolic: bool = getattr(engine, "symbolic", False)
-        self.place: Callable[[Any], Any] | None = getattr(engine, "place", None)
+        self.recorder: TracingEngine | None = None
+        self.place: Callable[[Any], Any] | None = None
+        if engine is not None:
+            self.recorder = engine.recorder
+            self.place = engine.place
+        self.symbolic = self.recorder is not None
 
 
 # Whether jitted functions run as plain code in this context: what they call does something else
@@ -120,7 +105,7 @@ BY_ENGINE: set[Callable[..., Any]] = set()
 MODE: ContextVar[Mode | None] = ContextVar("adarray_mode", default=None)
 
 # Wraps the engines that `adarray.use` chooses meanwhile, as those before: see `adarray.profile`.
-WRAP: ContextVar[Callable[[Engine | None, str], Engine] | None] = ContextVar(
+WRAP: ContextVar[Callable[[BaseEngine | None, str], BaseEngine] | None] = ContextVar(
     "adarray_wrap", default=None
 )
 

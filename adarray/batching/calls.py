@@ -244,8 +244,8 @@ def _written(x: Batched, parts: tuple[Any, ...], given: Any) -> Batched:
         return as_batched(write(raw, parts, given), x.batch)
     mode = MODE.get()
     inner_symbolic = isinstance(raw, Symbolic) or isinstance(given, Symbolic) or innermost(parts)
-    if mode is not None and mode.symbolic and inner_symbolic:
-        return as_batched(mode.engine.write(raw, (), parts, given), x.batch)  # type: ignore[union-attr]
+    if mode is not None and mode.recorder is not None and inner_symbolic:
+        return as_batched(mode.recorder.write(raw, (), parts, given), x.batch)
     if innermost(parts) is not None:
         return as_batched(write(raw, parts, given), x.batch)
     raw[parts] = given

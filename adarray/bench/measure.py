@@ -90,9 +90,9 @@ class Data:
 
 def wait() -> None:
     """Wait for the device, if the backend computes on one."""
-    synchronize = getattr(current_mode().engine, "synchronize", None)
-    if synchronize is not None:
-        synchronize()
+    engine = current_mode().engine
+    if engine is not None:
+        engine.synchronize()
 
 
 def seconds(call: Callable[[], Any], allowed: float = float("inf")) -> float:

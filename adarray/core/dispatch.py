@@ -276,8 +276,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
         if seen is not NotImplemented:
             return seen
     mode = MODE.get()
-    if mode is not None and mode.symbolic:
-        operands = mode.engine.enter(operands)  # type: ignore[union-attr]
+    if mode is not None and mode.recorder is not None:
+        operands = mode.recorder.as_operands(operands)
     level, mask = 0, 0
     cls: type[Handle] | None = None
     span: tuple[int, int] | None = None

@@ -249,13 +249,13 @@ def _write(x: Handle, index: Any, value: Any) -> None:
         raise ValueError("assignment destination is read-only")
     if BATCHED and _write_members(root, x, steps, index, v):
         pass
-    elif mode is not None and mode.symbolic:
+    elif mode is not None and mode.recorder is not None:
         if is_borrowed(root):  # a later run must write there too
             raise leaves_graph(
                 f"in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
                 "write into an array made by a NumPy function inside of the jitted function",
             )
-        root._v, root._frozen = mode.engine.write(root._v, steps, index, v), True  # type: ignore[union-attr]
+        root._v, root._frozen = mode.recorder.write(root._v, steps, index, v), True
     else:
         absorb(root)
         own_buffer(root)

@@ -52,8 +52,8 @@ def lend(x: Handle, to: FrameType | None = None, forever: bool = False) -> np.nd
             return np.array(v)
     root = root_of(x)
     mode = MODE.get()
-    if mode is not None and mode.symbolic:
-        mode.engine.lend(root._v, to)  # type: ignore[union-attr]
+    if mode is not None and mode.recorder is not None:
+        mode.recorder.lend(root._v, to)
     if root._frozen:
         own_buffer(root)
     more = extras(root)

@@ -465,8 +465,9 @@ def on_plain(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         batched = stands_for_many((*given, *options.values()))
         if batched is not None:
             return batched.function(function, given, options)
-    if mode is not None and mode.symbolic and (followed(args) or followed(kwargs)):
-        return mode.engine.function(function, plain(args), plain(kwargs))  # type: ignore[union-attr]
+    recorder = mode.recorder if mode is not None else None
+    if recorder is not None and (followed(args) or followed(kwargs)):
+        return recorder.function(function, plain(args), plain(kwargs))
     return function(*plain(args), **plain(kwargs))
 
 

@@ -280,8 +280,9 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
         if not isinstance(value, np.ndarray) and not isinstance(value, np.generic) and not weak:
             value = np.asarray(value)
         mode = MODE.get()
-        if mode is not None and mode.symbolic and isinstance(value, np.ndarray):
-            value = mode.engine.capture(value)  # type: ignore[union-attr]
+        recorder = mode.recorder if mode is not None else None
+        if recorder is not None and isinstance(value, np.ndarray):
+            value = recorder.capture(value)
         if mode is not None and mode.place is not None:
             value = mode.place(value)
         value, guard = keep_plain(value, layout=True)

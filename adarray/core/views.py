@@ -29,7 +29,10 @@ def wrapped(
         memory = root_of(source)._v
         if isinstance(r, Symbolic) and type(memory) is np.ndarray and type(r) not in BATCHED:
             # Made of a constant while recording, as by np.zeros: of the copy that stands for it.
-            memory = MODE.get().engine.capture(memory)  # type: ignore[union-attr]
+            mode = MODE.get()
+            assert mode is not None
+            assert mode.recorder is not None
+            memory = mode.recorder.capture(memory)
         if _overlap(r, memory):
             return view_of(source, op, operands[1:], params, r)
     if isinstance(r, Symbolic) and type(r) not in BATCHED:

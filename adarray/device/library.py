@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.engines import BaseEngine
 from adarray.base.errors import BackendError, DeviceMemoryError
 from adarray.base.memory import layout_of, result_axes
 from adarray.base.spans import RECORDER
@@ -561,8 +562,11 @@ def _result_class(function: Any) -> Any:
     return None if name is None else getattr(found, name, None)
 
 
-class DeviceEngine:
+class DeviceEngine(BaseEngine):
     """An engine that moves the operands of a `use` block to a device.
+
+    One that compiles derives from `adarray.runtime.CompilingEngine`, too: what it makes takes and
+    returns arrays of the library, and numbers.
 
     Parameters
     ----------
@@ -570,22 +574,21 @@ class DeviceEngine:
         Name of the backend.
     library : Library
 
-    Notes
-    -----
-    One that compiles has ``executable(plan, precise=False, rerun=None)``, which returns an
-    object with ``run``: a function of a list of arrays of the library, and numbers, that
-    returns a list of such arrays, fresh or donated. If a kernel refuses its data it calls
-    ``rerun(arrays, 0, code, None)``.
+    Attributes
+    ----------
+    library : Library
+        The `device` of `BaseEngine`, which is always there.
     """
-
-    threads = 1
 
     def __init__(self, name: str, library: Library) -> None:
         self.name = name
-        self.library = library
+        self.library = self.device = library
         self.place = library.place
-        self.pointwise = library.pointwise
-        self.derivative = library.derivative
-        self.call = library.compute
-        self.synchronize = library.synchronize
+        # What the library computes, without a call in between.
+        vars(self).update(
+            pointwise=library.pointwise,
+            derivative=library.derivative,
+            call=library.compute,
+            synchronize=library.synchronize,
+        )
         DEVICES[library.name] = library

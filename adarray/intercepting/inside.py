@@ -192,10 +192,10 @@ class Inside:
                     return r if r._node is not None else constant_data(r)
                 return adopt(r)
         mode = MODE.get()
-        if mode is not None and mode.symbolic:  # what is computed of plain arrays counts too
-            engine: Any = mode.engine
-            args = engine.enter(args)
-            kwargs = {k: engine.enter((v,))[0] for k, v in kwargs.items()}
+        if mode is not None and mode.recorder is not None:
+            recorder = mode.recorder  # what is computed of plain arrays counts too
+            args = recorder.as_operands(args)
+            kwargs = {k: recorder.as_operands((v,))[0] for k, v in kwargs.items()}
         given = tuple(opened(x) for x in args if isinstance(x, np.ndarray))
         for x in args:
             if type(x) is list or type(x) is tuple:
@@ -307,9 +307,9 @@ def _values(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def look(*args: Any, **kwargs: Any) -> Any:
         mode = MODE.get()
-        if mode is not None and mode.symbolic and (followed(args) or followed(kwargs)):
-            engine: Any = mode.engine
-            return engine.check(function, plain(args), plain(kwargs))
+        recorder = mode.recorder if mode is not None else None
+        if recorder is not None and (followed(args) or followed(kwargs)):
+            return recorder.check(function, plain(args), plain(kwargs))
         return function(*plain(args), **plain(kwargs))
 
     return look

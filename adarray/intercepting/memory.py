@@ -43,9 +43,8 @@ class Memory:
         mode = MODE.get()
         if not (followed(args) or followed(kwargs)):
             call = functools.partial(self.cached, *args, **kwargs)
-            if mode is not None and mode.symbolic:
-                engine: Any = mode.engine
-                call = functools.partial(engine.cached, self.cached, args, kwargs)
+            if mode is not None and mode.recorder is not None:
+                call = functools.partial(mode.recorder.cached, self.cached, args, kwargs)
             r = self._plainly(call)
             if r is not _TRACED:
                 return r

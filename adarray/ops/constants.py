@@ -56,9 +56,8 @@ def _may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
 def _about_memory(function: Any, a: Any, b: Any, max_work: Any) -> bool:
     """Answer whether two arrays share memory; nothing that `jit` records can."""
     mode = MODE.get()
-    if mode is not None and mode.symbolic:
-        engine: Any = mode.engine
-        engine.asked_for_memory(function)
+    if mode is not None and mode.recorder is not None:
+        mode.recorder.asked_for_memory(function)
     return bool(function(_as_passed(a), _as_passed(b), max_work))
 
 

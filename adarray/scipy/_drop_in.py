@@ -204,8 +204,9 @@ def _check_finite(x: Any) -> None:
     """Raise where an array is not finite; a jitted function does in each call."""
     v, mode = plain(x), MODE.get()
     if isinstance(v, Symbolic):
-        engine: Any = mode.engine if mode is not None else None
-        engine.check(np.asarray_chkfinite, (v,), {})
+        assert mode is not None
+        assert mode.recorder is not None
+        mode.recorder.check(np.asarray_chkfinite, (v,), {})
     else:
         np.asarray_chkfinite(v)
 

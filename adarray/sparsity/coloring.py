@@ -9,6 +9,7 @@ import numpy as np
 
 from adarray.backend import load
 from adarray.base.errors import BackendError
+from adarray.base.runtime import ColoringBackend
 from adarray.sparsity import greedy
 
 # Steps of a greedy colouring up to which other orders than the first are tried, and those that
@@ -52,10 +53,12 @@ class Coloring(NamedTuple):
 def library() -> Any:
     """Return what colours: C, or Python where it was not compiled."""
     try:
-        backend: Any = load("serial")
-        return backend.coloring()
+        backend = load("serial")
+        if isinstance(backend, ColoringBackend):
+            return backend.coloring()
     except BackendError:
-        return greedy
+        pass
+    return greedy
 
 
 def transposed(pattern: Half, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

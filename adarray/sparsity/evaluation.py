@@ -35,10 +35,9 @@ Compressed = tuple[Any, Any]
 def _path() -> Any:
     """Return the path of the run that is being recorded so far; None where none is."""
     mode = MODE.get()
-    if mode is None or not mode.symbolic:
+    if mode is None or mode.recorder is None:
         return None
-    engine: Any = mode.engine
-    return path_of(engine.recording)
+    return path_of(mode.recorder.recording)
 
 
 def _directions(colors: list[Any], likes: list[Any], first: Any, count: int) -> list[list[Any]]:

@@ -48,10 +48,10 @@ class Checkpoint(Whole):
 
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
         mode = MODE.get()
-        drawn = getattr(mode.engine, "drawn", int) if mode is not None else int
-        before = drawn()
+        recorder = mode.recorder if mode is not None else None
+        before = 0 if recorder is None else recorder.drawn()
         y, _ = super()._evaluate(args)
-        if drawn() != before:
+        if recorder is not None and recorder.drawn() != before:
             raise TraceError(
                 f"{self._op.name}: the function draws random numbers, which would be others when "
                 "it runs again for its derivative; draw them outside, and pass them"

@@ -210,8 +210,8 @@ def refuse_unseen(f: Any, what: str, triples: list[tuple[int, Any, Handle, Any]]
             )
         if written:
             mode = MODE.get() if isinstance(before, Symbolic) else None
-            if mode is not None and mode.symbolic:
-                mode.engine.touched()  # type: ignore[union-attr]
+            if mode is not None and mode.recorder is not None:
+                mode.recorder.touched()
             if type(before) is np.ndarray or isinstance(given, Handle):
                 refuse_captured(f, f"{what} {k}", given, "was written into")
         elif asks and type(given) is np.ndarray:

@@ -16,11 +16,9 @@ from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.print_c import printer as cprinter
 from adarray.errors import BackendError
-
-Rerun = Callable[[list[Any], int, int, Any], list[Any]]
+from adarray.runtime import BaseEngine, CompiledPlan, FaultHandler
 
 _ARRAY_API: Any = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-_FLAGS = (("divide", 1), ("over", 2), ("under", 4), ("invalid", 8))
 _VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
 LONG = 100_000  # characters of C from which on compiling fast matters more
 _KEPT = 20_000  # kernels whose text is remembered
@@ -38,21 +36,14 @@ def _maker(library: Any) -> Any:
     return _makers[library]
 
 
-def _heard(flags: int) -> bool:
-    """Whether the caller's errstate wants to hear of any of the raised flags."""
-    handling: Any = np.geterr()
-    return any(flags & bit and handling[name] != "ignore" for name, bit in _FLAGS)
-
-
-def _reporter(rerun: Rerun | None) -> Rerun:
+def _reporter(rerun: FaultHandler | None) -> Callable[[list[Any], int, int, Any], list[Any]]:
     """Return what is called when a run raised flags or a kernel failed.
 
     It does not refer to the executable: jit.c keeps it.
     """
-    heard = getattr(rerun, "hears", _heard)
 
     def report(arrays: list[Any], flags: int, code: int, results: Any) -> list[Any]:
-        if code == 0 and (rerun is None or not heard(flags)):
+        if code == 0 and (rerun is None or not rerun.hears(flags)):
             return results  # type: ignore[no-any-return]
         if rerun is not None:
             return rerun(arrays, flags, code, results)
@@ -64,7 +55,7 @@ def _reporter(rerun: Rerun | None) -> Rerun:
     return report
 
 
-class Executable:
+class Executable(CompiledPlan):
     """A plan that is ready to run.
 
     Attributes
@@ -207,8 +198,8 @@ def prepare(library: Any, threads: int, plans: Iterable[Plan], precise: bool = F
 
 
 def executable(
-    library: Any, threads: int, plan: Plan, precise: bool = False, rerun: Rerun | None = None,
-    engine: Any = None,
+    library: Any, threads: int, plan: Plan, precise: bool = False,
+    rerun: FaultHandler | None = None, engine: BaseEngine | None = None,
 ) -> Executable:  # fmt: skip
     """Compile a plan.
 
@@ -221,12 +212,10 @@ def executable(
     plan : Plan
     precise : bool, optional
         Whether mathematical functions are the C library's scalar ones.
-    rerun : callable, optional
-        ``rerun(arrays, flags, code, results) -> results``: called in the place of returning,
-        if a kernel failed (`code` is what it returned, `results` is None), or floating-point
-        flags were raised that the caller's `np.errstate` does not ignore (bits 1 divide, 2
-        overflow, 4 underflow, 8 invalid). Without it, flags are not looked at.
-    engine : Engine, optional
+    rerun : FaultHandler, optional
+        Called in the place of returning, if a kernel failed, or floating-point flags were raised
+        that it hears. Without it, flags are not looked at.
+    engine : BaseEngine, optional
         Computes parts of functions that the plan calls.
 
     Raises

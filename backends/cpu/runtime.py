@@ -20,14 +20,16 @@ from adarray_backends.cpu import blas
 from adarray.base.environment import wrong
 from adarray.base.op import OPS, Op, Reduction
 from adarray.base.scalar import Expr
+from adarray.compiler.ir.target import CPU
 from adarray.compiler.scalars import eager
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.eager import Kernel
 from adarray.errors import BackendError
+from adarray.runtime import CompilingEngine, FaultHandler
 
 if TYPE_CHECKING:
     from adarray_backends.cpu.ahead import Ahead
-    from adarray_backends.cpu.executor import Executable, Rerun
+    from adarray_backends.cpu.executor import Executable
 
     from adarray.compiler.ir.plan import Plan
 
@@ -169,7 +171,7 @@ def _reported(flags: int, out: Any = None) -> bool:
     return bool(underflow or out is None or not np.isfinite(out).all())
 
 
-class CPUEngine:
+class CPUEngine(CompilingEngine):
     """An engine over an extension module.
 
     Parameters
@@ -194,10 +196,11 @@ class CPUEngine:
 
     # -- compiled plans --------------------------------------------------------------------
 
-    any_thread = True  # may compile plans
+    any_thread = True
+    target = CPU
 
     def executable(
-        self, plan: Plan, precise: bool = False, rerun: Rerun | None = None
+        self, plan: Plan, precise: bool = False, rerun: FaultHandler | None = None
     ) -> Executable:
         """Compile a plan; see `adarray_backends.cpu.executor.executable`."""
         from adarray_backends.cpu.executor import executable  # only jit needs it

@@ -10,6 +10,7 @@ from adarray.compiler.ir.plan import Plan
 from adarray.compiler.ir.target import GpuTarget
 from adarray.device import DeviceEngine, Library
 from adarray.errors import BackendError
+from adarray.runtime import CompiledPlan, CompilingEngine, FaultHandler
 
 # What the operands of float32 products are rounded to, and the compute capability it needs.
 PRECISIONS = {"float32": (0, 0), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0)}
@@ -21,7 +22,7 @@ THREADS: ContextVar[int] = ContextVar("adarray_threads_per_block", default=USUAL
 _WARP, _MOST_THREADS = 32, 1024
 
 
-class CudaEngine(DeviceEngine):
+class CudaEngine(DeviceEngine, CompilingEngine):
     """An engine that computes on a GPU.
 
     Parameters
@@ -50,7 +51,9 @@ class CudaEngine(DeviceEngine):
 
         return gpu.target_of(self.library.index)
 
-    def executable(self, plan: Plan, precise: bool = False, rerun: Any = None) -> Any:
+    def executable(
+        self, plan: Plan, precise: bool = False, rerun: FaultHandler | None = None
+    ) -> CompiledPlan:
         """Return a compiled plan, which runs on CuPy's arrays.
 
         Parameters
@@ -58,7 +61,7 @@ class CudaEngine(DeviceEngine):
         plan : Plan
         precise : bool
             Taken for the sake of other engines: CUDA has one version of each function.
-        rerun : callable, optional
+        rerun : FaultHandler, optional
             Called as ``rerun(arrays, 0, code, None)`` where a kernel refused its data.
         """
         from adarray_backends.cuda import plans  # imports CuPy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter, perf_counter_ns
 from typing import Any
 from weakref import WeakSet
@@ -15,11 +14,11 @@ from adarray_backends.cuda.operands import Operands, Run
 from adarray.compiler.ir.plan import CallStep, Plan, Step
 from adarray.compiler.ir.verify_loops import checking
 from adarray.errors import BackendError, DeviceMemoryError
+from adarray.runtime import CompiledPlan, FaultHandler
 
 _MEMORY, _UNATTACHED = 2, 201  # the driver's errors
 _ALIGNED = 16  # bytes
 
-Rerun = Callable[[list[Any], int, int, Any], list[Any]]
 _executables: WeakSet[Executable] = WeakSet()
 
 
@@ -29,7 +28,7 @@ def give_back() -> None:
         e.instances.idle.clear()
 
 
-class Executable:
+class Executable(CompiledPlan):
     """A plan that is ready to run on arrays of one GPU.
 
     Parameters
@@ -69,7 +68,7 @@ class Executable:
 
     def __init__(
         self, plan: Plan, gpu: Any, precision: str = "float32", graphs: bool = True,
-        rerun: Rerun | None = None, threads: int | None = None, aligned: bool = True,
+        rerun: FaultHandler | None = None, threads: int | None = None, aligned: bool = True,
     ) -> None:  # fmt: skip
         start = perf_counter()
         self.plan = plan
@@ -335,8 +334,8 @@ def described(s: Step) -> str:
 
 
 def executable(
-    plan: Plan, precision: str = "float32", precise: bool = False, rerun: Rerun | None = None,
-    library: Any = None, graphs: bool = True, threads: int | None = None,
+    plan: Plan, precision: str = "float32", precise: bool = False,
+    rerun: FaultHandler | None = None, library: Any = None, graphs: bool = True, threads: int | None = None,
 ) -> Executable:  # fmt: skip
     """Compile a plan for a GPU.
 

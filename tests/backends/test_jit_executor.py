@@ -190,7 +190,9 @@ def test_a_kernel_that_refuses(engine: Any, n: int) -> None:
         return ["instead"]
 
     arrays = [x]
-    assert engine.executable(_refusing_plan(n, 1e6), rerun=rerun)(arrays) == ["instead"]
+    assert engine.executable(_refusing_plan(n, 1e6), rerun=plans.Rerun(rerun))(arrays) == [
+        "instead"
+    ]
     assert calls == [(arrays, 0, 7, None)]
     assert calls[0][0] is arrays
 
@@ -204,7 +206,7 @@ def test_floating_point_flags(engine: Any, n: int, at: int) -> None:
         calls.append(flags)
         return ["again", *results]
 
-    run = engine.executable(plans.scaled_plan(n, work=1e6), rerun=rerun)
+    run = engine.executable(plans.scaled_plan(n, work=1e6), rerun=plans.Rerun(rerun))
     x = np.zeros(n)
     assert len(run([x, 1.0])) == 2
     x[at] = 1000.0  # overflows, on the last thread for the last element

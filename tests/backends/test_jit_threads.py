@@ -142,7 +142,7 @@ class _Node:
     """Holds an executable whose `rerun` refers to it."""
 
     def __init__(self, engine: Any) -> None:
-        self.run = engine.executable(plans.scaled_plan(4), rerun=self.rerun)
+        self.run = engine.executable(plans.scaled_plan(4), rerun=plans.Rerun(self.rerun))
 
     def rerun(self, *args: Any) -> Any:
         return [self]

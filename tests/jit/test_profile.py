@@ -125,7 +125,7 @@ def test_an_engine_is_wrapped_once():
         engine = MODE.get().engine
         assert isinstance(engine, ProfilingEngine)
         assert not isinstance(engine.wrapped, ProfilingEngine)
-        assert engine.library is engine.wrapped.library
+        assert engine.innermost is engine.wrapped
 
 
 def test_it_ends_with_the_block_whatever_happens():

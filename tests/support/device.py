@@ -24,6 +24,7 @@ from adarray.compiler.ir.target import GPU
 from adarray.device import DeviceEngine, Library
 from adarray.device.kinds import register_kind
 from adarray.errors import BackendError
+from adarray.runtime import CompiledPlan, CompilingEngine
 
 # The stand-in is an array library, as CuPy is: its code is nobody's that is transformed.
 scope.KEPT = scope.KEPT | {"device", "loops", "plan_runner"}
@@ -323,7 +324,7 @@ def library(index: int = 0) -> StandIn:
     return _library(index)
 
 
-class Executable:
+class Executable(CompiledPlan):
     """A plan that runs on arrays of the stand-in; its kernels are interpreted."""
 
     def __init__(self, plan: Any, library: StandIn, rerun: Any) -> None:
@@ -355,7 +356,7 @@ class Executable:
         return made, [start, *[perf_counter_ns()] * len(self.plan.steps)]
 
 
-class StandInEngine(DeviceEngine):
+class StandInEngine(DeviceEngine, CompilingEngine):
     """An engine that compiles: its executables interpret kernels."""
 
     runner: Any = PlanRunner  # of plans: what runs the kernels

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from adarray.ad.reverse import general_rule
+from adarray.base.engines import WrappingEngine
 from adarray.base.op import Contraction, Gather, Layout, Op, Reduction, Scan
 from adarray.base.runtime import MODE, Mode, current_mode
 from adarray.base.scope import outside
@@ -31,28 +32,26 @@ CHOICES = frozenset({
 })  # fmt: skip
 
 
-class NoisyEngine:
+class NoisyEngine(WrappingEngine):
     """An engine that computes as another one does, and moves every result a little.
 
     Parameters
     ----------
-    inner : Engine or None
+    inner : BaseEngine or None
     rng : numpy.random.Generator
     ulps : float
         The largest relative change in units of the precision.
     """
 
     def __init__(self, inner: Any, rng: np.random.Generator, ulps: float) -> None:
-        self.inner = inner
-        self.name = "noisy"
-        self.threads = 1
+        super().__init__(inner, "noisy")
         self._rng = rng
         self._ulps = ulps
 
     @outside
     def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
         """Compute a pointwise operation."""
-        out = NotImplemented if self.inner is None else self.inner.pointwise(op, values)
+        out = NotImplemented if self.wrapped is None else self.wrapped.pointwise(op, values)
         out = op.evaluate(*values) if out is NotImplemented else out
         return out if op.name in CHOICES else self._moved(out)
 
@@ -60,8 +59,8 @@ class NoisyEngine:
     def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
         """Compute a rule."""
         out = NotImplemented
-        if self.inner is not None:
-            out = self.inner.derivative(op, operand, g, saved)
+        if self.wrapped is not None:
+            out = self.wrapped.derivative(op, operand, g, saved)
         rule = op.rules[operand]
         assert rule is not None
         out = rule(g, *saved) if out is NotImplemented else out
@@ -70,7 +69,7 @@ class NoisyEngine:
     @outside
     def call(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Compute any other operation."""
-        out = NotImplemented if self.inner is None else self.inner.call(op, values, params)
+        out = NotImplemented if self.wrapped is None else self.wrapped.call(op, values, params)
         if out is NotImplemented:
             out = _evaluate(op, values, params)
         if isinstance(op.lower, _EXACT) or op.name in CHOICES or isinstance(out, tuple):

@@ -147,3 +147,18 @@ def sorted_plan(function: Any, n: int = 6) -> Plan:
         KernelStep(scaled(), (called, s, out, total), (n,), (), 0.0),
     ]
     return plan(steps, [a, s, middle, called, out, total], [look(out), look(total, ())])
+
+
+class Rerun:
+    """What an executable calls after flags that `numpy.errstate` asks for, or a failure."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def hears(self, flags: int) -> bool:
+        handling = np.geterr()
+        names = ("divide", "over", "under", "invalid")
+        return any(flags >> i & 1 and handling[n] != "ignore" for i, n in enumerate(names))
+
+    def __call__(self, arrays: Any, flags: int, code: int, results: Any) -> Any:
+        return self.function(arrays, flags, code, results)

@@ -14,6 +14,7 @@ import pytest
 import adarray
 from adarray import BackendError, backend
 from adarray.__main__ import main
+from adarray.base.runtime import MODE
 
 
 class Fatal(BaseException):
@@ -52,6 +53,54 @@ class GivesAnInt(Whole):
         return 7
 
 
+class Plain:
+    """An engine of the three methods, which leaves everything to NumPy."""
+
+    name: Any = "odd"
+    threads: Any = 1
+
+    def pointwise(self, op: Any, values: Any) -> Any:
+        return NotImplemented
+
+    def derivative(self, op: Any, operand: int, g: Any, saved: Any) -> Any:
+        return NotImplemented
+
+    def call(self, op: Any, values: Any, params: Any) -> Any:
+        return NotImplemented
+
+
+class HasNoName(Whole):
+    def engine(self) -> Any:
+        made = Plain()
+        made.name = None
+        return made
+
+
+class CountsInWords(Whole):
+    def engine(self) -> Any:
+        made = Plain()
+        made.threads = "two"
+        return made
+
+
+class CompilesByItself(Whole):
+    class Engine(Plain):
+        def executable(self, plan: Any, precise: bool = False, rerun: Any = None) -> Any:
+            return None
+
+    def engine(self) -> Any:
+        return self.Engine()
+
+
+class EntersByItself(Whole):
+    class Engine(Plain):
+        def enter(self) -> Any:
+            return None
+
+    def engine(self) -> Any:
+        return self.Engine()
+
+
 class TellsAnInt(Whole):
     def info(self) -> Any:
         return 7
@@ -84,6 +133,14 @@ TEXTS = {
     "ExitsLater": r"its method engine\(\) failed \(SystemExit: 3\); mend or uninstall",
     "GivesAnInt": r"its engine, of int, has no method pointwise\(\); it does not satisfy "
     r"adarray.runtime.Engine",
+    "HasNoName": r"its engine, of Plain, has None as its name, which adarray.runtime.Engine wants "
+    r"to be of str; mend or uninstall the distribution",
+    "CountsInWords": r"its engine, of Plain, has 'two' as its threads, which "
+    r"adarray.runtime.Engine wants to be of int",
+    "CompilesByItself": r"its engine, of Engine, has executable\(\), which is asked of engines "
+    r"that derive from adarray.runtime.CompilingEngine, and it does not; mend or uninstall",
+    "EntersByItself": r"its engine, of Engine, has enter\(\), which is asked of engines that "
+    r"derive from adarray.runtime.BaseEngine, and it does not",
     "absent": rf"{LOAD} \(AttributeError",
 }
 
@@ -153,3 +210,44 @@ def test_a_number_of_threads_that_is_none(text: str, monkeypatch: pytest.MonkeyP
         pytest.skip(str(error))
     with pytest.raises(BackendError, match="the environment variable OMP_NUM_THREADS is"):
         adarray.use("openmp")
+
+
+ASKED: list[str] = []
+
+
+class HasSlots:
+    """Nothing can be set on it; it is asked all the same, and also for more than it has."""
+
+    __slots__ = ()
+    name, threads = "odd", 1
+
+    def pointwise(self, op: Any, values: Any) -> Any:
+        ASKED.append(op.name)
+        return NotImplemented
+
+    def derivative(self, op: Any, operand: int, g: Any, saved: Any) -> Any:
+        ASKED.append(f"derivative of {op.name}")
+        return NotImplemented
+
+    def call(self, op: Any, values: Any, params: Any) -> Any:
+        ASKED.append(op.name)
+        return NotImplemented
+
+
+class Slotted(Whole):
+    def engine(self) -> Any:
+        return HasSlots()
+
+
+def test_an_engine_of_three_methods_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plugins_of_others", sys.modules[HERE])
+    _use({"odd": "plugins_of_others:Slotted"}, monkeypatch)
+    ASKED.clear()
+    with adarray.use("odd"), adarray.debug_nans(), adarray.profile() as profile:
+        assert adarray.grad(lambda x: np.sum(np.sin(x)))(np.zeros(1)) == 1.0
+        engine = MODE.get().engine  # type: ignore[union-attr]
+        assert (engine.device, engine.place, engine.recorder) == (None, None, None)
+        engine.synchronize()
+        engine.trim()
+    assert ASKED == ["sin", "sum", "derivative of sin"]
+    assert [s.name for s in profile.spans if s.kind == "op"] == ["sin", "sum"]

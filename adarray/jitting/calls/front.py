@@ -11,9 +11,10 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from adarray.arrays.adarray import ADArray
-from adarray.backend import chosen, load
+from adarray.backend import chosen, made_engine
 from adarray.base import telling
 from adarray.base.aliasing import shares_memory
+from adarray.base.engines import BaseEngine
 from adarray.base.errors import BackendError, DeviceMemoryError
 from adarray.base.levels import LEVEL
 from adarray.base.memory import duplicate
@@ -291,8 +292,9 @@ class JitFunction(Tracing):
     ) -> Entry:
         """Return what is known of the signature of a call."""
         fast = fast_key(args) if not kwargs else None
-        place: Any = mode.engine if mode is not None else None
-        place = getattr(place, "wrapped", place) or not chosen()
+        engine = mode.engine if mode is not None else None
+        engine = engine.innermost if engine is not None else None
+        place: BaseEngine | bool = engine or not chosen()
         key: Hashable = (fast if fast is not None else bound.key, place)
         if fast is None and bound.to_adarray and mode is not None and mode.place is not None:
             key = (key, "ADArrays")  # of the host: they have the keys of ndarrays
@@ -306,7 +308,8 @@ class JitFunction(Tracing):
             entry = self._table.get(key)
             if entry is None:
                 telling.check()
-                engine = default_engine() if place is True else place or None
+                if place is True:
+                    engine = default_engine()
                 text = describe(bound.key[1:], self._f)
                 entry = Entry(text, Builder(engine, self.options, text))
                 entry.donates = bool(self.options.donate) and not kept
@@ -383,12 +386,12 @@ def not_recorded(f: Any) -> str:
 
 
 @functools.cache
-def default_engine() -> Any:
+def default_engine() -> BaseEngine | None:
     """Return the engine that compiles where no backend was chosen; None: NumPy runs it all."""
     reason = ""
     for name in ("openmp", "serial"):
         try:
-            return load(name).engine()
+            return made_engine(name, {})
         except BackendError as error:
             reason = str(error)
     say(f"jit: nothing compiles here: {reason}; operations run one by one with NumPy")

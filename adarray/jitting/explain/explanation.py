@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adarray.arrays.adarray import ADArray
+from adarray.base.engines import BaseEngine
 from adarray.base.recording import Call
 from adarray.base.report import (
     Code,
@@ -22,7 +23,7 @@ from adarray.base.report import (
     size_text,
     time_text,
 )
-from adarray.device import KINDS, DeviceEngine, adopt
+from adarray.device import KINDS, adopt
 from adarray.jitting.explain.costs import Cost, peak, total
 from adarray.jitting.explain.picture import Picture, picture
 from adarray.jitting.explain.sections import (
@@ -262,12 +263,12 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     )
 
 
-def _backend_text(engine: Any) -> str:
+def _backend_text(engine: BaseEngine | None) -> str:
     """Return the name of what compiles, with its threads or its device."""
     if engine is None:
         return "numpy"
-    if isinstance(engine, DeviceEngine):
-        return f"{engine.name} ({engine.library.name})"
+    if engine.device is not None:
+        return f"{engine.name} ({engine.device.name})"
     return f"{engine.name} ({plural(engine.threads, 'thread')})"
 
 

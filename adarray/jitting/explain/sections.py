@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adarray.base.engines import CompiledPlan
 from adarray.base.recording import Call, Guard, Symbol
 from adarray.base.report import Code, Drawing, Section, Table, count_text, size_text, time_text
 from adarray.compiler.ir.plan import Buffer, KernelStep, Plan
@@ -39,7 +40,7 @@ class Segment(NamedTuple):
     before, after : Program or None
         As recorded, and after the passes.
     plan : Plan or None
-    executable : object
+    executable : CompiledPlan or None
         What the backend made of the plan.
     seconds : dict
         How long each stage took, by name.
@@ -55,7 +56,7 @@ class Segment(NamedTuple):
     before: Program | None
     after: Program | None
     plan: Plan | None
-    executable: Any = None
+    executable: CompiledPlan | None = None
     seconds: dict[str, float] = {}  # noqa: RUF012  (never written to)
     runs: int = 0
     eager: str = ""
@@ -170,17 +171,11 @@ def kernels(number: int, s: Segment) -> list[KernelInfo]:
     return [
         KernelInfo(
             number, i, step_title(step), tuple(names.get(id(v), "?") for v in step.values),
-            c, _source(s.executable, i),
+            c, "" if s.executable is None else s.executable.source_of(i),
         )
         for i, (step, c) in enumerate(zip(s.plan.steps, costs(s.plan), strict=True))
         if isinstance(step, KernelStep)
     ]  # fmt: skip
-
-
-def _source(executable: Any, step: int) -> str:
-    """Return the C text of a step's kernel; nothing where NumPy runs it."""
-    source_of = getattr(executable, "source_of", None)
-    return str(source_of(step)) if source_of is not None else ""
 
 
 def segment_section(number: int, s: Segment, names: Names, pictures: bool) -> Section:
@@ -315,12 +310,10 @@ def _sources(number: int, s: Segment) -> list[Section]:
 
 def _compiling(s: Segment) -> Section:
     rows = [(stage, time_text(seconds)) for stage, seconds in s.seconds.items()]
-    for name, label in (
-        ("compiled", "kernels compiled"),
-        ("from_disk", "kernels from the disk cache"),
-        ("in_memory", "kernels that this process had"),
-    ):
-        n = getattr(s.executable, name, None)
-        if n is not None:
-            rows.append((label, str(n)))
+    if s.executable is not None:
+        rows += [
+            ("kernels compiled", str(s.executable.compiled)),
+            ("kernels from the disk cache", str(s.executable.from_disk)),
+            ("kernels that this process had", str(s.executable.in_memory)),
+        ]
     return Section("compiling", (Table(("stage", "time or number"), tuple(rows)),))

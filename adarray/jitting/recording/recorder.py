@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from adarray.base.aval import BATCHED
+from adarray.base.engines import BaseEngine
 from adarray.base.errors import NotDifferentiableError
 from adarray.base.levels import forget
 from adarray.base.memory import duplicate
@@ -30,7 +31,7 @@ from adarray.core.dispatch import compute, replay, stands_for_many
 from adarray.core.inplace import WRITE
 from adarray.core.protocol import traced
 from adarray.core.trace import Extras, Handle
-from adarray.device import DeviceEngine, host, is_device
+from adarray.device import host, is_device
 from adarray.jitting.captures.cached import CachedCall
 from adarray.jitting.shared.constants import Captured, first_of
 from adarray.jitting.shared.generators import Draws, TracedGenerator, seeded
@@ -70,7 +71,7 @@ _DYNAMIC = frozenset(
 )  # fmt: skip
 
 
-class Recorder:
+class Recorder(BaseEngine):
     """The engine that records.
 
     Parameters
@@ -83,18 +84,15 @@ class Recorder:
     recording : Recording
     """
 
-    symbolic = True
-
     def __init__(self, mode: Mode | None, draws: Draws | None = None) -> None:
         self.inner = mode
         self.draws = Draws() if draws is None else draws
         self.name = mode.name if mode is not None else "numpy"
         engine = mode.engine if mode is not None else None
-        self.threads: int = engine.threads if engine is not None else 1
+        self.threads = engine.threads if engine is not None else 1
         self.recording = Recording()
         self._captured: dict[int, Captured] = {}  # by the identity of the plain array
-        inner = getattr(engine, "wrapped", engine)
-        self._library: Any = inner.library if isinstance(inner, DeviceEngine) else None
+        self._library = engine.device if engine is not None else None
         self._zeros: dict[int, Any] = {}  # that `zeros` made, and nobody has written into yet
         self._lent: list[tuple[np.ndarray, np.ndarray]] = []  # memory of others: what it held
         self._looks: dict[tuple[str, int], Any] = {}
@@ -110,6 +108,11 @@ class Recorder:
         self.calls: list[CachedCall] = []  # of functions with a cache
 
     # -- the engine ------------------------------------------------------------------------
+
+    @property
+    def recorder(self) -> Recorder:
+        """The engine itself."""
+        return self
 
     def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
         """Compute and record a pointwise operation."""
@@ -477,7 +480,7 @@ class Recorder:
         given = (host(number),)
         return self.handle(self._recorded(OPS["positive"], np.positive, given, {}, number))
 
-    def enter(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    def as_operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return operands with plain arrays as ADArrays over captures.
 
         They are borrowed: writes into them, or into views of them, would go into copies, and raise.

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from adarray.arrays.adarray import ADArray
+from adarray.base.engines import BaseEngine
 from adarray.base.runtime import MODE
 from adarray.base.scope import GENERATED
 from adarray.core.inplace import sync_if_view
 from adarray.core.trace import Handle, root_of
-from adarray.device import KINDS, DeviceArray, adopt, form_of, is_device
+from adarray.device import KINDS, DeviceArray, Library, adopt, form_of, is_device
 from adarray.device.indices import CAREFUL
 from adarray.jitting.shared.contents import Content
 from adarray.jitting.shared.signature import unaligned
@@ -53,15 +54,18 @@ class OnDevice:
 
     Parameters
     ----------
-    engine : DeviceEngine
+    engine : BaseEngine
+        Of the device.
+    library : Library
+        That of the device.
     kind : {"adarray", "library", "value", "host"}
         What results are: ADArrays, arrays of the library, plain values of adarray's own code,
         or ndarrays.
     """
 
-    def __init__(self, engine: Any, kind: str) -> None:
+    def __init__(self, engine: BaseEngine, library: Library, kind: str) -> None:
         self.engine = engine
-        self.library = engine.library
+        self.library = library
         self.kind = kind
         self._sent: dict[int, Sent] = {}
 
@@ -244,17 +248,17 @@ def device_of(targets: Sequence[Any], values: Sequence[Any], captured: Any) -> O
         If they are on two devices.
     """
     mode = MODE.get()
-    engine: Any = None
-    if mode is not None and mode.place is not None:
-        engine = getattr(mode.engine, "wrapped", mode.engine)
+    engine: BaseEngine | None = None
+    if mode is not None and mode.place is not None and mode.engine is not None:
+        engine = mode.engine.innermost
     libraries = {id(x.library): x.library for x in values if is_device(x)}
     if len(libraries) > 1:
         raise ElsewhereError(" and ".join(sorted(x.name for x in libraries.values())))
     if libraries:
         (library,) = libraries.values()
-        if engine is None or engine.library is not library:
+        if engine is None or engine.device is not library:
             engine = library.engine()
-    if engine is None:
+    if engine is None or engine.device is None:
         return None
     found = [i.found.value for i in captured if is_device(i.value)]
     if any(isinstance(x, Handle) for x in (*targets, *found)):
@@ -263,7 +267,7 @@ def device_of(targets: Sequence[Any], values: Sequence[Any], captured: Any) -> O
         kind = "library"
     else:
         kind = "value" if any(map(is_device, targets)) else "host"
-    return OnDevice(engine, kind)
+    return OnDevice(engine, engine.device, kind)
 
 
 def write(target: Any, value: Any) -> None:

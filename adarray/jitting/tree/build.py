@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.engines import AheadCompiler, BaseEngine, CompiledPlan, CompilingEngine
 from adarray.base.errors import BackendError, CompileError
 from adarray.base.op import Op
 from adarray.base.recording import Call, Symbol
@@ -19,10 +20,9 @@ from adarray.base.spans import span
 from adarray.base.telling import SILENT, Progress, Watch, detail
 from adarray.compiler.ir.interpret import Interpreted
 from adarray.compiler.ir.plan import KernelStep
-from adarray.compiler.ir.target import CPU
 from adarray.compiler.ir.verify_loops import checking
 from adarray.core.inplace import WRITE
-from adarray.device import DeviceEngine, is_device
+from adarray.device import Library, is_device
 from adarray.jitting.shared.collector import collector_waits
 from adarray.jitting.shared.keys import replace_symbols
 from adarray.jitting.shared.late import Job, Late
@@ -69,19 +69,19 @@ class Draft:
         self.before: Any = None
         self.after: Any = None
         self.plan: Any = None
-        self.executable: Any = None
-        self.ahead: Any = None
+        self.executable: CompiledPlan | None = None
+        self.ahead: AheadCompiler | None = None
         self.run: Run = _no_run
         self.seconds: dict[str, float] = {}
         self.eager = ""
         # What another thread has made of the plan, and how long that took; or why it did not.
-        self.made: tuple[Any, float] | Exception | None = None
+        self.made: tuple[CompiledPlan, float] | Exception | None = None
         self.late: list[Node] = []  # that NumPy runs until it is there
 
-    def set(self, executable: Any, seconds: float) -> None:
+    def set(self, executable: CompiledPlan, seconds: float) -> None:
         """Take in what was compiled."""
         self.executable = executable
-        self.run = getattr(executable, "run", executable)
+        self.run = executable.run
         self.seconds["compile"] = seconds
 
 
@@ -119,19 +119,22 @@ class Builder:
 
     Parameters
     ----------
-    engine : Engine or None
-        None: programs are interpreted with NumPy.
+    engine : BaseEngine or None
+        Programs are interpreted with NumPy if it is None or does not compile.
     options : Options
     name : str, optional
         What is compiled, in words.
     """
 
-    def __init__(self, engine: Any, options: Options, name: str = "a function") -> None:
+    def __init__(
+        self, engine: BaseEngine | None, options: Options, name: str = "a function"
+    ) -> None:
         self.engine = engine
+        self.compiler = engine if isinstance(engine, CompilingEngine) else None
         self.options = options
         self.name = name
         # Of the device where it computes, if it does.
-        self.library: Any = engine.library if isinstance(engine, DeviceEngine) else None
+        self.library = engine.device if engine is not None else None
         self._said: set[str] = set()
         self._built = False
 
@@ -185,8 +188,8 @@ class Builder:
             for stage, seconds in d.seconds.items():
                 stages[stage] = stages.get(stage, 0.0) + seconds
         times = ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in stages.items())
-        made = [d.executable for d in drafts.values()]
-        fresh, disk = (sum(getattr(e, n, 0) for e in made) for n in ("compiled", "from_disk"))
+        made = [d.executable for d in drafts.values() if d.executable is not None]
+        fresh, disk = sum(e.compiled for e in made), sum(e.from_disk for e in made)
         whys = "".join(f"; {d.eager}" for d in drafts.values() if d.eager)
         return (
             f"compiled {self.name}: {_size(drafts)}, {fresh} of them compiled and {disk} from the "
@@ -198,7 +201,7 @@ class Builder:
 
         They took the memory of every intermediate; what was compiled needs less.
         """
-        if self._built and hasattr(self.engine, "trim"):
+        if self._built and self.engine is not None:
             self.engine.trim()
         self._built = False
 
@@ -230,7 +233,7 @@ class Builder:
             draft.run = self._stepwise(Replayed(node.calls, inputs, outputs, constants))
             return
         draft.seconds["passes"] = perf_counter() - start
-        if self.engine is None or not hasattr(self.engine, "executable"):
+        if self.compiler is None:
             draft.eager = "the backend does not compile programs"
             draft.run = self._interpreted(draft)
             return
@@ -239,29 +242,31 @@ class Builder:
             from adarray.compiler.planning.planner import plan
 
             with span("plan", "jit"):
-                target = getattr(self.engine, "target", CPU)
                 donated = _donations(node, draft)
-                draft.ahead = ahead = self._ahead(draft, stack)
+                draft.ahead = ahead = self._ahead(self.compiler, draft, stack)
                 draft.plan = plan(
-                    draft.after, self.options.memory_limit, donated, target,
-                    ahead and ahead.take, unrolled,
+                    draft.after, self.options.memory_limit, donated, self.compiler.target,
+                    None if ahead is None else ahead.take, unrolled,
                 )  # fmt: skip
         except Exception as error:
             self._failed(draft, f"planning failed: {type(error).__name__}: {error}", error)
         draft.seconds["plan"] = perf_counter() - start
 
-    def _ahead(self, draft: Draft, stack: contextlib.ExitStack) -> Any:
+    def _ahead(
+        self, compiler: CompilingEngine, draft: Draft, stack: contextlib.ExitStack
+    ) -> AheadCompiler | None:
         """Return what compiles kernels of a long program while it is planned, if anything does."""
-        if len(draft.after.values) < LONG or not hasattr(self.engine, "ahead"):
+        if len(draft.after.values) < LONG:
             return None
-        found: list[Any] = []
+        found: list[contextlib.AbstractContextManager[AheadCompiler] | None] = []
 
         def work() -> None:
             with contextlib.suppress(BackendError, OSError):  # seen when the plan is compiled
-                found.append(self.engine.ahead(self.options.precise))
+                found.append(compiler.ahead(self.options.precise))
 
         if Job(work).wait(SILENT) and found:  # else there is a compiler that does not answer
-            return stack.enter_context(found[0])
+            (made,) = found
+            return None if made is None else stack.enter_context(made)
         return None
 
     def _compile(
@@ -272,8 +277,10 @@ class Builder:
         progress: Progress,
     ) -> None:
         """Compile plans; those that are not there after a while run with NumPy until they are."""
-        if not getattr(self.engine, "any_thread", False):
-            self._make(drafts)
+        compiler = self.compiler
+        assert compiler is not None  # it has planned these
+        if not compiler.any_thread:
+            self._make(compiler, drafts)
             for draft in drafts:
                 self._take(draft)
             return
@@ -281,7 +288,7 @@ class Builder:
 
         def work() -> None:
             with held:
-                self._make(drafts)
+                self._make(compiler, drafts)
 
         start = perf_counter()
         job = Job(work, progress)
@@ -313,24 +320,29 @@ class Builder:
 
         return settle
 
-    def _make(self, drafts: list[Draft]) -> None:
+    def _make(self, compiler: CompilingEngine, drafts: list[Draft]) -> None:
         """Compile plans, all in one run of the compiler where that works."""
-        prepare = getattr(self.engine, "prepare", None)
         precise = self.options.precise
         start = perf_counter()
         for draft in drafts:
             if draft.ahead is not None:
                 draft.ahead.finish()
-        if prepare is not None and len(drafts) > 1:
+        if len(drafts) > 1:
             with span("compile", "jit"), contextlib.suppress(Exception):  # seen below, one by one
-                prepare([d.plan for d in drafts], precise)
+                compiler.prepare([d.plan for d in drafts], precise)
         shared = (perf_counter() - start) / max(1, len(drafts))
         for draft in drafts:
             start = perf_counter()
             try:
                 with span("compile", "jit"):
                     rerun = Rerun(draft.after, any(b.donor >= 0 for b in draft.plan.buffers))
-                    made = self.engine.executable(draft.plan, precise=precise, rerun=rerun)
+                    made = compiler.executable(draft.plan, precise=precise, rerun=rerun)
+                if not isinstance(made, CompiledPlan):
+                    raise BackendError(
+                        f"backend {compiler.name!r}: executable() of {type(compiler).__name__} "
+                        f"returned an object of {type(made).__name__}, which does not derive from "
+                        "adarray.runtime.CompiledPlan"
+                    )
                 draft.made = (made, perf_counter() - start + shared)
             except Exception as error:
                 draft.made = error
@@ -393,7 +405,7 @@ class Ordered:
 class OnLibrary:
     """Runs the steps of a segment on values of a device, for arrays of its library."""
 
-    def __init__(self, run: Any, library: Any) -> None:
+    def __init__(self, run: Any, library: Library) -> None:
         self._run = run
         self._library = library
 

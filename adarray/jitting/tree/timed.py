@@ -19,8 +19,7 @@ def run_timed(recorder: Recorder, node: Any, arrays: list[Any]) -> Any:
     ----------
     recorder : Recorder
     node : adarray.jitting.tree.tree.Node
-        The segment. Its executable has a method ``timed(arrays) -> (results, stamps)``;
-        one without is interpreted, or replays what was recorded.
+        The segment. One without an executable is interpreted, or replays what was recorded.
     arrays : list of ndarray
 
     Returns

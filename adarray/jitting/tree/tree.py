@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.engines import CompiledPlan
 from adarray.base.memory import order_of
 from adarray.base.recording import Call, Guard, Symbol
 from adarray.jitting.captures.effects import apply
@@ -218,7 +219,7 @@ class Node:
         self.before: Any = None
         self.after: Any = None
         self.plan: Any = None
-        self.executable: Any = None
+        self.executable: CompiledPlan | None = None
         self.seconds: dict[str, float] = {}
 
     @property

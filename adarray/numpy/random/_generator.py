@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from adarray.arrays.adarray import ADArray
+from adarray.base.engines import TracingEngine
 from adarray.base.errors import NotDifferentiableError
 from adarray.base.runtime import MODE
 from adarray.base.scope import asked_by_library
@@ -334,10 +335,10 @@ def default_rng(seed: Any = None) -> np.random.Generator:
     return Generator(np.random.default_rng(plain(seed)))
 
 
-def _recorder() -> Any:
+def _recorder() -> TracingEngine | None:
     """Return what records the run of a function; None where nothing does."""
     mode = MODE.get()
-    return mode.engine if mode is not None and mode.symbolic else None
+    return mode.recorder if mode is not None else None
 
 
 class _Global(RandomState):

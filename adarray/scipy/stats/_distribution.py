@@ -36,8 +36,9 @@ def streamed(rvs: Any, owner: Any) -> Any:
     def draw(*args: Any, **kwargs: Any) -> Any:
         mode = MODE.get()
         stream = np.random.mtrand._rand
-        if mode is not None and mode.symbolic and owner.random_state is stream:
-            kwargs.setdefault("random_state", mode.engine.generator(stream))  # type: ignore[union-attr]
+        recorder = mode.recorder if mode is not None else None
+        if recorder is not None and owner.random_state is stream:
+            kwargs.setdefault("random_state", recorder.generator(stream))
         return rvs(*args, **kwargs)
 
     return draw
