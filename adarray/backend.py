@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from adarray.base.engines import BaseEngine, Engine
+from adarray.base.engines import BaseEngine, CompilingEngine, Engine
 from adarray.base.errors import BackendError
 from adarray.base.runtime import MODE, WRAP, Backend, Mode, current_mode
 from adarray.base.scope import KEPT, outside, package_of
@@ -213,7 +213,8 @@ def completed(name: str, engine: Any) -> BaseEngine:
                 )
         made = _Completed(engine)
     if package_of(type(engine).__module__) not in KEPT:
-        for method in _METHODS:
+        compiling = ("executable", "prepare", "ahead") if isinstance(made, CompilingEngine) else ()
+        for method in (*_METHODS, *compiling):
             # Somebody's code: what it is given and makes is plain, inside of `intercept`, too.
             setattr(made, method, outside(getattr(made, method)))
     return made

@@ -11,8 +11,10 @@ import numpy as np
 
 from adarray.arrays.adarray import ADArray
 from adarray.backend import backends, current_backend, load, use
+from adarray.base.engines import CompilingEngine
 from adarray.base.errors import BackendError
 from adarray.base.op import Op, all_ops
+from adarray.testing._compiling import checks
 from adarray.testing._ops import opcheck, use_all_sizes
 from adarray.transforms import grad, hessian
 
@@ -40,7 +42,10 @@ def check_backend(name: str, dtypes: tuple[Any, ...] = (np.float64, np.float32))
     the backend; that unknown options are refused; that ``use`` nests, restores the
     mode when an exception passes, keeps threads and asyncio tasks apart; that
     threads which differentiate at once get right gradients; that operands are never
-    written to; and that integers and truth values are computed as NumPy computes them.
+    written to; and that integers and truth values are computed as NumPy computes them. Of an
+    engine that compiles, `adarray.runtime.CompilingEngine`, it also checks what it compiles:
+    gradients of several functions under `adarray.jit`, inputs of any strides, donated memory,
+    fresh results, threads that run one executable at once, and kernels that refuse their data.
 
     Examples
     --------
@@ -54,6 +59,10 @@ def check_backend(name: str, dtypes: tuple[Any, ...] = (np.float64, np.float32))
         _operands_unchanged, _other_dtypes, _error_messages,
     ):  # fmt: skip
         _collect(failures, check, name)
+    engine = use(name)._engine
+    if isinstance(engine, CompilingEngine):
+        for compiles in checks(name, engine):
+            _collect(failures, compiles)
     for dtype in dtypes:
         for op in filter(_is_ours, list(all_ops())):
             _collect(failures, opcheck, op, name, dtype)

@@ -335,7 +335,8 @@ def described(s: Step) -> str:
 
 def executable(
     plan: Plan, precision: str = "float32", precise: bool = False,
-    rerun: FaultHandler | None = None, library: Any = None, graphs: bool = True, threads: int | None = None,
+    rerun: FaultHandler | None = None, library: Any = None, graphs: bool = True,
+    threads: int | None = None,
 ) -> Executable:  # fmt: skip
     """Compile a plan for a GPU.
 

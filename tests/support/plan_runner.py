@@ -1,15 +1,27 @@
-"""Running plans in Python: memory is checked, and what nothing has written is NaN."""
+"""Running plans in Python: memory is checked, and what nothing has written is NaN.
+
+It is written with the public paths alone, as backends of others are.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from loops import Interpreter
+from loop_interpreter import Interpreter
 
-from adarray.compiler.ir.loopir import Local
-from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Plan
-from adarray.compiler.ir.program import Slot
+from adarray.compiling import (
+    Buffer,
+    CallStep,
+    DotStep,
+    KernelStep,
+    Local,
+    Operand,
+    Plan,
+    Slot,
+    Step,
+    Stmt,
+)
 
 
 class FailedError(Exception):
@@ -51,7 +63,7 @@ def poison(size: int, dtype: Any) -> Any:
 class CheckedInterpreter(Interpreter):
     """Local arrays begin as poison."""
 
-    def statement(self, s: Any) -> None:
+    def statement(self, s: Stmt) -> None:
         super().statement(s)
         if isinstance(s, Local) and s.size is not None:
             size = -(-int(self.expr(s.size)) // 64) * 64
@@ -107,7 +119,7 @@ class PlanRunner:
         strides = [s * start.itemsize for s in o.strides]
         return np.lib.stride_tricks.as_strided(start, o.shape, strides)
 
-    def step(self, step: Any) -> None:
+    def step(self, step: Step) -> None:
         """Run one step."""
         if isinstance(step, KernelStep):
             memories = [self.memory(b) for b in step.buffers]
