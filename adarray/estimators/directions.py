@@ -259,9 +259,9 @@ def generator(rng: Any, leaves: list[Any]) -> Any:
         v = getattr(x, "_v", x)
         if is_device(v):
             v = v.raw
-        library = sys.modules.get(type(v).__module__.partition(".")[0])
-        made = getattr(getattr(library, "random", None), "default_rng", None)
-        if made is not None and library is not np and hasattr(v, "shape"):
+        module = sys.modules.get(type(v).__module__.partition(".")[0])
+        made = getattr(getattr(module, "random", None), "default_rng", None)
+        if made is not None and module is not np and hasattr(v, "shape"):
             return made(rng)
     return np.random.default_rng(rng)
 
