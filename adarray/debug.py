@@ -13,7 +13,9 @@ from adarray.base.errors import user_line
 from adarray.base.op import Op
 from adarray.base.runtime import MODE, Mode, current_mode
 from adarray.core.dispatch import compute
-from adarray.core.graph import next_order
+from adarray.core.graph import Part, next_order
+from adarray.core.trace import Handle
+from adarray.ops.common import Placed
 
 
 class NanChecker(WrappingEngine):
@@ -61,8 +63,8 @@ class NanChecker(WrappingEngine):
 
 
 def _has_nan(x: Any) -> bool:
-    x = getattr(x, "g", x)  # one region or one result of several
-    x = getattr(x, "_v", x)
+    x = x.g if type(x) in (Part, Placed) else x  # one region or one result of several
+    x = x._v if isinstance(x, Handle) else x
     if isinstance(x, dict):
         return any(map(_has_nan, x.values()))
     if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "fc":

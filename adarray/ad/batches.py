@@ -18,6 +18,7 @@ from adarray.batching.values import Batched, as_batched, raw_of
 from adarray.core.dispatch import apply
 from adarray.core.graph import Node
 from adarray.core.inplace import sync_if_view
+from adarray.core.saving import OfMembers
 from adarray.core.trace import Handle
 from adarray.ops.common import Placed
 
@@ -126,9 +127,8 @@ def _member(x: Any, k: int, batch: Batch) -> Any:
         return kind(_member(v, k, batch) for v in x)
     if kind is dict:
         return {n: _member(v, k, batch) for n, v in x.items()}
-    parts = getattr(kind, "of_member", None)  # what a call has kept for its rule
-    if parts is not None:
-        return parts(x, lambda v: _member(v, k, batch))
+    if isinstance(x, OfMembers):
+        return x.of_member(lambda v: _member(v, k, batch))
     if kind is Placed:
         return Placed(x.aval, _member(x.index, k, batch), _member(x.g, k, batch), x.steps)
     return x

@@ -82,6 +82,12 @@ class Symbolic:
         return self.value
 
 
+class Tracked:
+    """Base of ADArrays, by which layers below them know one."""
+
+    __slots__ = ()
+
+
 # Types of plain operands that need no second look. Classes of `Symbolic` are added.
 PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float32}
 

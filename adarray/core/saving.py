@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,14 @@ from adarray.base.op import Op
 from adarray.base.probe import needs
 from adarray.core.guard import Guard, keep_plain
 from adarray.core.trace import Handle, is_borrowed, save
+
+
+class OfMembers:
+    """What a call has kept for its rule in an object of its own, which members of batches share."""
+
+    def of_member(self, of: Callable[[Any], Any]) -> Any:
+        """Return what one member of a batch has kept: `of` takes its part of a leaf."""
+        raise NotImplementedError
 
 
 def saved_for(

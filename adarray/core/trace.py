@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from adarray.base.aval import ARRAYS, Aval, aval_of, refuse_subclass
+from adarray.base.aval import ARRAYS, Aval, Tracked, aval_of, refuse_subclass
 from adarray.base.errors import DTypeError, TraceError
 from adarray.base.hooks import Hook
 from adarray.base.levels import FORWARD, LEVEL, OPEN, end, levels_hook, within
@@ -100,7 +100,7 @@ def state_of(base: Handle) -> tuple[Any, Any, tuple[Tangent, ...]]:
     return base._node, base._v, base._x.tangents if base._x is not None else ()
 
 
-class Handle:
+class Handle(Tracked):
     """The state of an ADArray.
 
     Attributes

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from adarray.base.aval import ARRAYS, BATCHED, PLAIN
+from adarray.base.aval import ARRAYS, BATCHED, PLAIN, Symbolic, Tracked
 from adarray.device.differences import as_whole, cast_differs
 from adarray.device.functions import SPECIAL
 from adarray.device.indices import device_index, last_values
+from adarray.device.values import DeviceValue
 
 if TYPE_CHECKING:
     from adarray.device.library import Library
@@ -91,7 +92,7 @@ def form_of(raw: Any, library: Library, scalar: bool) -> Form:
     return _forms.setdefault(made, made)
 
 
-class DeviceArray(NDArrayOperatorsMixin):
+class DeviceArray(DeviceValue, NDArrayOperatorsMixin):
     """An array, or a NumPy scalar, whose value is in the memory of a device.
 
     Parameters
@@ -180,12 +181,14 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         for x in inputs:
-            if type(x) is not DeviceArray and (type(x) in BATCHED or hasattr(x, "_node")):
-                return NotImplemented  # ADArrays know what to do with values, batches too
+            if type(x) is not DeviceArray and (
+                type(x) in BATCHED or isinstance(x, (Tracked, Symbolic))
+            ):
+                return NotImplemented  # they know what to do with values
         return self.library.ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if any(t in BATCHED or hasattr(t, "array_class") for t in types):
+        if any(t in BATCHED or issubclass(t, Tracked) for t in types):
             return NotImplemented
         special = SPECIAL.get(func)
         if special is not None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adarray.device.values import on_device
+
 if TYPE_CHECKING:
     from adarray.device.library import Library
 
@@ -28,7 +30,7 @@ def as_pair(function: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if function not in _PAIRS or len(args) < 2:
         return args
     a, v, *rest = args
-    if not (hasattr(a, "raw") and hasattr(v, "raw")) or a.dtype == v.dtype:
+    if not (on_device(a) and on_device(v)) or a.dtype == v.dtype:
         return args
     dtype = np.result_type(a.dtype, v.dtype)
     return (a.astype(dtype, copy=False), v.astype(dtype, copy=False), *rest)
@@ -56,7 +58,7 @@ def _overflows(args: tuple[Any, ...]) -> bool:
         return False
     low, high = min(numbers), max(numbers)
     for x in args:
-        if hasattr(x, "raw") and x.dtype.char in _RANGES:
+        if on_device(x) and x.dtype.char in _RANGES:
             least, most = _RANGES[x.dtype.char]
             if low < least or high > most:
                 return True
@@ -83,7 +85,7 @@ def as_whole(library: Library, value: Any, dtype: np.dtype[Any]) -> Any:
     OverflowError, ValueError
         NumPy's own, of a number that the dtype does not hold.
     """
-    if hasattr(value, "raw"):
+    if on_device(value):
         if not cast_differs(library, value.raw, dtype):
             return value
         value = value.host()

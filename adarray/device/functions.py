@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adarray.device.values import on_device
+
 if TYPE_CHECKING:
     from adarray.device.library import Library
 
@@ -62,7 +64,7 @@ def _isrealobj(_: Library, x: Any) -> bool:
 
 
 def _typed(x: Any) -> Any:
-    return x.dtype if hasattr(x, "raw") else x
+    return x.dtype if on_device(x) else x
 
 
 @special(np.result_type)
@@ -77,7 +79,7 @@ def _can_cast(_: Library, from_: Any, to: Any, casting: Any = "safe") -> bool:
 
 @special(np.may_share_memory, np.shares_memory)
 def _may_share_memory(library: Library, a: Any, b: Any, max_work: Any = None) -> bool:  # noqa: ARG001
-    if not hasattr(a, "raw") or not hasattr(b, "raw"):
+    if not on_device(a) or not on_device(b):
         return False
     return bool(a.library is b.library and library.overlap(a.raw, b.raw))
 
@@ -135,7 +137,7 @@ def _copyto(
             f"Cannot cast array data from {given!r} to {dst.dtype!r} according to the rule "
             f"{casting!r}"
         )
-    if not hasattr(dst, "raw"):  # an array of the host takes a copy
+    if not on_device(dst):  # an array of the host takes a copy
         np.copyto(dst, library.plain(src), casting, library.plain(where))
     elif where is True:
         dst[...] = src
@@ -170,7 +172,7 @@ def _interp(library: Library, x: Any, xp: Any, fp: Any, *rest: Any, **more: Any)
         library.place(np.asarray(a) if isinstance(a, (list, tuple)) else a) for a in (x, xp, fp)
     ]
     given = [
-        a.astype(d, casting="safe", copy=False) if hasattr(a, "raw") else a
+        a.astype(d, casting="safe", copy=False) if on_device(a) else a
         for a, d in zip(values, (np.float64, np.float64, wide), strict=True)
     ]
     return library.call(np.interp, (*given, *rest), more)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adarray.device.values import on_device
+
 if TYPE_CHECKING:
     from adarray.device.library import Library
 
@@ -18,7 +20,7 @@ CAREFUL: ContextVar[bool] = ContextVar("adarray_careful", default=False)
 
 def _is_array(i: Any) -> bool:
     """Whether a part of an index is an array of the host or of a device."""
-    return hasattr(i, "raw") or isinstance(i, np.ndarray)
+    return on_device(i) or isinstance(i, np.ndarray)
 
 
 def _axes_of(i: Any) -> int:
@@ -58,7 +60,7 @@ def device_index(library: Library, index: Any, shape: tuple[int, ...]) -> Any:
         return index
     made = []
     for i, axis in _parts(index, len(shape)):
-        if hasattr(i, "raw"):
+        if on_device(i):
             if CAREFUL.get():
                 _check_range(np.asarray(i.host()), axis, shape)
             made.append(bool(i) if i.scalar and i.dtype == bool else library.raw(i))
@@ -119,6 +121,6 @@ def _may_repeat(index: Any, ndim: int) -> bool:
     if not arrays:
         return False
     one = arrays[0]
-    if len(arrays) > 1 or not isinstance(one, np.ndarray) or hasattr(one, "raw"):
+    if len(arrays) > 1 or not isinstance(one, np.ndarray) or on_device(one):
         return True
     return bool((one < 0).any()) or np.unique(one).size < one.size

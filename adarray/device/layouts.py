@@ -129,7 +129,7 @@ def _stand_in(function: Callable[..., Any], sizes: dict[int, int], x: Any) -> An
 def _array(function: Callable[..., Any], x: Any, shape: tuple[int, ...]) -> Any:
     """Return an array that lies in memory as `x` does: zeros, or for linear algebra no such."""
     dtype = x.dtype
-    if getattr(x, "scalar", False):
+    if type(x) is DeviceArray and x.scalar:
         return dtype.type(0)
     made = strided(shape, _strides(shape, x), dtype)
     if dtype.kind == "b":  # a mask chooses as many as there are

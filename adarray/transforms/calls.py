@@ -29,6 +29,7 @@ from adarray.core.dispatch import pick
 from adarray.core.graph import Node, merge_spans
 from adarray.core.inplace import sync_if_view
 from adarray.core.protocol import traced
+from adarray.core.saving import OfMembers
 from adarray.core.tangents import save_tangents
 from adarray.core.trace import Extras, Handle, Tangent, is_weak, root_of, save
 from adarray.transforms.replay import (
@@ -42,8 +43,14 @@ from adarray.transforms.running import check_computed, check_function, prepared
 from adarray.transforms.tree import flatten
 
 
+class Latest(threading.local):
+    """What a thread has computed last in a rule: for which cotangents and operands, and of all."""
+
+    last: tuple[Any, tuple[Any, ...], Any] | None = None
+
+
 @dataclasses.dataclass
-class Made:
+class Made(OfMembers):
     """One call, as its rule needs it; no tuple, which the walk would take for results.
 
     Parameters
@@ -94,8 +101,8 @@ class Made:
                 "traced values besides its arguments; pass these as arguments"
             )
         made = copy.copy(self)
-        parts = getattr(self.kept, "of_member", None)
-        made.kept = _each(self.kept, of) if parts is None else parts(of)
+        kept = self.kept
+        made.kept = kept.of_member(of) if isinstance(kept, OfMembers) else _each(kept, of)
         made.args = _each(self.args, of)
         return made
 
@@ -141,7 +148,7 @@ class Whole:
         """Make the operation that calls of this object are."""
         text = f"{self._name}({getattr(self._f, '__name__', 'f')})"
         self._op = Op(text, self._f, Opaque(), (self._rule,), operands=("*inputs",))
-        self._memory = threading.local()
+        self._memory = Latest()
 
     def functions(self) -> tuple[str, ...]:
         """Return the names of the attributes that hold functions of the user's."""
@@ -270,9 +277,12 @@ class Whole:
 
     def _rule(self, g: dict[int, Any], i: int, call: Made, *operands: Any) -> Any:
         """Return the cotangent of operand `i`; those of all are computed at once."""
-        known: Any = getattr(self._memory, "last", None)
-        same = known is not None and known[0] is g
-        if not same or any(a is not b for a, b in zip(known[1], operands, strict=True)):
+        known = self._memory.last
+        if (
+            known is None
+            or known[0] is not g
+            or any(a is not b for a, b in zip(known[1], operands, strict=True))
+        ):
             cotangents = [
                 g[k] if k in g else np.zeros(a.shape, a.dtype)[()] for k, a in enumerate(call.avals)
             ]

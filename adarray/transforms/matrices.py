@@ -306,7 +306,7 @@ def _not_real(name: str, mode: str) -> DTypeError:
 
 
 def _plain(x: Any) -> Any:
-    return x._v if hasattr(x, "_v") else x
+    return x._v if isinstance(x, Handle) else x
 
 
 def number_like(block: Any, x: Any) -> Any:

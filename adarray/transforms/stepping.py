@@ -14,6 +14,7 @@ from adarray.arrays.plainarrays import opened
 from adarray.base.errors import TraceError
 from adarray.core.graph import Node
 from adarray.core.protocol import traced
+from adarray.core.saving import OfMembers
 from adarray.core.trace import Extras, Handle, is_weak, save, snapshot
 from adarray.transforms import schedules
 from adarray.transforms.calls import Made, Whole, dtype_of, plain_number, rest_of
@@ -77,7 +78,7 @@ class _Stack(list[Any]):
         self.in_memory += snapshot.disk is None
 
 
-class _Kept:
+class _Kept(OfMembers):
     """What a loop has kept for its derivative: it serves once, and is made again after that."""
 
     def __init__(self, stack: _Stack, count: int, last: list[Any] | None, aux: list[int]) -> None:

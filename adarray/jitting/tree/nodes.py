@@ -7,7 +7,6 @@ derivative of that is taken, it leaves a node in turn.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +25,7 @@ from adarray.device import KINDS, adopt, is_device
 from adarray.jitting.captures.state import State
 from adarray.jitting.shared.generators import GENERATORS
 from adarray.jitting.shared.signature import Bound
+from adarray.transforms.calls import Latest
 from adarray.transforms.modes import vjp
 from adarray.transforms.tree import flatten
 
@@ -128,14 +128,14 @@ class _Rule:
         self._pull = pull
         self._count = count
         self._followed = followed
-        self._memory = threading.local()
+        self._memory = Latest()
 
     def rule(self, g: dict[int, Any], i: int, kept: tuple[Any, Any], *operands: Any) -> Any:
         """Return the cotangent of input `i`; those of all inputs are computed at once.
 
         `kept` are the results' avals and the function, which `pull` may have to run.
         """
-        known = getattr(self._memory, "last", None)
+        known = self._memory.last
         if (
             known is None
             or known[0] is not g

@@ -524,8 +524,8 @@ def _count_leaves(node: Node) -> int:
     return sum(n.leaf is not None for n in found)
 
 
-def _at(event: Any) -> str:
-    where = getattr(event, "where", None)
+def _at(event: Call | Guard | None) -> str:
+    where = event.where if event is not None else None
     return "" if where is None else f" (file {where[0]}, line {where[1]})"
 
 
