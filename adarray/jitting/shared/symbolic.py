@@ -17,6 +17,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.base.aval import PLAIN, Symbolic
+from adarray.base.engines import TracingEngine
 from adarray.base.errors import RefusalError
 from adarray.base.recording import Symbol
 from adarray.base.scope import KEPT, STORES, package_of
@@ -40,12 +41,12 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     ----------
     value : ndarray, NumPy scalar or Python number
     symbol : Symbol
-    recorder : Recorder
+    recorder : TracingEngine
     """
 
     __slots__ = ("recorder", "symbol", "value")
 
-    def __init__(self, value: Any, symbol: Symbol, recorder: Any) -> None:
+    def __init__(self, value: Any, symbol: Symbol, recorder: TracingEngine) -> None:
         self.value = value
         self.symbol = symbol
         self.recorder = recorder
