@@ -210,6 +210,7 @@ def _check(which: str) -> None:
     check()
 
 
+@pytest.mark.unchecked  # the checks of every call find some of it first
 @pytest.mark.parametrize("what", SPOILT)
 def test_the_kit_finds_what_is_wrong(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spoil, which, message = SPOILT[what]

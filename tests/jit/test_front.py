@@ -408,7 +408,7 @@ def test_writes_into_captured_adarrays() -> None:
 
 
 def test_a_machine_without_a_compiling_backend_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
+    def missing(name: str, options: Any) -> Any:
         raise adarray.BackendError(f"backend {name!r}: its C module is missing")
 
     def calls() -> None:
@@ -423,7 +423,7 @@ def test_a_machine_without_a_compiling_backend_is_told_so(monkeypatch: pytest.Mo
     front.default_engine.cache_clear()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(front, "load", missing)
+            patch.setattr(front, "made_engine", missing)
             contextvars.Context().run(calls)  # outside of the block that tests here run in
     finally:
         front.default_engine.cache_clear()
