@@ -1,4 +1,10 @@
-"""Forward mode: the driver. Tangents are pushed by `adarray.core.dispatch`, op by op."""
+"""Forward mode: the driver. Tangents are pushed by `adarray.core.dispatch`, op by op.
+
+References
+----------
+- R. E. Wengert, "A simple automatic derivative evaluation program", Commun. ACM 7 (1964), 463-464.
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,11 @@
 
 Nodes are visited last made first, which is a reverse topological order,
 with a heap; nothing recurses, so the depth of a graph is not limited.
+
+References
+----------
+- S. Linnainmaa, "Taylor expansion of the accumulated rounding error", BIT 16 (1976), 146-160.
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3.
 """
 
 from __future__ import annotations

@@ -9,6 +9,10 @@ Products, quotients and some functions have recurrences. Any other operation fol
 derivative rule: ``y' = rule(x', y, x)`` holds for series too, so the rule is run on series, of one
 order less, and what comes out is integrated. Where the rule reads the result, that goes order by
 order.
+
+References
+----------
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 13.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 A refusal is an error that plain NumPy would not have raised: code that catches it goes another
 way than it would go without adarray, and may lose a gradient by it. So each trace remembers the
 first one that concerns it, and does not end well.
+
+References
+----------
+- J. M. Siskind, B. A. Pearlmutter, "Perturbation confusion and referential transparency: correct
+  functional implementation of forward-mode AD", IFL 2005.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 A probe is a duck array that notes whether its values were read; reading its
 shape, dtype or size leaves no mark.
+
+References
+----------
+- L. Hascoët, U. Naumann, V. Pascual, "'To be recorded' analysis in reverse-mode automatic
+  differentiation", Future Gener. Comput. Syst. 21 (2005), 1401-1417.
 """
 
 from __future__ import annotations

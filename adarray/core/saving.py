@@ -1,4 +1,10 @@
-"""What an operation keeps of its operands and its result, for its derivative rules to read."""
+"""What an operation keeps of its operands and its result, for its derivative rules to read.
+
+References
+----------
+- L. Hascoët, U. Naumann, V. Pascual, "'To be recorded' analysis in reverse-mode automatic
+  differentiation", Future Gener. Comput. Syst. 21 (2005), 1401-1417.
+"""
 
 from __future__ import annotations
 

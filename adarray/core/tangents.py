@@ -1,4 +1,10 @@
-"""Tangents of forward mode: kept beside a value, one for each level, and never in the graph."""
+"""Tangents of forward mode: kept beside a value, one for each level, and never in the graph.
+
+References
+----------
+- J. M. Siskind, B. A. Pearlmutter, "Perturbation confusion and referential transparency: correct
+  functional implementation of forward-mode AD", IFL 2005.
+"""
 
 from __future__ import annotations
 

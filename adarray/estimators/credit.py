@@ -1,4 +1,10 @@
-"""From losses to weights: which losses the noise of a row is held responsible for."""
+"""From losses to weights: which losses the noise of a row is held responsible for.
+
+References
+----------
+- J. Schulman, N. Heess, T. Weber, P. Abbeel, "Gradient estimation using stochastic computation
+  graphs", NeurIPS 2015.
+"""
 
 from __future__ import annotations
 

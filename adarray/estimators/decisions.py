@@ -1,4 +1,10 @@
-"""Gradients through discrete random decisions, with the interface of the other estimators."""
+"""Gradients through discrete random decisions, with the interface of the other estimators.
+
+References
+----------
+- R. J. Williams, "Simple statistical gradient-following algorithms for connectionist reinforcement
+  learning", Machine Learning 8 (1992), 229-256.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,15 @@
 The noise of one place is kept in parts. Those of `each` have the copies along their first axis,
 those of `shared` are the same for all copies: rows of a Hadamard matrix and the signs of samples
 take less memory, and are summed by a matrix product, where the noise itself is their product.
+
+References
+----------
+- I. M. Sobol', "On the distribution of points in a cube and the approximate evaluation of
+  integrals", USSR Comput. Math. Math. Phys. 7 (1967), 86-112.
+- A. B. Owen, "Scrambled net variance for integrals of smooth functions", Ann. Statist. 25 (1997),
+  1541-1562.
+- S. Mohamed, M. Rosca, M. Figurnov, A. Mnih, "Monte Carlo gradient estimation in machine learning",
+  J. Mach. Learn. Res. 21 (2020), 132.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 Each site is pulled back to the parameters of its layer as soon as the run meets it, so of the
 graph there is never more than what lies between two sites. Noise is kept as a seed, and drawn
 again where its score is needed, or as one bit for each number.
+
+References
+----------
+- S. Malladi et al., "Fine-tuning language models with just forward passes", NeurIPS 2023 (noise is
+  kept as a seed).
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""The likelihood-ratio estimator: gradients from noise at the layers of a network."""
+"""The likelihood-ratio estimator: gradients from noise at the layers of a network.
+
+References
+----------
+- P. W. Glynn, "Likelihood ratio gradient estimation for stochastic systems", Commun. ACM 33 (1990),
+  75-84.
+- S. Mohamed, M. Rosca, M. Figurnov, A. Mnih, "Monte Carlo gradient estimation in machine learning",
+  J. Mach. Learn. Res. 21 (2020), 132.
+"""
 
 from __future__ import annotations
 

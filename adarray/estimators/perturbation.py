@@ -1,4 +1,13 @@
-"""Estimators that move the parameters: SPSA, evolution strategies, forward gradients."""
+"""Estimators that move the parameters: SPSA, evolution strategies, forward gradients.
+
+References
+----------
+- J. C. Spall, "Multivariate stochastic approximation using a simultaneous perturbation gradient
+  approximation", IEEE Trans. Automat. Control 37 (1992), 332-341.
+- T. Salimans et al., "Evolution strategies as a scalable alternative to reinforcement learning",
+  arXiv:1703.03864, 2017.
+- A. G. Baydin et al., "Gradients without backpropagation", arXiv:2202.08587, 2022.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The modified Bessel function of order 0, which NumPy has for its Kaiser window."""
+"""The modified Bessel function of order 0, which NumPy has for its Kaiser window.
+
+References
+----------
+- NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov, 10.25.2 (series), 10.32.3
+  (integral), 10.29 (derivative).
+- L. N. Trefethen, J. A. C. Weideman, "The exponentially convergent trapezoidal rule", SIAM Review
+  56 (2014), 385-458.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,15 @@ Real numbers are pairs (g, t) of a cotangent and a tangent; a complex cotangent 
 paired as ``Re(sum(g * t))``. So the rules of analytic functions, which have complex
 derivatives, read the same for real and complex operands, and
 the gradient of a real function of ``x + i y`` is ``df/dx - i df/dy``.
+
+References
+----------
+- W. Wirtinger, "Zur formalen Theorie der Funktionen von mehr komplexen Veränderlichen", Math. Ann.
+  97 (1927), 357-375.
+- K. Kreutz-Delgado, "The complex gradient operator and the CR-calculus", arXiv:0906.4835, 2009.
+- C. Boeddeker, P. Hanebrink, L. Drude, J. Heymann, R. Haeb-Umbach, "On the computation of
+  complex-valued gradients with application to statistically optimum beamforming", arXiv:1701.00392,
+  2017.
 """
 
 from __future__ import annotations

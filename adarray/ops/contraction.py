@@ -1,4 +1,12 @@
-"""Products summed over shared axes."""
+"""Products summed over shared axes.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+- S. Laue, M. Mitterreiter, J. Giesen, "Computing higher order derivatives of matrix and tensor
+  expressions", NeurIPS 2018.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,19 @@ Singular vectors of equal singular values are not unique, nor are eigenvectors o
 eigenvalues (in `adarray.ops.eigen`). What a function does with them decides whether its
 derivative exists, and a rule cannot see it: where something depends on directions inside
 of such a space, the rules raise. Functions of the values alone need no such care.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44; in full as "An
+  extended collection of matrix derivative results for forward and reverse mode automatic
+  differentiation", report NA-08/01, Oxford University.
+- I. Murray, "Differentiation of the Cholesky decomposition", arXiv:1602.07527, 2016, section 3.
+- S. F. Walter, L. Lehmann, "Algorithmic differentiation of linear algebra functions with
+  application in optimum experimental design", arXiv:1001.1654, 2010.
+- J. Townsend, "Differentiating the singular value decomposition", technical report, 2016.
+- Z.-Q. Wan, S.-X. Zhang, "Automatic differentiation for complex valued SVD", arXiv:1909.02659,
+  2019.
 """
 
 from __future__ import annotations
@@ -52,6 +65,7 @@ def _lower_half(x: Any) -> Any:
 
 
 def _cholesky(g: Any, out: Any, a: Any, upper: bool = False) -> Any:
+    """Return ``inv(L)^T P(L^T g) conj(inv(L))`` on the triangle that NumPy reads (Murray 2016)."""
     if upper:  # it is the factor of the conjugate transpose, transposed
         g, out = adjoint(g), adjoint(out)
     inverse = np.linalg.inv(out)
@@ -61,6 +75,7 @@ def _cholesky(g: Any, out: Any, a: Any, upper: bool = False) -> Any:
 
 
 def _cholesky_tangent(t: Any, out: Any, a: Any, upper: bool = False) -> Any:
+    """Return ``L P(inv(L) dA inv(L)^H)``, where P halves the diagonal of a lower triangle."""
     if upper:
         t, out = adjoint(t), adjoint(out)
     inverse = np.linalg.inv(out)
@@ -133,6 +148,7 @@ def _divided(x: Any, r: Any) -> Any:
 
 
 def _qr(g: Any, out: Any, a: Any, mode: Any = "reduced") -> Any:
+    """Return the pullback: the formulas of the tangent, transposed (Walter and Lehmann 2010)."""
     n = a.shape[-1]
     gq, gr = conjugate_of(g[0]), conjugate_of(g[1])
     q, r = out[0][..., :n], out[1][..., :n, :]
@@ -149,6 +165,13 @@ def _qr(g: Any, out: Any, a: Any, mode: Any = "reduced") -> Any:
 
 
 def _qr_tangent(t: Any, out: Any, a: Any, mode: Any = "reduced") -> Any:
+    """Return the tangents of Q and R (Walter and Lehmann 2010).
+
+    With ``C = Q^H dA inv(R)`` and the skew-Hermitian W that has the lower triangle of C::
+
+        dQ = (1 - Q Q^H) dA inv(R) + Q W
+        dR = (C - W) R
+    """
     m, n = a.shape[-2:]
     q, r = out[0][..., :n], out[1][..., :n, :]
     _check_qr(r)
@@ -231,6 +254,7 @@ _FIX = (
 
 
 def _svdvals_tangent(t: Any, out: Any, x: Any) -> Any:
+    """Return ``Re diag(U^H dA V)`` (Giles 2008)."""
     u, _, vh = np.linalg.svd(x, full_matrices=False)
     return np.real(np.sum(conjugate_of(u) * np.matmul(t, adjoint(vh)), axis=-2))
 
@@ -313,6 +337,14 @@ def _perpendicular(g: Any, basis: Any, k: int) -> Any:
 
 
 def _svd(g: Any, out: Any, a: Any, full_matrices: bool = True) -> Any:
+    """Return the pullback of the cotangents gU, gs and gV: the tangent's formulas, transposed.
+
+    With ``N = U^H gU + V^H gV``, ``D = U^H gU - V^H gV`` and quotients elementwise as there, it is
+    the conjugate of ::
+
+        U [(N - N^H) / (2 (s[j] - s[i])) + (D - D^H) / (2 (s[j] + s[i])) + diag(gs)] V^H
+            + (1 - U U^H) gU diag(1 / s) V^H  +  U diag(1 / s) gV^H (1 - V V^H)
+    """
     u, sizes, v = out[0], out[1], adjoint(out[2])
     k = sizes.shape[-1]
     u1, v1 = u[..., :k], v[..., :k]
@@ -353,6 +385,19 @@ def _turned(t: Any, basis: Any, inner: Any, across: Any, k: int) -> Any:
 
 
 def _svd_tangent(t: Any, out: Any, a: Any, full_matrices: bool = True) -> Any:
+    """Return the tangents of U, s and V^H (Townsend 2016; of complex matrices Wan and Zhang 2019).
+
+    With ``P = U^H dA V``, its parts ``H = (P + P^H) / 2`` and ``K = (P - P^H) / 2``, and
+    elementwise quotients by the singular values of row i and column j, 0 for i = j in the first::
+
+        ds = Re diag(P)
+        dU = U [H / (s[j] - s[i]) + K / (s[j] + s[i])] + (1 - U U^H) dA V diag(1 / s)
+        dV = V [H / (s[j] - s[i]) - K / (s[j] + s[i])] + (1 - V V^H) dA^H U diag(1 / s)
+
+    Townsend's ``F = 1 / (s[j]^2 - s[i]^2)`` is both quotients in one. Apart, a difference 0 matters
+    only where H is not 0, and a sum 0 only where K is not. The diagonal of K, which is 0 for real
+    matrices, turns the phases of a pair of vectors by opposite angles.
+    """
     u, sizes, v = out[0], out[1], adjoint(out[2])
     k = sizes.shape[-1]
     u1, v1 = u[..., :k], v[..., :k]

@@ -1,4 +1,17 @@
-"""Eigenvalues and eigenvectors of `numpy.linalg`."""
+"""Eigenvalues and eigenvectors of `numpy.linalg`.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44; in full as "An
+  extended collection of matrix derivative results for forward and reverse mode automatic
+  differentiation", report NA-08/01, Oxford University.
+- J. R. Magnus, "On differentiating eigenvalues and eigenvectors", Econometric Theory 1 (1985),
+  179-191.
+- C. Boeddeker, P. Hanebrink, L. Drude, J. Heymann, R. Haeb-Umbach, "On the computation of
+  complex-valued gradients with application to statistically optimum beamforming", arXiv:1701.00392,
+  2017.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +71,7 @@ _FIX = (
 
 
 def _eigh(g: Any, out: Any, a: Any, UPLO: Any = "L") -> Any:
+    """Return ``conj(V) (diag(gw) + F * V^T gV) V^T``, with the F of the tangent (Giles 2008)."""
     w, v = out
     inner = diagonal_matrix(g[0])
     if not is_zero(g[1]):
@@ -66,6 +80,12 @@ def _eigh(g: Any, out: Any, a: Any, UPLO: Any = "L") -> Any:
 
 
 def _eigh_tangent(t: Any, out: Any, a: Any, UPLO: Any = "L") -> Any:
+    """Return the tangents of w and V (Magnus 1985; Giles 2008).
+
+    With ``X = V^H dA V`` and ``F[i, j] = 1 / (w[j] - w[i])``, 0 for i = j::
+
+        dw = Re diag(X),    dV = V (F * X)
+    """
     w, v = out
     x = np.matmul(adjoint(v), np.matmul(hermitian(t, UPLO.upper()), v))
     return np.real(diagonal(x)), np.matmul(v, _by_difference("eigh", w, x, _FIX))
@@ -159,6 +179,7 @@ def _eigvals(g: Any, out: Any, a: Any) -> Any:
 
 
 def _eigvals_tangent(t: Any, out: Any, a: Any) -> Any:
+    """Return ``diag(inv(V) dA V)`` (Giles 2008)."""
     w, v = np.linalg.eig(a)
     _check_basis("eigvals", w, v)
     return diagonal(np.linalg.solve(v, np.matmul(t, v)))
@@ -205,6 +226,7 @@ _GENERAL_FIX = (
 
 
 def _eig(g: Any, out: Any, a: Any) -> Any:
+    """Return the pullback: the formulas of the tangent, transposed."""
     w, v = out
     _check_basis("eig", w, v)
     inner = diagonal_matrix(g[0])
@@ -222,6 +244,14 @@ def _eig(g: Any, out: Any, a: Any) -> Any:
 
 
 def _eig_tangent(t: Any, out: Any, a: Any) -> Any:
+    """Return the tangents of w and V (Giles 2008; lengths and phases: Boeddeker et al. 2017).
+
+    With ``X = inv(V) dA V``, ``F[i, j] = 1 / (w[j] - w[i])``, 0 for i = j, and ``Z = V (F * X)``::
+
+        dw = diag(X),    dv = z - v (Re(v^H z) + i Im(z[k]) / v[k])
+
+    for each column, whose largest component v[k] is real and stays so, as the length stays 1.
+    """
     w, v = out
     _check_basis("eig", w, v)
     x = np.linalg.solve(v, np.matmul(t, v))

@@ -3,6 +3,11 @@
 One rule per operand serves reverse mode, forward mode, and the printed kernels:
 the Jacobian is diagonal, so it is its own transpose. ``x + (x == 0)`` stands for
 "x, but 1 where it is 0", which keeps a division finite without another branch.
+
+References
+----------
+- F. H. Clarke, "Optimization and Nonsmooth Analysis", Wiley 1983 (what rules return at kinks).
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 14.
 """
 
 from __future__ import annotations

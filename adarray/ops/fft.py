@@ -3,6 +3,13 @@
 The matrix of the complex transform is symmetric, so a transform is its own pullback. The
 transforms between real sequences and halves of Hermitian ones are each other's, but for the
 frequencies that such a half stands for twice: they count twice one way and half the other.
+
+References
+----------
+- J. F. Claerbout, "Earth Soundings Analysis: Processing versus Inversion", Blackwell 1992 (adjoints
+  of linear operators).
+- J. W. Cooley, J. W. Tukey, "An algorithm for the machine calculation of complex Fourier series",
+  Math. Comp. 19 (1965), 297-301.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 The rules pair a cotangent and a tangent as ``Re(sum(g * t))``, without a conjugate. So the
 pullback of ``A @ X @ B`` is ``A.T @ g @ B.T``, for complex matrices too.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@ All three are parts of one form that is linear in the images `x`, the weights `w
 cotangent `g`: the sum of ``g * conv2d(x, w)``. Each operation is that form without one of
 the three, so the rules of each are the other two, and derivatives of every order are
 convolutions.
+
+References
+----------
+- V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", arXiv:1603.07285,
+  2016.
 """
 
 from __future__ import annotations

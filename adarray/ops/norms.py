@@ -1,4 +1,12 @@
-"""Norms of vectors and matrices."""
+"""Norms of vectors and matrices.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+- G. A. Watson, "Characterization of the subdifferential of some matrix norms", Linear Algebra Appl.
+  170 (1992), 33-45.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Sorting and partitioning: elements change places along an axis."""
+"""Sorting and partitioning: elements change places along an axis.
+
+References
+----------
+- F. H. Clarke, "Optimization and Nonsmooth Analysis", Wiley 1983.
+- M. Blondel, O. Teboul, Q. Berthet, J. Djolonga, "Fast differentiable sorting and ranking", ICML
+  2020 (the derivative of sorting is a permutation).
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,11 @@
 
 The functions of ``numpy.polynomial`` do not dispatch; `borrowed` gives bodies of theirs
 that take ADArrays, which `adarray.numpy` and rebound modules put in their place.
+
+References
+----------
+- J. H. Wilkinson, "Rounding Errors in Algebraic Processes", Prentice-Hall 1963, chapter 2 (how
+  roots move with coefficients).
 """
 
 from __future__ import annotations

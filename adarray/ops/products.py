@@ -1,4 +1,10 @@
-"""Products of vectors and matrices, under their names in `numpy` and `numpy.linalg`."""
+"""Products of vectors and matrices, under their names in `numpy` and `numpy.linalg`.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+"""
 
 from __future__ import annotations
 

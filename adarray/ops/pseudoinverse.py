@@ -1,4 +1,10 @@
-"""Pseudoinverse and least squares of `numpy.linalg`."""
+"""Pseudoinverse and least squares of `numpy.linalg`.
+
+References
+----------
+- G. H. Golub, V. Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares
+  problems whose variables separate", SIAM J. Numer. Anal. 10 (1973), 413-432.
+"""
 
 from __future__ import annotations
 

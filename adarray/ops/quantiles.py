@@ -3,6 +3,11 @@
 NumPy computes the values. A result is a weighted mean of one or two elements; the
 rules find out which, and with what weights, by asking NumPy for the same quantile of
 the positions 0, 1, 2, ...: so they agree with every method of every version.
+
+References
+----------
+- R. J. Hyndman, Y. Fan, "Sample quantiles in statistical packages", The American Statistician 50
+  (1996), 361-365.
 """
 
 from __future__ import annotations

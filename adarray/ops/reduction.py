@@ -2,6 +2,10 @@
 
 A record has the plain form, from which kernels are printed; its general form takes
 ``where=``, ``initial=`` and ``mean=`` too (see `adarray.ops.folding`).
+
+References
+----------
+- F. H. Clarke, "Optimization and Nonsmooth Analysis", Wiley 1983 (what extrema return at ties).
 """
 
 from __future__ import annotations

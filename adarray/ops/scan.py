@@ -1,4 +1,10 @@
-"""Running folds along an axis, and their inverse: differences."""
+"""Running folds along an axis, and their inverse: differences.
+
+References
+----------
+- G. E. Blelloch, "Prefix sums and their applications", report CMU-CS-90-190, Carnegie Mellon
+  University, 1990.
+"""
 
 from __future__ import annotations
 

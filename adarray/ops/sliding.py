@@ -3,6 +3,11 @@
 ``np.einsum("ncyxij,ocij->noyx", sliding_window_view(x, (3, 3), axis=(2, 3)), w)`` reads a view
 of nine times the elements of `x`; a product of matrices would copy it. These are
 `adarray.ops.nn.conv2d`, which does not.
+
+References
+----------
+- K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for document
+  processing", IWFHR 2006.
 """
 
 from __future__ import annotations

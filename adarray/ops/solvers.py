@@ -1,4 +1,13 @@
-"""Linear equations, inverses and determinants of `numpy.linalg`."""
+"""Linear equations, inverses and determinants of `numpy.linalg`.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+- G. W. Stewart, "On the adjugate matrix", Linear Algebra Appl. 283 (1998), 151-164.
+- D. K. Faddeev, V. N. Faddeeva, "Computational Methods of Linear Algebra", Freeman 1963 (the
+  recursion of Faddeev and Le Verrier).
+"""
 
 from __future__ import annotations
 
@@ -47,6 +56,7 @@ def _solve_matrix(g: Any, out: Any, a: Any, b: Any) -> Any:
 
 
 def _solve_tangent(t: Any, out: Any, a: Any, b: Any) -> Any:
+    """Return ``-inv(A) dA x`` (Giles 2008)."""
     if np.ndim(b) == 1:
         return -np.linalg.solve(a, np.matmul(t, out[..., None]))[..., 0]
     return -np.linalg.solve(a, np.matmul(t, out))

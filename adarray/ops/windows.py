@@ -1,4 +1,10 @@
-"""Windows over images, for `adarray.ops.nn`: what fits what, and products block by block."""
+"""Windows over images, for `adarray.ops.nn`: what fits what, and products block by block.
+
+References
+----------
+- K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for document
+  processing", IWFHR 2006.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""B-splines: in coefficients, in the points asked for, in knots; interpolation in values alone."""
+"""B-splines: in coefficients, in the points asked for, in knots; interpolation in values alone.
+
+References
+----------
+- C. de Boor, "A Practical Guide to Splines", revised ed., Springer 2001.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Decompositions under SciPy's names, on top of those of `numpy.linalg`."""
+"""Decompositions under SciPy's names, on top of those of `numpy.linalg`.
+
+References
+----------
+- S. F. Walter, L. Lehmann, "Algorithmic differentiation of linear algebra functions with
+  application in optimum experimental design", arXiv:1001.1654, 2010.
+- F. R. de Hoog, R. S. Anderssen, M. A. Lukas, "Differentiation of matrix functionals using
+  triangular factorization", Math. Comp. 80 (2011), 1585-1600 (LU).
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +54,7 @@ def _factors(lu: Any) -> tuple[Any, Any]:
 
 
 def _lu_tangent(d: Any, out: Any, a: Any) -> Any:
+    """Return ``dL = L tril(F, -1)`` and ``dU = triu(F) U``, packed; F is ``inv(L) P dA inv(U)``."""
     lu, piv = out
     left, upper = _factors(lu)
     f = triangular(left, d[_rows(value(piv), d.shape[0])], 0, True, True)

@@ -1,4 +1,10 @@
-"""Recursive filters: `lfilter`, its initial states, and what is built on it."""
+"""Recursive filters: `lfilter`, its initial states, and what is built on it.
+
+References
+----------
+- J. F. Claerbout, "Earth Soundings Analysis: Processing versus Inversion", Blackwell 1992 (the
+  adjoint of a recursive filter runs backwards).
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,11 @@
 The result is linear in the image and piecewise polynomial in the coordinates; both
 differentiate. The coefficients of the spline are those of SciPy's own filter, as a
 matrix for each axis.
+
+References
+----------
+- M. Unser, A. Aldroubi, M. Eden, "B-spline signal processing: part I - theory", IEEE Trans. Signal
+  Process. 41 (1993), 821-833; "part II - efficient design and applications", 834-848.
 """
 
 from __future__ import annotations

@@ -2,6 +2,13 @@
 
 Steps from a solution change its value by rounding alone, and give it the derivatives that the
 theorem says. Where they do not settle, the solution has no derivative that is known.
+
+References
+----------
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 15.
+- B. Christianson, "Reverse accumulation and attractive fixed points", Optim. Methods Softw. 3
+  (1994), 311-326.
+- M. Blondel et al., "Efficient and modular implicit differentiation", NeurIPS 2022.
 """
 
 from __future__ import annotations

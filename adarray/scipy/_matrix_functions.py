@@ -1,12 +1,24 @@
 """Functions of matrices (exponential, logarithm, roots) and equations of matrices.
 
 The derivative of a function of matrices along E stands in the upper right block of
-``f([[A, E], [0, A]])`` [1]_, and its transpose is the derivative at the transpose of A.
+``f([[A, E], [0, A]])`` [1]_, [3]_ (of the exponential [2]_), and its transpose is the derivative at
+the transpose of A. The derivative of a square root solves Sylvester's equation, and equations of
+matrices have derivatives that solve equations of their own kind [4]_; Riccati's is solved once
+more, by Newton's iteration [5]_.
 
 References
 ----------
 .. [1] N. J. Higham, "Functions of Matrices: Theory and Computation", SIAM 2008,
    theorem 3.6.
+.. [2] A. H. Al-Mohy, N. J. Higham, "Computing the Fréchet derivative of the matrix exponential,
+   with an application to condition number estimation", SIAM J. Matrix Anal. Appl. 30 (2009),
+   1639-1657.
+.. [3] R. Mathias, "A chain rule for matrix functions and applications", SIAM J. Matrix Anal. Appl.
+   17 (1996), 610-620.
+.. [4] T.-C. Kao, G. Hennequin, "Automatic differentiation of Sylvester, Lyapunov, and algebraic
+   Riccati equations", arXiv:2011.11430, 2020.
+.. [5] D. L. Kleinman, "On an iterative technique for Riccati equation computations", IEEE Trans.
+   Automat. Control 13 (1968), 114-115.
 """
 
 from __future__ import annotations

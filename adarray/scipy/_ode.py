@@ -2,15 +2,18 @@
 
 The derivative is that of the discrete solution on SciPy's steps, and on further ones
 around kinks of the right-hand side (see `adarray.scipy._ode_kinks`) for explicit methods:
-exact for it, and as accurate as it is. Explicit methods take their own Runge-Kutta
+exact for it, and as accurate as it is [2]_. Explicit methods take their own Runge-Kutta
 steps again. For the implicit ones the steps are those of the Radau IIA method of order 5
 [1]_, whose stages come from Newton iterations: plain ones for the value, then three
-recorded ones with the same matrix, which give derivatives up to the third order.
+recorded ones with the same matrix, which give derivatives up to the third order [3]_.
 
 References
 ----------
 .. [1] E. Hairer, G. Wanner, "Solving Ordinary Differential Equations II: Stiff and
    Differential-Algebraic Problems", Springer 1996, section IV.8.
+.. [2] W. W. Hager, "Runge-Kutta methods in optimal control and the transformed adjoint system",
+   Numer. Math. 87 (2000), 247-282.
+.. [3] A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 15.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 The time of such a jump moves with the state, which no step says. Explicit methods notice it, since
 their steps are tried (see `adarray.scipy._ode_kinks`); of implicit ones, the steps between whose
 ends the slope changes most are halved until it changes less, or there is no step left.
+
+References
+----------
+- E. Hairer, S. P. Nørsett, G. Wanner, "Solving Ordinary Differential Equations I: Nonstiff
+  Problems", 2nd ed., Springer 1993, section II.6.
 """
 
 from __future__ import annotations

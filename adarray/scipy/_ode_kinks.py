@@ -13,6 +13,12 @@ All steps are tried at once where the right-hand side takes states that are stac
 axis, which is verified with its values one by one. Where it does not, each step is tried with
 plain shifted states first. Steps that miss by little are halved: without a kink, the halves miss
 by much less, and the step stays as the solver chose it.
+
+References
+----------
+- E. Hairer, S. P. Nørsett, G. Wanner, "Solving Ordinary Differential Equations I: Nonstiff
+  Problems", 2nd ed., Springer 1993, section II.6.
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 14.
 """
 
 from __future__ import annotations

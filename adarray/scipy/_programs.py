@@ -1,4 +1,10 @@
-"""Linear programs and linear least squares with bounds."""
+"""Linear programs and linear least squares with bounds.
+
+References
+----------
+- A. V. Fiacco, "Introduction to Sensitivity and Stability Analysis in Nonlinear Programming",
+  Academic Press 1983.
+"""
 
 from __future__ import annotations
 

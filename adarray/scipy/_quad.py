@@ -4,6 +4,10 @@ SciPy computes the value and chooses the subintervals. The integrand is then
 evaluated again at Gauss nodes in these, where it is recorded. What limits do to an
 integral is an integral, too, from the limit's value to the traced limit: of length 0,
 with the derivatives that the integrand gives it.
+
+References
+----------
+- R. Piessens, E. de Doncker-Kapenga, C. W. Überhuber, D. K. Kahaner, "QUADPACK", Springer 1983.
 """
 
 from __future__ import annotations

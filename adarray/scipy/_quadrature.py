@@ -2,6 +2,14 @@
 
 Each family is closed under differentiation, so that one function with integer
 orders gives derivatives of every order.
+
+References
+----------
+- H. Takahasi, M. Mori, "Double exponential formulas for numerical integration", Publ. RIMS Kyoto
+  Univ. 9 (1974), 721-741.
+- B. C. Carlson, "Numerical computation of real or complex elliptic integrals", Numer. Algorithms 10
+  (1995), 13-26.
+- NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov, chapters 5, 8, 19 and 25.
 """
 
 from __future__ import annotations

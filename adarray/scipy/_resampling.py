@@ -1,4 +1,10 @@
-"""Changing the sampling rate, smoothing and the analytic signal."""
+"""Changing the sampling rate, smoothing and the analytic signal.
+
+References
+----------
+- A. Savitzky, M. J. E. Golay, "Smoothing and differentiation of data by simplified least squares
+  procedures", Anal. Chem. 36 (1964), 1627-1639.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,12 @@
 
 Derivatives are those in the argument; with respect to an order there is no finite
 formula, and the operand is refused.
+
+References
+----------
+- NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov, 9.2 (Airy), 10.6, 10.29 and
+  10.51 (Bessel), 10.63 (Kelvin), 11.4 (Struve), 12.8 (parabolic cylinder), 28.2 and 28.20
+  (Mathieu), 30.2 (spheroidal).
 """
 
 from __future__ import annotations

@@ -2,6 +2,13 @@
 
 Most are incomplete gamma and beta functions of other arguments, and are computed
 so where they are traced.
+
+References
+----------
+- NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov, 8.2 and 8.17 (incomplete
+  gamma and beta functions).
+- A. Kolmogorov, "Sulla determinazione empirica di una legge di distribuzione", G. Ist. Ital.
+  Attuari 4 (1933), 83-91.
 """
 
 from __future__ import annotations

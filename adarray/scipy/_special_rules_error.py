@@ -1,4 +1,12 @@
-"""Rules of the error functions, the logistic and other elementary functions, and entropies."""
+"""Rules of the error functions, the logistic and other elementary functions, and entropies.
+
+References
+----------
+- NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov, chapter 7 (error
+  functions).
+- D. B. Owen, "Tables for computing bivariate normal probabilities", Ann. Math. Statist. 27 (1956),
+  1075-1090.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rules of the gamma, beta and zeta functions, in their parameters too."""
+"""Rules of the gamma, beta and zeta functions, in their parameters too.
+
+References
+----------
+- NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov, 5.15 (polygamma), 8.8 and
+  8.17 (incomplete gamma and beta), 25.4 and 25.11 (zeta).
+"""
 
 from __future__ import annotations
 

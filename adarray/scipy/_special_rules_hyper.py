@@ -1,4 +1,11 @@
-"""Rules of hypergeometric, exponential-integral, elliptic and related functions."""
+"""Rules of hypergeometric, exponential-integral, elliptic and related functions.
+
+References
+----------
+- NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov, 13.3 and 15.5
+  (hypergeometric), 8.19 (exponential integrals), 19.4 and 19.18 (elliptic integrals), 22.13
+  (Jacobian elliptic functions).
+"""
 
 from __future__ import annotations
 

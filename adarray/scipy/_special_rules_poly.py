@@ -1,4 +1,10 @@
-"""Rules of orthogonal polynomials, Legendre functions and spherical harmonics, in the argument."""
+"""Rules of orthogonal polynomials, Legendre functions and spherical harmonics, in the argument.
+
+References
+----------
+- NIST Digital Library of Mathematical Functions, https://dlmf.nist.gov, 14.10 (Legendre functions),
+  18.9 (orthogonal polynomials).
+"""
 
 from __future__ import annotations
 

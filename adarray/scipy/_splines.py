@@ -1,4 +1,13 @@
-"""Piecewise polynomials: in values, in the points asked for, mostly in knots."""
+"""Piecewise polynomials: in values, in the points asked for, mostly in knots.
+
+References
+----------
+- C. de Boor, "A Practical Guide to Splines", revised ed., Springer 2001.
+- F. N. Fritsch, J. Butland, "A method for constructing local monotone piecewise cubic
+  interpolants", SIAM J. Sci. Stat. Comput. 5 (1984), 300-304 (pchip).
+- H. Akima, "A new method of interpolation and smooth curve fitting based on local procedures", J.
+  ACM 17 (1970), 589-602.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Matrices with structure: Toeplitz and relatives, block diagonals, bands."""
+"""Matrices with structure: Toeplitz and relatives, block diagonals, bands.
+
+References
+----------
+- N. Levinson, "The Wiener (root mean square) error criterion in filter design and prediction", J.
+  Math. Phys. 25 (1946), 261-278.
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Triangles of matrices, and systems with triangular matrices."""
+"""Triangles of matrices, and systems with triangular matrices.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Drop-in for `scipy.fft`: Fourier, cosine, sine and Hankel transforms."""
+"""Drop-in for `scipy.fft`: Fourier, cosine, sine and Hankel transforms.
+
+References
+----------
+- G. Strang, "The discrete cosine transform", SIAM Review 41 (1999), 135-147.
+- A. J. S. Hamilton, "Uncorrelated modes of the non-linear power spectrum", Mon. Not. R. Astron.
+  Soc. 312 (2000), 257-284 (Hankel transforms).
+"""
 
 from __future__ import annotations
 

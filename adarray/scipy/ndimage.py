@@ -3,6 +3,11 @@
 Linear filters have the derivative of their adjoint, exact in every boundary mode.
 Filters by rank give the gradient to the element that they pick. Positions, labels
 and binary images carry no derivative.
+
+References
+----------
+- J. F. Claerbout, "Earth Soundings Analysis: Processing versus Inversion", Blackwell 1992 (adjoints
+  of linear filters).
 """
 
 from __future__ import annotations

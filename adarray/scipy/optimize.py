@@ -4,6 +4,11 @@ SciPy finds the solution with plain values. Newton steps from there, recorded, g
 derivatives with respect to ``args``, to what functions use from outside, and to bounds: two
 of them all derivatives up to the third order. The starting point and the bracket have
 none. Bounds and constraints are in `adarray.scipy._active`.
+
+References
+----------
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 15.
+- M. Blondel et al., "Efficient and modular implicit differentiation", NeurIPS 2022.
 """
 
 from __future__ import annotations

@@ -1,4 +1,18 @@
-"""Which directions one evaluation may combine, and how entries are read from what comes out."""
+"""Which directions one evaluation may combine, and how entries are read from what comes out.
+
+References
+----------
+- A. R. Curtis, M. J. D. Powell, J. K. Reid, "On the estimation of sparse Jacobian matrices", IMA J.
+  Appl. Math. 13 (1974), 117-119.
+- M. J. D. Powell, P. L. Toint, "On the estimation of sparse Hessian matrices", SIAM J. Numer. Anal.
+  16 (1979), 1060-1074.
+- A. H. Gebremedhin, F. Manne, A. Pothen, "What color is your Jacobian? Graph coloring for computing
+  derivatives", SIAM Review 47 (2005), 629-705.
+- A. H. Gebremedhin, A. Tarafdar, F. Manne, A. Pothen, "New acyclic and star coloring algorithms
+  with application to computing Hessians", SIAM J. Sci. Comput. 29 (2007), 1042-1072.
+- A. H. Gebremedhin, A. Tarafdar, A. Pothen, A. Walther, "Efficient computation of sparse Hessians
+  using coloring and automatic differentiation", INFORMS J. Comput. 21 (2009), 209-223.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,12 @@
 The rules speak of the primitives of `adarray.compiler.ir.program`, into which the lowering of each
 operation translates it; so whatever `jit` compiles has exact rules. A call that stays one depends
 on all of its operands as a whole.
+
+References
+----------
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 7.
+- A. Walther, "Computing sparse Hessians with automatic differentiation", ACM Trans. Math. Softw. 34
+  (2008), article 3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""The pattern of a derivative: one recorded run, and the dependence of its results."""
+"""The pattern of a derivative: one recorded run, and the dependence of its results.
+
+References
+----------
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 7.
+- A. Hill, G. Dalle, "Sparser, better, faster, stronger: sparsity detection for efficient automatic
+  differentiation", arXiv:2501.17737, 2025.
+"""
 
 from __future__ import annotations
 

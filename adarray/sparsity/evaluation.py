@@ -1,4 +1,11 @@
-"""Derivatives along directions that colours combine: what is compiled, and called in blocks."""
+"""Derivatives along directions that colours combine: what is compiled, and called in blocks.
+
+References
+----------
+- A. R. Curtis, M. J. D. Powell, J. K. Reid, "On the estimation of sparse Jacobian matrices", IMA J.
+  Appl. Math. 13 (1974), 117-119.
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 8.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""The functions of ``native/cpu/coloring.c`` in Python, where no C compiler was at hand."""
+"""The functions of ``native/cpu/coloring.c`` in Python, where no C compiler was at hand.
+
+References
+----------
+- A. R. Curtis, M. J. D. Powell, J. K. Reid, "On the estimation of sparse Jacobian matrices", IMA J.
+  Appl. Math. 13 (1974), 117-119.
+- A. H. Gebremedhin, F. Manne, A. Pothen, "What color is your Jacobian? Graph coloring for computing
+  derivatives", SIAM Review 47 (2005), 629-705.
+- A. H. Gebremedhin, A. Tarafdar, F. Manne, A. Pothen, "New acyclic and star coloring algorithms
+  with application to computing Hessians", SIAM J. Sci. Comput. 29 (2007), 1042-1072.
+"""
 
 from __future__ import annotations
 

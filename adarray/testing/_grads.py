@@ -1,4 +1,10 @@
-"""`check_grads`: derivatives of a function against differences and against each other."""
+"""`check_grads`: derivatives of a function against differences and against each other.
+
+References
+----------
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3.
+- J. F. Claerbout, "Earth Soundings Analysis: Processing versus Inversion", Blackwell 1992.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""checkpoint: functions that run once more for their derivative, and keep their arguments alone."""
+"""checkpoint: functions that run once more for their derivative, and keep their arguments alone.
+
+References
+----------
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 12.
+- T. Chen, B. Xu, C. Zhang, C. Guestrin, "Training deep nets with sublinear memory cost",
+  arXiv:1604.06174, 2016.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""custom_linear_solve: derivatives of solutions of linear systems, however they were found."""
+"""custom_linear_solve: derivatives of solutions of linear systems, however they were found.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+- B. Christianson, "Reverse accumulation and attractive fixed points", Optim. Methods Softw. 3
+  (1994), 311-326.
+"""
 
 from __future__ import annotations
 

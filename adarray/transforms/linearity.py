@@ -1,4 +1,9 @@
-"""Whether a function is linear: tried at one random point."""
+"""Whether a function is linear: tried at one random point.
+
+References
+----------
+- J. F. Claerbout, "Earth Soundings Analysis: Processing versus Inversion", Blackwell 1992.
+"""
 
 from __future__ import annotations
 

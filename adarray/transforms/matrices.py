@@ -1,4 +1,9 @@
-"""jacobian, jacfwd, jacrev and hessian."""
+"""jacobian, jacfwd, jacrev and hessian.
+
+References
+----------
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapters 3 and 5.
+"""
 
 from __future__ import annotations
 

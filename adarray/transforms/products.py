@@ -1,4 +1,11 @@
-"""Derivatives times vectors: hvp, linearize and their like."""
+"""Derivatives times vectors: hvp, linearize and their like.
+
+References
+----------
+- B. A. Pearlmutter, "Fast exact multiplication by the Hessian", Neural Computation 6 (1994),
+  147-160.
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 5.
+"""
 
 from __future__ import annotations
 

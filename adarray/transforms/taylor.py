@@ -1,4 +1,9 @@
-"""jet: Taylor mode."""
+"""jet: Taylor mode.
+
+References
+----------
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 13.
+"""
 
 from __future__ import annotations
 

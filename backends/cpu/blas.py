@@ -3,6 +3,13 @@
 The BLAS is the shared library of the wheel scipy-openblas32, in a copy that only adarray
 uses: it is set to one thread, and the openmp backend's own team shares out the product.
 NumPy's BLAS keeps its threads, and is asked only for products too small to wake them.
+
+References
+----------
+- J. J. Dongarra, J. Du Croz, S. Hammarling, I. S. Duff, "A set of level 3 basic linear algebra
+  subprograms", ACM Trans. Math. Softw. 16 (1990), 1-17.
+- K. Goto, R. A. van de Geijn, "Anatomy of high-performance matrix multiplication", ACM Trans. Math.
+  Softw. 34 (2008), article 12.
 """
 
 from __future__ import annotations

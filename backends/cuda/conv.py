@@ -2,6 +2,10 @@
 
 Windows are gathered while tiles are multiplied, and never copied to memory. For Tensor Cores,
 operands are rounded first, with their channels last.
+
+References
+----------
+- S. Chetlur et al., "cuDNN: efficient primitives for deep learning", arXiv:1410.0759, 2014.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 The gradient of the images is a convolution of the cotangent for each remainder of the places by
 the strides, so that no zero is multiplied.
+
+References
+----------
+- T. Granlund, P. L. Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 The number of ties comes with the extremum at no cost, since all elements are read; so does
 the place of one of them. The derivative rule then writes zeros and one number for each
 extremum, and reads the operand only where there are ties.
+
+References
+----------
+- M. Harris, "Optimizing parallel reduction in CUDA", NVIDIA 2007.
+- F. H. Clarke, "Optimization and Nonsmooth Analysis", Wiley 1983 (ties share the derivative).
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 An array is folded as (outer, fold, inner). Where `inner` is 1, blocks fold stretches of a
 row; elsewhere, threads fold columns, side by side in memory. Both leave one partial result
 for each stretch, which a second pass folds in order: results do not depend on timing.
+
+References
+----------
+- M. Harris, "Optimizing parallel reduction in CUDA", NVIDIA 2007.
+- N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14 (1993), 783-799.
 """
 
 from __future__ import annotations

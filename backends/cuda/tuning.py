@@ -4,6 +4,11 @@ A kernel that moves much memory is run once with each form that
 `adarray.compiler.schedule.gpu_blocks` gives, on memory of the right sizes that holds nothing of
 the user's, when its plan is compiled for the first time. The choice depends on timing; results do
 not.
+
+References
+----------
+- R. C. Whaley, A. Petitet, J. J. Dongarra, "Automated empirical optimizations of software and the
+  ATLAS project", Parallel Computing 27 (2001), 3-35.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ with a quarter of the multiplications of the definition.
 
 References
 ----------
-A. Lavin and S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016.
+- A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016.
+- S. Winograd, "Arithmetic Complexity of Computations", SIAM 1980.
 """
 
 from __future__ import annotations

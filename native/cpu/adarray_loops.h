@@ -1,5 +1,10 @@
 /* What kernels printed from loop IR use beside scalar functions. Comes after libmvec.h and
- * adarray_math.h. */
+ * adarray_math.h.
+ *
+ * References:
+ * - N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14 (1993),
+ *   783-799.
+ */
 #ifndef ADARRAY_LOOPS_H
 #define ADARRAY_LOOPS_H
 

@@ -3,6 +3,11 @@
  * Host code only. Included once for each level of vector instructions, inside the
  * target's pragma: ADARRAY_LEVEL(name) gives the names their endings. Multiply-adds are
  * fused where the level has the instruction; they are the only ones in the kernels.
+ *
+ * References:
+ * - W. J. Cody, W. Waite, "Software Manual for the Elementary Functions", Prentice-Hall 1980.
+ * - S. L. Moshier, "Methods and Programs for Mathematical Functions", Ellis Horwood 1989
+ *   (Cephes).
  */
 #undef ADARRAY_FMA
 #ifdef __FMA__

@@ -1,8 +1,16 @@
 /* Colourings of sparse patterns; coloring.h says what the functions take.
  *
- * The greedy algorithms are those of A. H. Gebremedhin, F. Manne, A. Pothen: What color is your
- * Jacobian? SIAM Review 47 (2005), and A. H. Gebremedhin, A. Tarafdar, F. Manne, A. Pothen: New
- * acyclic and star coloring algorithms, SIAM J. Sci. Comput. 29 (2007).
+ * Columns that no row shares have one colour (Curtis, Powell and Reid); the greedy algorithms are
+ * those of Gebremedhin, Manne and Pothen, those of stars and cycles of Gebremedhin and others.
+ *
+ * References:
+ * - A. R. Curtis, M. J. D. Powell, J. K. Reid, "On the estimation of sparse Jacobian matrices",
+ *   IMA J. Appl. Math. 13 (1974), 117-119.
+ * - A. H. Gebremedhin, F. Manne, A. Pothen, "What color is your Jacobian? Graph coloring for
+ *   computing derivatives", SIAM Review 47 (2005), 629-705.
+ * - A. H. Gebremedhin, A. Tarafdar, F. Manne, A. Pothen, "New acyclic and star coloring
+ *   algorithms with application to computing Hessians", SIAM J. Sci. Comput. 29 (2007),
+ *   1042-1072.
  */
 #include "coloring.h"
 

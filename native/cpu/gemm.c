@@ -1,4 +1,9 @@
-/* Matrix products: reading of the arrays, partition among threads, calls of BLAS. */
+/* Matrix products: reading of the arrays, partition among threads, calls of BLAS.
+ *
+ * References:
+ * - J. J. Dongarra, J. Du Croz, S. Hammarling, I. S. Duff, "A set of level 3 basic linear
+ *   algebra subprograms", ACM Trans. Math. Softw. 16 (1990), 1-17.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_DEEPBIND */
 #endif

@@ -6,6 +6,10 @@
  * results do not depend on the number of threads.
  *
  * To be included by one source; product_kernel.h holds what is common to both types.
+ *
+ * References:
+ * - K. Goto, R. A. van de Geijn, "Anatomy of high-performance matrix multiplication", ACM
+ *   Trans. Math. Softw. 34 (2008), article 12.
  */
 #ifndef ADARRAY_PRODUCT_H
 #define ADARRAY_PRODUCT_H

@@ -5,6 +5,10 @@
  * ROWS, so that a block's sums stay in registers while it runs along k (Goto and van de Geijn,
  * "Anatomy of High-Performance Matrix Multiplication", 2008). Operands are read where they lie
  * as long as their rows do not compete for the same lines of the cache, and copied otherwise.
+ *
+ * References:
+ * - K. Goto, R. A. van de Geijn, "Anatomy of high-performance matrix multiplication", ACM
+ *   Trans. Math. Softw. 34 (2008), article 12.
  */
 
 /* c of m by n elements, a of m by k, b of k by n; steps from row to row and from column to

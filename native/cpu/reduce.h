@@ -3,6 +3,10 @@
  * Elements are folded in leaves, and leaves and rows pairwise, so that rounding errors
  * grow with the logarithm of their number. Big folds are cut into chunks whose size does
  * not depend on the number of threads: nor does any result.
+ *
+ * References:
+ * - N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14 (1993),
+ *   783-799.
  */
 #ifndef ADARRAY_REDUCE_H
 #define ADARRAY_REDUCE_H

@@ -13,6 +13,9 @@
  * contributes, and elements outside are zero. `weigh` computes the gradient of the weights: sums
  * over places, of which each block takes a stretch; `folded` adds what blocks found, always in
  * the same order. Both copy tiles to shared memory asynchronously, DEPTH at a time.
+ *
+ * References:
+ * - S. Chetlur et al., "cuDNN: efficient primitives for deep learning", arXiv:1410.0759, 2014.
  */
 #ifndef ADARRAY_CONV_H
 #define ADARRAY_CONV_H

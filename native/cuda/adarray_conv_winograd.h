@@ -9,6 +9,10 @@
  *
  * Arrays of points lie as [part][36][channel][tile] and [part][36][channel of the result][channel],
  * where some images in a row are a part. A tile is numbered by image, row and column.
+ *
+ * References:
+ * - S. Winograd, "Arithmetic Complexity of Computations", SIAM 1980.
+ * - A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016.
  */
 #ifndef ADARRAY_CONV_WINOGRAD_H
 #define ADARRAY_CONV_WINOGRAD_H

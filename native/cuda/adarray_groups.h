@@ -3,6 +3,11 @@
  * A group is 1, 2, 4 ... 32 neighbouring threads, or a whole block; its threads share one
  * pass of a kernel's parallel loop, and the passes of the vector loops in it. Part of
  * adarray_device.h, which has the packs and the ways to memory.
+ *
+ * References:
+ * - M. Harris, "Optimizing parallel reduction in CUDA", NVIDIA 2007.
+ * - G. E. Blelloch, "Prefix sums and their applications", report CMU-CS-90-190, Carnegie Mellon
+ *   University, 1990.
  */
 #ifndef ADARRAY_GROUPS_H
 #define ADARRAY_GROUPS_H

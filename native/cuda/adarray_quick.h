@@ -7,6 +7,12 @@
  * same in both. Errors, over all floats: 1.6 ulp for sine and cosine, 1.4 for log1p (CUDA's
  * have 1.6 and 0.9); reciprocals are rounded correctly, and so are quotients, but for one of
  * some million, which may be the other neighbour of the true one, and those of numbers below 1e-30.
+ *
+ * References:
+ * - W. J. Cody, W. Waite, "Software Manual for the Elementary Functions", Prentice-Hall 1980
+ *   (reduction of arguments).
+ * - J.-M. Muller et al., "Handbook of Floating-Point Arithmetic", 2nd ed., 2018
+ *   (Newton steps for reciprocals and quotients).
  */
 #ifndef ADARRAY_QUICK_H
 #define ADARRAY_QUICK_H

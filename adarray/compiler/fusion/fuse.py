@@ -3,6 +3,13 @@
 Values come in program order, and each joins a group that computes one of its operands, or
 reads an array that it reads, if their axes agree and no cycle arises; else it founds a
 group. So a group grows around an outer axis as long as everything in it runs row by row.
+
+References
+----------
+- K. Kennedy, K. S. McKinley, "Maximizing loop parallelism and improving data locality via loop
+  fusion and distribution", LCPC 1993.
+- J. Ragan-Kelley et al., "Halide: a language and compiler for optimizing parallelism, locality, and
+  recomputation in image processing pipelines", PLDI 2013.
 """
 
 from __future__ import annotations

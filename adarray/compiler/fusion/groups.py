@@ -3,6 +3,11 @@
 Every axis of a member belongs to a class, one loop of the kernel. The outer class is the
 loop that threads share: all members have it but those that are folded over it (totals),
 which only later groups can read. Small groups have no outer class, and no restrictions.
+
+References
+----------
+- K. Kennedy, K. S. McKinley, "Maximizing loop parallelism and improving data locality via loop
+  fusion and distribution", LCPC 1993.
 """
 
 from __future__ import annotations

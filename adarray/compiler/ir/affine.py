@@ -1,4 +1,10 @@
-"""How indices of loop IR depend on a loop variable."""
+"""How indices of loop IR depend on a loop variable.
+
+References
+----------
+- R. Allen, K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001,
+  chapter 3.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 A `Map` gives one index of an operand as ``const + sum(coef * index[axis])`` of the reader's
 indices. Views, broadcasting, regions and pieces all come down to one map per axis, which
 makes fusion a question of comparing maps.
+
+References
+----------
+- R. Allen, K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001.
 """
 
 from __future__ import annotations

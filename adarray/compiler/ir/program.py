@@ -33,6 +33,12 @@ call       ``function, args, kwargs``: anything else, run by NumPy; ``args`` and
            ``(shape, dtype)`` where there are several.
 pick       ``index``: one result of a call with several.
 =========  ==========================================================================
+
+References
+----------
+- R. Cytron, J. Ferrante, B. K. Rosen, M. N. Wegman, F. K. Zadeck, "Efficiently computing static
+  single assignment form and the control dependence graph", ACM Trans. Program. Lang. Syst. 13
+  (1991), 451-490.
 """
 
 from __future__ import annotations

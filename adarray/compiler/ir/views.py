@@ -2,6 +2,10 @@
 
 A view is ``(offset, strides, shape)``, counted in elements of its operand. Axes of length
 1 have stride 0, so that equal views are equal tuples.
+
+References
+----------
+- P. S. Abrams, "An APL machine", PhD thesis, Stanford University, 1970.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Collapsing axes: two loops that every value and array runs through as one become one."""
+"""Collapsing axes: two loops that every value and array runs through as one become one.
+
+References
+----------
+- C. D. Polychronopoulos, "Loop coalescing: a compiler transformation for parallel machines", ICPP
+  1987.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,11 @@
 
 Where rows are the vector loop, elements of an array in C order lie far apart along it. If
 other loops read them again and again, they are copied first, once for each block.
+
+References
+----------
+- M. S. Lam, E. E. Rothberg, M. E. Wolf, "The cache performance and optimizations of blocked
+  algorithms", ASPLOS 1991.
 """
 
 from __future__ import annotations

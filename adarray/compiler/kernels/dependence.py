@@ -5,6 +5,11 @@ several. What an element is computed from is read before that element is written
 depends on it. So a piece may be written over what it is computed from if no element of it
 reads the place of *another* one. Both places are affine functions of an element's index; no
 order, sign or step of either is special.
+
+References
+----------
+- R. Allen, K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001,
+  chapters 2 and 3.
 """
 
 from __future__ import annotations

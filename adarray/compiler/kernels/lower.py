@@ -2,6 +2,12 @@
 
 The outer loop runs over rows, or over blocks of rows where rows are short: then rows are
 the innermost, vector loop. Every pass is a sequence of nests (see `lower_stages`).
+
+References
+----------
+- J. Ragan-Kelley et al., "Halide: a language and compiler for optimizing parallelism, locality, and
+  recomputation in image processing pipelines", PLDI 2013.
+- R. Allen, K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Scatters: kernels that write or add pieces at indices which are read from memory."""
+"""Scatters: kernels that write or add pieces at indices which are read from memory.
+
+References
+----------
+- J. Gómez-Luna, J. M. González-Linares, J. I. Benavides, N. Guil, "An optimized approach to
+  histogram computation on GPU", Machine Vision and Applications 24 (2013), 899-908 (atomic
+  additions).
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,11 @@
 Level 0 is the kernel, level 1 a pass of the outer loop, further ones are inner loops. A
 value is named at the outermost level at which everything that it reads is known; so what
 does not change in a loop is computed before it.
+
+References
+----------
+- A. V. Aho, M. S. Lam, R. Sethi, J. D. Ullman, "Compilers: Principles, Techniques, and Tools", 2nd
+  ed., Addison-Wesley 2006, chapter 9 (code motion).
 """
 
 from __future__ import annotations

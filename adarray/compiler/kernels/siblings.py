@@ -4,6 +4,11 @@ Slices of one array differ in length by a few rows, and so do the kernels of wha
 from them: a sum over ``x[1:] - x[:-1]`` and its gradient, which is as long as ``x``. Where
 neither reads what the other stores, one loop over the longer range does both, and what they
 read comes from memory once.
+
+References
+----------
+- K. Kennedy, K. S. McKinley, "Maximizing loop parallelism and improving data locality via loop
+  fusion and distribution", LCPC 1993.
 """
 
 from __future__ import annotations

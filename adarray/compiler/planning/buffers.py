@@ -1,4 +1,10 @@
-"""Memory of temporaries: who lives when, and where in the arena."""
+"""Memory of temporaries: who lives when, and where in the arena.
+
+References
+----------
+- P. R. Wilson, M. S. Johnstone, M. Neely, D. Boles, "Dynamic storage allocation: a survey and
+  critical review", IWMM 1995 (best fit).
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,10 @@ A result may take the place of an argument that nothing reads once the first ele
 result is written. A kernel may read and write the same memory, if it reads each element for
 the last time before it writes it; its two parameters become one then, so that the compiler
 knows. What may fail has to be over by then: the plain function could not run again.
+
+References
+----------
+- P. Hudak, A. Bloss, "The aggregate update problem in functional programming systems", POPL 1985.
 """
 
 from __future__ import annotations

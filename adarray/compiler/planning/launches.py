@@ -3,6 +3,10 @@
 On a GPU a kernel takes about a microsecond before it begins, so ten updates of short arrays
 are better one. Such kernels wait, each as long as no step needs what it writes, or
 writes what it reads; those that are left over then run together.
+
+References
+----------
+- A. Li, B. Zheng, G. Pekhimenko, F. Long, "Automatic horizontal fusion for GPU kernels", CGO 2022.
 """
 
 from __future__ import annotations

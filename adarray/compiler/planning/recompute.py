@@ -3,6 +3,12 @@
 Memory is dear and arithmetic is cheap: a value that costs a few operations is computed
 again from what the kernel reads anyway, rather than written by one kernel and read by
 another.
+
+References
+----------
+- P. Briggs, K. D. Cooper, L. Torczon, "Rematerialization", PLDI 1992.
+- J. Ragan-Kelley et al., "Halide: a language and compiler for optimizing parallelism, locality, and
+  recomputation in image processing pipelines", PLDI 2013.
 """
 
 from __future__ import annotations

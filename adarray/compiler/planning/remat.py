@@ -8,6 +8,13 @@ memory. Of a chain of n equal steps about the square root of n cuts need least; 
 not enough, the result is treated in the same way again. How many segments there are, and how
 many of them are computed twice, is chosen by counting what would be alive, before anything
 is planned.
+
+References
+----------
+- T. Chen, B. Xu, C. Zhang, C. Guestrin, "Training deep nets with sublinear memory cost",
+  arXiv:1604.06174, 2016.
+- P. Briggs, K. D. Cooper, L. Torczon, "Rematerialization", PLDI 1992.
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 12.
 """
 
 from __future__ import annotations

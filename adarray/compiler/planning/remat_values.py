@@ -3,6 +3,10 @@
 Values that are alive at the fullest moment and cheap to compute again are not kept: they are
 computed a second time, for those that read them after that moment. One after the other is
 tried, the largest for its cost first; what helps stays.
+
+References
+----------
+- P. Briggs, K. D. Cooper, L. Torczon, "Rematerialization", PLDI 1992.
 """
 
 from __future__ import annotations

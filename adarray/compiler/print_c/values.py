@@ -2,6 +2,11 @@
 
 The caller says where statements go and how loads look; nothing is decided here. Names are
 given in order of appearance, so kernels that are equal up to names have the same text.
+
+References
+----------
+- P. Briggs, K. D. Cooper, L. T. Simpson, "Value numbering", Software: Practice and Experience 27
+  (1997), 701-724.
 """
 
 from __future__ import annotations

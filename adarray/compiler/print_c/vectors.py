@@ -1,4 +1,12 @@
-"""Vector loops of loop IR as C, in the form that the schedule chose."""
+"""Vector loops of loop IR as C, in the form that the schedule chose.
+
+References
+----------
+- R. Allen, K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001,
+  chapters 2 and 5.
+- N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14 (1993), 783-799
+  (sums of lanes and leaves).
+"""
 
 from __future__ import annotations
 

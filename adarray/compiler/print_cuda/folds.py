@@ -1,4 +1,9 @@
-"""Folds of vector loops whose passes threads of a GPU share: what each has, and all together."""
+"""Folds of vector loops whose passes threads of a GPU share: what each has, and all together.
+
+References
+----------
+- M. Harris, "Optimizing parallel reduction in CUDA", NVIDIA 2007.
+"""
 
 from __future__ import annotations
 

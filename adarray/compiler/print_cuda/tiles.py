@@ -1,4 +1,9 @@
-"""Tiles of folds over pairs of rows, as CUDA C: see `adarray.compiler.schedule.gpu_tiles`."""
+"""Tiles of folds over pairs of rows, as CUDA C: see `adarray.compiler.schedule.gpu_tiles`.
+
+References
+----------
+- V. Volkov, J. W. Demmel, "Benchmarking GPUs to tune dense linear algebra", SC 2008.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,11 @@
 
 The groups of a block fold their parts in shared memory, where there is room for them. Then the
 last block to be done folds those of all blocks; or, where that is much, a kernel of its own.
+
+References
+----------
+- M. Harris, "Optimizing parallel reduction in CUDA", NVIDIA 2007 (trees).
+- N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14 (1993), 783-799.
 """
 
 from __future__ import annotations

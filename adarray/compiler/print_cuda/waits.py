@@ -3,6 +3,11 @@
 A statement waits if it touches memory that others of the group may still be writing, or
 writes what they may still be reading, since they last waited. Loops are gone through until
 what a pass leaves behind changes nothing in the next one.
+
+References
+----------
+- M. F. P. O'Boyle, E. A. Stöhr, "Compile time barrier synchronization minimization", IEEE Trans.
+  Parallel Distrib. Syst. 13 (2002), 529-543.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 That is a matrix, ``w - rate * (x.T @ g)``, as steps of gradient descent have it, or a vector to
 each row, ``np.maximum(x @ w + b, 0)``, as layers of networks have it.
+
+References
+----------
+- J. J. Dongarra, J. Du Croz, S. Hammarling, I. S. Duff, "A set of level 3 basic linear algebra
+  subprograms", ACM Trans. Math. Softw. 16 (1990), 1-17.
 """
 
 from __future__ import annotations

@@ -4,6 +4,13 @@ The exceptions are sums: a sum of equal terms becomes a product, sums of sums on
 multiples a multiple of the sum (`adarray.compiler.rewrite.sums`), which round less often than what
 they stand for; and softplus, logaddexp of a constant, which is written out so that loops over it
 become vector code.
+
+References
+----------
+- D. Goldberg, "What every computer scientist should know about floating-point arithmetic", ACM
+  Comput. Surv. 23 (1991), 5-48.
+- N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., SIAM 2002, chapter 4
+  (sums).
 """
 
 from __future__ import annotations

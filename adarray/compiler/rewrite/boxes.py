@@ -1,4 +1,9 @@
-"""Boxes: what is written into arrays, and read again; parts of joined arrays."""
+"""Boxes: what is written into arrays, and read again; parts of joined arrays.
+
+References
+----------
+- K. Knobe, V. Sarkar, "Array SSA form and its use in parallelization", POPL 1998.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Common subexpressions: equal values are computed once."""
+"""Common subexpressions: equal values are computed once.
+
+References
+----------
+- P. Briggs, K. D. Cooper, L. T. Simpson, "Value numbering", Software: Practice and Experience 27
+  (1997), 701-724.
+"""
 
 from __future__ import annotations
 

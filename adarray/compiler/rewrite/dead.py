@@ -1,4 +1,11 @@
-"""Dead code: values that no result needs."""
+"""Dead code: values that no result needs.
+
+References
+----------
+- R. Cytron, J. Ferrante, B. K. Rosen, M. N. Wegman, F. K. Zadeck, "Efficiently computing static
+  single assignment form and the control dependence graph", ACM Trans. Program. Lang. Syst. 13
+  (1991), 451-490.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Constant folding: what depends on constants alone is computed now."""
+"""Constant folding: what depends on constants alone is computed now.
+
+References
+----------
+- M. N. Wegman, F. K. Zadeck, "Constant propagation with conditional branches", ACM Trans. Program.
+  Lang. Syst. 13 (1991), 181-210.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,11 @@ Broadcasts move behind elementwise maps, so that equal numbers are computed once
 transposes and reshapes that all operands of a map share move behind it, so that memory is
 read in order and products take transposes as flags; picks of a few elements move in front
 of maps, so that the rest of the big array need not be computed for them, nor stored.
+
+References
+----------
+- P. S. Abrams, "An APL machine", PhD thesis, Stanford University, 1970 (reads by strides in place
+  of copies, and selections before arithmetic).
 """
 
 from __future__ import annotations

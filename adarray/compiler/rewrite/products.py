@@ -5,6 +5,13 @@ matrices, elementwise a small multiple of ``|A| |B| |C|``, holds in either.
 
 Sums of small products, as gradients of recurrent networks hold them, are one product of the
 joined factors, which their makers write next to each other.
+
+References
+----------
+- N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., SIAM 2002, section 3.5
+  (error bounds of products).
+- T. C. Hu, M. T. Shing, "Computation of matrix chain products", SIAM J. Comput. 11 (1982), 362-373
+  (the problem of which this solves three factors at a time).
 """
 
 from __future__ import annotations

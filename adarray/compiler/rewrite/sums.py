@@ -5,6 +5,10 @@ each row times the exponentials, whose sum is known since the forward pass, and 
 the place of the label. The sum of multiples is the multiple of the sum, so that no other
 pass over the row is needed; it rounds less often than what it stands for. Where terms are nan
 or infinite, so is it, but for one case: terms that are finite and whose sum is not.
+
+References
+----------
+- N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., SIAM 2002, chapter 4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What is known of one scalar function: how it is written, what it costs, how far it errs."""
+"""What is known of one scalar function: how it is written, what it costs, how far it errs.
+
+References
+----------
+- J.-M. Muller et al., "Handbook of Floating-Point Arithmetic", 2nd ed., Birkhäuser 2018 (ulp).
+"""
 
 from __future__ import annotations
 

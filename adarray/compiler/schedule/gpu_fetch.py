@@ -6,6 +6,11 @@ And memory rests while a block computes. So threads fetch the packs of their row
 shared memory, each the same ones that it reads in every loop: nobody waits for others because
 of them. In the last loop that reads a slot, the thread fetches what comes next into it: packs
 of the next row, and of the one after it if there are more slots than packs of a row.
+
+References
+----------
+- M. Bauer, H. Cook, B. Khailany, "CudaDMA: optimizing GPU memory bandwidth via warp
+  specialization", SC 2011 (copies to shared memory ahead of their use).
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@ The sum of a softmax computes exponentials that its result is made of. Where all
 loop makes of a row follows from one such value, the loop before it writes that into the slots
 of the row (`adarray.compiler.schedule.gpu_fetch`) instead of what was fetched, and the last loop
 reads it.
+
+References
+----------
+- M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867, 2018
+  (which folds the maximum and the sum in one loop, where this keeps the exponentials).
 """
 
 from __future__ import annotations

@@ -5,6 +5,13 @@ its gradient, would read the row in each of its loops, and compute again there w
 computed. Where the row is short enough, each thread of a block holds the same packs of it from
 the first loop to the last: what comes from memory is loaded once, values that later loops need
 stay, and array totals of the row's elements stay from row to row.
+
+References
+----------
+- V. Volkov, J. W. Demmel, "Benchmarking GPUs to tune dense linear algebra", SC 2008 (registers as
+  the largest memory of a block).
+- M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867, 2018
+  (the other way: fewer loops over a row in memory).
 """
 
 from __future__ import annotations

@@ -4,6 +4,12 @@ Distances of all rows of an array to all rows of another one fold an axis that i
 operands of which each is read for many results. A block computes a tile of results: the parts
 of both arrays that it needs lie in shared memory, each thread loads some elements of either
 into registers, and combines each with each.
+
+References
+----------
+- V. Volkov, J. W. Demmel, "Benchmarking GPUs to tune dense linear algebra", SC 2008.
+- K. Goto, R. A. van de Geijn, "Anatomy of high-performance matrix multiplication", ACM Trans. Math.
+  Softw. 34 (2008), article 12.
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@ A kernel whose threads march down the rows of a strip of columns keeps the last 
 every array as local arrays of a constant size, a few elements wider than the strip. Each of
 the 32 lanes of a warp then holds the same columns of all of them, and gets those beside
 from its neighbours: there is no memory and no waiting.
+
+References
+----------
+- P. Chen, M. Wahib, S. Takizawa, R. Takano, S. Matsuoka, "A versatile software systolic execution
+  model for GPU memory-bound kernels", SC 2019.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 A row loop reads a row from memory in its first vector loop, and again, out of the caches,
 in later ones. Memory would rest meanwhile; so these ask for the row after the next.
+
+References
+----------
+- T. C. Mowry, M. S. Lam, A. Gupta, "Design and evaluation of a compiler algorithm for prefetching",
+  ASPLOS 1992.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""How large the integers of a kernel can become: whether 32 bits hold them all."""
+"""How large the integers of a kernel can become: whether 32 bits hold them all.
+
+References
+----------
+- W. H. Harrison, "Compiler analysis of the value ranges for variables", IEEE Trans. Softw. Eng. 3
+  (1977), 243-250.
+"""
 
 from __future__ import annotations
 

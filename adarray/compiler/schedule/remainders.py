@@ -1,4 +1,10 @@
-"""What is left of the integers of a kernel when they are divided by a number."""
+"""What is left of the integers of a kernel when they are divided by a number.
+
+References
+----------
+- P. Granger, "Static analysis of arithmetical congruences", Int. J. Comput. Math. 30 (1989),
+  165-190.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""How a kernel runs on a target: threads, vectors, lanes. Printers obey and decide nothing."""
+"""How a kernel runs on a target: threads, vectors, lanes. Printers obey and decide nothing.
+
+References
+----------
+- R. Allen, K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001,
+  chapters 2, 5 and 6.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,15 @@ Step after step of a stencil would read and write the whole array each time. Her
 of rows goes through several steps at once: pass after pass, each step computes one row,
 some rows behind the step that it reads, whose last rows are in the cache. Rows beside the
 block are computed again by the blocks that need them.
+
+References
+----------
+- D. Wonnacott, "Using time skewing to eliminate idle time due to memory bandwidth and network
+  limitations", IPDPS 2000.
+- S. Krishnamoorthy et al., "Effective automatic parallelization of stencil computations", PLDI 2007
+  (overlapped tiles).
+- J. Ragan-Kelley et al., "Halide: a language and compiler for optimizing parallelism, locality, and
+  recomputation in image processing pipelines", PLDI 2013 (sliding windows).
 """
 
 from __future__ import annotations

@@ -6,6 +6,13 @@ which a printer can keep each lane's columns in registers (`adarray.compiler.sch
 Columns and rows beside those that a strip writes are computed again by the strips that need them,
 and all arrays go round at their ends, so that a row or column always is one of the array;
 what must not be read there is never chosen.
+
+References
+----------
+- D. Wonnacott, "Using time skewing to eliminate idle time due to memory bandwidth and network
+  limitations", IPDPS 2000.
+- J. Holewinski, L.-N. Pouchet, P. Sadayappan, "High-performance code generation for stencil
+  computations on GPU architectures", ICS 2012 (overlapped tiles).
 """
 
 from __future__ import annotations

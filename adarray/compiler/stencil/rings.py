@@ -1,4 +1,12 @@
-"""Finding chains of groups that run as one pipeline over rows (see `lower_rings`)."""
+"""Finding chains of groups that run as one pipeline over rows (see `lower_rings`).
+
+References
+----------
+- D. Wonnacott, "Using time skewing to eliminate idle time due to memory bandwidth and network
+  limitations", IPDPS 2000.
+- S. Krishnamoorthy et al., "Effective automatic parallelization of stencil computations", PLDI
+  2007.
+"""
 
 from __future__ import annotations
 

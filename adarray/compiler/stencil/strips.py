@@ -3,6 +3,11 @@
 The counterpart of `adarray.compiler.stencil.rings` for GPUs. A step is a group that computes arrays
 of two axes from cells near its own, of arrays of the same shape; or from what is read at one
 place for all cells, or along one of the axes.
+
+References
+----------
+- J. Holewinski, L.-N. Pouchet, P. Sadayappan, "High-performance code generation for stencil
+  computations on GPU architectures", ICS 2012.
 """
 
 from __future__ import annotations

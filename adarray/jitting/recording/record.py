@@ -1,4 +1,10 @@
-"""`record`: one run of a function over values that note what is done with them."""
+"""`record`: one run of a function over values that note what is done with them.
+
+References
+----------
+- R. Frostig, M. J. Johnson, C. Leary, "Compiling machine learning programs via high-level tracing",
+  SysML 2018.
+"""
 
 from __future__ import annotations
 

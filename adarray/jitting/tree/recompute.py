@@ -3,6 +3,11 @@
 A look at a value ends a compiled segment, and what later segments read has to be stored.
 The reverse walk of a loop reads many values of every round; most of them are cheap to
 compute again from a few, together with what the walk computes anyway.
+
+References
+----------
+- P. Briggs, K. D. Cooper, L. Torczon, "Rematerialization", PLDI 1992.
+- A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 12.
 """
 
 from __future__ import annotations

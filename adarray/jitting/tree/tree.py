@@ -2,6 +2,12 @@
 
 Recordings of one signature share their beginnings. Each way a look can come out has a
 child of its own; a path from the root to a leaf is one way through the function.
+
+References
+----------
+- A. Gal, M. Franz, "Incremental dynamic code generation with trace trees", report ICS-TR-06-16,
+  University of California, Irvine, 2006.
+- A. Gal et al., "Trace-based just-in-time type specialization for dynamic languages", PLDI 2009.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
 """Drop-in for `scipy.sparse.linalg`: systems with traced nonzeros and right-hand sides.
 
 The derivative of an iterative solver is another solution by it, to its tolerance.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+- B. Christianson, "Reverse accumulation and attractive fixed points", Optim. Methods Softw. 3
+  (1994), 311-326.
 """
 
 from __future__ import annotations

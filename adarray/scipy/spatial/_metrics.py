@@ -1,4 +1,9 @@
-"""Distances along the last axis of arrays that broadcast; where they are 0, so is their slope."""
+"""Distances along the last axis of arrays that broadcast; where they are 0, so is their slope.
+
+References
+----------
+- F. H. Clarke, "Optimization and Nonsmooth Analysis", Wiley 1983.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Distributions with SciPy's methods: location, scale, supports, frozen parameters."""
+"""Distributions with SciPy's methods: location, scale, supports, frozen parameters.
+
+References
+----------
+- M. Figurnov, S. Mohamed, A. Mnih, "Implicit reparameterization gradients", NeurIPS 2018.
+"""
 
 from __future__ import annotations
 
