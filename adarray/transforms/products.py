@@ -67,7 +67,12 @@ def hvp(
     Notes
     -----
     Forward mode over reverse mode: a product takes about the time of two gradients and the memory
-    of one. If an operation has no rule for forward mode, reverse over reverse is used.
+    of one [1]_. If an operation has no rule for forward mode, reverse over reverse is used.
+
+    References
+    ----------
+    .. [1] B. A. Pearlmutter, "Fast exact multiplication by the Hessian", Neural Computation 6
+       (1994), 147-160.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Tests in a context of their own, so that a backend chosen for good ends with them."""
+"""Tests in a context of their own, so that a backend chosen for good ends with them.
+
+For tests of what stays in effect until a context ends.
+"""
 
 from __future__ import annotations
 

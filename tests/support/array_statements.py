@@ -1,4 +1,7 @@
-"""Statements of random programs that make arrays: elementwise, layout, folds, products."""
+"""Statements of random programs that make arrays: elementwise, layout, folds, products.
+
+For the random programs of `random_programs`.
+"""
 
 from __future__ import annotations
 

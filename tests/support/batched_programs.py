@@ -1,4 +1,7 @@
-"""Random NumPy programs of one member: branches, loops, in-place writes, indices of their own."""
+"""Random NumPy programs of one member: branches, loops, in-place writes, indices of their own.
+
+For tests of `adarray.vmap`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checks of functions that read more than their arguments, under jit."""
+"""Checks of functions that read more than their arguments, under jit.
+
+For tests of captured state (`adarray.jitting.captures`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions that read state of many kinds, each with changes of that state."""
+"""Functions that read state of many kinds, each with changes of that state.
+
+For tests of captured state, and for the table in the documentation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""All kinds of captured state; importing this module fills `captured_kinds.KINDS`."""
+"""All kinds of captured state; importing this module fills `captured_kinds.KINDS`.
+
+For tests of captured state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Results of functions that read captured state, compared."""
+"""Results of functions that read captured state, compared.
+
+For tests of captured state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Random programs that write into captured arrays, as source text with state of their own."""
+"""Random programs that write into captured arrays, as source text with state of their own.
+
+For tests of captured state.
+"""
 
 from __future__ import annotations
 

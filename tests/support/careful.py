@@ -1,4 +1,7 @@
-"""Float32 functions over all kinds of numbers: arguments, and errors of results in ulp."""
+"""Float32 functions over all kinds of numbers: arguments, and errors of results in ulp.
+
+For tests of the functions in ``native/cuda/adarray_quick.h``.
+"""
 
 from __future__ import annotations
 

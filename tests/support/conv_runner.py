@@ -1,4 +1,7 @@
-"""Runs the convolution kernels on the processor, as `adarray_backends.cuda.conv` launches them."""
+"""Runs the convolution kernels on the processor, as `adarray_backends.cuda.conv` launches them.
+
+For tests of convolutions on a GPU.
+"""
 
 from __future__ import annotations
 

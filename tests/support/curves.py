@@ -1,4 +1,7 @@
-"""Derivatives along curves: Taylor mode beside nested forward mode."""
+"""Derivatives along curves: Taylor mode beside nested forward mode.
+
+For tests of `adarray.jet`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Plans whose kernels are printed for a GPU and run on the processor: see device_host.h."""
+"""Plans whose kernels are printed for a GPU and run on the processor: see device_host.h.
+
+For tests of schedules and printers for GPUs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Running a program eagerly and under jit, and comparing what comes out."""
+"""Running a program eagerly and under jit, and comparing what comes out.
+
+For tests of `jit`.
+"""
 
 from __future__ import annotations
 

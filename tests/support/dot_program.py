@@ -1,4 +1,7 @@
-"""Puts a stand-in for Graphviz's program `dot` on PATH, to test what draws with it."""
+"""Puts a stand-in for Graphviz's program `dot` on PATH, to test what draws with it.
+
+For tests of pictures.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The driver of a GPU that is none: launches run kernels on the processor, graphs are lists.
 
 `FakeDriver.log` holds what was asked for.
+
+For tests of launching plans (``native/cuda/device_launch.c``).
 """
 
 from __future__ import annotations

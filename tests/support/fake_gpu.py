@@ -1,6 +1,8 @@
 """A GPU that is none: a driver in Python (see fake_driver.py), kernels run by the processor.
 
 `FakeGpu` has what `adarray_backends.cuda.gpu.Gpu` has; arrays are NumPy's, streams run at once.
+
+For tests of launching plans.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The register of idioms, and the numbers that they are tried on."""
+"""The register of idioms, and the numbers that they are tried on.
+
+For tests of interception and `jit`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Idioms: writing in place, views and aliases, shapes that depend on values."""
+"""Idioms: writing in place, views and aliases, shapes that depend on values.
+
+For `idiom`.
+"""
 
 from __future__ import annotations
 

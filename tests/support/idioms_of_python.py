@@ -1,4 +1,7 @@
-"""Idioms: control flow, functions, state, numbers and printing."""
+"""Idioms: control flow, functions, state, numbers and printing.
+
+For `idiom`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the tests of jitted functions on devices share."""
+"""What the tests of jitted functions on devices share.
+
+For ``tests/device``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Executables of recorded functions on a GPU that is none: see fake_gpu.py."""
+"""Executables of recorded functions on a GPU that is none: see fake_gpu.py.
+
+For tests of launching plans.
+"""
 
 from __future__ import annotations
 

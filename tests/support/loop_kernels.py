@@ -1,4 +1,7 @@
-"""Kernels of loop IR for tests, and numbers to run them on."""
+"""Kernels of loop IR for tests, and numbers to run them on.
+
+For tests of printers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions of one member beside what `adarray.vmap` makes of them: a loop is the oracle."""
+"""Functions of one member beside what `adarray.vmap` makes of them: a loop is the oracle.
+
+For tests of `adarray.vmap`.
+"""
 
 from __future__ import annotations
 

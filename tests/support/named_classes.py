@@ -1,4 +1,7 @@
-"""Random modules that call classes, look at them, and derive from them under many names."""
+"""Random modules that call classes, look at them, and derive from them under many names.
+
+For tests of interception: names of classes that are called and compared.
+"""
 
 from __future__ import annotations
 

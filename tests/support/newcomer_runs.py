@@ -1,4 +1,7 @@
-"""What runs the programs of a newcomer: plain, and differentiated, against differences."""
+"""What runs the programs of a newcomer: plain, and differentiated, against differences.
+
+For ``tests/newcomer``.
+"""
 
 from __future__ import annotations
 

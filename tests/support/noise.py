@@ -4,6 +4,8 @@ Every result of an operation is moved by some units in the last place, those of 
 products in the last place of the sum of magnitudes, as another order of summation would. What
 the results of such runs differ by from a run without noise is the bound for another way to
 compute the same, whatever the program amplifies or cancels.
+
+For `differential`.
 """
 
 from __future__ import annotations

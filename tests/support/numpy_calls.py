@@ -1,6 +1,8 @@
 """Every public name of NumPy, with one call that plain NumPy accepts, and what adarray makes of it.
 
 `names` enumerates; `call_of` finds a call; `classify` runs it with a traced argument.
+
+For the tables of ``docs/coverage``.
 """
 
 from __future__ import annotations

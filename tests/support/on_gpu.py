@@ -1,4 +1,7 @@
-"""Arrays on a real GPU."""
+"""Arrays on a real GPU.
+
+For ``tests/device``.
+"""
 
 from __future__ import annotations
 

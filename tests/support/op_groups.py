@@ -1,4 +1,7 @@
-"""The samples of an operation record as one function, so that one compilation serves them all."""
+"""The samples of an operation record as one function, so that one compilation serves them all.
+
+For tests of every record under `jit`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the tests of packages given ADArrays share: running their cases, and the page about them."""
+"""What the tests of packages given ADArrays share: running their cases, and the page about them.
+
+For ``tests/packages``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions of all pairs of rows of two arrays."""
+"""Functions of all pairs of rows of two arrays.
+
+For tests of tiles on GPUs.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Uses of pandas in which plain data takes part: masks, codes, positions, columns.
 
 `e`, `T`, `codes`, `mask` and `X` are arrays that are not differentiated; `df` and `num` are frames.
+
+For ``tests/packages``.
 """
 
 CALLS = """

@@ -1,6 +1,7 @@
 """Running plans in Python: memory is checked, and what nothing has written is NaN.
 
 It is written with the public paths alone, as backends of others are.
+For tests of planning.
 """
 
 from __future__ import annotations

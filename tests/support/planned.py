@@ -1,4 +1,7 @@
-"""A plan by hand: two kernels, a product and a call, with costs that can be counted."""
+"""A plan by hand: two kernels, a product and a call, with costs that can be counted.
+
+For tests of `explain`, pictures and profiles.
+"""
 
 from __future__ import annotations
 

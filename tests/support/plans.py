@@ -1,4 +1,7 @@
-"""Plans made by hand, for tests of what runs them."""
+"""Plans made by hand, for tests of what runs them.
+
+For tests of executors on processors and GPUs.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A polynomial map of the plane knows its derivatives exactly, to any order. Each operator here takes
 a function ``f(x)`` of an array of shape (2,) that returns one, and makes another of them; beside
 it stands what that is for a polynomial. So any nest of operators has a right answer.
+
+For tests of nested transforms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Expressions that random programs are made of, with the magnitudes of their results."""
+"""Expressions that random programs are made of, with the magnitudes of their results.
+
+For `random_programs`.
+"""
 
 from __future__ import annotations
 

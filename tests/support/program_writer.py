@@ -2,6 +2,8 @@
 
 Magnitudes are tracked while writing and kept small, so that arguments of functions stay inside
 of their domains.
+
+For `random_programs`.
 """
 
 from __future__ import annotations

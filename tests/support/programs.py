@@ -1,4 +1,7 @@
-"""Programs as text, with inputs made for them, and what shows how they were run."""
+"""Programs as text, with inputs made for them, and what shows how they were run.
+
+For tests that compare a program under `jit` with a plain run.
+"""
 
 from __future__ import annotations
 

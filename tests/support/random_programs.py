@@ -4,6 +4,8 @@
 that Hypothesis (`programs`) or a seed (`seeded`) can make them. Magnitudes are tracked while
 writing and kept small, arguments of functions stay inside of their domains, and writes go to
 arrays that the program made, so every program is valid for every input.
+
+For tests of transforms, passes, planning and `jit`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Recordings of random programs and of their gradients, for the tests of what compiles them."""
+"""Recordings of random programs and of their gradients, for the tests of what compiles them.
+
+For tests of planning and printers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Programs of recorded functions, for the tests of passes."""
+"""Programs of recorded functions, for the tests of passes.
+
+For tests of translation, passes and fusion.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The operations of NumPy; those of SciPy join the registry with a drop-in module."""
+"""The operations of NumPy; those of SciPy join the registry with a drop-in module.
+
+For tests that go over all records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions that go over the rows of a matrix several times."""
+"""Functions that go over the rows of a matrix several times.
+
+For tests of rows in shared memory and in registers.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Ufuncs of `scipy.special` and methods of distributions are called with traced arguments
 and their derivatives compared with differences. Of other functions it is said whether a
 body of ours stands in their place; their own tests check it.
+
+For the tables of ``docs/coverage``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Run as a script with names of modules, or ``distributions``; prints a JSON list of the calls whose
 derivative is known without interception alone, or is another one.
+
+For ``tests/scipy``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The second GPU of a machine as a backend of its own, for tests that name a backend."""
+"""The second GPU of a machine as a backend of its own, for tests that name a backend.
+
+For ``tests/device`` on a machine with two GPUs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Random programs over arrays that share memory, compiled and plain."""
+"""Random programs over arrays that share memory, compiled and plain.
+
+For tests of aliasing.
+"""
 
 from __future__ import annotations
 

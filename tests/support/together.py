@@ -3,6 +3,8 @@
 Starting the compiler takes longer than most kernels of the tests do. Each check runs in a thread
 of its own, one at a time and always up to where it needs kernels that are not there; when all of
 them have come that far, all those kernels are compiled as one, and the checks go on.
+
+For tests of every record under `jit`.
 """
 
 from __future__ import annotations

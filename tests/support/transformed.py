@@ -1,4 +1,7 @@
-"""Functions of arrays, and transforms of them, to be jitted."""
+"""Functions of arrays, and transforms of them, to be jitted.
+
+For tests of `jit` and transforms.
+"""
 
 from __future__ import annotations
 

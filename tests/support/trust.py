@@ -3,6 +3,8 @@
 `check` runs a function plainly, and compares what adarray makes of it: results, what arguments hold
 afterwards, and derivatives, which are taken from differences of plain runs. What adarray refuses
 counts as refused; what it answers must be right.
+
+For ``tests/trust``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A question is an expression about ``q``. Programs ask about arguments, elements, results and items
 of containers, in their own code, in nested functions, and in functions of another module.
+
+For tests of questions about types (`adarray.arrays.questions`).
 """
 
 from __future__ import annotations

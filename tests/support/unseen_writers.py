@@ -2,6 +2,8 @@
 
 Functions that are kept in a table are not rebound by interception: they stand for those of
 packages that it does not reach.
+
+For tests of guards and captured state.
 """
 
 from __future__ import annotations
