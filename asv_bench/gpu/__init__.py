@@ -1,1 +1,1 @@
-"""What adarray is measured on, on a GPU: see `asv_bench.gpu.__main__` and `asv_bench.gpu.all`."""
+"""What adarray is measured on, on a GPU: see `asv_bench.gpu.__main__` and ``.ci/gpu.py``."""
