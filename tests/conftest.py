@@ -36,7 +36,7 @@ if UNDER_JIT:
 
     under_jit.install()
     # These call `jit` themselves, and look at what it compiles.
-    collect_ignore = ["jit", "unit/test_asv_jit.py"]
+    collect_ignore = ["jitting", "test_profiling.py", "asv_bench/test_asv_jit.py"]
 
 
 # What pyproject.toml selects, and how the rest is run.

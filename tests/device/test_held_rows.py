@@ -1,6 +1,6 @@
 """Rows that blocks of a GPU hold in registers, and tiles of folds over pairs of rows.
 
-What such kernels compute without a GPU is tested in tests/codegen/test_device_held.py and
+What such kernels compute without a GPU is tested in tests/compiler/schedule/test_gpu_rows.py and
 test_device_tiles.py.
 """
 

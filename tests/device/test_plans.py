@@ -1,6 +1,6 @@
 """Compiled plans on a GPU: kernels printed from loop IR, cuBLAS and graphs.
 
-What they compute without a GPU is tested in tests/codegen/test_cuda.py.
+What they compute without a GPU is tested in tests/compiler/print_cuda/test_printer.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Several steps of stencils in one kernel on a GPU: the bits of a kernel for each step.
 
-What kernels compute without a GPU is tested in tests/codegen/test_strips.py.
+What kernels compute without a GPU is tested in tests/compiler/stencil/test_strips.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ always, and once for each function of the tests also under `adarray.jit`: three 
 it records, records again and runs what was compiled. `check_grads` does the same with the
 values, the cotangents and the tangents of the function that it checks. The results must agree.
 A function that returns something else when it is called again, because it counts its calls or
-writes into what it reads, is left alone; so are the tests of `SINGLE`, and tests/jit.
+writes into what it reads, is left alone; so are the tests of `SINGLE`, and tests/jitting.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CALLS = 3
 SINGLE = (
     "test_all_nan_warns_as_numpy_does_and_has_no_derivative",
     "test_arrays_outlive_the_block",
-    "test_ops_reduction.py::test_dtype[",
+    "ops/test_reduction.py::test_dtype[",
     "test_memory_is_kept_inside_of_the_block_only",
     "test_programs_agree_with_numpy",
     "test_threads_do_not_meet",

@@ -20,7 +20,7 @@ from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.record import HEAVY, LIGHT, MEDIUM, Library, ScalarFunction
 from adarray.errors import BackendError
 
-NATIVE = Path(__file__).resolve().parents[2] / "native"
+NATIVE = Path(__file__).resolve().parents[3] / "native"
 DTYPES = ("float64", "float32")
 # Finite ends of what is sampled of a domain: results are numbers, and no operand is huge.
 LARGEST = 300.0
