@@ -1,4 +1,10 @@
-"""Where the nonzeros of a sparse matrix stand, and the operations on their values."""
+"""Where the nonzeros of a sparse matrix stand, and the operations on their values.
+
+References
+----------
+- M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+  differentiation", in Advances in Automatic Differentiation, Springer 2008, 35-44.
+"""
 
 from __future__ import annotations
 
