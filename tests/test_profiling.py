@@ -216,8 +216,8 @@ def test_lines():
             np.sin(adarray.array(X))
     (row,) = p.rows("line")
     line = test_lines.__code__.co_firstlineno + 3
-    assert (row.at, row.calls) == (f"test_profile.py:{line}", 2)
-    assert f"test_profile.py:{line}" in p.table("line")
+    assert (row.at, row.calls) == (f"test_profiling.py:{line}", 2)
+    assert f"test_profiling.py:{line}" in p.table("line")
     with pytest.raises(ValueError, match="by is 'size'; pass 'name', 'shapes' or 'line'"):
         p.rows("size")
 
@@ -283,7 +283,7 @@ def test_the_trace_file_is_what_perfetto_reads(tmp_path, product):
     assert names[sin["tid"]] == "second"
     assert sin["args"]["bytes"] == 2 * X.nbytes
     assert sin["args"]["shapes"] == "50"
-    assert "test_profile.py:" in sin["args"]["line"]
+    assert "test_profiling.py:" in sin["args"]["line"]
 
 
 def test_steps_of_a_plan():

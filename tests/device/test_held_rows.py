@@ -1,7 +1,7 @@
 """Rows that blocks of a GPU hold in registers, and tiles of folds over pairs of rows.
 
 What such kernels compute without a GPU is tested in tests/compiler/schedule/test_gpu_rows.py and
-test_device_tiles.py.
+tests/compiler/schedule/test_gpu_tiles.py.
 """
 
 from __future__ import annotations
