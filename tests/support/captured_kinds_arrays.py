@@ -1,4 +1,7 @@
-"""Functions that read arrays and objects of packages around them; see `captured_kinds`."""
+"""Functions that read arrays and objects of packages around them; see `captured_kinds`.
+
+For tests of captured state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions that read objects of Python's own kinds and standard library; see `captured_kinds`."""
+"""Functions that read objects of Python's own kinds and standard library; see `captured_kinds`.
+
+For tests of captured state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions that read objects and functions of the user's; see `captured_kinds`."""
+"""Functions that read objects and functions of the user's; see `captured_kinds`.
+
+For tests of captured state.
+"""
 
 from __future__ import annotations
 

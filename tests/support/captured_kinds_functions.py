@@ -1,4 +1,7 @@
-"""Functions that read other functions, and what is found by names in text; see `captured_kinds`."""
+"""Functions that read other functions, and what is found by names in text; see `captured_kinds`.
+
+For tests of captured state.
+"""
 
 from __future__ import annotations
 

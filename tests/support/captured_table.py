@@ -1,6 +1,8 @@
 """The table of the kinds of captured state in the documentation, made of what tests run.
 
 ``python tests/support/captured_table.py`` writes it; a test compares it with what happens.
+
+For tests of captured state.
 """
 
 from __future__ import annotations

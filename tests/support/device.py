@@ -3,6 +3,8 @@
 Its arrays refuse what CuPy's refuse: ndarrays as operands, implicit conversion into ndarrays.
 It lacks what CuPy lacks, counts transfers, and can be made to run out of memory. So the
 core's handling of devices is tested on machines that have none.
+
+For ``tests/device``, and for all tests of code that must not need the host's memory.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 `x` is traced, of six numbers. `s`, `i` and `m` are Series of numbers, integers and truth values,
 `num` is a DataFrame, `idx` an Index; `da` and `d2` are DataArrays, and `D(x)`, `D2(x)` hold `x`.
+
+For ``tests/packages``.
 """
 
 from __future__ import annotations

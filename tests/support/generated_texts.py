@@ -2,6 +2,8 @@
 
 ``python tests/support/generated_texts.py DIR`` writes one file for each program and target;
 ``diff -r`` of two folders shows what a change of the compiler changed. Needs no GPU.
+
+For changes of the compiler that are to leave kernels as they are.
 """
 
 from __future__ import annotations

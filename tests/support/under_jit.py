@@ -8,6 +8,8 @@ it records, records again and runs what was compiled. `check_grads` does the sam
 values, the cotangents and the tangents of the function that it checks. The results must agree.
 A function that returns something else when it is called again, because it counts its calls or
 writes into what it reads, is left alone; so are the tests of `SINGLE`, and tests/jitting.
+
+For runs of the whole suite in compiled code.
 """
 
 from __future__ import annotations
