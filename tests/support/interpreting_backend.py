@@ -1,5 +1,7 @@
 """A backend that compiles by interpreting: what docs/backends.rst says, and nothing else.
 
+For tests of compiling engines.
+
 It stands in for a backend of somebody else, so it imports the public paths alone, as do the
 modules that run plans and kernels for it.
 """

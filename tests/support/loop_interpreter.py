@@ -1,4 +1,4 @@
-"""A slow interpreter of loop IR, written with the public paths alone."""
+"""A slow interpreter of loop IR, for tests of kernels; written with the public paths alone."""
 
 from __future__ import annotations
 

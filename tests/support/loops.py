@@ -1,4 +1,4 @@
-"""Running what is printed for loop IR, beside an interpreter of it."""
+"""Running what is printed for loop IR beside an interpreter of it, for tests of printers."""
 
 from __future__ import annotations
 
