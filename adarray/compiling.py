@@ -39,7 +39,7 @@ from adarray.compiler.ir.plan import (
     Plan,
     Step,
 )
-from adarray.compiler.ir.program import Slot
+from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.target import CPU, GPU, CpuTarget, GpuTarget, Target
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.scalars.catalogue import FUNCTIONS as SCALAR_FUNCTIONS

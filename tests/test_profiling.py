@@ -300,7 +300,7 @@ def test_steps_of_a_plan():
     assert {key: r.calls for key, r in rows.items()} == {
         ("jit", "f"): 2,
         ("kernel", "multiply, sin, reduce add"): 2,
-        ("product", "dot"): 2,
+        ("product", "matmul"): 2,
         ("kernel", "multiply"): 2,
         ("call", "call sort"): 2,
     }
@@ -339,7 +339,7 @@ def test_steps_of_an_interpreted_program():
     np.testing.assert_allclose(results[1], np.sum(np.sin(2 * arrays[0])))
     steps = [r for r in p.rows() if r.kind == "step"]
     assert {r.name: r.calls for r in steps} == {
-        "multiply": 2, "sin": 1, "reduce add": 1, "dot": 1, "call sort": 1,
+        "multiply": 2, "sin": 1, "reduce add": 1, "matmul": 1, "call sort": 1,
     }  # fmt: skip
     (whole,) = (r for r in p.rows() if r.kind == "jit")
     assert whole.total >= sum(r.total for r in steps)

@@ -7,14 +7,15 @@ stacks, and what works along axes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from adarray.base.op import Gather, Layout, Op, Reduction
 from adarray.batching.rules import Coupling
-from adarray.compiler.ir.program import Slot, Value
+from adarray.compiler.ir.primitives import PythonCall, Slot
+from adarray.compiler.ir.program import Value
 from adarray.core.inplace import WRITE
 from adarray.ops.common import normalized_axes
 from adarray.sparsity.known import Known
@@ -23,13 +24,16 @@ from adarray.sparsity.terms import Term, Terms, gathered, reduced, slotted, unio
 Of = Callable[[Value], Terms]
 
 
-def of_record(v: Value, shapes: list[Any], of: Of, known: Known, n: int) -> list[Terms] | None:
+def of_record(
+    p: PythonCall, v: Value, shapes: list[Any], of: Of, known: Known, n: int
+) -> list[Terms] | None:
     """Return the dependence of the results of a call; None where the record says nothing.
 
     Parameters
     ----------
+    p : PythonCall
     v : Value
-        Of kind ``call``.
+        What it makes.
     shapes : list of (tuple of int, dtype)
         Of the results.
     of : callable
@@ -38,11 +42,11 @@ def of_record(v: Value, shapes: list[Any], of: Of, known: Known, n: int) -> list
     n : int
         Number of input elements.
     """
-    op = getattr(v.origin, "op", None)
-    if op is None:
+    if v.origin is None or v.origin.op is None:
         return None
-    operands = [v.args[x.index] if isinstance(x, Slot) else x for x in v.params["args"]]
-    kwargs = v.params["kwargs"]
+    op: Op = v.origin.op
+    operands = [v.args[x.index] if isinstance(x, Slot) else x for x in p.args]
+    kwargs = p.kwargs
     if _holds_slots(list(kwargs.values())) or not all(
         isinstance(x, Value) or not _holds_slots(x) for x in operands
     ):
@@ -71,7 +75,7 @@ def _result(
     op: Op,
     operands: list[Any],
     moving: list[Terms],
-    kwargs: dict[str, Any],
+    kwargs: Mapping[str, Any],
     shape: tuple[int, ...],
     known: Known,
     n: int,
@@ -112,7 +116,7 @@ def _result(
 
 
 def _moved(
-    op: Op, terms: Terms, rest: list[Any], kwargs: dict[str, Any], shape: tuple[int, ...]
+    op: Op, terms: Terms, rest: list[Any], kwargs: Mapping[str, Any], shape: tuple[int, ...]
 ) -> Terms | None:
     """Return the dependence of what changes places alone: the operation, done with numbers."""
     if "dtype" in kwargs or op.name in ("view", "astype"):
@@ -124,7 +128,7 @@ def _moved(
 
 
 def _written(
-    moving: list[Terms], kwargs: dict[str, Any], shape: tuple[int, ...], n: int
+    moving: list[Terms], kwargs: Mapping[str, Any], shape: tuple[int, ...], n: int
 ) -> Terms | None:
     """Return the dependence of an array with a region set."""
     steps, index = kwargs["steps"], kwargs["index"]

@@ -1,8 +1,8 @@
 """How the dependence of a value follows from those of its operands: a rule per primitive.
 
-The rules speak of the primitives of `adarray.compiler.ir.program`, into which the lowering of each
-operation translates it; so whatever `jit` compiles has exact rules. A call that stays one depends
-on all of its operands as a whole.
+The rules speak of the primitives of programs (`adarray.compiler.ir.primitives`), into which the
+lowering of each operation translates it; so whatever `jit` compiles has exact rules. A call that
+stays one depends on all of its operands as a whole.
 
 References
 ----------
@@ -13,14 +13,30 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
 from adarray.base.op import CONSTANT_FUNCTIONS
-from adarray.compiler.ir.interpret_values import MAKERS, Step, _slices
+from adarray.compiler.ir.interpret_values import Step, _slices, run_of
 from adarray.compiler.ir.looks import look
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Concatenate,
+    Constant,
+    ConstantArray,
+    GatherND,
+    Iota,
+    Map,
+    Matmul,
+    PrefixScan,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    ScatterND,
+    UpdateSlice,
+    View,
+)
 from adarray.compiler.ir.program import Program, Value
 from adarray.sparsity.calls import of_record
 from adarray.sparsity.known import Known
@@ -71,48 +87,77 @@ class Dependence:
         self.n = n
         self.steady = steady
         self.dense: set[str] = set()
-        self._terms: dict[int, Any] = {}
+        self._terms: dict[Value, Any] = {}
 
     def run(self) -> list[Terms]:
         """Return the dependence of each result."""
-        last: dict[int, int] = {}
-        uses: dict[int, int] = {}
+        last: dict[Value, int] = {}
+        uses: dict[Value, int] = {}
         for i, v in enumerate(self.program.values):
             for a in v.args:
-                last[id(a)] = i
-                uses[id(a)] = uses.get(id(a), 0) + 1
-        outputs = {id(v) for v in self.program.outputs}
+                last[a] = i
+                uses[a] = uses.get(a, 0) + 1
+        outputs = set(self.program.outputs)
         for i, v in enumerate(self.program.values):
             terms = self._made(v)
-            if len(terms) > SHARED and uses.get(id(v), 0) > 1 and type(terms) is tuple:
+            if len(terms) > SHARED and uses.get(v, 0) > 1 and type(terms) is tuple:
                 terms = settled(terms, v.shape, self.n)
-            self._terms[id(v)] = terms
+            self._terms[v] = terms
             for a in v.args:
-                if last[id(a)] == i and id(a) not in outputs:
-                    self._terms[id(a)] = ()
+                if last[a] == i and a not in outputs:
+                    self._terms[a] = ()
         return [self.of(v) for v in self.program.outputs]
 
     def of(self, v: Value) -> Terms:
         """Return what is known of an operand."""
-        terms: Terms = self._terms[id(v)]
+        terms: Terms = self._terms[v]
         return terms
 
     def _made(self, v: Value) -> Any:
-        if v.kind == "input":
-            first = self.inputs.get(v.params["index"])
-            return () if first is None else identity(first, v.shape, self.n)
-        if v.kind == "call":
-            return self._call(v)
-        if v.kind == "pick":
-            return self.of(v.args[0])[v.params["index"]]
+        match v.primitive:
+            case ProgramInput() as p:
+                first = self.inputs.get(p.index)
+                return () if first is None else identity(first, v.shape, self.n)
+            case PythonCall() as p:
+                return self._call(p, v)
+            case CallResult() as p:
+                return self.of(v.args[0])[p.index]
         if v.dtype.kind not in "fc" or not v.size or not any(self.of(a) for a in v.args):
             return ()
-        return _RULES[v.kind](self, v)
+        return self._of_operands(v)
+
+    def _of_operands(self, v: Value) -> Terms:
+        """Return the dependence of a value by the rule of its primitive."""
+        match v.primitive:
+            case Map() as p:
+                return self._map(p, v)
+            case View() as p:
+                return self._view(p, v)
+            case UpdateSlice() as p:
+                return self._place(p, v)
+            case Concatenate() as p:
+                return self._join(p, v)
+            case GatherND() as p:
+                return self._gather(p, v)
+            case ScatterND() as p:
+                return self._scatter(p, v)
+            case Reduce() as p:
+                return self._reduce(p, v)
+            case PrefixScan() as p:
+                return self._scan(p, v)
+            case Matmul():
+                return self._dot(v)
+            case Constant() | ConstantArray() | Iota():
+                return ()
+            case ProgramInput() | PythonCall() | CallResult():
+                raise AssertionError(f"{v} has no rule of its operands")
+            case _:
+                assert_never(v.primitive)
 
     # -- elementwise -----------------------------------------------------------------------
 
-    def _map(self, v: Value) -> Terms:
-        name = v.params["name"]
+    def _map(self, p: Map, v: Value) -> Terms:
+        name = p.name
         if name in _CONSTANT:
             return ()
         if name == "where":
@@ -151,34 +196,32 @@ class Dependence:
 
     # -- places ----------------------------------------------------------------------------
 
-    def _view(self, v: Value) -> Terms:
-        offset, strides = v.params["offset"], tuple(v.params["strides"])
+    def _view(self, p: View, v: Value) -> Terms:
+        offset, strides = p.offset, p.strides
         return tuple(
             Term(t.table, look(t.row, offset, v.shape, strides)) for t in self.of(v.args[0])
         )
 
-    def _place(self, v: Value) -> Terms:
+    def _place(self, p: UpdateSlice, v: Value) -> Terms:
         base, value = v.args
-        key = _slices(v.params["starts"], v.params["steps"], value.shape)
-        if v.params["add"]:
+        key = _slices(p.starts, p.steps, value.shape)
+        if p.add:
             return slotted([(self.of(base), None, None), (self.of(value), None, key)],
                            v.shape, self.n, apart=True)  # fmt: skip
         return slotted([(self.of(base), None, None), (self.of(value), None, key)], v.shape, self.n)
 
-    def _join(self, v: Value) -> Terms:
-        axis, at, parts = v.params["axis"], 0, []
+    def _join(self, p: Concatenate, v: Value) -> Terms:
+        axis, at, parts = p.axis, 0, []
         for a in v.args:
             key = (slice(None),) * axis + (slice(at, at + a.shape[axis]),)
             at += a.shape[axis]
             parts.append((self.of(a), None, key))
         return slotted(parts, v.shape, self.n)
 
-    def _gather(self, v: Value) -> Terms:
+    def _gather(self, p: GatherND, v: Value) -> Terms:
         source, *indices = v.args
         terms = self.of(source)
-        varying = [
-            a for a, i in zip(v.params["axes"], indices, strict=True) if self.known.varies(i)
-        ]
+        varying = [a for a, i in zip(p.axes, indices, strict=True) if self.known.varies(i)]
         if varying:  # anything along these axes, which become one element each
             kept = tuple(1 if a in varying else m for a, m in enumerate(source.shape))
             folded = reduced(terms, tuple(sorted(varying)), self.n)
@@ -187,12 +230,12 @@ class Dependence:
             np.zeros(i.shape, np.int64) if self.known.varies(i) else np.asarray(self.known.value(i))
             for i in indices
         ]
-        run = MAKERS["gather"](v, Step(tuple(range(1 + len(found))), None, False))
+        run = run_of(v, Step(tuple(range(1 + len(found))), None, False))
         return tuple(Term(t.table, run([t.row, *found])) for t in terms)
 
-    def _scatter(self, v: Value) -> Terms:
+    def _scatter(self, p: ScatterND, v: Value) -> Terms:
         base, value, *indices = v.args
-        axes, position = tuple(v.params["axes"]), v.params["position"]
+        axes, position = p.axes, p.position
         if any(map(self.known.varies, indices)):
             depth = indices[0].ndim
             folded = reduced(self.of(value), tuple(range(position, position + depth)), self.n)
@@ -205,10 +248,11 @@ class Dependence:
             return union([self.of(base), tuple(spread)], v.shape, self.n)
         found = [np.asarray(self.known.value(i)) for i in indices]
         numbers = np.arange(v.size, dtype=np.int64).reshape(v.shape)
-        look_up = Value("gather", (base, *indices), v.params, value.shape, np.int64)
-        run = MAKERS["gather"](look_up, Step(tuple(range(1 + len(found))), None, False))
+        gather = GatherND(p.axes, p.position)
+        look_up = Value(gather, (base, *indices), value.shape, np.int64)
+        run = run_of(look_up, Step(tuple(range(1 + len(found))), None, False))
         targets = run([numbers, *found])
-        if v.params["add"]:
+        if p.add:
             count = np.bincount(targets.reshape(-1), minlength=v.size)
             if count.max(initial=0) > 1:
                 pairs = [(t.table, targets, t.row) for t in self.of(value)]
@@ -216,15 +260,15 @@ class Dependence:
                 return union([self.of(base), added], v.shape, self.n)
         key = np.unravel_index(targets, v.shape)
         return slotted([(self.of(base), None, None), (self.of(value), None, key)],
-                       v.shape, self.n, apart=v.params["add"])  # fmt: skip
+                       v.shape, self.n, apart=p.add)  # fmt: skip
 
     # -- what is folded --------------------------------------------------------------------
 
-    def _reduce(self, v: Value) -> Terms:
-        return reduced(self.of(v.args[0]), tuple(v.params["axes"]), self.n)
+    def _reduce(self, p: Reduce, v: Value) -> Terms:
+        return reduced(self.of(v.args[0]), p.axes, self.n)
 
-    def _scan(self, v: Value) -> Terms:
-        axis, length = v.params["axis"], v.shape[v.params["axis"]]
+    def _scan(self, p: PrefixScan, v: Value) -> Terms:
+        axis, length = p.axis, v.shape[p.axis]
         terms = self.of(v.args[0])
         lines = v.size // max(length, 1)
         _check(len(terms) * lines * (length * (length + 1) // 2))
@@ -279,18 +323,18 @@ class Dependence:
 
     # -- the rest ----------------------------------------------------------------------------
 
-    def _call(self, v: Value) -> Any:
+    def _call(self, p: PythonCall, v: Value) -> Any:
         """Return the dependence of a call: all results on all operands, if nothing else is said."""
-        results = v.params.get("results")
+        results = p.results
         shapes = [(v.shape, v.dtype)] if results is None else list(results)
-        said = of_record(v, shapes, self.of, self.known, self.n)
+        said = of_record(p, v, shapes, self.of, self.known, self.n)
         if said is not None:
             return said[0] if results is None else said
         found: Terms = ()
         for a in v.args:
             if a.dtype.kind in "fc":
                 found = union([found, whole(self.of(a), self.n)], (), self.n)
-        name = getattr(v.params["function"], "__name__", "?")
+        name = getattr(p.function, "__name__", "?")
         if found and name not in _CONSTANT:
             self.dense.add(name)
         made = [
@@ -304,9 +348,3 @@ class Dependence:
 
 # Terms of a value with several uses, which would meet again in different places.
 SHARED = 8
-
-_RULES: dict[str, Callable[[Dependence, Value], Terms]] = {
-    "map": Dependence._map, "view": Dependence._view, "place": Dependence._place,
-    "join": Dependence._join, "gather": Dependence._gather, "scatter": Dependence._scatter,
-    "reduce": Dependence._reduce, "scan": Dependence._scan, "dot": Dependence._dot,
-}  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.compiler.ir.interpret_values import CONSTANTS, MAKERS, Step
+from adarray.compiler.ir.interpret_values import Step, constant_value, run_of
+from adarray.compiler.ir.primitives import ProgramInput
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.rewrite.dead import pure
 
@@ -30,7 +31,7 @@ class Known:
     def __init__(self, program: Program, given: Mapping[int, Any]) -> None:
         self._given = given
         self.used: set[int] = set()
-        self._place = {id(v): i for i, v in enumerate(program.values)}
+        self._place = {v: i for i, v in enumerate(program.values)}
         self._all = program.values
         self._values: list[Any] = [None] * len(program.values)
         self._varies: list[bool] = []
@@ -39,26 +40,28 @@ class Known:
             self._varies.append(self._starts_varying(v))
 
     def _starts_varying(self, v: Value) -> bool:
-        if v.kind == "input":
-            return v.params["index"] not in self._given
-        if v.kind == "call" and not pure(v):
+        if isinstance(v.primitive, ProgramInput):
+            return v.primitive.index not in self._given
+        if not pure(v):
             return True
-        return any(self._varies[self._place[id(a)]] for a in v.args)
+        return any(self._varies[self._place[a]] for a in v.args)
 
     def varies(self, v: Value) -> bool:
         """Whether a value may be another one in another run along the same path."""
-        return self._varies[self._place[id(v)]]
+        return self._varies[self._place[v]]
 
     def inputs_of(self, v: Value) -> set[int]:
         """Return the numbers of the inputs that a known value is computed from."""
-        found, seen, stack = set(), set(), [v]
+        found: set[int] = set()
+        seen: set[Value] = set()
+        stack = [v]
         while stack:
             w = stack.pop()
-            if id(w) in seen:
+            if w in seen:
                 continue
-            seen.add(id(w))
-            if w.kind == "input":
-                found.add(w.params["index"])
+            seen.add(w)
+            if isinstance(w.primitive, ProgramInput):
+                found.add(w.primitive.index)
             stack += w.args
         return found
 
@@ -68,23 +71,24 @@ class Known:
         stack = [v]
         while stack:
             w = stack[-1]
-            at = self._place[id(w)]
+            at = self._place[w]
             if self._values[at] is not None:
                 stack.pop()
                 continue
-            missing = [a for a in w.args if self._values[self._place[id(a)]] is None]
+            missing = [a for a in w.args if self._values[self._place[a]] is None]
             if missing:
                 stack += missing
                 continue
             stack.pop()
             self._values[at] = self._computed(w)
-        return self._values[self._place[id(v)]]
+        return self._values[self._place[v]]
 
     def _computed(self, v: Value) -> Any:
-        if v.kind == "input":
-            return np.asarray(self._given[v.params["index"]])
-        if v.kind in CONSTANTS:
-            return CONSTANTS[v.kind](v)
-        operands = tuple(self._place[id(a)] for a in v.args)
+        if isinstance(v.primitive, ProgramInput):
+            return np.asarray(self._given[v.primitive.index])
+        constant = constant_value(v)
+        if constant is not None:
+            return constant
+        operands = tuple(self._place[a] for a in v.args)
         with np.errstate(all="ignore"):
-            return MAKERS[v.kind](v, Step(operands, None, False))(self._values)
+            return run_of(v, Step(operands, None, False))(self._values)

@@ -13,7 +13,8 @@ from adarray_backends.cpu.kernels import Functions
 from adarray.base.runtime import BY_ENGINE, MODE, Mode
 from adarray.compiler.ir.interpret import under
 from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Plan
-from adarray.compiler.ir.program import Slot, c_strides
+from adarray.compiler.ir.primitives import PythonCall, Slot
+from adarray.compiler.ir.program import c_strides
 from adarray.errors import ADArrayError, BackendError
 
 _INPUT, _CONST, _RESULT, _ARENA = range(4)
@@ -93,12 +94,13 @@ def _filled(x: Any, operands: list[Any]) -> Any:
 def _caller(step: CallStep, engine: Any) -> Callable[[list[Any]], list[Any]]:
     """Return a function of the operands, as arrays, that gives a list of arrays in C order."""
     function, args, kwargs = step.function, step.args, step.kwargs
-    call = next((v for v in step.values if v.kind == "call"), None)
-    several = call is not None and "results" in call.params
+    calls = ((v, v.primitive) for v in step.values if isinstance(v.primitive, PythonCall))
+    call, primitive = next(calls, (None, None))
+    several = primitive is not None and primitive.results is not None
     if call is None:
         forms: list[tuple[tuple[int, ...], Any]] = [((b.size,), b.dtype) for b in step.results]
     elif several:
-        forms = [(tuple(shape), np.dtype(d)) for shape, d in call.params["results"]]
+        forms = list(primitive.results)
     else:
         forms = [(call.shape, call.dtype)]
     name = getattr(function, "__name__", str(function))

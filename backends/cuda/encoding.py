@@ -9,7 +9,8 @@ from adarray_backends.cuda import tuning
 from adarray_backends.cuda.launcher import Extent, Kernel, Place, Product, ProductLt, Record, encode
 
 from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Plan
-from adarray.compiler.ir.program import Slot, c_strides
+from adarray.compiler.ir.primitives import Slot
+from adarray.compiler.ir.program import c_strides
 from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule.gpu import ZEROS, Form, launch_of

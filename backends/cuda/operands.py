@@ -12,7 +12,8 @@ from adarray_backends.cuda.instances import Instance, Instances
 from adarray_backends.cuda.results import Results
 
 from adarray.compiler.ir.plan import CallStep, DotStep, Operand
-from adarray.compiler.ir.program import Slot, c_strides
+from adarray.compiler.ir.primitives import Slot
+from adarray.compiler.ir.program import c_strides
 
 MADE, GIVEN, LOOK, COPY = range(4)  # what a result is
 

@@ -12,6 +12,7 @@ from adarray_backends.cuda.instances import Instance, Instances
 from adarray_backends.cuda.operands import Operands, Run
 
 from adarray.compiler.ir.plan import CallStep, Plan, Step
+from adarray.compiler.ir.primitives import Map, mnemonic
 from adarray.compiler.ir.verify_loops import checking
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.runtime import CompiledPlan, FaultHandler
@@ -325,9 +326,11 @@ def described(s: Step) -> str:
     """Return the operations of a step, with the user's line where it is known."""
     names, where = [], None
     for v in s.values:
-        op = getattr(v.origin, "op", None)
-        names.append(str(op.name if op is not None else v.params.get("name", v.kind)))
-        where = getattr(v.origin, "where", None) or where
+        op = v.origin.op if v.origin is not None else None
+        p = v.primitive
+        made_by = p.name if isinstance(p, Map) else mnemonic(p)
+        names.append(op.name if op is not None else made_by)
+        where = (v.origin.where if v.origin is not None else None) or where
     short = list(dict.fromkeys(names))
     text = ", ".join(short[:6]) + (", ..." if len(short) > 6 else "")
     return f"{text}; {where[0]}:{where[1]}" if where else text

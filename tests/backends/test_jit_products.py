@@ -10,7 +10,7 @@ import pytest
 from plans import buffer, look, operand
 
 from adarray.compiler.ir.plan import DotStep
-from adarray.compiler.ir.program import Slot
+from adarray.compiler.ir.primitives import Slot
 from adarray.errors import ADArrayError
 
 
@@ -120,7 +120,7 @@ def test_operands_and_results_of_calls(engine: Any) -> None:
     step = plans.call_step(
         function, ((Slot(1), Slot(2)),), {"named": {"x": Slot(0)}},
         (look(a), look(const), look(s, ())), (one, two),
-        results=(((3,), np.float32), ((2, 3), np.float64)),
+        results=(((3,), np.dtype(np.float32)), ((2, 3), np.dtype(np.float64))),
     )  # fmt: skip
     made = plans.plan(
         [step], [a, s, const, one, two], [look(one), look(two, (2, 3))], [np.ones(3, np.float32)]

@@ -6,6 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from adarray.compiler.ir.primitives import (
+    Constant,
+    ConstantArray,
+    Map,
+    Primitive,
+    ProgramInput,
+    View,
+)
 from adarray.compiler.ir.program import Program, Value
 
 
@@ -19,33 +27,26 @@ class Builder:
     def input(self, x: Any) -> Value:
         x = np.asarray(x)
         strides = tuple(s // x.itemsize for s in x.strides)
-        params = {"index": len(self.inputs), "strides": strides}
-        v = self("input", (), x.shape, x.dtype, **params)
+        v = self(ProgramInput(len(self.inputs), strides), (), x.shape, x.dtype)
         self.inputs.append(v)
         return v
 
     def __call__(
-        self,
-        kind: str,
-        ins: tuple[Value, ...],
-        shape: Any,
-        dtype: Any = "float64",
-        /,
-        **params: Any,
+        self, primitive: Primitive, ins: tuple[Value, ...], shape: Any, dtype: Any = "float64"
     ) -> Value:
-        v = Value(kind, ins, params, tuple(shape), dtype)
+        v = Value(primitive, ins, tuple(shape), dtype)
         self.values.append(v)
         return v
 
     def const(self, value: Any, dtype: Any = "float64") -> Value:
-        return self("const", (), (), dtype, value=value)
+        return self(Constant(np.dtype(dtype).type(value)), (), (), dtype)
 
     def array(self, value: Any) -> Value:
-        return self("array", (), value.shape, value.dtype, value=value)
+        return self(ConstantArray(value), (), value.shape, value.dtype)
 
     def map(self, name: str, *args: Value, dtype: Any = None) -> Value:
         shape = np.broadcast_shapes(*(a.shape for a in args))
-        return self("map", args, shape, dtype or args[-1].dtype, name=name)
+        return self(Map(name), args, shape, dtype or args[-1].dtype)
 
     def view(self, a: Value, of: Any) -> Value:
         """Return the view that `of` makes of an array in C order."""
@@ -53,7 +54,7 @@ class Builder:
         seen = of(base)
         offset = (seen.ctypes.data - base.ctypes.data) // base.itemsize if seen.size else 0
         strides = tuple(s // base.itemsize for s in seen.strides)
-        return self("view", (a,), seen.shape, a.dtype, offset=offset, strides=strides)
+        return self(View(offset, strides), (a,), seen.shape, a.dtype)
 
     def program(self, *outputs: Value) -> Program:
         return Program(self.inputs, self.values, outputs)

@@ -23,7 +23,16 @@ from adarray.compiler.ir.loopir import (
     integer,
 )
 from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Note, Operand, Plan
-from adarray.compiler.ir.program import Program, Slot, Value
+from adarray.compiler.ir.primitives import (
+    Constant,
+    Map,
+    Matmul,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    Slot,
+)
+from adarray.compiler.ir.program import Program, Value
 
 N, M = 1000, 100
 F = np.dtype(np.float64)
@@ -35,16 +44,15 @@ def call(function, line):
 
 def example():
     """Return program and plan of ``s = sin(2 x); sort(sum(s) * (s @ w)), sum(s), s``."""
-    x = Value("input", (), {"index": 0, "strides": (1,)}, (N,), F)
-    w = Value("input", (), {"index": 1, "strides": (M, 1)}, (N, M), F)
-    two = Value("const", (), {"value": 2.0}, (), F)
-    doubled = Value("map", (x, two), {"name": "multiply"}, (N,), F, call(np.multiply, 11))
-    s = Value("map", (doubled,), {"name": "sin"}, (N,), F, call(np.sin, 12))
-    total = Value("reduce", (s,), {"combine": "add", "axes": (0,)}, (), F, call(np.sum, 13))
-    product = Value("dot", (s, w), {}, (M,), F, call(np.matmul, 14))
-    scaled = Value("map", (product, total), {"name": "multiply"}, (M,), F, call(np.multiply, 15))
-    params = {"function": np.sort, "args": (Slot(0),), "kwargs": {}}
-    ordered = Value("call", (scaled,), params, (M,), F, call(np.sort, 16))
+    x = Value(ProgramInput(0, (1,)), (), (N,), F)
+    w = Value(ProgramInput(1, (M, 1)), (), (N, M), F)
+    two = Value(Constant(np.float64(2.0)), (), (), F)
+    doubled = Value(Map("multiply"), (x, two), (N,), F, call(np.multiply, 11))
+    s = Value(Map("sin"), (doubled,), (N,), F, call(np.sin, 12))
+    total = Value(Reduce("add", (0,)), (s,), (), F, call(np.sum, 13))
+    product = Value(Matmul(), (s, w), (M,), F, call(np.matmul, 14))
+    scaled = Value(Map("multiply"), (product, total), (M,), F, call(np.multiply, 15))
+    ordered = Value(PythonCall(np.sort, (Slot(0),), {}), (scaled,), (M,), F, call(np.sort, 16))
     values = [x, w, two, doubled, s, total, product, scaled, ordered]
     program = Program([x, w], values, [ordered, total, s])
 

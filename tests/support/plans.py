@@ -29,7 +29,8 @@ from adarray.compiler.ir.loopir import (
     integer,
 )
 from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, Operand, Plan
-from adarray.compiler.ir.program import Slot, Value, c_strides
+from adarray.compiler.ir.primitives import PythonCall, Slot
+from adarray.compiler.ir.program import Value, c_strides
 
 _unique = itertools.count(1)
 INDEX, N = Var("int64", "i"), Var("int64", "n")
@@ -130,11 +131,11 @@ def refusing() -> Kernel:
 
 
 def call_step(
-    function: Any, args: Any, kwargs: Any, operands: Any, made: Any, **params: Any
+    function: Any, args: Any, kwargs: Any, operands: Any, made: Any, results: Any = None
 ) -> CallStep:
     """Return a step that calls `function`; its first result is `made[0]`."""
     shape, dtype = (made[0].size,), made[0].dtype
-    value = Value("call", (), params, shape, dtype)
+    value = Value(PythonCall(function, args, kwargs, results), (), shape, dtype)
     return CallStep(function, args, kwargs, operands, made, (value,))
 
 

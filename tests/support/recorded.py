@@ -12,6 +12,7 @@ import numpy as np
 
 from adarray.base.recording import Call, Guard
 from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.primitives import Map, PythonCall, mnemonic
 from adarray.compiler.ir.program import Program
 from adarray.compiler.rewrite import optimise, verify_program
 from adarray.compiler.translate.canonicalise import canonicalise
@@ -28,16 +29,18 @@ class Recorded(NamedTuple):
     translate: Callable[[], Program]
 
     def kinds(self) -> list[str]:
-        """Return the kinds of the program's values."""
-        return [v.kind for v in self.program.values]
+        """Return the words for the primitives of the program's values."""
+        return [mnemonic(v.primitive) for v in self.program.values]
 
     def maps(self) -> list[str]:
         """Return the scalar functions of the program's maps, in order."""
-        return [v.params["name"] for v in self.program.values if v.kind == "map"]
+        return [v.primitive.name for v in self.program.values if isinstance(v.primitive, Map)]
 
     def functions(self) -> list[str]:
         """Return the names of the functions that NumPy runs."""
-        calls = [v.params["function"] for v in self.program.values if v.kind == "call"]
+        calls = [
+            v.primitive.function for v in self.program.values if isinstance(v.primitive, PythonCall)
+        ]
         return [getattr(f, "__name__", "") for f in calls]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from adarray.compiler.fusion.groups import Group
+from adarray.compiler.ir.primitives import Map, mnemonic
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.uses import Uses
 
@@ -73,11 +74,11 @@ class Division:
         made = Group(self._number, whole.kind)
         self._number += 1
         made.members = members
-        made.classes = {id(m): whole.classes[id(m)] for m in members}
-        made.depth = {id(m): whole.depth[id(m)] for m in members}
+        made.classes = {m: whole.classes[m] for m in members}
+        made.depth = {m: whole.depth[m] for m in members}
         made.extents, made.parents = list(whole.extents), list(whole.parents)
         made.united = whole.united
-        made.totals = {id(m) for m in members} & whole.totals
+        made.totals = set(members) & whole.totals
         made.shape = whole.shape
         return made
 
@@ -108,22 +109,25 @@ def _pieces(members: list[Value], most: int, uses: Uses) -> list[list[Value]]:
 def _surroundings(members: list[Value]) -> list[int]:
     """Return for each place a number that tells what is computed before and behind it."""
     keys: dict[Hashable, int] = {}
-    found = [
-        keys.setdefault((m.kind, m.params.get("name"), m.shape, len(m.args)), len(keys))
-        for m in members
-    ]
+    found = [keys.setdefault((_role(m), m.shape, len(m.args)), len(keys)) for m in members]
     return [hash(tuple(found[max(0, k - NEAR) : k + NEAR])) for k in range(len(found))]
+
+
+def _role(member: Value) -> str:
+    """Return the scalar function of a map, and the word for another primitive."""
+    p = member.primitive
+    return p.name if isinstance(p, Map) else mnemonic(p)
 
 
 def _crossing(members: list[Value], uses: Uses) -> list[int]:
     """Return for each place how many members before it are read at or behind it."""
-    places = {id(m): k for k, m in enumerate(members)}
+    places = {m: k for k, m in enumerate(members)}
     last = list(range(len(members)))
     for k, m in enumerate(members):
         for use in uses.uses(m):
-            for leaf in uses.leaves.get(id(use.root), (use.root,)):
-                if id(leaf) in places:
-                    last[places[id(leaf)]] = k
+            for leaf in uses.leaves.get(use.root, (use.root,)):
+                if leaf in places:
+                    last[places[leaf]] = k
     change = [0] * (len(members) + 2)
     for k, end in enumerate(last):
         change[k + 1] += 1

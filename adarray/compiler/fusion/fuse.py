@@ -15,10 +15,28 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import assert_never
 
 from adarray.compiler.fusion.groups import TOTAL, Group, Join
-from adarray.compiler.ir.domains import Use, elements
+from adarray.compiler.ir.domains import Maps, Use, elements
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Concatenate,
+    Constant,
+    ConstantArray,
+    GatherND,
+    Iota,
+    Map,
+    Matmul,
+    PrefixScan,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    ScatterND,
+    Shape,
+    UpdateSlice,
+    View,
+)
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.ir.uses import PIECES, Uses, domain, folded, numeric, sweeps
@@ -36,8 +54,8 @@ class Fusion:
     ----------
     program : Program
     late : mapping, optional
-        By ``id`` of values that must not be computed before they are needed: a number; they
-        join groups only that such values with the same number have founded.
+        Values that must not be computed before they are needed, each with a number; they join
+        groups only that such values with the same number have founded.
     target : Target
 
     Attributes
@@ -45,16 +63,16 @@ class Fusion:
     groups : list of Group
         In an order in which they can run.
     owner : dict
-        Group of each value that is computed in one, by ``id``.
+        Group of each value that is computed in one.
     uses : Uses
     reasons : dict
-        Why two values are in different groups, by their ``id``.
+        Why two values are in different groups.
     """
 
     def __init__(
         self,
         program: Program,
-        late: Mapping[int, int] | None = None,
+        late: Mapping[Value, int] | None = None,
         target: Target = CPU,
     ) -> None:
         self.program = program
@@ -64,9 +82,9 @@ class Fusion:
         self.late = late or {}
         self.uses = Uses()
         self.groups: list[Group] = []
-        self.owner: dict[int, Group] = {}
-        self.reasons: dict[tuple[int, int], str] = {}
-        self.readers: dict[int, list[Group]] = {}
+        self.owner: dict[Value, Group] = {}
+        self.reasons: dict[tuple[Value, Value], str] = {}
+        self.readers: dict[Value, list[Group]] = {}
         self.by_shape: dict[tuple[int, ...], Group] = {}
         self.small: list[Group] = []
         self.users_of_group: set[int] = set()
@@ -86,8 +104,9 @@ class Fusion:
         for view in self.uses.stored_views:
             self.store(view)
         self.uses.stored_views.clear()
-        kind = value.kind
-        if kind in ("input", "array", "view") or self.uses.is_inline(value):
+        if type(value.primitive) in (ProgramInput, ConstantArray, View):
+            return
+        if self.uses.is_inline(value):
             return
         if is_step(value, self.uses, self.most):
             self._step(value)
@@ -96,13 +115,15 @@ class Fusion:
 
     def store(self, value: Value) -> Value:
         """Make sure that a value lies in memory as an array in C order; return it."""
-        if id(value) not in self.owner and value.kind not in ("input", "array"):
+        if value not in self.owner and not isinstance(
+            value.primitive, (ProgramInput, ConstantArray)
+        ):
             self._fuse(value)
         return value
 
     def _store_output(self, value: Value) -> None:
         """Make sure that an output can be a look at one buffer, without repetitions."""
-        if value.kind == "view" and self.returns_view(value):
+        if isinstance(value.primitive, View) and self.returns_view(value):
             return
         self.store(value)
 
@@ -111,7 +132,7 @@ class Fusion:
         access = self.uses.access(value)
         if self.uses.is_inline(access.root) or access.root.size != value.size:
             return False
-        if access.root.kind == "input" and access.maps is None:
+        if isinstance(access.root.primitive, ProgramInput) and access.maps is None:
             return False
         pairs = sorted(
             (abs(s), n) for s, n in zip(access.strides, value.shape, strict=True) if n != 1
@@ -127,22 +148,24 @@ class Fusion:
 
     def _step(self, value: Value) -> None:
         """Give a value a step of its own; its operands must lie in memory."""
-        self.uses.cost[id(value)] = 0
+        self.uses.cost[value] = 0
         group = self._new("step")
-        group.library = value.kind in ("dot", "call", "pick") or not computable(value)
+        group.library = isinstance(
+            value.primitive, (Matmul, PythonCall, CallResult)
+        ) or not computable(value)
         group.members.append(value)
-        group.classes[id(value)] = ()
-        group.totals.add(id(value))
+        group.classes[value] = ()
+        group.totals.add(value)
         for a in value.args:
             access = self.uses.access(a)
             if group.library and self.uses.is_inline(access.root):
                 self.store(a)
-                self._precede(group, self.owner[id(a)])
+                self._precede(group, self.owner[a])
                 continue
-            for leaf in self.uses.leaves.get(id(access.root), (access.root,)):
-                if id(leaf) in self.owner:
-                    self._precede(group, self.owner[id(leaf)])
-        self.owner[id(value)] = group
+            for leaf in self.uses.leaves.get(access.root, (access.root,)):
+                if leaf in self.owner:
+                    self._precede(group, self.owner[leaf])
+        self.owner[value] = group
 
     def _new(self, kind: str) -> Group:
         group = Group(len(self.groups), kind)
@@ -166,8 +189,8 @@ class Fusion:
         """Return the groups that must run before a value joins; None if one cannot."""
         found = []
         for use in uses:
-            for leaf in self.uses.leaves.get(id(use.root), (use.root,)):
-                owner = self.owner.get(id(leaf))
+            for leaf in self.uses.leaves.get(use.root, (use.root,)):
+                owner = self.owner.get(leaf)
                 if owner is None or (owner is group and group.has(leaf)):
                     continue
                 if owner is group or owner.before >> group.index & 1:
@@ -183,12 +206,11 @@ class Fusion:
         """Yield the groups that a value may join, the likeliest first."""
         owners: dict[int, Group] = {}
         for use in uses:
-            key = id(use.root)
-            owner = self.owner.get(key)
+            owner = self.owner.get(use.root)
             if owner is not None:
                 owners[owner.index] = owner
-            for leaf in self.uses.leaves.get(key, ()):
-                owner = self.owner.get(id(leaf))
+            for leaf in self.uses.leaves.get(use.root, ()):
+                owner = self.owner.get(leaf)
                 if owner is not None:
                     owners[owner.index] = owner
         tried = [owners[k] for k in sorted(owners, reverse=True) if owners[k].kind != "step"][
@@ -200,7 +222,7 @@ class Fusion:
         if elements(shape) <= self.most:
             found += self.small[-2:]
         for use in uses:
-            found += self.readers.get(id(use.root), ())[-2:]
+            found += self.readers.get(use.root, ())[-2:]
         if shape in self.by_shape:
             found.append(self.by_shape[shape])
         for group in found:
@@ -215,9 +237,9 @@ class Fusion:
             return
         uses = self.uses.uses(value)
         small = elements(domain(value)) <= self.most
-        batch = self.late.get(id(value))
+        batch = self.late.get(value)
         for group in self._candidates(value, uses):
-            if batch is not None and self.late.get(id(group.members[0])) != batch:
+            if batch is not None and self.late.get(group.members[0]) != batch:
                 continue
             if group.kind == "small" and not small:
                 continue
@@ -243,8 +265,8 @@ class Fusion:
 
     def _note(self, uses: Iterable[Use], value: Value, group: Group, reason: str) -> None:
         for use in uses:
-            if self.owner.get(id(use.root)) is group:
-                self.reasons[id(use.root), id(value)] = reason
+            if self.owner.get(use.root) is group:
+                self.reasons[use.root, value] = reason
 
     def _found(self, value: Value, uses: tuple[Use, ...], small: bool) -> None:
         group = self._new("small" if small else "rows")
@@ -266,22 +288,22 @@ class Fusion:
         attempt.commit()
         for first in before:
             self._precede(group, first)
-        self.owner[id(value)] = group
+        self.owner[value] = group
         self.by_shape[attempt.shape] = group
         for use in attempt.uses:
             if not group.has(use.root):
-                known = self.readers.setdefault(id(use.root), [])
+                known = self.readers.setdefault(use.root, [])
                 if not known or known[-1] is not group:
                     known.append(group)
 
 
 def live(program: Program) -> list[Value]:
     """Return the values that outputs depend on, in order."""
-    needed = {id(v) for v in program.outputs}
+    needed = set(program.outputs)
     for v in reversed(program.values):
-        if id(v) in needed:
-            needed.update(id(a) for a in v.args)
-    return [v for v in program.values if id(v) in needed]
+        if v in needed:
+            needed.update(v.args)
+    return [v for v in program.values if v in needed]
 
 
 def computable(value: Value) -> bool:
@@ -291,22 +313,27 @@ def computable(value: Value) -> bool:
 
 def is_step(value: Value, uses: Uses, small: int) -> bool:
     """Whether a value has a step of its own; `small` ones of these have none."""
-    kind = value.kind
-    if kind == "dot":
-        return not sweeps(value)
-    if kind in ("call", "pick", "scan"):
-        return True
-    if kind == "scatter":
-        return uses.row_scatter(value) < 0
-    if kind == "place":
-        base, piece = value.args
-        if any(s != 1 for s in value.params["steps"]):
+    match value.primitive:
+        case Map() | Reduce() | GatherND():
+            return False
+        case Matmul():
+            return not sweeps(value)
+        case PythonCall() | CallResult() | PrefixScan():
             return True
-        inline = uses.is_inline(uses.access(base).root)
-        return value.size > small and piece.size * (32 if inline else 4) <= value.size
-    if kind == "join":
-        return len(value.args) > PIECES
-    return False
+        case ScatterND() as p:
+            return uses.row_scatter(p, value) < 0
+        case UpdateSlice() as p:
+            base, piece = value.args
+            if any(s != 1 for s in p.steps):
+                return True
+            inline = uses.is_inline(uses.access(base).root)
+            return value.size > small and piece.size * (32 if inline else 4) <= value.size
+        case Concatenate():
+            return len(value.args) > PIECES
+        case ProgramInput() | Constant() | ConstantArray() | Iota() | View():
+            return False  # in memory, or computed where they are read
+        case _:
+            assert_never(value.primitive)
 
 
 def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
@@ -318,13 +345,14 @@ def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
     reach = [0] * len(shape)
     if along:
         large = [u for u in uses if u.maps is not None and 2 * u.root.size >= elements(shape)]
-        uses = () if value.kind == "gather" else tuple(large)
+        uses = () if isinstance(value.primitive, GatherND) else tuple(large)
     largest = max((u.root.size for u in uses), default=0)
     for use in uses:
         if use.root.size == largest:
             strides = use.strides
-            if use.root.kind == "input" and use.maps is not None:
-                strides = tuple(_strides(use, len(shape)))
+            given = use.root.primitive
+            if isinstance(given, ProgramInput) and use.maps is not None:
+                strides = _strides(use.maps, given.strides, len(shape))
             reach = [max(r, abs(s)) for r, s in zip(reach, strides, strict=False)]
     if not any(reach):
         reach = list(c_strides(shape))
@@ -340,14 +368,14 @@ def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
     return best
 
 
-def _strides(use: Use, ndim: int) -> Iterable[int]:
+def _strides(maps: Maps, strides: Shape, ndim: int) -> Shape:
     """Return how far an input's element moves per step along each axis of the domain."""
-    made: list[Any] = [0] * ndim
-    for m, s in zip(use.maps or (), use.root.params["strides"], strict=True):
+    made = [0] * ndim
+    for m, s in zip(maps, strides, strict=True):
         for axis, coef in m.terms:
             if axis < ndim:
                 made[axis] += coef * s
-    return made
+    return tuple(made)
 
 
 def _ordered(groups: list[Group]) -> list[Group]:

@@ -13,6 +13,7 @@ References
 from __future__ import annotations
 
 from adarray.compiler.ir.domains import Use, aligned
+from adarray.compiler.ir.primitives import Concatenate, ScatterND, UpdateSlice
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.uses import Uses, domain, folded
 
@@ -37,9 +38,9 @@ class Group:
     members : list of Value
         In an order in which they can be computed.
     classes : dict
-        By ``id`` of a member: the class of each axis of its domain; -1 for those of length 1.
-    totals : set of int
-        Members that are folded over the outer axis, by ``id``.
+        By member: the class of each axis of its domain; -1 for those of length 1.
+    totals : set of Value
+        Members that are folded over the outer axis.
     library : bool
         Whether a step is no kernel, and reads its operands from memory.
     before : int
@@ -56,19 +57,19 @@ class Group:
         self.kind = kind
         self.outer = -1
         self.members: list[Value] = []
-        self.classes: dict[int, Classes] = {}
-        self.depth: dict[int, int] = {}
+        self.classes: dict[Value, Classes] = {}
+        self.depth: dict[Value, int] = {}
         self.extents: list[int] = []
         self.parents: list[int] = []
         self.united = False
-        self.totals: set[int] = set()
-        self.hints: dict[int, tuple[int, ...]] = {}
-        self.streams: set[int] = set()
+        self.totals: set[Value] = set()
+        self.hints: dict[Value, Classes] = {}
+        self.streams: set[Value] = set()
         self.shape: tuple[int, ...] = ()
         self.before = 0
         self.dead = False
         self.library = False
-        self.places: dict[int, int] | None = None
+        self.places: dict[Value, int] | None = None
 
     def new_class(self, extent: int) -> int:
         """Return a class that no axis has yet."""
@@ -84,7 +85,7 @@ class Group:
 
     def of(self, value: Value) -> Classes:
         """Return the classes of the domain of a member."""
-        classes = self.classes[id(value)]
+        classes = self.classes[value]
         return tuple([self.find(c) for c in classes]) if self.united else classes
 
     def result(self, value: Value) -> Classes:
@@ -95,7 +96,7 @@ class Group:
 
     def has(self, value: Value) -> bool:
         """Whether members can read `value` in the pass that computes it."""
-        return id(value) in self.classes and id(value) not in self.totals
+        return value in self.classes and value not in self.totals
 
     def unite(self, a: int, b: int) -> bool:
         """Make two classes one; False if some member has both."""
@@ -162,17 +163,17 @@ class Join:
             return 0
         below = 0
         for use in self.inside:
-            deeper = self.group.depth[id(use.root)]
+            deeper = self.group.depth[use.root]
             if deeper > below and use.maps is not None:
                 for m, n in zip(use.maps, use.root.shape, strict=True):
                     if n != 1 and aligned(m, n, self.shape) < 0:
                         break
                 else:
                     below = deeper
-        return below + (self.value.kind in ("place", "join", "scatter"))
+        return below + (isinstance(self.value.primitive, (UpdateSlice, Concatenate, ScatterND)))
 
     def _too_many_streams(self) -> bool:
-        new = {id(u.root) for u in self.outside}
+        new = {u.root for u in self.outside}
         return bool(new) and len(self.group.streams | new) > STREAMS
 
     def _fits(self) -> bool:
@@ -214,7 +215,7 @@ class Join:
 
     def _take_hint(self, use: Use) -> None:
         """Give axes the classes by which the group already reads an array."""
-        hint = self.group.hints.get(id(use.root))
+        hint = self.group.hints.get(use.root)
         if hint is None or use.maps is None:
             return
         for c, m, n in zip(hint, use.maps, use.root.shape, strict=True):
@@ -254,17 +255,17 @@ class Join:
         if not g.members:
             g.shape = self.shape
         g.members.append(value)
-        g.depth[id(value)] = self.depth
-        g.classes[id(value)] = tuple(self.classes)
+        g.depth[value] = self.depth
+        g.classes[value] = tuple(self.classes)
         if g.outer >= 0 and any(self.classes[a] == g.outer for a in folded(value)):
-            g.totals.add(id(value))
+            g.totals.add(value)
         for use in self.outside:
             if use.maps is None:
                 continue
-            g.streams.add(id(use.root))
-            if id(use.root) not in g.hints:
+            g.streams.add(use.root)
+            if use.root not in g.hints:
                 hint = []
                 for m, n in zip(use.maps, use.root.shape, strict=True):
                     axis = aligned(m, n, self.shape)
                     hint.append(self.classes[axis] if axis >= 0 else -1)
-                g.hints[id(use.root)] = tuple(hint)
+                g.hints[use.root] = tuple(hint)

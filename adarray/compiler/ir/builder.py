@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from adarray.base.recording import Call
 from adarray.compiler.ir import views
 from adarray.compiler.ir.interpret_values import function_of
-from adarray.compiler.ir.program import Program, Slot, Value, c_strides
-from adarray.compiler.ir.views import Shape, View
+from adarray.compiler.ir.primitives import (
+    Concatenate,
+    Constant,
+    ConstantArray,
+    DType,
+    GatherND,
+    Iota,
+    Matmul,
+    PrefixScan,
+    Primitive,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    ScatterND,
+    Slot,
+    UpdateSlice,
+    View,
+    map_of,
+    view_of,
+)
+from adarray.compiler.ir.program import Program, Value, c_strides
+from adarray.compiler.ir.views import Shape, StridedLayout
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 
 BOOL = np.dtype(bool)
@@ -32,7 +54,7 @@ class Weak(NamedTuple):
     kind: type
 
 
-def converted(x: Any, dtype: np.dtype) -> Any:
+def converted(x: npt.ArrayLike, dtype: DType) -> Any:
     """Return an array or number in another dtype."""
     return np.asarray(x).astype(dtype)
 
@@ -51,15 +73,19 @@ class Builder:
     def __init__(self) -> None:
         self.values: list[Value] = []
         self.inputs: list[Value] = []
-        self.origin: Any = None
-        self._consts: dict[Any, Value] = {}
-        self._asked: dict[Any, Value] = {}
+        self.origin: Call | None = None
+        self._consts: dict[Primitive, Value] = {}
+        self._asked: dict[Hashable, Value] = {}
 
     def make(
-        self, kind: str, args: tuple[Value, ...], params: dict[str, Any], shape: Shape, dtype: Any
+        self,
+        primitive: Primitive,
+        args: tuple[Value, ...],
+        shape: Shape,
+        dtype: npt.DTypeLike,
     ) -> Value:
         """Make a value as given."""
-        value = Value(kind, args, params, shape, dtype, self.origin)
+        value = Value(primitive, args, shape, dtype, self.origin)
         self.values.append(value)
         return value
 
@@ -69,14 +95,16 @@ class Builder:
 
     # -- leaves ----------------------------------------------------------------------------
 
-    def input(self, index: int, shape: Shape, dtype: Any, strides: Shape | None = None) -> Value:
+    def input(
+        self, index: int, shape: Shape, dtype: npt.DTypeLike, strides: Shape | None = None
+    ) -> Value:
         """Make input number `index`; C strides if none are given."""
-        params = {"index": index, "strides": c_strides(shape) if strides is None else strides}
-        value = self.make("input", (), params, shape, dtype)
+        primitive = ProgramInput(index, c_strides(shape) if strides is None else strides)
+        value = self.make(primitive, (), shape, dtype)
         self.inputs.append(value)
         return value
 
-    def const(self, number: Any, dtype: Any) -> Value:
+    def const(self, number: Any, dtype: npt.DTypeLike) -> Value:
         """Return the constant `number` in `dtype`, made once."""
         # Written out, numbers of equal value and different bits differ.
         asked = (type(number), repr(number), dtype)
@@ -85,22 +113,22 @@ class Builder:
             dtype = np.dtype(dtype)
             with np.errstate(all="ignore"):
                 scalar = np.asarray(number).astype(dtype)[()]
-            key = (dtype, scalar.tobytes())
-            found = self._consts.get(key)
+            assert isinstance(scalar, np.generic)
+            primitive = Constant(scalar)
+            found = self._consts.get(primitive)
             if found is None:
-                found = self._consts[key] = self.make("const", (), {"value": scalar}, (), dtype)
+                found = self._consts[primitive] = self.make(primitive, (), (), dtype)
             self._asked[asked] = found
         return found
 
     def adopt(self, v: Value) -> Value:
         """Return the constant that is equal to a constant of another program: itself at first."""
-        key = (v.dtype, v.params["value"].tobytes())
-        found = self._consts.setdefault(key, v)
+        found = self._consts.setdefault(v.primitive, v)
         if found is v:
             self.values.append(v)
         return found
 
-    def full(self, shape: Shape, number: Any, dtype: Any) -> Value:
+    def full(self, shape: Shape, number: Any, dtype: npt.DTypeLike) -> Value:
         """Return an array with `number` everywhere."""
         return self.broadcast(self.const(number, dtype), shape)
 
@@ -118,13 +146,13 @@ class Builder:
         if not x.flags.c_contiguous or x.flags.writeable:
             x = x.copy("C")
             x.flags.writeable = False
-        return self.make("array", (), {"value": x}, x.shape, x.dtype)
+        return self.make(ConstantArray(x), (), x.shape, x.dtype)
 
     def iota(self, shape: Shape, axis: int) -> Value:
         """Make an int64 array whose elements are their positions along an axis."""
-        return self.make("iota", (), {"axis": axis}, shape, INT)
+        return self.make(Iota(axis), (), shape, INT)
 
-    def arange(self, start: int, step: int, n: int, dtype: Any) -> Value:
+    def arange(self, start: int, step: int, n: int, dtype: npt.DTypeLike) -> Value:
         """Return ``start, start + step, ...``, `n` of them."""
         x = self.cast(self.iota((n,), 0), dtype)
         if step != 1:
@@ -161,37 +189,39 @@ class Builder:
         dtype = BOOL if FUNCTIONS[name].gives_truth else args[-1].dtype
         return self.apply(name, args, dtype)
 
-    def apply(self, name: str, args: tuple[Value, ...], dtype: Any) -> Value:
+    def apply(self, name: str, args: tuple[Value, ...], dtype: npt.DTypeLike) -> Value:
         """Apply a scalar function whose result has `dtype`."""
         shape = args[0].shape
         equal, constant = True, False
         for a in args:
             if a.shape != shape:
                 equal = False
-            if a.kind == "const" or (a.kind == "view" and uniform(a) is not None):
+            if isinstance(a.primitive, Constant) or (
+                isinstance(a.primitive, View) and uniform(a) is not None
+            ):
                 constant = True
         if not equal:
             shape = views.broadcast_shape([a.shape for a in args])
         if constant:
             return self._with_constants(name, args, dtype, shape)
-        return self.make("map", args, {"name": name}, shape, dtype)
+        return self.make(map_of(name), args, shape, dtype)
 
     def _with_constants(
-        self, name: str, args: tuple[Value, ...], dtype: Any, shape: Shape
+        self, name: str, args: tuple[Value, ...], dtype: npt.DTypeLike, shape: Shape
     ) -> Value:
         consts = [uniform(a) for a in args]
         rest = [a.shape for a, c in zip(args, consts, strict=True) if c is None]
-        if name == "cast" and consts[0] is not None and not holds(dtype, consts[0].params["value"]):
+        if name == "cast" and consts[0] is not None and not holds(dtype, number_of(consts[0])):
             # NumPy warns of such a cast: it happens in every call.
-            return self.make("map", args, {"name": name}, shape, dtype)
+            return self.make(map_of(name), args, shape, dtype)
         if not rest:
             return self.full(shape, evaluate(name, dtype, consts), dtype)
         # A uniform operand is one number, unless it alone says how far others spread.
         if rest[0] == shape or views.broadcast_shape(rest) == shape:
             args = tuple([a if c is None else c for a, c in zip(args, consts, strict=True)])
-        return self.make("map", args, {"name": name}, shape, dtype)
+        return self.make(map_of(name), args, shape, dtype)
 
-    def cast(self, x: Value, dtype: Any) -> Value:
+    def cast(self, x: Value, dtype: npt.DTypeLike) -> Value:
         """Convert elements as `numpy.ndarray.astype` does.
 
         NumPy itself makes uint32 of floating point: what its loops make of numbers out of
@@ -202,8 +232,8 @@ class Builder:
             return x
         of_numpy = x.dtype.kind == "f" and dtype == UINT
         if of_numpy or x.dtype not in PRINTABLE or dtype not in PRINTABLE:
-            made = {"function": converted, "args": (Slot(0), dtype), "kwargs": {}}
-            return self.make("call", (x,), made, x.shape, dtype)
+            call = PythonCall(converted, (Slot(0), dtype), {})
+            return self.make(call, (x,), x.shape, dtype)
         if dtype == BOOL:
             return self.map("not_equal", x, self.const(0, x.dtype))
         return self.apply("cast", (x,), dtype)
@@ -213,20 +243,19 @@ class Builder:
     def view(self, x: Value, offset: int, strides: Shape, shape: Shape) -> Value:
         """Show elements of `x`; views of views become one where strides can say it."""
         view = views.normal(offset, strides, shape)
-        if 0 in shape and x.kind != "const":
+        if 0 in shape and not isinstance(x.primitive, Constant):
             return x if x.shape == shape else self.full(shape, 0, x.dtype)
         if view.shape == x.shape and views.is_whole(view, x.size):
             return x
-        while x.kind == "view":
-            inner = View(x.params["offset"], x.params["strides"], x.shape)
+        while isinstance(x.primitive, View):
+            inner = StridedLayout(x.primitive.offset, x.primitive.strides, x.shape)
             through = views.compose(view, inner)
             if through is None:
                 break
             view, x = through, x.args[0]
             if view.shape == x.shape and views.is_whole(view, x.size):
                 return x
-        params = {"offset": view.offset, "strides": view.strides}
-        return self.make("view", (x,), params, shape, x.dtype)
+        return self.make(view_of(view.offset, view.strides), (x,), shape, x.dtype)
 
     def reshape(self, x: Value, shape: Shape) -> Value:
         """Give `x` another shape."""
@@ -285,14 +314,14 @@ class Builder:
             x = self.reshape(x, tuple(x.shape[i] for i in left))
             long = tuple(left.index(i) for i in long)
         rest = tuple(n for i, n in enumerate(x.shape) if i not in long)
-        r = self.make("reduce", (x,), {"combine": combine, "axes": long}, rest, x.dtype)
+        r = self.make(Reduce(combine, long), (x,), rest, x.dtype)
         return self.reshape(r, shape)
 
     def scan(self, combine: str, x: Value, axis: int) -> Value:
         """Fold `x` along an axis, keeping every step."""
         if x.shape[axis] < 2 or x.size == 0:
             return x
-        return self.make("scan", (x,), {"combine": combine, "axis": axis}, x.shape, x.dtype)
+        return self.make(PrefixScan(combine, axis), (x,), x.shape, x.dtype)
 
     def dot(self, a: Value, b: Value) -> Value:
         """`numpy.matmul` of floating-point arrays of at least one axis each."""
@@ -310,7 +339,7 @@ class Builder:
         shape = lead + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ())
         if a.shape[-1] == 0 or 0 in shape:
             return self.full(shape, 0, a.dtype)
-        return self.make("dot", (a, b), {}, shape, a.dtype)
+        return self.make(Matmul(), (a, b), shape, a.dtype)
 
     # -- placing and picking ---------------------------------------------------------------
 
@@ -322,8 +351,8 @@ class Builder:
             return base
         if value.shape == base.shape:
             return self.map("add", base, value) if add else value
-        params = {"starts": tuple(starts), "steps": tuple(steps), "add": add}
-        return self.make("place", (base, value), params, base.shape, base.dtype)
+        box = UpdateSlice(tuple(starts), tuple(steps), add)
+        return self.make(box, (base, value), base.shape, base.dtype)
 
     def join(self, parts: Sequence[Value], axis: int) -> Value:
         """Put arrays of one dtype one after the other."""
@@ -336,7 +365,7 @@ class Builder:
         shape = (*full[0].shape[:axis], length, *full[0].shape[axis + 1 :])
         if 0 in shape:
             return self.full(shape, 0, full[0].dtype)
-        return self.make("join", tuple(full), {"axis": axis}, shape, full[0].dtype)
+        return self.make(Concatenate(axis), tuple(full), shape, full[0].dtype)
 
     def gather(
         self, x: Value, indices: Sequence[Value], axes: Sequence[int], position: int
@@ -347,13 +376,16 @@ class Builder:
         shape = (*rest[:position], *at, *rest[position:])
         if 0 in shape:
             return self.full(shape, 0, x.dtype)
-        if len(indices) == 1 and indices[0].kind == "iota" and at == (x.shape[axes[0]],):
+        if (
+            len(indices) == 1
+            and isinstance(indices[0].primitive, Iota)
+            and at == (x.shape[axes[0]],)
+        ):
             order = [k for k in range(x.ndim) if k not in axes]
             order.insert(position, axes[0])
             return self.transpose(x, order)
         spread = tuple(self.broadcast(i, at) for i in indices)
-        params = {"axes": tuple(axes), "position": position}
-        return self.make("gather", (x, *spread), params, shape, x.dtype)
+        return self.make(GatherND(tuple(axes), position), (x, *spread), shape, x.dtype)
 
     def scatter(
         self,
@@ -371,9 +403,9 @@ class Builder:
         if 0 in shape:
             return base
         spread = tuple(self.broadcast(i, at) for i in indices)
-        params = {"axes": tuple(axes), "position": position, "add": add}
         args = (base, self.broadcast(value, shape), *spread)
-        return self.make("scatter", args, params, base.shape, base.dtype)
+        primitive = ScatterND(tuple(axes), position, add)
+        return self.make(primitive, args, base.shape, base.dtype)
 
 
 NEUTRAL: dict[str, Any] = {
@@ -381,7 +413,7 @@ NEUTRAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def holds(dtype: Any, x: Any) -> bool:
+def holds(dtype: npt.DTypeLike, x: Any) -> bool:
     """Whether a dtype has a number, rounded towards zero where it has integers.
 
     NumPy's integers of other sizes wrap when they are cast, Python's do not.
@@ -401,14 +433,20 @@ def holds(dtype: Any, x: Any) -> bool:
 
 def uniform(x: Value) -> Value | None:
     """Return the constant that every element of `x` equals, None if there is none."""
-    while x.kind == "view":
+    while isinstance(x.primitive, View):
         x = x.args[0]
-    return x if x.kind == "const" else None
+    return x if isinstance(x.primitive, Constant) else None
 
 
-def evaluate(name: str, dtype: Any, consts: Sequence[Value | None]) -> Any:
+def number_of(x: Value) -> np.generic:
+    """Return the number of a constant."""
+    assert isinstance(x.primitive, Constant)
+    return x.primitive.value
+
+
+def evaluate(name: str, dtype: npt.DTypeLike, consts: Sequence[Value | None]) -> Any:
     """Return what a scalar function gives for constants."""
-    numbers = [c.params["value"] for c in consts if c is not None]
+    numbers = [number_of(c) for c in consts if c is not None]
     with np.errstate(all="ignore"):
         if name == "cast":
             return np.asarray(numbers[0]).astype(dtype)[()]

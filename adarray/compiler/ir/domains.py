@@ -1,7 +1,7 @@
 """Which elements of its operands an element of a value reads.
 
-A `Map` gives one index of an operand as ``const + sum(coef * index[axis])`` of the reader's
-indices. Views, broadcasting, regions and pieces all come down to one map per axis, which
+An `AffineIndex` gives one index of an operand as ``const + sum(coef * index[axis])`` of the
+reader's indices. Views, broadcasting, regions and pieces all come down to one map per axis, which
 makes fusion a question of comparing maps.
 
 References
@@ -15,21 +15,22 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
+from adarray.compiler.ir.primitives import View
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.views import digits
 
 Shape = tuple[int, ...]
 
 
-class Map(NamedTuple):
+class AffineIndex(NamedTuple):
     """One index as an affine function of others: ``terms`` are ``(axis, coefficient)``."""
 
     const: int
     terms: tuple[tuple[int, int], ...]
 
 
-Maps = tuple[Map, ...]
-ZERO = Map(0, ())
+Maps = tuple[AffineIndex, ...]
+ZERO = AffineIndex(0, ())
 # Long programs repeat themselves: answers about maps that are remembered.
 REMEMBERED = 1 << 14
 
@@ -41,7 +42,7 @@ class Access(NamedTuple):
     ----------
     root : Value
         No view.
-    maps : tuple of Map or None
+    maps : tuple of AffineIndex or None
         Index along each axis of the root; None where only `offset` and `strides` tell it.
     offset, strides
         The same, counted in elements of the root in C order.
@@ -65,7 +66,7 @@ class Use(NamedTuple):
 @lru_cache(REMEMBERED)
 def identity(shape: Shape) -> Maps:
     """Return maps of an array of `shape` onto itself."""
-    return tuple(Map(0, ((a, 1),)) if n != 1 else ZERO for a, n in enumerate(shape))
+    return tuple(AffineIndex(0, ((a, 1),)) if n != 1 else ZERO for a, n in enumerate(shape))
 
 
 @lru_cache(REMEMBERED)
@@ -88,7 +89,7 @@ def decompose(offset: int, strides: Shape, shape: Shape, base: Shape) -> Maps | 
         any(a < 0 for a in low) or any(b >= n for b, n in zip(high, base, strict=True))
     ):
         return None
-    return tuple(Map(c, tuple(t)) for c, t in zip(start, terms, strict=True))
+    return tuple(AffineIndex(c, tuple(t)) for c, t in zip(start, terms, strict=True))
 
 
 @lru_cache(REMEMBERED)
@@ -101,25 +102,25 @@ def substitute(maps: Maps, inner: Maps) -> Maps:
             const += coef * inner[axis].const
             for other, c in inner[axis].terms:
                 terms[other] = terms.get(other, 0) + coef * c
-        made.append(Map(const, tuple((a, c) for a, c in sorted(terms.items()) if c)))
+        made.append(AffineIndex(const, tuple((a, c) for a, c in sorted(terms.items()) if c)))
     return tuple(made)
 
 
 @lru_cache(REMEMBERED)
-def linear(maps: Maps, strides: Shape) -> Map:
+def linear(maps: Maps, strides: Shape) -> AffineIndex:
     """Return the element that `maps` reach in an array of the given strides, as one map."""
     const, terms = 0, dict[int, int]()
     for m, stride in zip(maps, strides, strict=True):
         const += m.const * stride
         for axis, coef in m.terms:
             terms[axis] = terms.get(axis, 0) + coef * stride
-    return Map(const, tuple((a, c) for a, c in sorted(terms.items()) if c))
+    return AffineIndex(const, tuple((a, c) for a, c in sorted(terms.items()) if c))
 
 
 @lru_cache(REMEMBERED)
-def strided(offset: int, strides: Shape) -> Map:
+def strided(offset: int, strides: Shape) -> AffineIndex:
     """Return the element at some indices of what has these strides, as one map."""
-    return Map(offset, tuple((a, s) for a, s in enumerate(strides) if s))
+    return AffineIndex(offset, tuple((a, s) for a, s in enumerate(strides) if s))
 
 
 def whole(value: Value) -> Access:
@@ -127,21 +128,21 @@ def whole(value: Value) -> Access:
     return Access(value, identity(value.shape), 0, c_strides(value.shape))
 
 
-def through(view: Value, operand: Access) -> Access | None:
-    """Return what `view` reads of the root of its operand, None if no strides say it."""
-    offset, strides = view.params["offset"], view.params["strides"]
-    below = view.args[0]
-    maps = decompose(offset, strides, view.shape, below.shape)
+def through(view: View, value: Value, operand: Access) -> Access | None:
+    """Return what a view reads of the root of its operand, None if no strides say it."""
+    offset, strides = view.offset, view.strides
+    below = value.args[0]
+    maps = decompose(offset, strides, value.shape, below.shape)
     if maps is not None:
         step = linear(maps, operand.strides)
         found = dict(step.terms)
-        made = tuple(found.get(a, 0) for a in range(view.ndim))
+        made = tuple(found.get(a, 0) for a in range(value.ndim))
         inner = operand.maps and substitute(operand.maps, maps)
         return Access(operand.root, inner, operand.offset + step.const, made)
     if operand.strides == c_strides(below.shape) or below.size == 1:
         # The operand's elements follow one another, as in a reshape.
         offset += operand.offset
-        maps = decompose(offset, strides, view.shape, operand.root.shape)
+        maps = decompose(offset, strides, value.shape, operand.root.shape)
         return Access(operand.root, maps, offset, strides)
     return None
 
@@ -149,7 +150,7 @@ def through(view: Value, operand: Access) -> Access | None:
 @lru_cache(REMEMBERED)
 def _shifted(shape: Shape, lead: int) -> Maps:
     """Return maps of an array of `shape` onto itself behind `lead` more axes."""
-    return tuple(Map(0, ((a + lead, 1),)) if n != 1 else ZERO for a, n in enumerate(shape))
+    return tuple(AffineIndex(0, ((a + lead, 1),)) if n != 1 else ZERO for a, n in enumerate(shape))
 
 
 def spread(access: Access, shape: Shape, ndim: int) -> Use:
@@ -170,7 +171,7 @@ def spread(access: Access, shape: Shape, ndim: int) -> Use:
 def _behind(shape: Shape, offsets: Shape) -> Maps:
     """Return maps of an array of `shape` onto indices that are smaller by `offsets`."""
     return tuple(
-        Map(-o, ((a, 1),)) if n != 1 else ZERO
+        AffineIndex(-o, ((a, 1),)) if n != 1 else ZERO
         for a, (o, n) in enumerate(zip(offsets, shape, strict=True))
     )
 
@@ -183,7 +184,7 @@ def moved(access: Access, shape: Shape, offsets: Shape) -> Use:
     return Use(access.root, maps, offset, strides)
 
 
-def aligned(m: Map, extent: int, shape: Shape) -> int:
+def aligned(m: AffineIndex, extent: int, shape: Shape) -> int:
     """Return the axis of `shape` that a map follows from end to end, -1 if there is none."""
     if m.const or len(m.terms) != 1:
         return -1

@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from adarray.base.errors import ADArrayError
+from adarray.base.runtime import Engine
 from adarray.compiler.ir.interpret_values import (
-    CONSTANTS,
-    FRESH,
-    MAKERS,
     Run,
     Step,
     Values,
+    constant_value,
     may_alias,
+    run_of,
 )
+from adarray.compiler.ir.primitives import ProgramInput
 from adarray.compiler.ir.program import Program, Value
 
 
@@ -44,9 +45,10 @@ def interpret(program: Program, arrays: Iterable[Any]) -> list[Any]:
 
     Examples
     --------
+    >>> from adarray.compiler.ir.primitives import Map, ProgramInput
     >>> from adarray.compiler.ir.program import Program, Value
-    >>> x = Value("input", (), {"index": 0, "strides": (1,)}, (3,), "float64")
-    >>> y = Value("map", (x, x), {"name": "multiply"}, (3,), "float64")
+    >>> x = Value(ProgramInput(0, (1,)), (), (3,), "float64")
+    >>> y = Value(Map("multiply"), (x, x), (3,), "float64")
     >>> interpret(Program([x], [x, y], [y]), [np.arange(3.0)])
     [array([0., 1., 4.])]
     """
@@ -70,27 +72,28 @@ class Interpreted:
     def __init__(
         self,
         program: Program,
-        engine: Any = None,
+        engine: Engine | None = None,
         around: Callable[[Value, tuple[int, ...], Run], Run] | None = None,
     ) -> None:
         self.program = program
-        slots = {id(v): i for i, v in enumerate(program.values)}
-        self._inputs = [slots[id(v)] for v in program.inputs]
-        self._outputs = [slots[id(v)] for v in program.outputs]
+        slots = {v: i for i, v in enumerate(program.values)}
+        self._inputs = [slots[v] for v in program.inputs]
+        self._outputs = [slots[v] for v in program.outputs]
         self._start: Values = [None] * len(slots)
         self._kept: set[int] = set()  # identities of arrays that outlive a call
         self._steps: list[tuple[Run, int, tuple[int, ...]]] = []
         lives = _Lives(program, slots)
         for i, v in enumerate(program.values):
-            if v.kind == "input":
+            if isinstance(v.primitive, ProgramInput):
                 continue
-            if v.kind in CONSTANTS:
-                self._start[i] = CONSTANTS[v.kind](v)
-                self._kept.add(id(self._start[i]))
+            constant = constant_value(v)
+            if constant is not None:
+                self._start[i] = constant
+                self._kept.add(id(constant))
                 continue
-            operands = tuple(slots[id(a)] for a in v.args)
+            operands = tuple(slots[a] for a in v.args)
             step = Step(operands, engine, around is None and lives.last_touch(i))
-            run = under(getattr(v.origin, "errors", None), MAKERS[v.kind](v, step))
+            run = under(v.origin.errors if v.origin else None, run_of(v, step))
             if around is not None:
                 run = around(v, operands, run)
             self._steps.append((run, i, lives.dead_after(i)))
@@ -158,7 +161,7 @@ def _result(x: Any, taken: set[int]) -> Any:
 class _Lives:
     """When values are used for the last time, and whose memory they share."""
 
-    def __init__(self, program: Program, slots: dict[int, int]) -> None:
+    def __init__(self, program: Program, slots: dict[Value, int]) -> None:
         values = program.values
         group = list(range(len(values)))  # the first value that may share its memory
 
@@ -172,13 +175,13 @@ class _Lives:
         for i, v in enumerate(values):
             alias = may_alias(v)
             for a in v.args:
-                k = slots[id(a)]
+                k = slots[a]
                 last[k] = i
                 if alias:
                     one, other = sorted((find(k), find(i)))
                     group[other] = one
         for v in program.outputs:
-            last[slots[id(v)]] = len(values)
+            last[slots[v]] = len(values)
         self._values = values
         self._slots = slots
         self._group = [find(i) for i in range(len(values))]
@@ -199,7 +202,7 @@ class _Lives:
         if not v.args:
             return False
         base = v.args[0]
-        g, *others = (self._group[self._slots[id(a)]] for a in v.args)
+        g, *others = (self._group[self._slots[a]] for a in v.args)
         owner = self._values[g]
-        own = owner.kind in FRESH or (owner.kind == "map" and not may_alias(owner))
+        own = not may_alias(owner)
         return own and owner is base and self._last_of_group[g] == i and g not in others

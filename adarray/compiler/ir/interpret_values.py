@@ -1,21 +1,42 @@
-"""How NumPy computes a value of a program: one maker for each primitive.
+"""How NumPy computes a value of a program: one function for each primitive.
 
-A maker returns a function that takes the list of values computed so far, and returns the
-value; what can be decided beforehand is decided by the maker.
+It returns a function that takes the list of values computed so far, and returns the
+value; what can be decided beforehand is decided there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
 from adarray.base.errors import ADArrayError
 from adarray.base.op import FUNCTIONS, OPS, Op
+from adarray.base.runtime import Engine
 from adarray.compiler.ir.looks import as_transpose, look, same_steps
-from adarray.compiler.ir.program import Slot, Value, c_strides
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Concatenate,
+    Constant,
+    ConstantArray,
+    DType,
+    GatherND,
+    Iota,
+    Map,
+    Matmul,
+    PrefixScan,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    ScatterND,
+    Shape,
+    Slot,
+    UpdateSlice,
+    View,
+)
+from adarray.compiler.ir.program import Value, c_strides
 
 Values = list[Any]
 Run = Callable[[Values], Any]
@@ -34,7 +55,7 @@ class Step(NamedTuple):
     """
 
     operands: tuple[int, ...]
-    engine: Any
+    engine: Engine | None
     mine: bool
 
 
@@ -44,8 +65,6 @@ FOLDS: dict[str, np.ufunc] = {
 }
 # The operations whose kernels an engine has for reductions.
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
-# Values whose memory is their own: no operand's, nobody else's.
-FRESH = frozenset({"place", "scatter", "join", "gather", "scan", "dot", "reduce"})
 
 
 def function_of(name: str) -> Callable[..., Any]:
@@ -60,14 +79,35 @@ def function_of(name: str) -> Callable[..., Any]:
 
 
 def may_alias(v: Value) -> bool:
-    """Whether the memory of `v` may be that of an operand."""
-    if v.kind == "map":
-        name = v.params["name"]
-        return name != "cast" and not isinstance(function_of(name), np.ufunc)
-    return v.kind not in FRESH
+    """Whether the memory of `v` may be that of an operand, or somebody else's."""
+    match v.primitive:
+        case Map() as p:
+            return p.name != "cast" and not isinstance(function_of(p.name), np.ufunc)
+        case (
+            Reduce()
+            | PrefixScan()
+            | Matmul()
+            | UpdateSlice()
+            | Concatenate()
+            | GatherND()
+            | ScatterND()
+        ):
+            return False
+        case (
+            ProgramInput()
+            | Constant()
+            | ConstantArray()
+            | Iota()
+            | View()
+            | PythonCall()
+            | CallResult()
+        ):
+            return True
+        case _:
+            assert_never(v.primitive)
 
 
-def _conform(x: Any, dtype: np.dtype[Any]) -> Any:
+def _conform(x: Any, dtype: DType) -> Any:
     """Return the result of a function as an array or scalar of `dtype`."""
     if not isinstance(x, (np.ndarray, np.generic)):
         x = np.asarray(x)
@@ -85,8 +125,8 @@ def _cast(v: Value, operands: tuple[int, ...]) -> Run:
     return run
 
 
-def _map(v: Value, step: Step) -> Run:
-    name, operands, engine = v.params["name"], step.operands, step.engine
+def _map(p: Map, v: Value, step: Step) -> Run:
+    name, operands, engine = p.name, step.operands, step.engine
     if name == "cast":
         return _cast(v, operands)
     f = function_of(name)
@@ -117,7 +157,7 @@ def _map(v: Value, step: Step) -> Run:
     return run
 
 
-def _on_engine(engine: Any, op: Op, f: Callable[..., Any]) -> Callable[..., Any]:
+def _on_engine(engine: Engine, op: Op, f: Callable[..., Any]) -> Callable[..., Any]:
     """Return a pointwise function that asks the engine first."""
 
     def pointwise(*operands: Any) -> Any:
@@ -127,10 +167,10 @@ def _on_engine(engine: Any, op: Op, f: Callable[..., Any]) -> Callable[..., Any]
     return pointwise
 
 
-def _view(v: Value, step: Step) -> Run:
+def _view(p: View, v: Value, step: Step) -> Run:
     (a,) = step.operands
     shape, size = v.shape, v.args[0].size
-    offset, strides = v.params["offset"], tuple(v.params["strides"])
+    offset, strides = p.offset, p.strides
     if math.prod(shape) == size and offset == 0 and same_steps(shape, strides, c_strides(shape)):
         return lambda values: np.reshape(values[a], shape)
     from_shape = v.args[0].shape
@@ -145,9 +185,9 @@ def _view(v: Value, step: Step) -> Run:
     return run
 
 
-def _reduce(v: Value, step: Step) -> Run:
+def _reduce(p: Reduce, v: Value, step: Step) -> Run:
     (a,) = step.operands
-    combine, axes, dtype = v.params["combine"], tuple(v.params["axes"]), v.dtype
+    combine, axes, dtype = p.combine, p.axes, v.dtype
     fold = FOLDS[combine].reduce
     source = v.args[0]
     op, engine = OPS.get(_REDUCTIONS.get(combine, "")), step.engine
@@ -161,13 +201,13 @@ def _reduce(v: Value, step: Step) -> Run:
 
 
 def _reduce_on_engine(
-    engine: Any,
+    engine: Engine,
     op: Op,
     fold: Callable[..., Any],
     a: int,
     axes: tuple[int, ...],
     ndim: int,
-    dtype: np.dtype[Any],
+    dtype: DType,
 ) -> Run:
     # As eager code writes it: all axes are None, one axis is a number.
     axis = None if len(axes) == ndim else axes if len(axes) > 1 else axes[0]
@@ -180,13 +220,13 @@ def _reduce_on_engine(
     return run
 
 
-def _scan(v: Value, step: Step) -> Run:
+def _scan(p: PrefixScan, v: Value, step: Step) -> Run:
     (a,) = step.operands
-    accumulate, axis, dtype = FOLDS[v.params["combine"]].accumulate, v.params["axis"], v.dtype
+    accumulate, axis, dtype = FOLDS[p.combine].accumulate, p.axis, v.dtype
     return lambda values: accumulate(values[a], axis=axis, dtype=dtype)
 
 
-def _dot(_: Value, step: Step) -> Run:
+def _dot(step: Step) -> Run:
     a, b = step.operands
     op, engine = OPS["matmul"], step.engine
 
@@ -198,12 +238,12 @@ def _dot(_: Value, step: Step) -> Run:
     return run
 
 
-def _join(v: Value, step: Step) -> Run:
-    axis, operands = v.params["axis"], step.operands
+def _join(p: Concatenate, step: Step) -> Run:
+    axis, operands = p.axis, step.operands
     return lambda values: np.concatenate([values[k] for k in operands], axis)
 
 
-def _slices(starts: Any, steps: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
+def _slices(starts: Shape, steps: Shape, shape: Shape) -> tuple[slice, ...]:
     """Return ``start::step`` for each axis, as far as a value of `shape` goes."""
     key = []
     for start, step, n in zip(starts, steps, shape, strict=True):
@@ -219,10 +259,10 @@ def _base(x: Any, mine: bool) -> np.ndarray:
     return np.array(x)
 
 
-def _place(v: Value, step: Step) -> Run:
+def _place(p: UpdateSlice, v: Value, step: Step) -> Run:
     a, b = step.operands
-    key = _slices(v.params["starts"], v.params["steps"], v.args[1].shape)
-    add, mine = v.params["add"], step.mine
+    key = _slices(p.starts, p.steps, v.args[1].shape)
+    add, mine = p.add, step.mine
 
     def run(values: Values) -> Any:
         out = _base(values[a], mine)
@@ -235,9 +275,9 @@ def _place(v: Value, step: Step) -> Run:
     return run
 
 
-def _indexed(v: Value, ndim: int) -> tuple[Callable[[list[Any]], Any], int, int]:
+def _indexed(p: GatherND | ScatterND, v: Value) -> tuple[Callable[[list[Any]], Any], int, int]:
     """Return what makes the key of indices, their number of axes, and where NumPy puts these."""
-    axes, depth = tuple(v.params["axes"]), v.args[-1].ndim
+    axes, depth, ndim = p.axes, v.args[-1].ndim, v.args[0].ndim
     together = axes == tuple(range(axes[0], axes[0] + len(axes)))
 
     def key(indices: list[Any]) -> Any:
@@ -256,10 +296,10 @@ def _moved(x: Any, depth: int, source: int, destination: int) -> Any:
     return np.moveaxis(x, range(source, source + depth), range(destination, destination + depth))
 
 
-def _gather(v: Value, step: Step) -> Run:
+def _gather(p: GatherND, v: Value, step: Step) -> Run:
     a, *rest = step.operands
-    key, depth, natural = _indexed(v, v.args[0].ndim)
-    position = v.params["position"]
+    key, depth, natural = _indexed(p, v)
+    position = p.position
 
     def run(values: Values) -> Any:
         picked = np.asarray(values[a])[key([values[k] for k in rest])]
@@ -268,10 +308,10 @@ def _gather(v: Value, step: Step) -> Run:
     return run
 
 
-def _scatter(v: Value, step: Step) -> Run:
+def _scatter(p: ScatterND, v: Value, step: Step) -> Run:
     a, b, *rest = step.operands
-    key, depth, natural = _indexed(v, v.args[0].ndim)
-    position, add, mine = v.params["position"], v.params["add"], step.mine
+    key, depth, natural = _indexed(p, v)
+    position, add, mine = p.position, p.add, step.mine
 
     def run(values: Values) -> Any:
         out = _base(values[a], mine)
@@ -298,9 +338,9 @@ def _filled(x: Any, values: Values, operands: tuple[int, ...]) -> Any:
     return x
 
 
-def _call(v: Value, step: Step) -> Run:
-    function, args, kwargs = v.params["function"], v.params["args"], v.params["kwargs"]
-    results, operands = v.params.get("results"), step.operands
+def _call(p: PythonCall, v: Value, step: Step) -> Run:
+    function, args, kwargs = p.function, p.args, p.kwargs
+    results, operands = p.results, step.operands
 
     def run(values: Values) -> Any:
         out = function(
@@ -317,7 +357,7 @@ def _call(v: Value, step: Step) -> Run:
     return run
 
 
-def _checked(function: Any, x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _checked(function: Callable[..., Any], x: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """Return a result of a call, which must have the recorded shape."""
     x = _conform(x, dtype)
     if x.shape != tuple(shape):
@@ -329,26 +369,54 @@ def _checked(function: Any, x: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
     return x
 
 
-def _pick(v: Value, step: Step) -> Run:
+def _pick(p: CallResult, step: Step) -> Run:
     (a,) = step.operands
-    index = v.params["index"]
+    index = p.index
     return lambda values: values[a][index]
 
 
-def _iota(v: Value) -> np.ndarray:
-    axis = v.params["axis"]
+def _iota(axis: int, v: Value) -> np.ndarray:
     counted = np.arange(v.shape[axis]).astype(v.dtype)
     return np.broadcast_to(counted.reshape([-1] + [1] * (v.ndim - axis - 1)), v.shape)
 
 
-CONSTANTS: dict[str, Callable[[Value], Any]] = {
-    "const": lambda v: v.dtype.type(v.params["value"]),
-    "array": lambda v: v.params["value"],
-    "iota": _iota,
-}
+def constant_value(v: Value) -> np.ndarray | np.generic | None:
+    """Return a value that is the same in every run; None if it is not by its primitive."""
+    match v.primitive:
+        case Constant() | ConstantArray() as p:
+            return p.value
+        case Iota() as p:
+            return _iota(p.axis, v)
+        case _:
+            return None
 
-MAKERS: dict[str, Callable[[Value, Step], Run]] = {
-    "map": _map, "view": _view, "reduce": _reduce, "place": _place, "join": _join,
-    "gather": _gather, "scatter": _scatter, "scan": _scan, "dot": _dot, "call": _call,
-    "pick": _pick,
-}  # fmt: skip
+
+def run_of(v: Value, step: Step) -> Run:
+    """Return what computes a value: neither an input nor a constant."""
+    match v.primitive:
+        case Map() as p:
+            return _map(p, v, step)
+        case View() as p:
+            return _view(p, v, step)
+        case Reduce() as p:
+            return _reduce(p, v, step)
+        case PrefixScan() as p:
+            return _scan(p, v, step)
+        case Matmul():
+            return _dot(step)
+        case UpdateSlice() as p:
+            return _place(p, v, step)
+        case Concatenate() as p:
+            return _join(p, step)
+        case GatherND() as p:
+            return _gather(p, v, step)
+        case ScatterND() as p:
+            return _scatter(p, v, step)
+        case PythonCall() as p:
+            return _call(p, v, step)
+        case CallResult() as p:
+            return _pick(p, step)
+        case ProgramInput() | Constant() | ConstantArray() | Iota():
+            raise ADArrayError(f"program: {v} is there before the run, and is not computed")
+        case _:
+            assert_never(v.primitive)

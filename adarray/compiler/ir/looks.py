@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from adarray.compiler.ir.program import c_strides
@@ -27,7 +25,9 @@ def as_transpose(
     return axes
 
 
-def look(x: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+def look(
+    x: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> np.ndarray:
     """Return a view of `x`, given in elements of its C order, or of a copy where there is none.
 
     Parameters

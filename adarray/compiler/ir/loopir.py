@@ -6,6 +6,9 @@ which decide how a loop becomes vector code, stand in it.
 
 Expressions are typed: bool, int32, int64, float32, float64 (other integers as they come).
 Scalar functions have the names of `adarray.base.scalar`; integers wrap.
+
+Nodes are equal by their contents, and their hash goes over all that lies below them, as often as
+it is reached. So walks over expressions that share parts note what they have seen by ``id``.
 """
 
 from __future__ import annotations

@@ -5,8 +5,13 @@ A plan is made by the last passes (fusion, buffers) and run by a backend.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from adarray.compiler.ir.loopir import Kernel
+from adarray.compiler.ir.primitives import DType
 from adarray.compiler.ir.program import Value
 
 
@@ -30,7 +35,7 @@ class Buffer:
 
     __slots__ = ("donor", "dtype", "index", "kind", "offset", "size")
 
-    def __init__(self, kind: str, dtype: Any, size: int, index: int = -1) -> None:
+    def __init__(self, kind: str, dtype: DType, size: int, index: int = -1) -> None:
         self.kind = kind
         self.dtype = dtype
         self.size = size
@@ -60,7 +65,7 @@ class KernelStep(NamedTuple):
         Estimated nanoseconds on one thread, for the choice of a number of threads.
     """
 
-    kernel: Any
+    kernel: Kernel
     buffers: tuple[Buffer, ...]
     ints: tuple[int, ...]
     values: tuple[Value, ...]
@@ -104,9 +109,9 @@ class DotStep(NamedTuple):
 class CallStep(NamedTuple):
     """Call a Python function on arrays; its results are copied into buffers."""
 
-    function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    function: Callable[..., Any]
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
     operands: tuple[Operand, ...]
     results: tuple[Buffer, ...]
     values: tuple[Value, ...]
@@ -141,7 +146,7 @@ class Plan(NamedTuple):
 
     steps: tuple[Step, ...]
     buffers: tuple[Buffer, ...]
-    consts: tuple[Any, ...]
+    consts: tuple[np.ndarray, ...]
     outputs: tuple[Operand, ...]
     arena: int
     notes: tuple[Note, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from adarray.base.environment import switch
 from adarray.compiler.ir.affine import ZERO, slope
@@ -74,7 +73,7 @@ class _Verifier:
 
     # -- helpers ---------------------------------------------------------------------------
 
-    def need(self, condition: object, where: Any, reason: str) -> None:
+    def need(self, condition: object, where: object, reason: str) -> None:
         """Raise unless `condition` holds."""
         if not condition:
             text = repr(where)
@@ -135,7 +134,7 @@ class _Verifier:
         """Whether values of `dtype` can be combined."""
         return functions.supports(combine, [dtype, dtype], dtype)
 
-    def size(self, size: Expr, where: Any) -> None:
+    def size(self, size: Expr, where: object) -> None:
         """Check the size of an array: it is known when the kernel begins."""
         self.need(size.dtype == "int64", where, "a size is int64")
         for e in walk(size):

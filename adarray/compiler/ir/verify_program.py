@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
+from typing import assert_never
 
 from adarray.base.errors import ADArrayError
 from adarray.compiler.ir.builder import BOOL, INT, PRINTABLE
-from adarray.compiler.ir.program import KINDS, Program, Slot, Value
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Concatenate,
+    Constant,
+    ConstantArray,
+    DType,
+    GatherND,
+    Iota,
+    Map,
+    Matmul,
+    PrefixScan,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    ScatterND,
+    Shape,
+    Slot,
+    UpdateSlice,
+    View,
+)
+from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.views import broadcast_shape
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 
@@ -30,42 +48,32 @@ def verify_program(program: Program, after: str = "program") -> None:
     ------
     ProgramError
     """
-    seen: set[int] = set()
+    seen: set[Value] = set()
     for i, v in enumerate(program.values):
         where = f"{after}: value {i}, {v!r}"
-        if id(v) in seen:
+        if v in seen:
             raise ProgramError(f"{where}, stands in the program twice")
-        if any(id(a) not in seen for a in v.args):
+        if any(a not in seen for a in v.args):
             raise ProgramError(f"{where}, comes before one of its operands")
-        if v.kind not in KINDS:
-            raise ProgramError(f"{where}, is of no known kind")
-        seen.add(id(v))
-        wrong = _CHECKS[v.kind](v)
+        seen.add(v)
+        wrong = _wrong(v)
         if wrong:
             raise ProgramError(f"{where}: {wrong}")
-    if any(id(v) not in seen for v in (*program.inputs, *program.outputs)):
+    if any(v not in seen for v in (*program.inputs, *program.outputs)):
         raise ProgramError(f"{after}: an input or a result is not among the values")
     for i, v in enumerate(program.inputs):
-        if v.kind != "input" or v.params["index"] != i:
+        if not isinstance(v.primitive, ProgramInput) or v.primitive.index != i:
             raise ProgramError(f"{after}: input {i} is {v!r}")
 
 
-def _expect(v: Value, shape: tuple[int, ...], dtype: np.dtype) -> str:
+def _expect(v: Value, shape: Shape, dtype: DType) -> str:
     if v.shape != shape:
         return f"has shape {v.shape}, and the rule gives {shape}"
     return "" if v.dtype == dtype else f"has dtype {v.dtype}, and the rule gives {dtype}"
 
 
-def _leaf(v: Value) -> str:
-    if v.kind in ("const", "array"):
-        return _expect(v, np.shape(v.params["value"]), v.params["value"].dtype)
-    if v.kind == "iota":
-        return "" if v.dtype == INT and 0 <= v.params["axis"] < v.ndim else "is no int64 range"
-    return "" if len(v.params["strides"]) == v.ndim else "has other strides than axes"
-
-
-def _map(v: Value) -> str:
-    name = v.params["name"]
+def _map(p: Map, v: Value) -> str:
+    name = p.name
     if name not in FUNCTIONS:
         return f"applies {name}, of which there is no record"
     shape = broadcast_shape([a.shape for a in v.args])
@@ -84,9 +92,9 @@ def _map(v: Value) -> str:
     return _expect(v, shape, dtype)
 
 
-def _view(v: Value) -> str:
+def _view(p: View, v: Value) -> str:
     (x,) = v.args
-    strides, offset = v.params["strides"], v.params["offset"]
+    strides, offset = p.strides, p.offset
     if len(strides) != v.ndim:
         return "has other strides than axes"
     if v.size:
@@ -98,17 +106,17 @@ def _view(v: Value) -> str:
     return "" if v.dtype == x.dtype else "changes the dtype"
 
 
-def _reduce(v: Value) -> str:
+def _reduce(p: Reduce, v: Value) -> str:
     (x,) = v.args
-    axes = v.params["axes"]
+    axes = p.axes
     if not axes or len(set(axes)) != len(axes) or not all(0 <= i < x.ndim for i in axes):
         return f"folds the axes {axes} of {x.shape}"
     return _expect(v, tuple(n for i, n in enumerate(x.shape) if i not in axes), x.dtype)
 
 
-def _place(v: Value) -> str:
+def _place(p: UpdateSlice, v: Value) -> str:
     base, value = v.args
-    starts, steps = v.params["starts"], v.params["steps"]
+    starts, steps = p.starts, p.steps
     if value.dtype != base.dtype or not len(starts) == len(steps) == value.ndim == base.ndim:
         return "places a value of another dtype or number of axes"
     for a, d, n, m in zip(starts, steps, value.shape, base.shape, strict=True):
@@ -117,8 +125,8 @@ def _place(v: Value) -> str:
     return _expect(v, base.shape, base.dtype)
 
 
-def _join(v: Value) -> str:
-    axis = v.params["axis"]
+def _join(p: Concatenate, v: Value) -> str:
+    axis = p.axis
     first = v.args[0]
     length = sum(a.shape[axis] for a in v.args)
     shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
@@ -129,8 +137,10 @@ def _join(v: Value) -> str:
     return _expect(v, shape, first.dtype)
 
 
-def _indexed(v: Value, x: Value, indices: tuple[Value, ...]) -> tuple[str, tuple[int, ...]]:
-    axes, position = v.params["axes"], v.params["position"]
+def _indexed(
+    p: GatherND | ScatterND, x: Value, indices: tuple[Value, ...]
+) -> tuple[str, tuple[int, ...]]:
+    axes, position = p.axes, p.position
     if len(axes) != len(indices) or len({i.shape for i in indices}) != 1:
         return "has indices of several shapes", ()
     if any(i.dtype != INT for i in indices):
@@ -139,23 +149,25 @@ def _indexed(v: Value, x: Value, indices: tuple[Value, ...]) -> tuple[str, tuple
     return "", (*rest[:position], *indices[0].shape, *rest[position:])
 
 
-def _gather(v: Value) -> str:
-    wrong, shape = _indexed(v, v.args[0], v.args[1:])
+def _gather(p: GatherND, v: Value) -> str:
+    wrong, shape = _indexed(p, v.args[0], v.args[1:])
     return wrong or _expect(v, shape, v.args[0].dtype)
 
 
-def _scatter(v: Value) -> str:
+def _scatter(p: ScatterND, v: Value) -> str:
     base, value = v.args[:2]
-    wrong, shape = _indexed(v, base, v.args[2:])
+    wrong, shape = _indexed(p, base, v.args[2:])
     return wrong or _expect(value, shape, base.dtype) or _expect(v, base.shape, base.dtype)
 
 
-def _scan(v: Value) -> str:
+def _scan(p: PrefixScan, v: Value) -> str:
     (x,) = v.args
-    return "" if 0 <= v.params["axis"] < x.ndim and _expect(v, x.shape, x.dtype) == "" else "bad"
+    return "" if 0 <= p.axis < x.ndim and _expect(v, x.shape, x.dtype) == "" else "bad"
 
 
-def _dot(v: Value) -> str:
+def _dot(p: Matmul, v: Value) -> str:
+    if p.epilogue is not None:
+        return "has an epilogue, which is planning's"
     a, b = v.args
     if a.dtype != b.dtype or a.dtype.kind != "f":
         return "multiplies other numbers than floats of one dtype"
@@ -166,8 +178,8 @@ def _dot(v: Value) -> str:
     return _expect(v, lead + a.shape[-2:-1] + columns, a.dtype)
 
 
-def _call(v: Value) -> str:
-    todo = [v.params["args"], v.params["kwargs"]]
+def _call(p: PythonCall, v: Value) -> str:
+    todo: list[object] = [p.args, p.kwargs]
     while todo:
         x = todo.pop()
         if isinstance(x, Slot):
@@ -184,16 +196,44 @@ def _call(v: Value) -> str:
     return ""
 
 
-def _pick(v: Value) -> str:
+def _pick(p: CallResult, v: Value) -> str:
     (x,) = v.args
-    results = x.params.get("results")
-    if x.kind != "call" or results is None:
+    call = x.primitive
+    if not isinstance(call, PythonCall) or call.results is None:
         return "picks from a value with one result"
-    return _expect(v, *results[v.params["index"]])
+    return _expect(v, *call.results[p.index])
 
 
-_CHECKS: dict[str, Callable[[Value], str]] = {
-    "input": _leaf, "const": _leaf, "array": _leaf, "iota": _leaf, "map": _map, "view": _view,
-    "reduce": _reduce, "place": _place, "join": _join, "gather": _gather, "scatter": _scatter,
-    "scan": _scan, "dot": _dot, "call": _call, "pick": _pick,
-}  # fmt: skip
+def _wrong(v: Value) -> str:
+    """Return what is wrong with a value, by the rule of its primitive."""
+    match v.primitive:
+        case ProgramInput() as p:
+            return "" if len(p.strides) == v.ndim else "has other strides than axes"
+        case Constant() | ConstantArray() as p:
+            return _expect(v, p.value.shape, p.value.dtype)
+        case Iota() as p:
+            return "" if v.dtype == INT and 0 <= p.axis < v.ndim else "is no int64 range"
+        case Map() as p:
+            return _map(p, v)
+        case View() as p:
+            return _view(p, v)
+        case Reduce() as p:
+            return _reduce(p, v)
+        case PrefixScan() as p:
+            return _scan(p, v)
+        case Matmul() as p:
+            return _dot(p, v)
+        case UpdateSlice() as p:
+            return _place(p, v)
+        case Concatenate() as p:
+            return _join(p, v)
+        case GatherND() as p:
+            return _gather(p, v)
+        case ScatterND() as p:
+            return _scatter(p, v)
+        case PythonCall() as p:
+            return _call(p, v)
+        case CallResult() as p:
+            return _pick(p, v)
+        case _:
+            assert_never(v.primitive)

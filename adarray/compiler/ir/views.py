@@ -18,7 +18,7 @@ from adarray.compiler.ir.program import c_strides
 Shape = tuple[int, ...]
 
 
-class View(NamedTuple):
+class StridedLayout(NamedTuple):
     """The elements ``offset + i*strides[0] + j*strides[1] + ...`` of an operand."""
 
     offset: int
@@ -26,16 +26,16 @@ class View(NamedTuple):
     shape: Shape
 
 
-def normal(offset: int, strides: Shape, shape: Shape) -> View:
+def normal(offset: int, strides: Shape, shape: Shape) -> StridedLayout:
     """Return a view in normal form."""
     if 0 in shape:
-        return View(0, (0,) * len(shape), shape)
+        return StridedLayout(0, (0,) * len(shape), shape)
     if 1 in shape:
         strides = tuple(0 if n == 1 else s for s, n in zip(strides, shape, strict=True))
-    return View(offset, strides, shape)
+    return StridedLayout(offset, strides, shape)
 
 
-def is_whole(view: View, size: int) -> bool:
+def is_whole(view: StridedLayout, size: int) -> bool:
     """Whether a view shows all `size` elements of its operand, in their order."""
     if view.offset or math.prod(view.shape) != size:
         return False
@@ -61,7 +61,7 @@ def merged(strides: Shape, shape: Shape) -> tuple[Shape, Shape]:
     return tuple(out_s), tuple(out_n)
 
 
-def compose(outer: View, inner: View) -> View | None:
+def compose(outer: StridedLayout, inner: StridedLayout) -> StridedLayout | None:
     """Return the view that shows through `inner` what `outer` shows of it.
 
     None where no strides say it: `outer` merges axes that `inner` keeps apart, as a
@@ -104,7 +104,7 @@ def digits(number: int, radix: Shape) -> list[int]:
     return made
 
 
-def region(view: View, shape: Shape) -> tuple[Shape, Shape, tuple[int, ...]] | None:
+def region(view: StridedLayout, shape: Shape) -> tuple[Shape, Shape, tuple[int, ...]] | None:
     """Return ``(starts, steps, axes)`` of a view that is a box of an array of `shape`.
 
     Axis k of the view runs along axis ``axes[k]`` of the array, -1 for one of length 1;

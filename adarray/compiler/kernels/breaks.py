@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from adarray.compiler.kernels.nodes import Node
+from adarray.compiler.ir.primitives import Concatenate, UpdateSlice
+from adarray.compiler.kernels.nodes import Folded, Node
 from adarray.compiler.kernels.scope import Affine
 from adarray.compiler.kernels.values import Index, Values
 
@@ -16,40 +17,39 @@ def borders(roots: list[tuple[Node, Index]], name: str, extent: int, values: Val
     None at all where there are too many: then conditions are evaluated element by element.
     """
     found: set[int] = set()
-    seen: set[tuple[int, Index]] = set()
+    seen: set[tuple[Node, Index]] = set()
     stack = list(roots)
     while stack:
         node, index = stack.pop()
-        if (id(node), index) in seen:
+        if (node, index) in seen:
             continue
-        seen.add((id(node), index))
-        if node.kind in ("place", "join"):
-            _own(node, index, name, found)
+        seen.add((node, index))
+        _own(node, index, name, found)
         for ref in node.args:
-            if ref.node is not None and id(ref.node) not in values.done:
+            if ref.node is not None and ref.node not in values.done:
                 below = ref.node
                 if any(a >= len(index) for m in ref.maps or () for a, _ in m.terms):
                     continue
                 seen_at = Values.seen(ref, index)
-                if below.kind != "fold":
+                if not isinstance(below.operation, Folded):
                     stack.append((below, seen_at))
     inside = sorted(p for p in found if 0 < p < extent)
     return inside if len(inside) < PARTS else []
 
 
 def _own(node: Node, index: Index, name: str, found: set[int]) -> None:
-    """Add the borders of one node."""
-    if node.kind == "place":
-        starts = node.value.params["starts"]
-        shape = node.value.args[1].shape
-        for at, start, n in zip(index, starts, shape, strict=True):
-            _add(at, start, name, found)
-            _add(at, start + n, name, found)
-        return
-    axis, start = node.value.params["axis"], 0
-    for a in node.value.args[:-1]:
-        start += a.shape[axis]
-        _add(index[axis], start, name, found)
+    """Add the borders of a node that chooses among its operands."""
+    match node.operation:
+        case UpdateSlice() as p:
+            shape = node.value.args[1].shape
+            for at, first, n in zip(index, p.starts, shape, strict=True):
+                _add(at, first, name, found)
+                _add(at, first + n, name, found)
+        case Concatenate() as p:
+            start = 0
+            for a in node.value.args[:-1]:
+                start += a.shape[p.axis]
+                _add(index[p.axis], start, name, found)
 
 
 def _add(at: Affine, border: int, name: str, found: set[int]) -> None:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import itertools
 
-from adarray.compiler.ir.domains import Map, Maps
-from adarray.compiler.kernels.nodes import Memory, Node, Ref
+from adarray.compiler.ir.domains import AffineIndex, Maps
+from adarray.compiler.ir.primitives import Constant, Map, View
+from adarray.compiler.kernels.nodes import Folded, Memory, Node, Operation, Ref
 
-KINDS = frozenset({"map", "fold", "view", "const"})
+COLLAPSIBLE: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant})
 
 
-def collapse(order: list[Node], stored: dict[int, Memory], outer: int, extents: list[int]) -> int:
+def collapse(order: list[Node], stored: dict[Node, Memory], outer: int, extents: list[int]) -> int:
     """Merge classes in `order`, in place, as long as some can be; return the outer class."""
-    if any(n.classes is not None and n.kind not in KINDS for n in order):
+    if any(n.classes is not None and type(n.operation) not in COLLAPSIBLE for n in order):
         return outer
     own = [n for n in order if n.classes is not None]
     if not own:
@@ -78,7 +79,7 @@ def _other(n: Node, a: int) -> int:
     return b
 
 
-def _fits(n: Node, first: int, second: int, extents: list[int], stored: dict[int, Memory]) -> bool:
+def _fits(n: Node, first: int, second: int, extents: list[int], stored: dict[Node, Memory]) -> bool:
     a = _position(n, first, second)
     if a is None:
         return False
@@ -87,8 +88,8 @@ def _fits(n: Node, first: int, second: int, extents: list[int], stored: dict[int
     b = _other(n, a)
     if (a in n.folded) != (b in n.folded):
         return False
-    if id(n) in stored and a not in n.folded:
-        strides = stored[id(n)].strides
+    if n in stored and a not in n.folded:
+        strides = stored[n].strides
         k, m = n.kept.index(a), n.kept.index(b)
         if strides[k] != strides[m] * extents[second]:
             return False
@@ -112,7 +113,7 @@ def _ref_fits(r: Ref, a: int, b: int, extent: int, first: int, second: int) -> b
     for k, m in enumerate(r.maps):
         axes = [axis for axis, _ in m.terms]
         if k in place:
-            if m != Map(0, (((a, b)[place.index(k)], 1),)):
+            if m != AffineIndex(0, (((a, b)[place.index(k)], 1),)):
                 return False
         elif a in axes or b in axes:
             return False
@@ -125,7 +126,7 @@ def _result_axes(n: Node, first: int, second: int) -> list[int]:
     return [result.index(c) for c in (first, second) if c in result]
 
 
-def _merge(n: Node, first: int, second: int, stored: dict[int, Memory]) -> None:
+def _merge(n: Node, first: int, second: int, stored: dict[Node, Memory]) -> None:
     """Make the two classes one axis of a node: the second one gets length 1."""
     for r in n.args:
         if r.node is not None and r.node.classes is not None:
@@ -135,8 +136,8 @@ def _merge(n: Node, first: int, second: int, stored: dict[int, Memory]) -> None:
     if a < 0:
         return
     b = _other(n, a)
-    if id(n) in stored and a not in n.folded:
-        memory = stored[id(n)]
+    if n in stored and a not in n.folded:
+        memory = stored[n]
         strides = list(memory.strides)
         strides[n.kept.index(a)] = strides[n.kept.index(b)]
         memory.strides = tuple(strides)
@@ -147,7 +148,7 @@ def _merge(n: Node, first: int, second: int, stored: dict[int, Memory]) -> None:
             coefs.pop(a, 0)
             if step:
                 coefs[a] = step
-            r.at = Map(r.at.const, tuple(sorted(coefs.items())))
+            r.at = AffineIndex(r.at.const, tuple(sorted(coefs.items())))
     classes, shape = list(n.classes or ()), list(n.shape)
     shape[a] *= shape[b]
     shape[b] = 1
@@ -164,6 +165,6 @@ def _merged_maps(r: Ref) -> Maps:
     value_axes = r.node.kept
     assert r.node.classes is not None
     return tuple(
-        Map(0, ()) if r.node.classes[axis] < 0 else m
+        AffineIndex(0, ()) if r.node.classes[axis] < 0 else m
         for axis, m in zip(value_axes, r.maps, strict=True)
     )

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 
-from adarray.compiler.ir.domains import Map
+from adarray.compiler.ir.domains import AffineIndex
+from adarray.compiler.ir.primitives import View
 from adarray.compiler.ir.program import Value
 from adarray.compiler.kernels.nodes import Memory, Node, Ref
 
@@ -22,7 +23,7 @@ from adarray.compiler.kernels.nodes import Memory, Node, Ref
 READINGS, COST = 4, 8
 # Elements of a row that are copied at most.
 WIDTH = 64
-Place = tuple[int, int, tuple[tuple[int, int], ...]]
+Place = tuple[Value, int, tuple[tuple[int, int], ...]]
 
 
 def with_copies(order: list[Node], outer: int, extents: list[int]) -> list[Node]:
@@ -75,17 +76,17 @@ def _place(node: Node, ref: Ref, outer: int) -> Place | None:
         return None
     if dict(terms).get(outer, 1) == 1 or len(terms) < 2:
         return None
-    return id(ref.memory.value), ref.at.const, terms
+    return ref.memory.value, ref.at.const, terms
 
 
 def _copy(memory: Memory, place: Place, extents: list[int]) -> Node:
     _, const, terms = place
     root = memory.value
     shape = tuple(extents[c] for c, _ in terms)
-    params = {"offset": const, "strides": tuple(coef for _, coef in terms)}
-    value = Value("view", (root,), params, shape, root.dtype, root.origin)
+    view = View(const, tuple(coef for _, coef in terms))
+    value = Value(view, (root,), shape, root.dtype, root.origin)
     node = Node(value, tuple(c for c, _ in terms))
-    at = Map(const, tuple((k, coef) for k, (_, coef) in enumerate(terms)))
+    at = AffineIndex(const, tuple((k, coef) for k, (_, coef) in enumerate(terms)))
     node.args = [Ref(None, memory, None, at)]
     node.cost = COST
     return node
@@ -95,5 +96,5 @@ def _reference(node: Node, copy: Node) -> Ref:
     """Return how `node` reads a copy."""
     assert node.classes is not None
     assert copy.classes is not None
-    maps = tuple(Map(0, ((node.classes.index(c), 1),)) for c in copy.classes)
+    maps = tuple(AffineIndex(0, ((node.classes.index(c), 1),)) for c in copy.classes)
     return Ref(copy, None, maps, None)

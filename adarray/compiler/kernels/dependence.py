@@ -17,14 +17,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from math import gcd
 
-from adarray.compiler.ir.domains import Map, Shape, decompose, identity, strided, substitute
-from adarray.compiler.kernels.nodes import Node, Ref
+from adarray.compiler.ir.domains import AffineIndex, Shape, decompose, identity, strided, substitute
+from adarray.compiler.ir.primitives import Concatenate, Constant, Iota, Map, UpdateSlice, View
+from adarray.compiler.ir.program import Value
+from adarray.compiler.kernels.nodes import Node, Operation, Ref
 
 # Nodes whose elements are computed from elements at maps of their own indices.
-ELEMENTWISE = frozenset({"map", "view", "const", "iota", "place", "join"})
+ELEMENTWISE: frozenset[type[Operation]] = frozenset({
+    Map, View, Constant, Iota, UpdateSlice, Concatenate,
+})  # fmt: skip
 
 
-def reads(ref: Ref, shape: Shape, memories: Collection[int]) -> Iterable[Map | None]:
+def reads(ref: Ref, shape: Shape, memories: Collection[Value]) -> Iterable[AffineIndex | None]:
     """Yield which elements of some arrays the elements of a piece are computed from.
 
     Parameters
@@ -33,12 +37,12 @@ def reads(ref: Ref, shape: Shape, memories: Collection[int]) -> Iterable[Map | N
         The piece, by its own indices.
     shape : tuple of int
         Of the piece.
-    memories : collection of int
-        The ``id`` of the values whose memory it is about.
+    memories : collection of Value
+        Those whose memory it is about.
 
     Yields
     ------
-    Map or None
+    AffineIndex or None
         An element, as a function of the index in the piece; None where nothing is known.
     """
     seen = set()
@@ -46,7 +50,7 @@ def reads(ref: Ref, shape: Shape, memories: Collection[int]) -> Iterable[Map | N
     while stack:
         r, index = stack.pop()
         if r.memory is not None:
-            if id(r.memory.value) in memories:
+            if r.memory.value in memories:
                 known = r.at is not None and all(a < len(index) for a, _ in r.at.terms)
                 yield _at(r.at, index) if r.at is not None and known else None
             continue
@@ -57,40 +61,40 @@ def reads(ref: Ref, shape: Shape, memories: Collection[int]) -> Iterable[Map | N
                 yield None
             continue
         inner = substitute(r.maps, index)
-        if (id(node), inner) in seen:
+        if (node, inner) in seen:
             continue
-        seen.add((id(node), inner))
-        if node.kind in ELEMENTWISE and len(node.shape) == len(inner):
+        seen.add((node, inner))
+        if type(node.operation) in ELEMENTWISE and len(node.shape) == len(inner):
             stack += [(a, inner) for a in node.args]
         elif _reaches(node, memories):
             yield None
 
 
-def _at(place: Map, index: tuple[Map, ...]) -> Map:
+def _at(place: AffineIndex, index: tuple[AffineIndex, ...]) -> AffineIndex:
     """Return a place that is a function of indices which are functions themselves."""
     return substitute((place,), index)[0]
 
 
-def _reaches(node: Node, memories: Collection[int]) -> bool:
+def _reaches(node: Node, memories: Collection[Value]) -> bool:
     """Whether anything that a node is computed from is read from some arrays."""
-    seen = {id(node)}
+    seen = {node}
     stack = [node]
     while stack:
         for r in stack.pop().args:
-            if r.memory is not None and id(r.memory.value) in memories:
+            if r.memory is not None and r.memory.value in memories:
                 return True
-            if r.node is not None and id(r.node) not in seen:
-                seen.add(id(r.node))
+            if r.node is not None and r.node not in seen:
+                seen.add(r.node)
                 stack.append(r.node)
     return False
 
 
-def meets(read: Map | None, offset: int, strides: Shape, shape: Shape, base: Shape) -> bool:
+def meets(read: AffineIndex | None, offset: int, strides: Shape, shape: Shape, base: Shape) -> bool:
     """Whether an element of a piece may be computed from the place of another one.
 
     Parameters
     ----------
-    read : Map or None
+    read : AffineIndex or None
         The element of an array that an element of the piece is computed from.
     offset, strides
         Where in the same array the elements of the piece are written: each in its own place.
@@ -106,8 +110,8 @@ def meets(read: Map | None, offset: int, strides: Shape, shape: Shape, base: Sha
 
     Examples
     --------
-    >>> backwards = Map(4, ((0, -2),))
-    >>> meets(backwards, 0, (2,), (3,), (5,)), meets(Map(1, ((0, 2),)), 0, (2,), (2,), (5,))
+    >>> backwards = AffineIndex(4, ((0, -2),))
+    >>> meets(backwards, 0, (2,), (3,), (5,)), meets(AffineIndex(1, ((0, 2),)), 0, (2,), (2,), (5,))
     (True, False)
     """
     if read is None:
@@ -132,14 +136,14 @@ def meets(read: Map | None, offset: int, strides: Shape, shape: Shape, base: Sha
     return any(n != 1 and a not in same for a, n in enumerate(shape))
 
 
-def apart(a: Map, b: Map, shape: Shape) -> bool:
+def apart(a: AffineIndex, b: AffineIndex, shape: Shape) -> bool:
     """Whether two functions of indices, each of its own, are never equal.
 
     Either their ranges do not meet, or no multiples of their steps bridge their distance.
 
     Examples
     --------
-    >>> apart(Map(1, ((0, 2),)), Map(0, ((0, 4),)), (8,))
+    >>> apart(AffineIndex(1, ((0, 2),)), AffineIndex(0, ((0, 4),)), (8,))
     True
     """
     if 0 in shape:
@@ -152,7 +156,7 @@ def apart(a: Map, b: Map, shape: Shape) -> bool:
     return distance % step != 0 if step else distance != 0
 
 
-def _range(m: Map, shape: Shape) -> tuple[int, int]:
+def _range(m: AffineIndex, shape: Shape) -> tuple[int, int]:
     """Return the smallest and the largest value of a function of indices."""
     ends = [c * (shape[k] - 1) for k, c in m.terms]
     return m.const + sum(e for e in ends if e < 0), m.const + sum(e for e in ends if e > 0)
@@ -161,7 +165,7 @@ def _range(m: Map, shape: Shape) -> tuple[int, int]:
 def overwrites(
     ref: Ref,
     shape: Shape,
-    memories: Collection[int],
+    memories: Collection[Value],
     region: tuple[int, Shape],
     base: Shape,
 ) -> bool:

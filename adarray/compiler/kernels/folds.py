@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from adarray.compiler.ir.loopir import Apply, Expr, Fold, For, Local, Store, Total, Var, integer
 from adarray.compiler.ir.program import c_strides
 from adarray.compiler.kernels.nodes import Node
 from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine, neutral
 from adarray.compiler.kernels.stages import Stages
-from adarray.compiler.kernels.values import Index, Values
+from adarray.compiler.kernels.values import Index, Stored, Values
 
 
 class Folds:
@@ -18,7 +16,7 @@ class Folds:
     scope: Scope
     values: Values
     stages: Stages
-    stored: dict[int, Any]
+    stored: Stored
     outer: int
     blocked: bool
     size: int
@@ -27,8 +25,8 @@ class Folds:
     # Most passes of a loop whose number stands in the text.
     literal: int = 0
     totals: list[Total]
-    total_names: dict[int, str]
-    pending: dict[int, tuple[str, tuple[int, ...]]]
+    total_names: dict[Node, str]
+    pending: dict[Node, tuple[str, tuple[int, ...]]]
     vars: dict[int, str]
 
     def extent(self, c: int) -> Expr:
@@ -58,10 +56,10 @@ class Folds:
         if len(args) == 1:
             found, depth = args[0]
             if found.dtype != node.dtype:
-                key = ("cast", id(node), index)
+                key = ("cast", node, index)
                 return self.scope.let(key, Apply(node.dtype, "cast", (found,)), depth)[0]
             return found
-        key = ("product", id(node), index)
+        key = ("product", node, index)
         product = Apply(node.dtype, "multiply", tuple(e for e, _ in args))
         return self.scope.let(key, product, max(d for _, d in args))[0]
 
@@ -109,7 +107,7 @@ class Folds:
         return name, tuple(strides)
 
     def _declare_array(self, node: Node) -> None:
-        self.pending[id(node)] = self._array(node)
+        self.pending[node] = self._array(node)
 
     def _declare_fold(self, node: Node, vector: int) -> None:
         """Declare what an inner fold folds into, with its neutral element."""
@@ -117,9 +115,9 @@ class Folds:
             name = self.scope.fresh("r")
             start = neutral(node.combine, node.dtype)
             self.scope.emit(Local(name, node.dtype, None, start))
-            self.pending[id(node)] = (name, ())
+            self.pending[node] = (name, ())
             return
-        name = (self.pending.setdefault(id(node), self._array(node)))[0]
+        name = (self.pending.setdefault(node, self._array(node)))[0]
         if self._folds_over(node, vector) and not self._serial_folds(node, vector):
             return
         self._clear(node, name)
@@ -149,10 +147,10 @@ class Folds:
         self.scope.emit(Local(name, node.dtype, None, start))
         return name
 
-    def _fold(self, node: Node, index: Index, partial: dict[int, str]) -> None:
+    def _fold(self, node: Node, index: Index, partial: dict[Node, str]) -> None:
         value = self._term(node, index)
-        if id(node) in partial:
-            self.scope.emit(Fold(partial[id(node)], node.combine, value))
+        if node in partial:
+            self.scope.emit(Fold(partial[node], node.combine, value))
             return
         target, where = self._target(node, tuple(index[a] for a in node.kept))
         self.scope.emit(Fold(target, node.combine, value, where))
@@ -160,12 +158,12 @@ class Folds:
     def _target(self, node: Node, own: Index) -> tuple[str, Expr | None]:
         """Return what a fold folds into at an index of its result."""
         if node.total:
-            name = self.total_names[id(node)]
+            name = self.total_names[node]
             if not any(c >= 0 for c in node.result):
                 return name, None
             strides = c_strides(tuple(node.shape[a] for a in node.kept))
             return name, self.scope.index(combine(list(zip(strides, own, strict=True))))[0]
-        name, strides = self.pending[id(node)]
+        name, strides = self.pending[node]
         if not self.stages.results(node):
             return name, None
         parts = list(zip(strides, own, strict=True))

@@ -13,7 +13,7 @@ References
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from adarray.compiler.ir.loopir import (
     Apply,
@@ -30,15 +30,16 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
+from adarray.compiler.ir.primitives import Concatenate, UpdateSlice
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.breaks import borders
 from adarray.compiler.kernels.folds import Folds
-from adarray.compiler.kernels.nodes import Memory, Node
+from adarray.compiler.kernels.nodes import Folded, Memory, Node
 from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine
 from adarray.compiler.kernels.spread import SHORT, spread
 from adarray.compiler.kernels.stages import Stages
-from adarray.compiler.kernels.values import Index, Values
+from adarray.compiler.kernels.values import Index, Stored, Values
 
 # Rows of a block: without local arrays, and at most and at least with them.
 BLOCK, MOST, LEAST = 4096, 1024, 64
@@ -95,7 +96,7 @@ class Lowering(Folds):
     order : list of Node
         All nodes of the kernel, operands first.
     stored : dict
-        Memory of the nodes whose results are written, by ``id`` of the node.
+        Memory of the nodes whose results are written.
     outer : int
         Class of the outer loop, -1 if there is none.
     extents : list of int
@@ -110,7 +111,7 @@ class Lowering(Folds):
     def __init__(
         self,
         order: list[Node],
-        stored: dict[int, Any],
+        stored: Stored,
         outer: int,
         extents: list[int],
         base: Lowering | None = None,
@@ -127,7 +128,7 @@ class Lowering(Folds):
         self.values = Values(self.scope) if base is None else base.values
         self.values.choose = target.choose
         self.totals: list[Total] = [] if base is None else base.totals
-        self.total_names: dict[int, str] = {}
+        self.total_names: dict[Node, str] = {}
         self.vars: dict[int, str] = {}
         self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents, target)
         self.stages = Stages(order, set(stored), outer, self.blocked, target.keep)
@@ -139,7 +140,7 @@ class Lowering(Folds):
         self.written: set[str] = set() if base is None else base.written
         self._todo: dict[int, dict[frozenset[int], list[Work]]] | None = None
         # Local memory of nodes whose nest is being written.
-        self.pending: dict[int, tuple[str, tuple[int, ...]]] = {}
+        self.pending: dict[Node, tuple[str, tuple[int, ...]]] = {}
 
     # -- the kernel -----------------------------------------------------------------------
 
@@ -154,26 +155,20 @@ class Lowering(Folds):
             self._nest(frozenset({self.outer}), self._works()[0][frozenset({self.outer})])
         else:
             self._outer_loop()
-        return self.kernel([self])
+        return self.kernel()
 
     def declare(self) -> None:
         """Declare buffers that are written, and totals."""
         for node in self.order:
-            if id(node) in self.stored and isinstance(self.stored[id(node)], Memory):
-                self.written.add(self.values.buffer(self.stored[id(node)]))
+            memory = self.stored.get(node)
+            if isinstance(memory, Memory):
+                self.written.add(self.values.buffer(memory))
             if node.total:
                 self._declare_total(node)
 
-    def kernel(self, stages: list[Lowering]) -> Lowered:
-        """Return the kernel of what was written for all its stages."""
+    def kernel(self) -> Lowered:
+        """Return the kernel of what was written, for all its stages."""
         v = self.values
-        found: dict[int, Value] = {}
-        for stage in stages:
-            found |= {id(m.value): m.value for m in stage.stored.values() if isinstance(m, Memory)}
-            for node in stage.order:
-                for ref in node.args:
-                    if ref.memory is not None:
-                        found[id(ref.memory.value)] = ref.memory.value
         buffers = tuple(
             Param(n, v.dtypes[n], self.access if n in self.written else "in")
             for n in v.buffers.values()
@@ -181,7 +176,7 @@ class Lowering(Folds):
         ints = self.scope.ints
         body = tuple(self.scope.levels[0].statements)
         kernel = Kernel(buffers, tuple(ints.values()), tuple(self.totals), body)
-        return Lowered(kernel, tuple(found[k] for k in v.buffers), tuple(k[1] for k in ints))
+        return Lowered(kernel, tuple(v.buffers), tuple(k[1] for k in ints))
 
     @property
     def rows(self) -> int:
@@ -189,9 +184,10 @@ class Lowering(Folds):
         return self.extents[self.outer]
 
     def _declare_total(self, node: Node) -> None:
-        name = self.total_names[id(node)] = f"s{len(self.totals)}"
-        out = self.values.buffer(self.stored[id(node)])
-        size = None
+        name = self.total_names[node] = f"s{len(self.totals)}"
+        memory = self.stored[node]
+        assert isinstance(memory, Memory)
+        out, size = self.values.buffer(memory), None
         if any(c >= 0 for c in node.result):
             size = self._product([c for c in node.result if c >= 0])
         self.totals.append(Total(name, node.dtype, node.combine, out, size))
@@ -205,7 +201,7 @@ class Lowering(Folds):
             len(works) == 1
             and list(works[0]) == [frozenset({self.outer})]
             and not any(w.what == "keep" for ws in works[0].values() for w in ws)
-            and not any(n.kind in ("place", "join") for n in self.order)
+            and not any(isinstance(n.operation, (UpdateSlice, Concatenate)) for n in self.order)
             and all(self._end(n, self.outer) == self.rows for n in self.order)
         )
 
@@ -246,8 +242,8 @@ class Lowering(Folds):
         """Return how many rows a block has: local arrays of all of them stay near."""
         width = 0
         for node in self.order:
-            if node.kind == "fold" or id(node) in self.stages.kept:
-                if node.total or (id(node) in self.stored and node.kind != "fold"):
+            if isinstance(node.operation, Folded) or node in self.stages.kept:
+                if node.total or (node in self.stored and not isinstance(node.operation, Folded)):
                     continue
                 size = 8
                 for c in self.stages.results(node):
@@ -271,14 +267,14 @@ class Lowering(Folds):
             works.setdefault(time, {}).setdefault(nest, []).append(work)
 
         for node in self.order:
-            time = s.time[id(node)]
-            if node.kind == "fold":
+            time = s.time[node]
+            if isinstance(node.operation, Folded):
                 add(time, s.nest(node), Work("fold", node))
-                if id(node) in self.stored and not node.total:
+                if node in self.stored and not node.total:
                     add(time + 1, s.results(node), Work("store", node))
-            elif id(node) in self.stored:
+            elif node in self.stored:
                 add(time, s.nest(node), Work("store", node))
-            elif id(node) in s.kept:
+            elif node in s.kept:
                 add(time, s.nest(node), Work("keep", node))
         self._todo = works
         return works
@@ -307,17 +303,17 @@ class Lowering(Folds):
                     else (self._term(node, index), 0)
                 )
                 if node.total:
-                    self.scope.emit(Fold(self.total_names[id(node)], node.combine, value))
+                    self.scope.emit(Fold(self.total_names[node], node.combine, value))
                 else:
                     name = self.scope.fresh("r")
                     self.scope.emit(Local(name, node.dtype, None, value))
-                    self.values.done[id(node)] = (name, None)
+                    self.values.done[node] = (name, None)
 
     # -- nests ----------------------------------------------------------------------------
 
     def _store(self, node: Node, index: Index) -> None:
         """Write an element of a node to its memory."""
-        memory = self.stored[id(node)]
+        memory = self.stored[node]
         value, _ = self.values.value(node, index)
         if not isinstance(memory, Memory):
             where, _ = self.scope.index(memory.element(self.values, index))
@@ -374,24 +370,23 @@ class Lowering(Folds):
 
     def _finish(self, node: Node) -> None:
         """Note where a node can be read, after its nest."""
-        key = id(node)
-        if key in self.pending:
-            name, strides = self.pending.pop(key)
-            scalar = node.kind == "fold" and not self.stages.results(node)
-            self.values.done[key] = (name, None if scalar else strides)
-        elif isinstance(self.stored.get(key), Memory) and key in self.stages.kept:
-            memory = self.stored[key]
-            self.values.done[key] = (self.values.buffer(memory), memory.strides)
+        memory = self.stored.get(node)
+        if node in self.pending:
+            name, strides = self.pending.pop(node)
+            scalar = isinstance(node.operation, Folded) and not self.stages.results(node)
+            self.values.done[node] = (name, None if scalar else strides)
+        elif isinstance(memory, Memory) and node in self.stages.kept:
+            self.values.done[node] = (self.values.buffer(memory), memory.strides)
 
     def _innermost(self, vector: int, works: list[Work], folds: list[Node]) -> None:
         """Write the vector loop of a nest, in parts where regions begin and end."""
         scope, v = self.scope, self.values
-        partial: dict[int, str] = {}
+        partial: dict[Node, str] = {}
         for node in folds:
             if self._folds_over(node, vector):
                 name = self._partial(node)
                 if name:
-                    partial[id(node)] = name
+                    partial[node] = name
         v.bad = ""
         for low, high in self._segments(vector, works):
             scope.open()
@@ -412,8 +407,8 @@ class Lowering(Folds):
         if v.bad:
             scope.emit(If(Var("bool", v.bad), (Fail(1),)))
         for node in folds:
-            if id(node) in partial:
-                self._merge(node, partial[id(node)])
+            if node in partial:
+                self._merge(node, partial[node])
 
     def _keep(self, work: Work, index: Index) -> None:
         node = work.node
@@ -421,7 +416,7 @@ class Lowering(Folds):
             self._store(node, index)
             return
         value, _ = self.values.value(node, index)
-        name, strides = self.pending[id(node)]
+        name, strides = self.pending[node]
         parts = list(zip(strides, index, strict=True))
         if name in self.values.origin:
             parts.append((-1, self.values.origin[name]))
@@ -432,7 +427,9 @@ class Lowering(Folds):
         """Return the parts of the vector loop in which no region begins or ends."""
         n = self.extents[vector]
         ends = {self._end(w.node, vector) for w in works}
-        if ends == {n} and not any(node.kind in ("place", "join") for node in self.order):
+        if ends == {n} and not any(
+            isinstance(node.operation, (UpdateSlice, Concatenate)) for node in self.order
+        ):
             return [(0, n)]
         names = dict(self.vars)
         self.vars[vector] = "vector"
@@ -440,7 +437,7 @@ class Lowering(Folds):
         self.scope.range["vector"] = (0, max(0, n - 1))
         roots = []
         for w in works:
-            if w.what != "fold" or w.node.kind != "fold":
+            if w.what != "fold" or not isinstance(w.node.operation, Folded):
                 roots.append((w.node, self._result_index(w.node)))
                 continue
             index = self._index(w.node)

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
-from adarray.compiler.ir.domains import Map, Maps, Shape, Use, identity, linear, strided
+from adarray.compiler.fusion.fuse import Fusion
+from adarray.compiler.fusion.groups import Group
+from adarray.compiler.ir.domains import AffineIndex, Maps, Shape, Use, identity, linear, strided
+from adarray.compiler.ir.primitives import (
+    Constant,
+    DType,
+    Iota,
+    Map,
+    Matmul,
+    Primitive,
+    ProgramInput,
+    Reduce,
+    ScatterND,
+    View,
+)
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.uses import domain, folded, op_cost
+from adarray.compiler.kernels.scope import Affine
 
 _NAMES: dict[str, str] = {}
+# Whether a value of another group is recomputed in a group.
+Cloned: TypeAlias = Callable[[Value, Group], bool]
 # When a kernel computes what it reads: if maps say which elements, always, never.
 MAPPED, ALWAYS, NEVER = range(3)
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: DType) -> str:
     """Return NumPy's name of a dtype; it takes NumPy long to find."""
     name = _NAMES.get(dtype.char)
     if name is None:
-        name = _NAMES[dtype.char] = str(dtype.name)
+        name = _NAMES[dtype.char] = dtype.name
     return name
 
 
@@ -36,9 +55,49 @@ class Memory:
     def __init__(self, value: Value) -> None:
         self.value = value
         self.offset = 0
+        primitive = value.primitive
         self.strides: Shape = (
-            value.params["strides"] if value.kind == "input" else c_strides(value.shape)
+            primitive.strides if isinstance(primitive, ProgramInput) else c_strides(value.shape)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A sum of products or a fold of an operand, one number for each element of the result."""
+
+    combine: str
+
+
+@dataclass(frozen=True, slots=True)
+class FromRing:
+    """Rows that an earlier stage of the kernel has computed."""
+
+
+# What another node computes, at the same index.
+SAME = View(0, ())
+# What makes an element of a node.
+Operation: TypeAlias = Primitive | Folded | FromRing
+
+
+def operation_of(primitive: Primitive) -> Operation:
+    """Return what makes an element of a value in a kernel."""
+    match primitive:
+        case Reduce() as p:
+            return Folded(p.combine)
+        case Matmul():
+            return Folded("add")
+        case _:
+            return primitive
+
+
+class RowsAtHand(Protocol):
+    """Rows of a value that an earlier stage of the kernel has computed."""
+
+    def find(self, values: Any, index: tuple[Affine, ...]) -> tuple[str, Affine]:
+        """Return the local array of a row, and where in it an element lies.
+
+        `values` is the `Values` of the stage that reads it, which are made of nodes.
+        """
 
 
 class Ref:
@@ -59,7 +118,7 @@ class Ref:
         node: Node | None,
         memory: Memory | None,
         maps: Maps | None,
-        at: Map | None,
+        at: AffineIndex | None,
         use: Use | None = None,
     ) -> None:
         self.use = use
@@ -74,6 +133,7 @@ class Node:
 
     Attributes
     ----------
+    operation : Operation
     shape : tuple of int
         Of its domain.
     classes : tuple of int or None
@@ -87,13 +147,13 @@ class Node:
     """
 
     __slots__ = (
-        "args", "classes", "cost", "counted", "dtype", "folded", "kind", "ring", "shape", "total",
-        "value",
+        "args", "classes", "cost", "counted", "dtype", "folded", "operation", "ring", "shape",
+        "total", "value",
     )  # fmt: skip
 
     def __init__(self, value: Value, classes: tuple[int, ...] | None) -> None:
         self.value = value
-        self.kind = "fold" if value.kind in ("reduce", "dot") else value.kind
+        self.operation = operation_of(value.primitive)
         self.dtype = dtype_name(value.dtype)
         self.shape: Shape = domain(value)
         self.folded = folded(value)
@@ -103,7 +163,7 @@ class Node:
         self.counted = -1
         self.args: list[Ref] = []
         self.cost = 0
-        self.ring: Any = None
+        self.ring: RowsAtHand | None = None
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -119,7 +179,8 @@ class Node:
     @property
     def combine(self) -> str:
         """How it folds."""
-        return "add" if self.value.kind == "dot" else str(self.value.params["combine"])
+        assert isinstance(self.operation, Folded)
+        return self.operation.combine
 
 
 class Nodes:
@@ -134,59 +195,61 @@ class Nodes:
     """
 
     def __init__(
-        self, group: Any, fusion: Any, cloned: Any, rings: dict[int, Node] | None = None
+        self,
+        group: Group,
+        fusion: Fusion,
+        cloned: Cloned,
+        rings: dict[Value, Node] | None = None,
     ) -> None:
         # Values of other stages whose last rows are at hand (see `lower_rings`).
         self.rings = rings or {}
         self.group = group
         self.fusion = fusion
         self.cloned = cloned
-        self.by_id: dict[int, Node] = dict(self.rings)
+        self.by_value: dict[Value, Node] = dict(self.rings)
         self.order: list[Node] = list(self.rings.values())
-        self.memories: dict[int, Memory] = {}
-        self.known: dict[int, int] = {}
+        self.memories: dict[Value, Memory] = {}
+        self.known: dict[Value, int] = {}
 
     def add(self, value: Value) -> Node:
         """Return the node of a value, and make those that it needs."""
         stack: list[tuple[Value, bool]] = [(value, False)]
         while stack:
             v, ready = stack.pop()
-            if id(v) in self.by_id:
+            if v in self.by_value:
                 continue
             uses = self.fusion.uses.uses(v)
             if not ready:
                 below = [
-                    (u.root, False)
-                    for u in uses
-                    if id(u.root) not in self.by_id and self.is_node(u)
+                    (u.root, False) for u in uses if u.root not in self.by_value and self.is_node(u)
                 ]
                 if below:
                     stack.append((v, True))
                     stack += below
                     continue
             self._make(v, uses)
-        return self.by_id[id(value)]
+        return self.by_value[value]
 
-    def results(self, values: list[Value]) -> dict[int, Memory]:
-        """Add nodes for results; return where each is stored, by the id of its node.
+    def results(self, values: list[Value]) -> dict[Node, Memory]:
+        """Add nodes for results; return where each is stored, by its node.
 
         Of a value that is at hand already a copy is stored.
         """
-        stored: dict[int, Memory] = {}
+        stored: dict[Node, Memory] = {}
         for v in values:
-            if id(v) not in self.rings:
-                stored[id(self.add(v))] = Memory(v)
+            if v not in self.rings:
+                stored[self.add(v)] = Memory(v)
                 continue
             copy = Node(v, self.group.result(v))
-            copy.kind, copy.shape, copy.folded = "view", v.shape, ()
-            copy.args = [Ref(self.rings[id(v)], None, identity(v.shape), None)]
+            copy.operation, copy.shape, copy.folded = SAME, v.shape, ()
+            copy.args = [Ref(self.rings[v], None, identity(v.shape), None)]
             self.order.append(copy)
-            stored[id(copy)] = Memory(v)
+            stored[copy] = Memory(v)
         return stored
 
     def is_node(self, use: Use) -> bool:
         """Whether what is read is computed in the kernel, rather than lying in memory."""
-        key = id(use.root)
+        key = use.root
         known = self.known.get(key)
         if known is None:
             if self.group.has(use.root) and self.fusion.owner.get(key) is self.group:
@@ -199,37 +262,37 @@ class Nodes:
         return known == ALWAYS or (known == MAPPED and use.maps is not None)
 
     def _make(self, v: Value, uses: tuple[Use, ...]) -> None:
-        own = id(v) in self.group.classes and self.group.kind != "step"
+        own = v in self.group.classes and self.group.kind != "step"
         node = Node(v, self.group.of(v) if own else None)
-        node.total = id(v) in self.group.totals
+        node.total = v in self.group.totals
         below = 0
         for use in uses:
             ref = self.ref(use)
             node.args.append(ref)
             below += ref.node.cost if ref.node is not None else 1
-        if v.kind == "scatter":
-            node.counted = self.fusion.uses.row_scatter(v)
-        if v.kind in ("const", "iota"):
+        if isinstance(v.primitive, ScatterND):
+            node.counted = self.fusion.uses.row_scatter(v.primitive, v)
+        if isinstance(v.primitive, (Constant, Iota)):
             node.cost = 0
-        elif node.kind == "fold":
+        elif isinstance(node.operation, Folded):
             node.cost = 1
         else:
-            node.cost = min((op_cost(v) if v.kind == "map" else 0) + below, 1 << 20)
-        self.by_id[id(v)] = node
+            node.cost = min((op_cost(v) if isinstance(v.primitive, Map) else 0) + below, 1 << 20)
+        self.by_value[v] = node
         self.order.append(node)
 
     def ref(self, use: Use) -> Ref:
         """Return what a use reads: a node that was made before, or memory."""
-        if id(use.root) in self.rings or self.is_node(use):
-            return Ref(self.by_id[id(use.root)], None, use.maps, None, use)
+        if use.root in self.rings or self.is_node(use):
+            return Ref(self.by_value[use.root], None, use.maps, None, use)
         memory = self.memory(use.root)
-        if use.root.kind == "input" and use.maps is not None:
+        if isinstance(use.root.primitive, ProgramInput) and use.maps is not None:
             return Ref(None, memory, None, linear(use.maps, memory.strides), use)
         return Ref(None, memory, None, strided(use.offset, use.strides), use)
 
     def memory(self, value: Value) -> Memory:
         """Return the memory of a value."""
-        found = self.memories.get(id(value))
+        found = self.memories.get(value)
         if found is None:
-            found = self.memories[id(value)] = Memory(value)
+            found = self.memories[value] = Memory(value)
         return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Fold, If, Load, Store
+from adarray.compiler.ir.primitives import ScatterND, map_of
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
@@ -20,28 +21,28 @@ from adarray.compiler.kernels.scope import Affine, combine
 from adarray.compiler.kernels.steps import Serial, reference
 
 
-class Scatter:
+class ScatterLoops:
     """A scatter: what it writes where.
 
     Parameters
     ----------
+    p : ScatterND
     value : Value
     nodes : Nodes
     """
 
-    def __init__(self, value: Value, nodes: Nodes) -> None:
+    def __init__(self, p: ScatterND, value: Value, nodes: Nodes) -> None:
         self.value = value
         self.nodes = nodes
         _, self.piece, *indices = value.args
         self.refs = [reference(nodes, i) for i in indices]
         self.new = reference(nodes, self.piece)
-        self.position, self.axes = value.params["position"], value.params["axes"]
+        self.position, self.axes = p.position, p.axes
         self.width = indices[0].ndim
         ahead = range(self.position, self.position + self.width)
         self.rest = [a for a in range(self.piece.ndim) if a not in ahead]
         self.order = [*ahead, *self.rest]
         self.kept = [a for a in range(value.ndim) if a not in self.axes]
-        self.memories = {key: m.value for key, m in nodes.memories.items()}
 
     def element(self, s: Serial, index: tuple[Affine, ...]) -> tuple[Expr, Expr]:
         """Return what is written with an index in the order of the loops, and where."""
@@ -74,38 +75,38 @@ class Scatter:
         return kinds[:count]
 
 
-def scatter(value: Value, nodes: Nodes, target: Target) -> Lowered:
+def scatter(p: ScatterND, value: Value, nodes: Nodes, target: Target) -> Lowered:
     """Return the kernel that scatters into memory that holds the base already."""
-    s, x = Serial(value, nodes), Scatter(value, nodes)
-    together = value.params["add"] and value.dtype.name in target.atomic
+    s, x = Serial(value, nodes), ScatterLoops(p, value, nodes)
+    together = p.add and value.dtype.name in target.atomic
 
     def body(index: tuple[Affine, ...]) -> None:
         found, at = x.element(s, index)
         if together:
             s.scope.emit(Fold(s.target, "add", found, at))
             return
-        if value.params["add"]:
+        if p.add:
             old = Load(value.dtype.name, s.target, at)
             name = "logical_or" if value.dtype == np.bool_ else "add"
             found = Apply(value.dtype.name, name, (old, found))
         s.scope.emit(Store(s.target, at, found))
 
     s.loops([x.piece.shape[a] for a in x.order], x.kinds(together, len(x.order)), body)
-    return s.lowered(x.memories, "inout")
+    return s.lowered("inout")
 
 
-def owners(value: Value) -> Value:
+def owners(p: ScatterND, value: Value) -> Value:
     """Return the array that holds for each place of a scatter which piece comes last."""
-    shape = tuple(value.shape[a] for a in value.params["axes"])
-    return Value("map", (), {"name": "cast"}, shape, np.dtype(np.int64))
+    shape = tuple(value.shape[a] for a in p.axes)
+    return Value(map_of("cast"), (), shape, np.dtype(np.int64))
 
 
-def scatter_last(value: Value, nodes: Nodes, owner: Value) -> list[Lowered]:
+def scatter_last(p: ScatterND, value: Value, nodes: Nodes, owner: Value) -> list[Lowered]:
     """Return kernels that scatter in any order: of pieces for one place the last one stays.
 
     The first two note in `owner` which piece that is; the third one writes it.
     """
-    x = Scatter(value, nodes)
+    x = ScatterLoops(p, value, nodes)
     shape = [x.piece.shape[a] for a in x.order]
     own, number = c_strides(owner.shape), c_strides(tuple(shape[: x.width]))
     every = tuple(range(len(own)))
@@ -142,5 +143,4 @@ def scatter_last(value: Value, nodes: Nodes, owner: Value) -> list[Lowered]:
         scope.emit(If(Apply("bool", "equal", (last, n)), scope.close()))
 
     write.loops(shape[: x.width], x.kinds(True, x.width), choose)
-    known = x.memories | {id(owner): owner}
-    return [clear.lowered({}, "out"), mark.lowered(known, "inout"), write.lowered(known, "inout")]
+    return [clear.lowered("out"), mark.lowered("inout"), write.lowered("inout")]

@@ -37,7 +37,7 @@ class Part(NamedTuple):
     order : list of Node
         Operands first.
     stored : dict
-        Memory of the nodes whose results are written, by ``id`` of the node.
+        Memory of the nodes whose results are written.
     outer : int
         Class of the outer loop.
     extents : list of int
@@ -45,7 +45,7 @@ class Part(NamedTuple):
     """
 
     order: list[Node]
-    stored: dict[int, Memory]
+    stored: dict[Node, Memory]
     outer: int
     extents: list[int]
 
@@ -70,21 +70,21 @@ class Part(NamedTuple):
 class Family:
     """Groups that run as one, and what they read and make."""
 
-    def __init__(self, group: Group, part: Part | None, reads: dict[int, Value]) -> None:
+    def __init__(self, group: Group, part: Part | None, reads: set[Value]) -> None:
         self.groups = [group]
         self.parts = [part] if part is not None else []
         self.reads = reads
-        self.makes = {id(m) for m in group.members}
+        self.makes = set(group.members)
 
-    def takes(self, part: Part, reads: dict[int, Value]) -> bool:
+    def takes(self, part: Part, reads: set[Value]) -> bool:
         """Whether one loop over rows does the work of one more part, and saves reading."""
-        if not self.parts or self.makes & reads.keys():
+        if not self.parts or self.makes & reads:
             return False
-        if len(self.reads.keys() | reads.keys()) > STREAMS:
+        if len(self.reads | reads) > STREAMS:
             return False
         if sum(len(p.order) for p in self.parts) + len(part.order) > MEMBERS:
             return False
-        if not any(v.nbytes >= SHARED for key, v in reads.items() if key in self.reads):
+        if not any(v.nbytes >= SHARED for v in reads & self.reads):
             return False
         rows = [p.rows for p in self.parts] + [part.rows]
         if (max(rows) - min(rows)) * NEAR > max(rows):
@@ -121,7 +121,7 @@ def find_siblings(
     found: list[Family] = []
     recent: list[Family] = []
     for group in groups:
-        mine = {id(v): v for v in reads(group)}
+        mine = set(reads(group))
         made = part(group)
         new = Family(group, made, mine)
         for family in reversed(recent):
@@ -130,7 +130,7 @@ def find_siblings(
                 if len(family.groups) == 2:
                     found.append(family)
                 break
-            if family.makes & mine.keys():
+            if family.makes & mine:
                 recent.append(new)
                 break
         else:
@@ -139,7 +139,7 @@ def find_siblings(
     return found
 
 
-def one_loop(parts: list[Part]) -> tuple[list[Node], dict[int, Memory], int, list[int]]:
+def one_loop(parts: list[Part]) -> tuple[list[Node], dict[Node, Memory], int, list[int]]:
     """Return the nodes of parts whose outer loop is the only one, as those of one kernel."""
     order = [n for p in parts for n in p.order]
     stored = {key: m for p in parts for key, m in p.stored.items()}
@@ -167,7 +167,7 @@ def write(parts: list[Part], target: Target) -> Lowered:
             _first_rows(stage, name)
     body = scope.close()
     scope.emit(For(name, integer(0), base.extent(base.outer), body, "parallel"))
-    return base.kernel(stages)
+    return base.kernel()
 
 
 def _first_rows(stage: Lowering, name: str) -> None:

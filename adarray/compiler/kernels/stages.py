@@ -7,8 +7,11 @@ in the pass's scratch memory if computing it again would cost more.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from adarray.compiler.ir.domains import aligned
-from adarray.compiler.kernels.nodes import Node
+from adarray.compiler.ir.primitives import Constant, Iota
+from adarray.compiler.kernels.nodes import Folded, Node, Ref
 
 Place = tuple[int, frozenset[int]]
 
@@ -20,8 +23,8 @@ class Stages:
     ----------
     order : list of Node
         Operands first.
-    stored : set of int
-        Nodes that are written to memory, by ``id``.
+    stored : set of Node
+        Nodes that are written to memory.
     outer : int
         Class of the outer loop, -1 if there is none.
     blocked : bool
@@ -31,15 +34,15 @@ class Stages:
     """
 
     def __init__(
-        self, order: list[Node], stored: set[int], outer: int, blocked: bool, keep: int
+        self, order: list[Node], stored: Set[Node], outer: int, blocked: bool, keep: int
     ) -> None:
         self.order = order
         self.dear = keep
         self.stored = stored
         self.outer = outer
         self.blocked = blocked
-        self.kept: set[int] = set()
-        self.time: dict[int, int] = {}
+        self.kept: set[Node] = set()
+        self.time: dict[Node, int] = {}
         self._set_times()
         self._keep()
         self._set_times()
@@ -57,10 +60,10 @@ class Stages:
 
     def _after(self, node: Node, ref_node: Node, exact: bool) -> int:
         """Return the time at which `node` can read another."""
-        time = self.time[id(ref_node)]
-        if ref_node.kind == "fold":
+        time = self.time[ref_node]
+        if isinstance(ref_node.operation, Folded):
             return time + 1
-        if id(ref_node) not in self.kept:
+        if ref_node not in self.kept:
             return time
         here = node.classes is not None and exact and self.nest(node) == self.nest(ref_node)
         return time if here else time + 1
@@ -71,40 +74,41 @@ class Stages:
             for ref in node.args:
                 if ref.node is not None:
                     time = max(time, self._after(node, ref.node, self._exact(node, ref)))
-            self.time[id(node)] = time
+            self.time[node] = time
 
     @staticmethod
-    def _exact(node: Node, ref: object) -> bool:
+    def _exact(node: Node, ref: Ref) -> bool:
         """Whether a node reads another at its own indices."""
-        target, maps = ref.node, ref.maps  # type: ignore[attr-defined]
-        shape = target.value.shape
+        assert ref.node is not None
+        assert ref.maps is not None
+        maps, shape = ref.maps, ref.node.value.shape
         return all(
             n == 1 or aligned(m, n, node.shape) >= 0 for m, n in zip(maps, shape, strict=True)
         )
 
     def _keep(self) -> None:
         """Find the values that are worth keeping."""
-        where: dict[int, set[Place]] = {}
+        where: dict[Node, set[Place]] = {}
         for node in reversed(self.order):
-            mine = where.setdefault(id(node), set())
-            root = node.kind == "fold" or id(node) in self.stored
+            mine = where.setdefault(node, set())
+            root = isinstance(node.operation, Folded) or node in self.stored
             if node.classes is not None and (root or self._worth(node, mine)):
                 if not root:
-                    self.kept.add(id(node))
-                mine = {(self.time[id(node)], self.nest(node))}
+                    self.kept.add(node)
+                mine = {(self.time[node], self.nest(node))}
             for ref in node.args:
                 if ref.node is None:
                     continue
-                below = where.setdefault(id(ref.node), set())
+                below = where.setdefault(ref.node, set())
                 below |= mine
                 if not self._exact(node, ref):
                     below.add((-1 - len(below), frozenset()))
         for node in self.order:
-            if id(node) in self.stored and node.kind != "fold" and node.cost > 2:
-                self.kept.add(id(node))
+            if node in self.stored and not isinstance(node.operation, Folded) and node.cost > 2:
+                self.kept.add(node)
 
     def _worth(self, node: Node, places: set[Place]) -> bool:
-        if node.kind in ("const", "iota", "fold") or node.classes is None:
+        if isinstance(node.operation, (Constant, Iota, Folded)) or node.classes is None:
             return False
         if not self.nest(node):
             return False

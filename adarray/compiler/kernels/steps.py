@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
+from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.ir.domains import Use, spread, strided
 from adarray.compiler.ir.loopir import (
     Apply,
@@ -24,19 +24,22 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
+from adarray.compiler.ir.primitives import PrefixScan, map_of
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
-from adarray.compiler.kernels.nodes import Memory, Node, Nodes, Ref
+from adarray.compiler.kernels.nodes import SAME, Memory, Node, Nodes, Ref
 from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine, neutral
 from adarray.compiler.kernels.values import Values
 
 
-def own_use(fusion: Any, operand: Value) -> Use:
+def own_use(fusion: Fusion, operand: Value) -> Use:
     """Return the use of an operand by its own indices."""
     return spread(fusion.uses.access(operand), operand.shape, operand.ndim)
 
 
+# Returns what a step reads at an index by axis, and where it is written.
+Term = Callable[[dict[int, Affine]], tuple[Expr, Expr]]
 ACROSS = 256  # lines of a running fold, from which on each has a thread of a GPU
 
 
@@ -59,7 +62,7 @@ def region(out: Value, starts: Sequence[int], steps: Sequence[int]) -> Memory:
 
 def piece(
     ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool, target: Target
-) -> tuple[list[Node], dict[int, Memory], int, list[int], str]:
+) -> tuple[list[Node], dict[Node, Memory], int, list[int], str]:
     """Return what to lower, to write what `ref` reads to memory, or add it to what is there.
 
     Returns
@@ -70,12 +73,10 @@ def piece(
     """
     classes = tuple(a if n != 1 else -1 for a, n in enumerate(shape))
     dtype = memory.value.dtype
-    like = Value("view", (), {}, shape, dtype)
-    node = Node(like, classes)
+    made = map_of("logical_or" if dtype == np.bool_ else "add") if add else SAME
+    node = Node(Value(made, (), shape, dtype), classes)
     node.args = [ref]
     if add:
-        node.kind = "map"
-        like.params["name"] = "logical_or" if dtype == np.bool_ else "add"
         here = strided(memory.offset, memory.strides)
         node.args = [Ref(None, Memory(memory.value), None, here), ref]
     size = 1
@@ -87,23 +88,23 @@ def piece(
         outer = axes[0] if shape[axes[0]] >= 8 else max(axes, key=lambda a: shape[a])
     whole = memory.offset == 0 and memory.strides == c_strides(memory.value.shape)
     access = "out" if whole and not add and shape == memory.value.shape else "inout"
-    return [*_below(ref), node], {id(node): memory}, outer, list(shape), access
+    return [*_below(ref), node], {node: memory}, outer, list(shape), access
 
 
 def _below(ref: Ref) -> list[Node]:
     """Return the nodes that a reading needs, operands first."""
-    done: dict[int, Node] = {}
+    done: dict[Node, None] = {}
     stack = [(ref.node, False)]
     while stack:
         node, ready = stack.pop()
-        if node is None or id(node) in done:
+        if node is None or node in done:
             continue
         if ready:
-            done[id(node)] = node
+            done[node] = None
         else:
             stack.append((node, True))
             stack += [(r.node, False) for r in reversed(node.args)]
-    return list(done.values())
+    return list(done)
 
 
 class Serial:
@@ -146,7 +147,7 @@ class Serial:
                     self.scope.emit(If(Var("bool", self.values.bad), (Fail(1),)))
                     self.values.bad = ""
 
-    def lowered(self, memories: dict[int, Value], access: str) -> Lowered:
+    def lowered(self, access: str) -> Lowered:
         """Return the kernel."""
         v = self.values
         names = v.buffers
@@ -156,17 +157,12 @@ class Serial:
         ints = self.scope.ints
         body = self.scope.levels[0].statements
         kernel = Kernel(buffers, tuple(ints.values()), (), tuple(body))
-        known = {id(self.out.value): self.out.value} | memories
-        return Lowered(kernel, tuple(known[k] for k in names), tuple(k[1] for k in ints))
+        return Lowered(kernel, tuple(names), tuple(k[1] for k in ints))
 
 
-def _memories(nodes: Nodes) -> dict[int, Value]:
-    return {key: m.value for key, m in nodes.memories.items()}
-
-
-def scan(value: Value, nodes: Nodes, target: Target) -> Lowered:
+def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> Lowered:
     """Return the kernel of running folds along an axis."""
-    axis, combine_ = value.params["axis"] % value.ndim, value.params["combine"]
+    axis, combine_ = p.axis % value.ndim, p.combine
     ref = reference(nodes, value.args[0])
     s = Serial(value, nodes)
     shape, dtype = value.shape, value.dtype.name
@@ -190,14 +186,14 @@ def scan(value: Value, nodes: Nodes, target: Target) -> Lowered:
 
     if not wide:
         s.loops([shape[a] for a in lead], kinds[: len(lead)],
-                lambda i: _line(s, value, term, dict(enumerate(i))))  # fmt: skip
-        return s.lowered(_memories(nodes), "out")
+                lambda i: _line(s, p, value, term, dict(enumerate(i))))  # fmt: skip
+        return s.lowered("out")
     wide_axes = [a for a in (*lead, *tail) if shape[a] != 1]
     if target.along and len(wide_axes) == 1 and shape[wide_axes[0]] >= ACROSS:
         # A line for each thread; neighbours take what lies side by side.
         s.loops([shape[wide_axes[0]]], ["parallel"],
-                lambda i: _line(s, value, term, {wide_axes[0]: i[0]}))  # fmt: skip
-        return s.lowered(_memories(nodes), "out")
+                lambda i: _line(s, p, value, term, {wide_axes[0]: i[0]}))  # fmt: skip
+        return s.lowered("out")
 
     def first(index: tuple[Affine, ...]) -> None:
         found, at = term(dict(zip([*lead, *tail], index, strict=True)))
@@ -219,12 +215,12 @@ def scan(value: Value, nodes: Nodes, target: Target) -> Lowered:
             first)  # fmt: skip
     if shape[axis] > 1:
         s.loops([shape[a] - (a == axis) for a in order], plain, later)
-    return s.lowered(_memories(nodes), "out")
+    return s.lowered("out")
 
 
-def _line(s: Serial, value: Value, term: Any, index: dict[int, Affine]) -> None:
+def _line(s: Serial, p: PrefixScan, value: Value, term: Term, index: dict[int, Affine]) -> None:
     """Write the running fold of one line, at an index of the other axes."""
-    axis, combine_ = value.params["axis"] % value.ndim, value.params["combine"]
+    axis, combine_ = p.axis % value.ndim, p.combine
     dtype = value.dtype.name
     held = s.scope.fresh("r")
     start = neutral(combine_, dtype)

@@ -15,7 +15,8 @@ from collections.abc import Hashable
 import numpy as np
 
 from adarray.compiler.fusion.divide import UNROLLED
-from adarray.compiler.ir.builder import uniform
+from adarray.compiler.ir.builder import number_of, uniform
+from adarray.compiler.ir.primitives import ConstantArray, DType, Map, View, mnemonic
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.kernels.scope import LITERAL
 from adarray.compiler.scalars.catalogue import FUNCTIONS
@@ -37,66 +38,70 @@ def tabled(program: Program, small: int) -> Program:
         return program
     roles: dict[Hashable, list[tuple[Value, int]]] = {}
     for v in program.values:
-        if v.kind == "map" and FUNCTIONS[v.params["name"]].constants_alike and v.size <= small:
+        if (
+            isinstance(v.primitive, Map)
+            and FUNCTIONS[v.primitive.name].constants_alike
+            and v.size <= small
+        ):
             for k, a in enumerate(v.args):
                 if a.dtype.kind == "f" and uniform(a) is not None:
                     roles.setdefault(_role(v, k), []).append((v, k))
-    places: dict[tuple[int, int], int] = {}
-    numbers: dict[np.dtype, list[np.generic]] = {}
+    places: dict[tuple[Value, int], int] = {}
+    numbers: dict[DType, list[np.generic]] = {}
     for role in roles.values():
-        if len({id(uniform(v.args[k])) for v, k in role}) > FEW:
+        if len({uniform(v.args[k]) for v, k in role}) > FEW:
             for v, k in role:
                 c = uniform(v.args[k])
                 assert c is not None
                 # The first places would stand in the text.
-                table = numbers.setdefault(c.dtype, [c.params["value"]] * (LITERAL + 1))
-                places[id(v), k] = len(table)
-                table.append(c.params["value"])
+                table = numbers.setdefault(c.dtype, [number_of(c)] * (LITERAL + 1))
+                places[v, k] = len(table)
+                table.append(number_of(c))
     return _read(program, places, numbers) if places else program
 
 
 def _role(v: Value, k: int) -> Hashable:
     """Return what an operation does with an operand, and with what it does that."""
     others = tuple([_made_by(a) if j != k else "" for j, a in enumerate(v.args)])
-    return v.params["name"], v.dtype, v.shape, v.args[k].shape, k, others
+    return v.primitive, v.dtype, v.shape, v.args[k].shape, k, others
 
 
 def _made_by(a: Value) -> str:
     """Return what made an operand, in a word."""
-    while a.kind == "view":
+    while isinstance(a.primitive, View):
         a = a.args[0]
-    return str(a.params["name"]) if a.kind == "map" else a.kind
+    return a.primitive.name if isinstance(a.primitive, Map) else mnemonic(a.primitive)
 
 
 def _read(
     program: Program,
-    places: dict[tuple[int, int], int],
-    numbers: dict[np.dtype, list[np.generic]],
+    places: dict[tuple[Value, int], int],
+    numbers: dict[DType, list[np.generic]],
 ) -> Program:
-    """Return the program with operands out of tables, by the ``id`` of a map and their index."""
+    """Return the program with operands out of tables, by map and their index."""
     tables = {dtype: _table(dtype, found) for dtype, found in numbers.items()}
     values = list(tables.values())
-    new: dict[int, Value] = {}
+    new: dict[Value, Value] = {}
     for v in program.values:
-        args = [new.get(id(a), a) for a in v.args]
+        args = [new.get(a, a) for a in v.args]
         for k, a in enumerate(v.args):
-            place = places.get((id(v), k))
+            place = places.get((v, k))
             if place is not None:
-                params = {"offset": place, "strides": (0,) * a.ndim}
-                args[k] = Value("view", (tables[a.dtype],), params, a.shape, a.dtype, v.origin)
+                view = View(place, (0,) * a.ndim)
+                args[k] = Value(view, (tables[a.dtype],), a.shape, a.dtype, v.origin)
                 values.append(args[k])
         if any(a is not b for a, b in zip(args, v.args, strict=True)):
-            new[id(v)] = v = Value(v.kind, tuple(args), v.params, v.shape, v.dtype, v.origin)
+            new[v] = v = v.with_args(tuple(args))
         values.append(v)
-    return Program(program.inputs, values, [new.get(id(v), v) for v in program.outputs])
+    return Program(program.inputs, values, [new.get(v, v) for v in program.outputs])
 
 
-def _table(dtype: np.dtype, numbers: list[np.generic]) -> Value:
+def _table(dtype: DType, numbers: list[np.generic]) -> Value:
     table = np.array(numbers, dtype)
     table.flags.writeable = False
-    return Value("array", (), {"value": table, "table": True}, table.shape, dtype)
+    return Value(ConstantArray(table, table=True), (), table.shape, dtype)
 
 
 def is_table(value: Value) -> bool:
     """Whether an array is a table, so that maps read single places of it and nothing else does."""
-    return value.kind == "array" and "table" in value.params
+    return isinstance(value.primitive, ConstantArray) and value.primitive.table

@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Protocol, assert_never
 
 from adarray.compiler.ir.domains import Maps
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Fail, Fold, If, Load, Local, Var, integer
-from adarray.compiler.kernels.nodes import Memory, Node, Ref, dtype_name
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Concatenate,
+    Constant,
+    ConstantArray,
+    GatherND,
+    Iota,
+    Map,
+    Matmul,
+    PrefixScan,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    ScatterND,
+    UpdateSlice,
+    View,
+)
+from adarray.compiler.ir.program import Value
+from adarray.compiler.kernels.nodes import Folded, FromRing, Memory, Node, Ref, dtype_name
 from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine
 from adarray.compiler.kernels.tables import is_table
 
 Index = tuple[Affine, ...]
 Found = tuple[Expr, int]
+# Where an operand of a join begins and ends, and how it is read.
+Border = tuple[int, int, Ref]
+
+
+class WrittenRows(Protocol):
+    """Rows of a value that a stage keeps for later ones."""
+
+    name: str
+    axis: int
+
+    def element(self, values: Values, index: Index) -> Affine:
+        """Return where an element lies, as the present stage sees it."""
+
+
+# Where nodes are written.
+Stored = Mapping[Node, Memory | WrittenRows]
+
+
+class Stage(Protocol):
+    """Where a stage of a kernel stands among the rows."""
+
+    # Whether an index that must not be used is left as it is.
+    unbounded: bool
+
+    def one_row(self, axis: int, node: Node, index: Index) -> tuple[Ref, Index] | None:
+        """Return the one reading that all pieces of a join are, if it is a rotation."""
 
 
 def mapped(maps: Maps, index: Index) -> Index:
@@ -26,16 +70,16 @@ class Values:
     Attributes
     ----------
     done : dict
-        Where nodes that were computed before lie, by ``id``: a scalar's name, or an array's
+        Where nodes that were computed before lie: a scalar's name, or an array's
         with strides along the axes of the result.
     buffers : dict
-        Name of the buffer parameter of each memory, by ``id`` of its value.
+        Name of the buffer parameter of each memory, by its value.
     """
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.done: dict[int, tuple[str, tuple[int, ...] | None]] = {}
-        self.buffers: dict[int, str] = {}
+        self.done: dict[Node, tuple[str, tuple[int, ...] | None]] = {}
+        self.buffers: dict[Value, str] = {}
         self.dtypes: dict[str, str] = {}
         # Name of the row that a local array begins at, where rows come in blocks.
         self.origin: dict[str, Affine] = {}
@@ -46,11 +90,11 @@ class Values:
         # Whether rows out of pieces of one node are chosen by their index.
         self.choose = False
         # Where a stage stands among the rows, if the kernel has several (see `lower_rings`).
-        self.stage: Any = None
+        self.stage: Stage | None = None
 
     def buffer(self, memory: Memory) -> str:
         """Return the name of the buffer that holds a memory."""
-        key = id(memory.value)
+        key = memory.value
         name = self.buffers.get(key)
         if name is None:
             name = self.buffers[key] = f"b{len(self.buffers)}"
@@ -88,21 +132,45 @@ class Values:
 
     def value(self, node: Node, index: Index) -> Found:
         """Return the element of a node at an index of its result."""
-        key = (id(node), index)
+        key = (node, index)
         hit = self.scope.memo.get(key)
         if hit is not None:
             return hit
-        place = self.done.get(id(node))
+        place = self.done.get(node)
         if place is not None:
             return self._from_local(node, place, index)
-        if node.kind == "map":
-            return self._map(node, index)
-        found: Found = getattr(self, f"_{node.kind}")(node, index)
+        match node.operation:
+            case Map():
+                return self._map(node, index)
+            case View():
+                found = self.read(node.args[0], index)
+            case Constant() as p:
+                found = Const(node.dtype, p.value.item()), 0
+            case Iota() as p:
+                found = self._iota(p, node, index)
+            case Concatenate() as p:
+                found = self._join(p, node, index)
+            case UpdateSlice() as p:
+                found = self._place(p, node, index)
+            case GatherND() as p:
+                found = self._gather(p, node, index)
+            case ScatterND() as p:
+                found = self._scatter(p, node, index)
+            case FromRing():
+                found = self._ring(node, index)
+            case Folded() | Reduce() | Matmul():
+                raise AssertionError(f"{node.value} is read before it is folded")
+            case ProgramInput() | ConstantArray() | PrefixScan() | PythonCall() | CallResult():
+                raise AssertionError(f"{node.value} lies in memory, and is no node")
+            case _:
+                assert_never(node.operation)
         if isinstance(found[0], (Apply, Load)):
             return self.scope.let(key, *found)
         return found
 
-    def _from_local(self, node: Node, place: tuple[str, Any], index: Index) -> Found:
+    def _from_local(
+        self, node: Node, place: tuple[str, tuple[int, ...] | None], index: Index
+    ) -> Found:
         name, strides = place
         if strides is None:
             return Var(node.dtype, name), min(self.row_depth, self.scope.here)
@@ -113,6 +181,7 @@ class Values:
         return self.load(name, node.dtype, combine(parts), least)
 
     def _ring(self, node: Node, index: Index) -> Found:
+        assert node.ring is not None
         name, at = node.ring.find(self, index)
         return self.load(name, node.dtype, at, min(self.row_depth, self.scope.here))
 
@@ -126,9 +195,13 @@ class Values:
             node, index, refs, args = stack[-1]
             for ref in refs:
                 below = ref.node
-                if below is not None and below.kind == "map" and id(below) not in self.done:
+                if (
+                    below is not None
+                    and isinstance(below.operation, Map)
+                    and below not in self.done
+                ):
                     at = self.seen(ref, index)
-                    hit = self.scope.memo.get((id(below), at))
+                    hit = self.scope.memo.get((below, at))
                     if hit is None:
                         stack.append((below, at, iter(below.args), []))
                         break
@@ -137,32 +210,23 @@ class Values:
                     args.append(self.read(ref, index))
             else:
                 depth = max((d for _, d in args), default=0)
-                made = Apply(node.dtype, node.value.params["name"], tuple(e for e, _ in args))
-                found = self.scope.let((id(node), index), made, depth)
+                assert isinstance(node.operation, Map)
+                made = Apply(node.dtype, node.operation.name, tuple(e for e, _ in args))
+                found = self.scope.let((node, index), made, depth)
                 stack.pop()
                 if not stack:
                     return found
                 stack[-1][3].append(found)
 
-    def _view(self, node: Node, index: Index) -> Found:
-        return self.read(node.args[0], index)
-
-    def _const(self, node: Node, _: Index) -> Found:
-        value = node.value.params["value"]
-        return Const(node.dtype, value.item() if hasattr(value, "item") else value), 0
-
-    def _iota(self, node: Node, index: Index) -> Found:
-        expr, depth = self.scope.index(index[node.value.params["axis"]])
+    def _iota(self, p: Iota, node: Node, index: Index) -> Found:
+        expr, depth = self.scope.index(index[p.axis])
         if node.dtype == "int64":
             return expr, depth
         return Apply(node.dtype, "cast", (expr,)), depth
 
-    def _fold(self, node: Node, _: Index) -> Found:
-        raise AssertionError(f"{node.value} is read before it is folded")
-
-    def _place(self, node: Node, index: Index) -> Found:
+    def _place(self, p: UpdateSlice, node: Node, index: Index) -> Found:
         base, piece = node.args
-        starts = node.value.params["starts"]
+        starts = p.starts
         inside: list[Expr] = []
         depth = 0
         where: list[Affine] = []
@@ -177,7 +241,7 @@ class Values:
             depth = max(depth, d)
         value, d = self.read(piece, tuple(where))
         depth = max(depth, d)
-        added = node.value.params["add"]
+        added = p.add
         if not inside and not added:
             return value, depth
         below, d = self.read(base, index)
@@ -235,8 +299,8 @@ class Values:
             self.scope.levels[depth].names.append(name)
         return name
 
-    def _join(self, node: Node, index: Index) -> Found:
-        axis = node.value.params["axis"]
+    def _join(self, p: Concatenate, node: Node, index: Index) -> Found:
+        axis = p.axis
         at = index[axis]
         low, high = self.scope.bounds(at)
         borders, start = [], 0
@@ -248,8 +312,9 @@ class Values:
         if len(borders) == 1:
             return self.read(borders[0][2], index)
         if self.stage is not None:
-            same = self.stage.one_row(node, index)
+            same = self.stage.one_row(axis, node, index)
             if same is not None:
+                assert same[0].node is not None
                 return self.value(same[0].node, same[1])
         one = self._one_source(borders, axis, index)
         if one is None and self.choose and self.stage is None:
@@ -269,7 +334,7 @@ class Values:
             expr = Apply(node.dtype, "where", (below, value, expr))
         return expr, depth
 
-    def _one_source(self, borders: list[Any], axis: int, index: Index) -> Found | None:
+    def _one_source(self, borders: list[Border], axis: int, index: Index) -> Found | None:
         """Return the element of pieces that are regions of one array, by choosing its row."""
         memory = borders[0][2].memory
         at = index[axis]
@@ -289,7 +354,7 @@ class Values:
             return None
         shift = self._column(rows) if self.choose else 0
         rows = [Affine(r.const - shift, r.terms) for r in rows]
-        key = ("chosen", id(memory.value), at, tuple(rows))
+        key = ("chosen", memory.value, at, tuple(rows))
         hit = self.scope.memo.get(key)
         if hit is None:
             position, _ = self.scope.index(at)
@@ -312,7 +377,7 @@ class Values:
         step = max((abs(c) for r in rows for _, c in r.terms), default=1)
         return (rows[-1].const + step // 2) % step - step // 2
 
-    def _one_node(self, borders: list[Any], axis: int, index: Index) -> Found | None:
+    def _one_node(self, borders: list[Border], axis: int, index: Index) -> Found | None:
         """Return the element of pieces that are regions of one node, by choosing its row."""
         node, at = borders[0][2].node, index[axis]
         depth = self.scope.depth_of(at)
@@ -328,7 +393,7 @@ class Values:
             return None
         k = differ[0]
         rows = [s[k] for s in seen]
-        key = ("row", id(node), k, at, tuple(rows))
+        key = ("row", node, k, at, tuple(rows))
         position, _ = self.scope.index(at)
         expr = self.scope.index(rows[-1])[0]
         for (_, stop, _), row in list(zip(borders, rows, strict=True))[-2::-1]:
@@ -337,10 +402,10 @@ class Values:
         name = self._index_let(key, expr, depth, 0, node.value.shape[k] - 1)
         return self.value(node, (*seen[0][:k], Affine(0, ((name, 1),)), *seen[0][k + 1 :]))
 
-    def _gather(self, node: Node, index: Index) -> Found:
+    def _gather(self, p: GatherND, node: Node, index: Index) -> Found:
         shape = node.value.args[0].shape
         extended = list(index)
-        axes = node.value.params["axes"]
+        axes = p.axes
         used = self._used_axes(node.args[0])
         for k, ref in enumerate(node.args[1:]):
             if len(index) + k in used:
@@ -399,11 +464,11 @@ class Values:
         scope.emit(If(wrong, (Fail(1),)), depth=depth)
         return scope.let(key, Apply("int64", "add", (wrapped, zero)), depth)
 
-    def _scatter(self, node: Node, index: Index) -> Found:
+    def _scatter(self, p: ScatterND, node: Node, index: Index) -> Found:
         """Return an element of a scatter that writes each element at most once."""
         value = node.value
         base, piece, *indices = node.args
-        axes = value.params["axes"]
+        axes = p.axes
         below, depth = self.read(base, index)
         counted = node.counted
         line = index[axes[counted]]
@@ -421,7 +486,7 @@ class Values:
             depth = max(depth, d1, d2)
         new, d = self.read(piece, inner)
         depth = max(depth, d)
-        if value.params["add"]:
+        if p.add:
             new = Apply(node.dtype, "add", (below, new))
         if not conditions:
             return new, depth

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adarray.compiler.ir.primitives import Map
 from adarray.compiler.kernels.nodes import Node
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 
@@ -15,7 +16,8 @@ def work_of(order: list[Node]) -> float:
         size = 1
         for n in node.shape:
             size *= n
-        heavy = node.kind == "map" and FUNCTIONS[node.value.params["name"]].is_heavy
+        made = node.operation
+        heavy = isinstance(made, Map) and FUNCTIONS[made.name].is_heavy
         per = 2.5 if heavy else 0.15
         total += size * (per + 0.1 * sum(r.memory is not None for r in node.args))
     return total

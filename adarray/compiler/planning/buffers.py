@@ -28,7 +28,7 @@ def place_buffers(
     steps: Sequence[Step],
     buffers: Sequence[Buffer],
     outputs: Sequence[Operand],
-    inside: Mapping[int, tuple[Buffer, int]],
+    inside: Mapping[Buffer, tuple[Buffer, int]],
 ) -> int:
     """Give every temporary a place in the arena; return the arena's bytes.
 
@@ -40,25 +40,25 @@ def place_buffers(
     steps, buffers, outputs
         Of the plan.
     inside : mapping
-        By ``id`` of a buffer that is a stretch of another one: that one, and where in it
-        the stretch begins, in bytes.
+        By buffer that is a stretch of another one: that one, and where in it the stretch
+        begins, in bytes.
     """
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
+    first: dict[Buffer, int] = {}
+    last: dict[Buffer, int] = {}
     for k, step in enumerate(steps):
         for b in touched(step):
-            key = id(inside[id(b)][0] if id(b) in inside else b)
+            key = inside[b][0] if b in inside else b
             first.setdefault(key, k)
             last[key] = k
     for o in outputs:
-        if id(o.buffer) in first:
-            last[id(o.buffer)] = len(steps)
+        if o.buffer in first:
+            last[o.buffer] = len(steps)
     born: dict[int, list[Buffer]] = {}
     dying: dict[int, list[Buffer]] = {}
     for b in buffers:
-        if b.kind == "temp" and id(b) in first:
-            born.setdefault(first[id(b)], []).append(b)
-            dying.setdefault(last[id(b)], []).append(b)
+        if b.kind == "temp" and b in first:
+            born.setdefault(first[b], []).append(b)
+            dying.setdefault(last[b], []).append(b)
     arena = Arena()
     for k in range(len(steps)):
         for b in sorted(born.get(k, ()), key=lambda b: -b.size):
@@ -66,8 +66,8 @@ def place_buffers(
         for b in dying.get(k, ()):
             arena.release(b.offset, _bytes(b))
     for b in buffers:
-        if id(b) in inside:
-            whole, start = inside[id(b)]
+        if b in inside:
+            whole, start = inside[b]
             b.offset = whole.offset + start
     return arena.size
 

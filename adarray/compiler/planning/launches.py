@@ -28,8 +28,8 @@ class _Waiting(NamedTuple):
     """A kernel that was put off, and the memory that it reads and writes."""
 
     step: KernelStep
-    reads: frozenset[int]
-    writes: frozenset[int]
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
 
 
 class Launches:
@@ -42,16 +42,17 @@ class Launches:
     buffers : sequence of Buffer
         Of the plan.
     inside : mapping
-        By ``id`` of a buffer that is a stretch of another one: that one, and where in it the
-        stretch begins.
+        By buffer that is a stretch of another one: that one, and where in it the stretch
+        begins.
     """
 
     def __init__(
-        self, most: int, buffers: Sequence[Buffer], inside: Mapping[int, tuple[Buffer, int]]
+        self, most: int, buffers: Sequence[Buffer], inside: Mapping[Buffer, tuple[Buffer, int]]
     ) -> None:
         self.most = most
         self.inside = inside
         self.inputs = {b.index: b for b in buffers if b.kind == "input"}
+        # By `id`: kernels are equal by their text, which takes long to compare.
         self.made: dict[tuple[int, ...], Kernel] = {}
         self.small: dict[int, bool] = {}
 
@@ -75,13 +76,13 @@ class Launches:
                 waiting = []
         return [*found, *self._joined(waiting)]
 
-    def _place(self, b: Buffer) -> int:
+    def _place(self, b: Buffer) -> Buffer:
         """Return what stands for the memory of a buffer."""
-        while id(b) in self.inside:
-            b = self.inside[id(b)][0]
-        return id(self.inputs[b.donor] if b.donor >= 0 else b)
+        while b in self.inside:
+            b = self.inside[b][0]
+        return self.inputs[b.donor] if b.donor >= 0 else b
 
-    def _memory(self, step: Step) -> tuple[frozenset[int], frozenset[int]]:
+    def _memory(self, step: Step) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
         """Return the memory that a step reads and writes."""
         written: Sequence[Buffer]
         if isinstance(step, DotStep):

@@ -17,13 +17,25 @@ from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.loopir import Kernel, statements
 from adarray.compiler.ir.plan import Buffer, Note, Plan
-from adarray.compiler.ir.program import Program, Slot, Value, c_strides
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Concatenate,
+    ConstantArray,
+    Matmul,
+    ProgramInput,
+    PythonCall,
+    Slot,
+    View,
+    map_of,
+    mnemonic,
+)
+from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.ir.uses import numeric
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.collapse import collapse
 from adarray.compiler.kernels.lower import Lowered
-from adarray.compiler.kernels.nodes import Memory, Nodes
+from adarray.compiler.kernels.nodes import FromRing, Memory, Nodes
 from adarray.compiler.kernels.siblings import Family, Part, find_siblings
 from adarray.compiler.kernels.tables import tabled
 from adarray.compiler.kernels.work import work_of
@@ -88,16 +100,16 @@ def _in_c_order(program: Program) -> Program:
     """
     values, outputs = list(program.values), []
     for v in program.outputs:
-        whole = v.kind != "view" or all(
+        whole = not isinstance(v.primitive, View) or all(
             n == 1 or s == t
-            for n, s, t in zip(v.shape, v.params["strides"], c_strides(v.shape), strict=True)
+            for n, s, t in zip(v.shape, v.primitive.strides, c_strides(v.shape), strict=True)
         )
         if not whole:
             if numeric(v.dtype):
-                v = Value("map", (v,), {"name": "cast"}, v.shape, v.dtype, v.origin)
+                v = Value(map_of("cast"), (v,), v.shape, v.dtype, v.origin)
             else:
-                call = {"function": np.ascontiguousarray, "args": (Slot(0),), "kwargs": {}}
-                v = Value("call", (v,), call, v.shape, v.dtype, v.origin)
+                call = PythonCall(np.ascontiguousarray, (Slot(0),), {})
+                v = Value(call, (v,), v.shape, v.dtype, v.origin)
             values.append(v)
         outputs.append(v)
     return Program(program.inputs, values, outputs)
@@ -122,7 +134,7 @@ class Planner:
     def __init__(
         self,
         program: Program,
-        late: Mapping[int, int] | None = None,
+        late: Mapping[Value, int] | None = None,
         donated: tuple[tuple[int, int], ...] = (),
         target: Target = CPU,
         found: Callable[[Kernel], None] | None = None,
@@ -134,7 +146,7 @@ class Planner:
         self.fusion = Fusion(program, late, target)
         self.division = Division(self.fusion.uses, len(self.fusion.groups), self._statements)
         self.late = late or {}
-        self.requested: dict[int, Value] = {}
+        self.requested: dict[Value, None] = {}
         self.nodes: dict[int, Nodes] = {}
         self.lowered: dict[int, Lowered] = {}
         self.found = found
@@ -181,24 +193,24 @@ class Planner:
             (*self._notes(), *self._kept(kept)),
         )
 
-    def stored_values(self) -> Iterable[tuple[int, Value]]:
-        """Yield the values in buffers, with the ``id`` of the buffer."""
-        for value in self.requested.values():
-            buffer = self.storage.buffers.get(id(value))
+    def stored_values(self) -> Iterable[tuple[Buffer, Value]]:
+        """Yield the values in buffers, with the buffer."""
+        for value in self.requested:
+            buffer = self.storage.buffers.get(value)
             if buffer is not None:
-                yield id(buffer), value
+                yield buffer, value
 
     # -- what is stored -------------------------------------------------------------------
 
     def _target(self, value: Value) -> Value:
         """Return the value whose memory an output is, or is a look at."""
-        if id(value) in self.fusion.owner or value.kind in ("input", "array"):
+        if value in self.fusion.owner or isinstance(value.primitive, (ProgramInput, ConstantArray)):
             return value
         return self.fusion.uses.access(value).root
 
     def _request(self, value: Value) -> None:
-        if value.kind not in ("input", "array"):
-            self.requested[id(value)] = value
+        if not isinstance(value.primitive, (ProgramInput, ConstantArray)):
+            self.requested[value] = None
 
     def _settle(self, group: Group) -> list[Group]:
         """Find what a group computes, given what later ones read of it; return it.
@@ -207,7 +219,9 @@ class Planner:
         """
         value = group.members[0]
         wanted = self._wanted(group)
-        group.dead = not wanted and not (group.kind == "step" and value.kind == "call")
+        group.dead = not wanted and not (
+            group.kind == "step" and isinstance(value.primitive, PythonCall)
+        )
         if group.dead:
             return [group]
         if group.library:
@@ -230,7 +244,7 @@ class Planner:
 
     def _wanted(self, group: Group) -> list[Value]:
         """Return the members that later groups read from memory, or that are results."""
-        return [m for m in group.members if id(m) in self.requested]
+        return [m for m in group.members if m in self.requested]
 
     def _choose(self, group: Group) -> None:
         """Find the nodes of a group, with what it computes again."""
@@ -242,7 +256,7 @@ class Planner:
 
     def _own(self, group: Group) -> None:
         """Let a group own its members."""
-        self.fusion.owner.update((id(m), group) for m in group.members)
+        self.fusion.owner.update((m, group) for m in group.members)
 
     def _statements(self, group: Group, old: Group | None) -> int:
         """Return how many statements the kernel of a small group has; see `Division`."""
@@ -275,10 +289,10 @@ class Planner:
             if group.dead:
                 continue
             for v in self._reads(group):
-                self.writer.last_use[id(v)] = k
-                self.writer.read.add(id(v))
+                self.writer.last_use[v] = k
+                self.writer.read.add(v)
         for value in self.program.outputs:
-            self.writer.last_use[id(self._target(value))] = len(self.fusion.groups)
+            self.writer.last_use[self._target(value)] = len(self.fusion.groups)
 
     def _reads(self, group: Group) -> Iterable[Value]:
         nodes = self.nodes.get(group.index)
@@ -287,33 +301,38 @@ class Planner:
         return [self.storage.memory_of(a) for a in group.members[0].args]
 
     def _make_buffers(self) -> None:
-        for v in self.program.inputs:
-            self.storage.add(v, Buffer("input", v.dtype, v.size, v.params["index"]))
+        for k, v in enumerate(self.program.inputs):
+            self.storage.add(v, Buffer("input", v.dtype, v.size, k))
         for j, v in enumerate(self.program.outputs):
             target = self._target(v)
-            if id(target) not in self.storage.buffers and target.kind != "array":
+            if target not in self.storage.buffers and not isinstance(
+                target.primitive, ConstantArray
+            ):
                 self.storage.add(target, Buffer("output", target.dtype, target.size, j))
 
     def _find_stretches(self) -> None:
         """Let values lie inside of the joins that they are for."""
         for group in self.fusion.groups:
             join = group.members[0]
-            if group.dead or group.kind != "step" or join.kind != "join" or group.library:
+            primitive = join.primitive
+            if not isinstance(primitive, Concatenate) or join in self.storage.buffers:
                 continue
-            if id(join) in self.storage.buffers:
+            if group.dead or group.kind != "step" or group.library:
                 continue
             found = [
                 (value, start)
-                for value, start in stretches(join, self.fusion, self.storage.buffers)
-                if id(value) in self.requested  # others are recomputed by who reads them
+                for value, start in stretches(
+                    primitive.axis, join, self.fusion, self.storage.buffers
+                )
+                if value in self.requested  # others are recomputed by who reads them
             ]
             if not found:
                 continue
             whole = self.storage.buffer(join)
-            self.storage.divided.add(id(whole))
+            self.storage.divided.add(whole)
             for value, start in found:
                 part = self.storage.buffer(value)
-                self.storage.inside[id(part)] = (whole, start)
+                self.storage.inside[part] = (whole, start)
 
     # -- steps ----------------------------------------------------------------------------
 
@@ -330,19 +349,25 @@ class Planner:
                 self._family(family)
         elif group.kind != "step":
             self._fused(group)
-        elif value.kind == "dot":
-            self.writer.dot(value)
-        elif value.kind in ("call", "pick"):
-            self.writer.call(value)
         else:
-            self.writer.single(value, group, self.nodes.get(group.index))
+            self._step(value, group)
+
+    def _step(self, value: Value, group: Group) -> None:
+        """Add the steps of a value that has them alone."""
+        match value.primitive:
+            case Matmul() as p:
+                self.writer.dot(p, value)
+            case PythonCall() as p:
+                self.writer.call(p, value)
+            case CallResult():
+                pass  # the call writes it
+            case _:
+                self.writer.single(value, group, self.nodes.get(group.index))
 
     def _part(self, group: Group) -> Part:
         """Return what a group computes and stores."""
         nodes = self.nodes[group.index]
-        stored = {
-            id(nodes.by_id[id(m)]): Memory(m) for m in group.members if id(m) in self.requested
-        }
+        stored = {nodes.by_value[m]: Memory(m) for m in group.members if m in self.requested}
         return Part(nodes.order, stored, group.find(group.outer), list(group.extents))
 
     def _lower(self, group: Group) -> Lowered:
@@ -371,22 +396,20 @@ class Planner:
     def _family(self, family: Family) -> None:
         lowered = self.writer.shared_kernels.siblings(family.parts)
         nodes = [n for p in family.parts for n in p.order]
-        values = tuple({id(n.value): n.value for n in nodes}.values())
+        values = tuple(dict.fromkeys(n.value for n in nodes))
         self.writer.kernel(lowered, values, work_of(nodes))
 
     def _find_pipelines(self) -> None:
         """Find chains of groups that run as pipelines."""
         groups = [g for g in self.fusion.groups if not g.dead]
-        readers: dict[int, set[int]] = {}
+        readers: dict[Value, set[int]] = {}
         for g in groups:
             for v in self._reads(g):
-                readers.setdefault(id(v), set()).add(g.index)
-        results = {id(self._target(v)) for v in self.program.outputs}
+                readers.setdefault(v, set()).add(g.index)
+        results = {self._target(v) for v in self.program.outputs}
 
         def external(value: Value, chain: list[Group]) -> bool:
-            return id(value) in results or not readers.get(id(value), set()) <= {
-                g.index for g in chain
-            }
+            return value in results or not readers.get(value, set()) <= {g.index for g in chain}
 
         cloned, requested = self.recompute.cloned, self.requested
         found: list[Pipeline | Strips] = [
@@ -405,7 +428,9 @@ class Planner:
         kernels = self.writer.shared_kernels
         lowered = kernels.strips(p) if isinstance(p, Strips) else kernels.pipeline(p)
         orders = p.orders()
-        values = tuple(n.value for order in orders for n in order if n.kind != "ring")
+        values = tuple(
+            n.value for order in orders for n in order if not isinstance(n.operation, FromRing)
+        )
         self.writer.kernel(lowered, values, sum(work_of(order) for order in orders))
 
     # -- for people -----------------------------------------------------------------------
@@ -414,25 +439,26 @@ class Planner:
         """Yield why values and their readers are in different steps."""
         f = self.fusion
         for value in f.values:
-            owner = f.owner.get(id(value))
+            owner = f.owner.get(value)
             if owner is None or owner.dead:
                 continue
             for use in f.uses.uses(value) if owner.kind != "step" else ():
-                first = f.owner.get(id(use.root))
+                first = f.owner.get(use.root)
                 if first is None or first is owner or first.dead:
                     continue
                 family = self.families.get(owner.index)
                 if family is not None and family is self.families.get(first.index):
                     continue
-                reason = f.reasons.get((id(use.root), id(value)))
+                reason = f.reasons.get((use.root, value))
                 if first.kind == "step":
-                    reason = f"a {use.root.kind} is a step of its own"
+                    what = mnemonic(use.root.primitive).replace("_", " ")
+                    reason = f"a {what} is a step of its own"
                 yield Note(use.root, value, reason or "another kernel suited it better")
 
     def _kept(self, refused: Iterable[tuple[int, int, str]]) -> Iterable[Note]:
         """Yield why results are not written into donated arguments."""
-        inputs = {v.params["index"]: v for v in self.program.inputs}
+        inputs = self.program.inputs
         for j, i, why in refused:
-            if i in inputs:
+            if i < len(inputs):
                 reason = f"not in the memory of the donated argument: {why}"
                 yield Note(inputs[i], self.program.outputs[j], reason)

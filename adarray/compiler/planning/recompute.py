@@ -14,9 +14,13 @@ References
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections import Counter
+from collections.abc import Container
 
+from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
+from adarray.compiler.ir.domains import AffineIndex
+from adarray.compiler.ir.primitives import Concatenate, Map, Primitive, ProgramInput, UpdateSlice
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.uses import domain, op_cost
 from adarray.compiler.kernels.nodes import Nodes
@@ -29,7 +33,7 @@ LOCAL = 24
 MANY = 16
 # Arrays that it may be recomputed from.
 SOURCES = 2
-KINDS = frozenset({"map", "place", "join"})
+RECOMPUTED: frozenset[type[Primitive]] = frozenset({Map, UpdateSlice, Concatenate})
 
 
 class Recompute:
@@ -38,48 +42,48 @@ class Recompute:
     Parameters
     ----------
     fusion : Fusion
-    requested : dict
-        Values that later groups read from memory, by ``id``; it grows.
+    requested : container of Value
+        Those that later groups read from memory; it grows.
     """
 
-    def __init__(self, fusion: Any, requested: dict[int, Value]) -> None:
+    def __init__(self, fusion: Fusion, requested: Container[Value]) -> None:
         self.fusion = fusion
         self.requested = requested
-        self.sources: dict[int, int] = {}
-        self.chosen: set[tuple[int, int]] = set()
+        self.sources: dict[Value, int] = {}
+        self.chosen: set[tuple[Value, int]] = set()
 
     def cloned(self, root: Value, group: Group) -> bool:
         """Whether a value of an earlier group is recomputed in `group`."""
-        if (id(root), group.index) in self.chosen:
+        if (root, group.index) in self.chosen:
             return True
-        if root.kind not in KINDS or id(root) in self.requested:
+        if type(root.primitive) not in RECOMPUTED or root in self.requested:
             return False
-        owner = self.fusion.owner.get(id(root))
+        owner = self.fusion.owner.get(root)
         if owner is None or owner is group or owner.kind == "step":
             return False
-        return self.fusion.uses.cost[id(root)] <= CHEAP and self._sources(root) <= SOURCES
+        return self.fusion.uses.cost[root] <= CHEAP and self._sources(root) <= SOURCES
 
     def _sources(self, value: Value) -> int:
         """Return from how many arrays a cheap value comes."""
-        found = self.sources.get(id(value))
+        found = self.sources.get(value)
         if found is None:
             uses = self.fusion.uses
-            seen: set[int] = set()
-            roots: set[int] = set()
+            seen: set[Value] = set()
+            roots: set[Value | int] = set()
             stack = [value]
             while stack:
                 v = stack.pop()
-                if id(v) in seen:
+                if v in seen:
                     continue
-                seen.add(id(v))
+                seen.add(v)
                 for use in uses.uses(v):
                     if use.maps is None:
-                        roots.update((id(use.root), -1, -2))
-                    elif uses.cost[id(use.root)] and use.root.kind in KINDS:
+                        roots.update((use.root, -1, -2))
+                    elif uses.cost[use.root] and type(use.root.primitive) in RECOMPUTED:
                         stack.append(use.root)
                     elif not uses.is_inline(use.root):
-                        roots.add(id(use.root))
-            found = self.sources[id(value)] = len(roots)
+                        roots.add(use.root)
+            found = self.sources[value] = len(roots)
         return found
 
     def choose(self, group: Group, nodes: Nodes) -> bool:
@@ -94,46 +98,43 @@ class Recompute:
         if not mine:
             return False
         looks = self._looks(nodes)
-        have = {id(v) for v in read}
+        have = set(read)
         chains = {
-            id(v): self._ancestors(v, LOCAL // looks.get(id(v), 1))
-            for v in mine
-            if id(v) not in self.requested
+            v: self._ancestors(v, LOCAL // looks.get(v, 1)) for v in mine if v not in self.requested
         }
-        count: dict[int, int] = {}
+        count = Counter(mine)
         for v in mine:
-            count[id(v)] = count.get(id(v), 0) + 1
-            for a, _ in chains.get(id(v), ()):
+            for a, _ in chains.get(v, ()):
                 if a is not None:
-                    count[id(a)] = count.get(id(a), 0) + 1
+                    count[a] += 1
         changed = False
         for v in mine:
-            if id(v) in self.requested or count[id(v)] > 1:
+            if v in self.requested or count[v] > 1:
                 continue  # others come from it
-            for a, way in chains[id(v)]:
-                if a is None or id(a) in have or id(a) in self.requested or count[id(a)] > 1:
-                    self.chosen.update((id(w), group.index) for w in way)
+            for a, way in chains[v]:
+                if a is None or a in have or a in self.requested or count[a] > 1:
+                    self.chosen.update((w, group.index) for w in way)
                     changed = True
                     break
         return changed
 
     @staticmethod
-    def _looks(nodes: Nodes) -> dict[int, int]:
+    def _looks(nodes: Nodes) -> dict[Value, int]:
         """Return at how many places the nodes read each array per element."""
-        seen: dict[int, set[Any]] = {}
+        seen: dict[Value, set[AffineIndex | None]] = {}
         for node in nodes.order:
             for ref in node.args:
                 if ref.memory is not None:
-                    seen.setdefault(id(ref.memory.value), set()).add(ref.at)
+                    seen.setdefault(ref.memory.value, set()).add(ref.at)
         return {key: len(at) for key, at in seen.items()}
 
     def _local(self, value: Value, group: Group) -> bool:
-        owner = self.fusion.owner.get(id(value))
+        owner = self.fusion.owner.get(value)
         return owner is not None and owner is not group and owner.kind != "step"
 
     def _repeated(self, value: Value, largest: int) -> bool:
         """Whether a value is dear and would be computed again and again for other rows."""
-        return self.fusion.uses.cost[id(value)] > CHEAP and MANY * value.size <= largest
+        return self.fusion.uses.cost[value] > CHEAP and MANY * value.size <= largest
 
     def _ancestors(self, value: Value, limit: int) -> list[tuple[Value | None, list[Value]]]:
         """Return values of the same group from each of which alone `value` comes cheaply.
@@ -142,18 +143,18 @@ class Recompute:
         constants of the program. The last one is None if a few inputs give the value.
         """
         uses, owner = self.fusion.uses, self.fusion.owner
-        mine = owner[id(value)]
+        mine = owner[value]
         if mine.places is None:
-            mine.places = {id(m): k for k, m in enumerate(mine.members)}
+            mine.places = {m: k for k, m in enumerate(mine.members)}
         found: list[tuple[Value | None, list[Value]]] = []
-        inputs: set[int] = set()
-        frontier = {mine.places[id(value)]: value}
+        inputs: set[Value] = set()
+        frontier = {mine.places[value]: value}
         way: list[Value] = []
         cost = 0
         while True:
             v = frontier.pop(max(frontier))
             cost += op_cost(v)
-            if v.kind not in KINDS or cost > limit:
+            if type(v.primitive) not in RECOMPUTED or cost > limit:
                 return found
             way.append(v)
             for use in uses.uses(v):
@@ -161,14 +162,14 @@ class Recompute:
                 if use.maps is None:
                     return found
                 if uses.is_inline(root):
-                    if uses.leaves[id(root)]:
+                    if uses.leaves[root]:
                         return found
-                elif root.kind == "input":
-                    inputs.add(id(root))
+                elif isinstance(root.primitive, ProgramInput):
+                    inputs.add(root)
                 else:
-                    if owner.get(id(root)) is not mine or id(root) in mine.totals:
+                    if owner.get(root) is not mine or root in mine.totals:
                         return found
-                    frontier[mine.places[id(root)]] = root
+                    frontier[mine.places[root]] = root
             if not frontier:
                 if len(inputs) <= SOURCES:
                     found.append((None, way))

@@ -20,13 +20,25 @@ References
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
+from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.plan import Plan
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Constant,
+    ConstantArray,
+    Iota,
+    Map,
+    Matmul,
+    Primitive,
+    ProgramInput,
+    PythonCall,
+)
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.uses import op_cost
-from adarray.compiler.planning.remat_values import singly
+from adarray.compiler.planning.remat_values import Attempt, Planned, singly
 
 # Plans that are made before the search ends: what fusion stores is known afterwards only.
 ATTEMPTS = 3
@@ -37,7 +49,9 @@ LEVELS = 4
 WORTH = 0.97  # of memory: less is not worth a cut
 SEGMENTS = (2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64)
 SHORT = 300  # values of programs in which single values are tried one by one
-KEPT = frozenset({"input", "const", "array", "iota", "call", "pick"})
+KEPT: frozenset[type[Primitive]] = frozenset({
+    ProgramInput, Constant, ConstantArray, Iota, PythonCall, CallResult,
+})  # fmt: skip
 # Operations of a product per element of its factor, in the units of `op_cost`.
 PRODUCT_COST = 0.1
 
@@ -49,17 +63,17 @@ class Variant(NamedTuple):
     ----------
     program : Program
     late : dict
-        By ``id`` of a value that is computed again: values with one number belong together.
-    stored : set of int
-        Values, by ``id``, that are expected to lie in memory, results included.
+        By value that is computed again: values with one number belong together.
+    stored : set of Value
+        Those that are expected to lie in memory, results included.
     """
 
     program: Program
-    late: dict[int, int]
-    stored: set[int]
+    late: dict[Value, int]
+    stored: set[Value]
 
 
-def within(program: Program, limit: int, attempt: Callable[[Program, Any], Any]) -> Plan:
+def within(program: Program, limit: int, attempt: Attempt) -> Plan:
     """Return a plan whose temporaries take at most `limit` bytes, or as few as can be.
 
     Parameters
@@ -69,10 +83,10 @@ def within(program: Program, limit: int, attempt: Callable[[Program, Any], Any])
         Bytes.
     attempt : callable
         ``attempt(program, late)`` returns a planner, not run yet, that computes the values
-        `late`, known by their ``id``, no earlier than they stand in the program.
+        `late` no earlier than they stand in the program.
     """
     planner = attempt(program, {})
-    best: Plan = planner.run()
+    best = planner.run()
     if best.arena > limit:
         best = _searched(program, limit, attempt, planner, best)
     if best.arena > limit and len(program.values) <= SHORT:
@@ -88,19 +102,17 @@ def within(program: Program, limit: int, attempt: Callable[[Program, Any], Any])
     return best
 
 
-def _searched(
-    program: Program, limit: int, attempt: Callable[[Program, Any], Any], planner: Any, best: Plan
-) -> Plan:
+def _searched(program: Program, limit: int, attempt: Attempt, planner: Planned, best: Plan) -> Plan:
     """Return a plan below a limit, or the smallest that is found; `best` is that of `planner`."""
     variant = _as_planned(Variant(program, {}, set()), planner)
-    following: tuple[Variant, Any] | None = None
+    following: tuple[Variant, Planned] | None = None
     for number in range(ROUNDS):
         before = best
         late = variant.late | _early(variant, planner.fusion.owner)
         variant = variant._replace(late=late)
         if number:  # what is in memory where these values are computed late
             planner = attempt(variant.program, late)
-            plan: Plan = planner.run()
+            plan = planner.run()
             if plan.arena < best.arena:
                 best, following = plan, (variant, planner)
             variant = _as_planned(variant, planner)
@@ -123,33 +135,33 @@ def _searched(
     return best
 
 
-def _as_planned(variant: Variant, planner: Any) -> Variant:
+def _as_planned(variant: Variant, planner: Planned) -> Variant:
     """Return a variant with the values that a planner of it has stored."""
-    stored = {id(v) for _, v in planner.stored_values()}
-    return variant._replace(stored=stored | {id(v) for v in variant.program.outputs})
+    stored = {v for _, v in planner.stored_values()}
+    return variant._replace(stored=stored | set(variant.program.outputs))
 
 
-def _early(start: Variant, owner: Mapping[int, Any]) -> dict[int, int]:
+def _early(start: Variant, owner: Mapping[Value, Group]) -> dict[Value, int]:
     """Return values that fusion computes before the fullest moment, and are read after it.
 
     They are computed with what they are made of, which may be good for speed. Those that the same
     stored value reads first belong together: others would be computed with them too early.
     """
     values = start.program.values
-    place = {id(v): k for k, v in enumerate(values)}
+    place = {v: k for k, v in enumerate(values)}
     fullest = Liveness(start).fullest
     first = list(range(len(values), 2 * len(values)))  # the first stored reader of each
     for k in range(len(values) - 1, -1, -1):
-        reader = k if id(values[k]) in start.stored else first[k]
+        reader = k if values[k] in start.stored else first[k]
         for a in values[k].args:
-            at = place[id(a)]
+            at = place[a]
             first[at] = min(first[at], reader)
-    found: dict[int, int] = {}
+    found: dict[Value, int] = {}
     for k in range(fullest + 1, len(values)):
         v = values[k]
-        group = owner.get(id(v)) if v.kind == "map" else None
-        if group is not None and place.get(id(group.members[0]), k) <= fullest:
-            found[id(v)] = first[k]
+        group = owner.get(v) if isinstance(v.primitive, Map) else None
+        if group is not None and place.get(group.members[0], k) <= fullest:
+            found[v] = first[k]
     return found
 
 
@@ -178,7 +190,7 @@ def _within(start: Variant, target: float, first: int = 0) -> Variant | None:
 def _cuts(start: Variant, level: int, target: float) -> Iterator[tuple[Variant, float]]:
     """Yield programs with the values before the fullest moment cut in different ways."""
     live = Liveness(start)
-    waiting = [k for k in live.alive() if id(start.program.values[k]) in start.stored]
+    waiting = [k for k in live.alive() if start.program.values[k] in start.stored]
     total = sum(start.program.values[k].nbytes for k in waiting)
     for count in SEGMENTS:
         if count > len(waiting):
@@ -222,18 +234,18 @@ class Liveness:
 
     def __init__(self, variant: Variant) -> None:
         values, stored = variant.program.values, variant.stored
-        place = {id(v): k for k, v in enumerate(values)}
+        place = {v: k for k, v in enumerate(values)}
         self.last = list(range(len(values)))
         for v in variant.program.outputs:
-            self.last[place[id(v)]] = len(values)
+            self.last[place[v]] = len(values)
         for k in range(len(values) - 1, -1, -1):
-            until = k if id(values[k]) in stored else self.last[k]
+            until = k if values[k] in stored else self.last[k]
             for a in values[k].args:
-                at = place[id(a)]
+                at = place[a]
                 self.last[at] = max(self.last[at], until)
         use = [0] * (len(values) + 2)
         for k, v in enumerate(values):
-            if id(v) in stored and self.last[k] < len(values):  # a result is no temporary
+            if v in stored and self.last[k] < len(values):  # a result is no temporary
                 use[k] += v.nbytes
                 use[self.last[k] + 1] -= v.nbytes
         now = self.peak = self.fullest = 0
@@ -265,22 +277,22 @@ def _cut(
         How often the program was cut before.
     """
     values = start.program.values
-    segment: dict[int, int] = {}
+    segment: dict[Value, int] = {}
     number = 0
     for k in range(ends[again - 1] + 1):
         number += k > ends[number]
-        if values[k].kind not in KEPT:
-            segment[id(values[k])] = number
+        if type(values[k].primitive) not in KEPT:
+            segment[values[k]] = number
     for k in range(ends[again - 1] + 1, fullest + 1):
         for a in values[k].args:
-            segment.pop(id(a), None)
+            segment.pop(a, None)
     for k in range(ends[again - 1] + 1):  # what crosses a cut is kept
-        own = segment.get(id(values[k]), -1)
+        own = segment.get(values[k], -1)
         for a in values[k].args:
-            if segment.get(id(a), own) != own:
-                del segment[id(a)]
+            if segment.get(a, own) != own:
+                del segment[a]
     for v in start.program.outputs:
-        segment.pop(id(v), None)
+        segment.pop(v, None)
     return _Copier(start, segment, fullest, level).run()
 
 
@@ -288,16 +300,16 @@ class _Copier:
     """Writes a program in which some values are computed again, segment by segment."""
 
     def __init__(
-        self, start: Variant, segment: Mapping[int, int], fullest: int, level: int
+        self, start: Variant, segment: Mapping[Value, int], fullest: int, level: int
     ) -> None:
         self.start = start
         self.segment = segment
         self.fullest = fullest
         self.level = level
         self.values: list[Value] = []
-        self.stored: set[int] = set()
-        self.late: dict[int, int] = {}
-        self.now: dict[int, Value] = {}  # by id of a value: what stands for it
+        self.stored: set[Value] = set()
+        self.late: dict[Value, int] = {}
+        self.now: dict[Value, Value] = {}  # what stands for a value
         self.cost = 0.0
         self.members: dict[int, list[Value]] = {}
 
@@ -306,24 +318,24 @@ class _Copier:
         program = self.start.program
         needed = self._needed()
         for v in program.values:
-            if id(v) in needed:
-                self.members.setdefault(self.segment[id(v)], []).append(v)
+            if v in needed:
+                self.members.setdefault(self.segment[v], []).append(v)
         for k, v in enumerate(program.values):
             if k > self.fullest:
                 for a in v.args:
-                    self._again(self.segment.get(id(a), -1))
-            self._add(v, self.start.late.get(id(v)))
-        outputs = [self.now[id(v)] for v in program.outputs]
+                    self._again(self.segment.get(a, -1))
+            self._add(v, self.start.late.get(v))
+        outputs = [self.now[v] for v in program.outputs]
         made = Program(program.inputs, self.values, outputs)
         return Variant(made, self.late, self.stored), self.cost
 
-    def _needed(self) -> set[int]:
+    def _needed(self) -> set[Value]:
         """Return the values that are computed again: those read later, and what they need."""
         values = self.start.program.values
-        needed: set[int] = set()
+        needed: set[Value] = set()
         for k in range(len(values) - 1, -1, -1):
-            if k > self.fullest or id(values[k]) in needed:
-                needed.update(id(a) for a in values[k].args if id(a) in self.segment)
+            if k > self.fullest or values[k] in needed:
+                needed.update(a for a in values[k].args if a in self.segment)
         return needed
 
     def _again(self, number: int) -> None:
@@ -331,18 +343,18 @@ class _Copier:
         for v in self.members.pop(number, ()):
             self._add(v, (self.level + 1) * 1_000_000 + number, copy=True)
             work = v.size * float(op_cost(v))
-            if v.kind == "dot":
+            if isinstance(v.primitive, Matmul):
                 work = PRODUCT_COST * v.size * v.args[0].shape[-1]
             self.cost += work
 
     def _add(self, v: Value, batch: int | None, copy: bool = False) -> None:
-        args = tuple(self.now[id(a)] for a in v.args)
+        args = tuple(self.now[a] for a in v.args)
         made = v
         if copy or any(a is not b for a, b in zip(args, v.args, strict=True)):
-            made = Value(v.kind, args, v.params, v.shape, v.dtype, v.origin)
+            made = v.with_args(args)
         self.values.append(made)
-        self.now[id(v)] = made
+        self.now[v] = made
         if batch is not None:
-            self.late[id(made)] = batch
-        if id(v) in self.start.stored:
-            self.stored.add(id(made))
+            self.late[made] = batch
+        if v in self.start.stored:
+            self.stored.add(made)

@@ -11,31 +11,49 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
+from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.ir.plan import Buffer, Plan
+from adarray.compiler.ir.primitives import Concatenate, Map, Primitive, UpdateSlice
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.uses import op_cost
 from adarray.compiler.planning.buffers import touched
 
 # Plans that are made before the search ends.
 ATTEMPTS = 64
-KINDS = frozenset({"map", "place", "join"})
+CHEAP: frozenset[type[Primitive]] = frozenset({Map, UpdateSlice, Concatenate})
+
+
+class Planned(Protocol):
+    """What makes one plan: a `Planner`."""
+
+    fusion: Fusion
+
+    def run(self) -> Plan:
+        """Return the plan."""
+
+    def stored_values(self) -> Iterable[tuple[Buffer, Value]]:
+        """Yield the values in buffers, with the buffer."""
+
+
+# ``attempt(program, late)``: what plans a program with some values computed late.
+Attempt = Callable[[Program, Mapping[Value, int]], Planned]
 
 
 def singly(
     program: Program,
     limit: int,
-    attempt: Callable[[Program, Any], Any],
+    attempt: Attempt,
 ) -> Plan:
     """Return a plan that comes nearer to a limit; see `adarray.compiler.planning.remat.within`."""
-    chosen: dict[int, int] = {}
+    chosen: dict[Value, int] = {}
     planner = attempt(program, {})
-    best: Plan = planner.run()
-    origin: dict[int, Value] = {id(v): v for v in program.values}
-    place = {id(v): k for k, v in enumerate(program.values)}
-    tried: set[int] = set()
+    best = planner.run()
+    origin: Mapping[Value, Value] = {v: v for v in program.values}
+    place = {v: k for k, v in enumerate(program.values)}
+    tried: set[Value] = set()
     for _ in range(ATTEMPTS):
         if best.arena <= limit:
             break
@@ -43,8 +61,8 @@ def singly(
         if found is None:
             break
         value, split = found
-        tried.add(id(value))
-        again = chosen | {id(value): split}
+        tried.add(value)
+        again = chosen | {value: split}
         changed, late, origins = duplicated(program, again)
         other = attempt(changed, late)
         plan = other.run()
@@ -54,101 +72,101 @@ def singly(
 
 
 def duplicated(
-    program: Program, again: dict[int, int]
-) -> tuple[Program, dict[int, int], dict[int, Value]]:
+    program: Program, again: Mapping[Value, int]
+) -> tuple[Program, dict[Value, int], dict[Value, Value]]:
     """Return a program that computes some values twice.
 
     Parameters
     ----------
     program : Program
     again : dict
-        By ``id`` of a value: the place in the program from which its readers read another
-        one, computed there.
+        By value: the place in the program from which its readers read another one, computed
+        there.
 
     Returns
     -------
     Program
     dict
-        The second ones, by ``id``, and a number of each.
+        The second ones, and a number of each.
     dict
-        By ``id`` of a value of the new program that is computed once or first: the value of
-        `program` that it is.
+        By value of the new program that is computed once or first: the value of `program`
+        that it is.
     """
-    now: dict[int, Value] = {}
-    waiting: dict[int, int] = {}
-    late: dict[int, int] = {}
-    origin: dict[int, Value] = {}
+    now: dict[Value, Value] = {}
+    waiting: dict[Value, int] = {}
+    late: dict[Value, int] = {}
+    origin: dict[Value, Value] = {}
     values: list[Value] = []
 
     def current(v: Value, k: int) -> Value:
         """Return what a reader at place `k` reads for a value."""
-        if id(v) in waiting and k > waiting[id(v)]:
-            del waiting[id(v)]
-            second = _copy(v, tuple(current(a, k) for a in v.args))
-            late[id(second)] = len(late)
+        if v in waiting and k > waiting[v]:
+            del waiting[v]
+            second = v.with_args(tuple(current(a, k) for a in v.args))
+            late[second] = len(late)
             values.append(second)
-            now[id(v)] = second
-        return now[id(v)]
+            now[v] = second
+        return now[v]
 
     for k, v in enumerate(program.values):
         args = tuple(current(a, k) for a in v.args)
         same = all(a is b for a, b in zip(args, v.args, strict=True))
-        made = v if same else _copy(v, args)
+        made = v if same else v.with_args(args)
         values.append(made)
-        now[id(v)] = made
-        origin[id(made)] = v
-        if id(v) in again:
-            waiting[id(v)] = again[id(v)]
-    outputs = [now[id(v)] for v in program.outputs]
+        now[v] = made
+        origin[made] = v
+        if v in again:
+            waiting[v] = again[v]
+    outputs = [now[v] for v in program.outputs]
     return Program(program.inputs, values, outputs), late, origin
 
 
-def _copy(v: Value, args: tuple[Value, ...]) -> Value:
-    return Value(v.kind, args, v.params, v.shape, v.dtype, v.origin)
-
-
 def _candidate(
-    plan: Plan, planner: Any, origin: dict[int, Value], place: dict[int, int], tried: set[int]
+    plan: Plan,
+    planner: Planned,
+    origin: Mapping[Value, Value],
+    place: Mapping[Value, int],
+    tried: set[Value],
 ) -> tuple[Value, int] | None:
     """Return a value that is alive when memory is fullest, and from where to compute it again."""
     alive, step, fresh = _fullest(plan)
-    computed = [place[id(origin[id(v)])] for v in step if id(v) in origin]
+    computed = [place[origin[v]] for v in step if v in origin]
     if not computed:
         return None
     split = max(computed)
     found: tuple[Value, int] | None = None
     gain = 0.0
-    for key, stored in planner.stored_values():
-        value = origin.get(id(stored))
-        if key not in alive or value is None or id(value) in tried or value.kind not in KINDS:
+    for buffer, stored in planner.stored_values():
+        value = origin.get(stored)
+        if buffer not in alive or value is None or value in tried:
+            continue
+        if type(value.primitive) not in CHEAP:
             continue
         if value.nbytes / op_cost(value) > gain:
             # What is made at that moment need not be made before it is read.
-            found = value, place[id(value)] if key in fresh else split
+            found = value, place[value] if buffer in fresh else split
             gain = value.nbytes / op_cost(value)
     return found
 
 
-def _fullest(plan: Plan) -> tuple[set[int], tuple[Value, ...], set[int]]:
-    """Return the temporaries, by ``id``, that could be away when most bytes are in use.
+def _fullest(plan: Plan) -> tuple[set[Buffer], tuple[Value, ...], set[Buffer]]:
+    """Return the temporaries that could be away when most bytes are in use.
 
     With them the values of the step at that moment, and those of the temporaries that this
     step makes.
     """
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    buffers: dict[int, Buffer] = {}
+    first: dict[Buffer, int] = {}
+    last: dict[Buffer, int] = {}
     for k, step in enumerate(plan.steps):
         for b in touched(step):
             if b.kind == "temp":
-                buffers[id(b)] = b
-                first.setdefault(id(b), k)
-                last[id(b)] = k
+                first.setdefault(b, k)
+                last[b] = k
     use = [0] * (len(plan.steps) + 1)
-    for key, b in buffers.items():
+    for b in first:
         size = b.size * int(b.dtype.itemsize)
-        use[first[key]] += size
-        use[last[key] + 1] -= size
+        use[first[b]] += size
+        use[last[b] + 1] -= size
     now = peak = at = 0
     for k, change in enumerate(use):
         now += change
@@ -157,7 +175,7 @@ def _fullest(plan: Plan) -> tuple[set[int], tuple[Value, ...], set[int]]:
     if not plan.steps:
         return set(), (), set()
     # A value that is read at that moment has to be there.
-    here = {id(b) for b in touched(plan.steps[at])}
-    fresh = {key for key in buffers if first[key] == at < last[key]}
-    idle = {key for key in buffers if first[key] < at < last[key] and key not in here}
+    here = set(touched(plan.steps[at]))
+    fresh = {b for b in first if first[b] == at < last[b]}
+    idle = {b for b in first if first[b] < at < last[b] and b not in here}
     return fresh | idle, plan.steps[at].values, fresh

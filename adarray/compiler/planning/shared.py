@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from adarray.compiler.ir.primitives import (
+    Concatenate,
+    Constant,
+    GatherND,
+    Iota,
+    Map,
+    ScatterND,
+    UpdateSlice,
+    View,
+)
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels import siblings
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.copies import with_copies
 from adarray.compiler.kernels.lower import Lowered, Lowering, in_blocks
-from adarray.compiler.kernels.nodes import Memory, Node, Ref
+from adarray.compiler.kernels.nodes import Folded, Memory, Node, Operation, Ref
 from adarray.compiler.kernels.scope import LITERAL
 from adarray.compiler.kernels.siblings import Part, one_loop
 from adarray.compiler.kernels.tables import is_table
+from adarray.compiler.kernels.values import Stored, WrittenRows
 from adarray.compiler.stencil import lower_strips
 from adarray.compiler.stencil.lower_rings import Stage, write
 from adarray.compiler.stencil.rings import Pipeline
 from adarray.compiler.stencil.strips import Strips
 
-# Parameters of values that decide what a kernel says.
-PARAMS = ("name", "combine", "starts", "add", "axis", "axes", "position")
-SHAPED = frozenset({"place", "join", "gather", "scatter"})
+# Nodes whose operands' shapes decide what a kernel says.
+SHAPED: frozenset[type[Operation]] = frozenset({UpdateSlice, Concatenate, GatherND, ScatterND})
 # Nodes that read their operands at their own indices: where arrays begin that these read is
 # an integer of the kernel, and nothing else depends on it.
-PLAIN = frozenset({"map", "fold", "view", "const", "iota"})
+PLAIN: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant, Iota})
 
 
 class SharedKernels:
@@ -46,7 +56,7 @@ class SharedKernels:
     def lower(
         self,
         order: list[Node],
-        stored: dict[int, Memory],
+        stored: dict[Node, Memory],
         outer: int,
         extents: list[int],
         access: str = "out",
@@ -87,7 +97,7 @@ class SharedKernels:
         found = self.made.get(key)
         if found is not None:
             return s.again(found)
-        rows = [row for _, row in p.kept.values()]
+        rows = list(p.kept.values())
         return self._keep(key, s, lower_strips.write(p.steps, rows, p.sizes, self.target))
 
     @staticmethod
@@ -112,7 +122,7 @@ class SharedKernels:
         return (*stage[1:], s.of(x.order, x.stored, x.outer, x.extents))
 
     def _keep(self, key: Hashable, s: Signature, lowered: Lowered) -> Lowered:
-        places = tuple(s.places[id(v)] for v in lowered.buffers)
+        places = tuple(s.places[v] for v in lowered.buffers)
         at = [v for n, v in zip(lowered.kernel.ints, lowered.ints, strict=True) if is_place(n)]
         if not s.far or all(v in s.far for v in at):
             self.made[key] = Made(lowered, places, tuple(s.far), tuple(s.tables))
@@ -139,7 +149,7 @@ def is_place(name: str) -> bool:
 def plain(order: list[Node]) -> bool:
     """Whether offsets of arrays are integers of the kernel as they are."""
     for node in order:
-        if node.kind not in PLAIN or node.ring is not None:
+        if type(node.operation) not in PLAIN or node.ring is not None:
             return False
         for ref in node.args:
             for m in ref.maps or ():
@@ -163,8 +173,8 @@ class Signature:
         self.far: dict[int, int] = {}
         self.tables: dict[int, int] = {}
         self.memories: list[Value] = []
-        self.places: dict[int, int] = {}
-        self.number: dict[int, int] = {}
+        self.places: dict[Value, int] = {}
+        self.number: dict[object, int] = {}
 
     def again(self, found: Made) -> Lowered:
         """Return a kernel that was made before, on the arrays of this signature."""
@@ -180,20 +190,17 @@ class Signature:
             ints = tuple([new[v] if name.startswith("table") else v for name, v in named])
         return Lowered(kernel, tuple([self.memories[k] for k in places]), ints)
 
-    def of(
-        self, order: list[Node], stored: dict[int, Any], outer: int, extents: list[int]
-    ) -> Hashable:
+    def of(self, order: list[Node], stored: Stored, outer: int, extents: list[int]) -> Hashable:
         """Return what decides the loops of some nodes."""
-        made: list[Any] = [outer, tuple(extents)]
+        made: list[Hashable] = [outer, tuple(extents)]
         for node in order:
-            value = node.value
-            params = value.params
+            value, kind = node.value, type(node.operation)
             made.append((
-                node.kind, value.dtype.char, node.shape, node.classes, node.folded, node.total,
-                tuple([self._ref(r) for r in node.args]), self._written(stored.get(id(node))),
-                tuple([params[p] for p in PARAMS if p in params]),
-                repr(params["value"]) if node.kind == "const" else None,
-                tuple(a.shape for a in value.args) if node.kind in SHAPED else None,
+                # What a view shows is in the maps of its reading.
+                View if kind is View else node.operation,
+                value.dtype.char, node.shape, node.classes, node.folded, node.total,
+                tuple([self._ref(r) for r in node.args]), self._written(stored.get(node)),
+                tuple(a.shape for a in value.args) if kind in SHAPED else None,
                 node.ring and self.number_of(node.ring),
             ))  # fmt: skip
             self.number_of(node)
@@ -201,12 +208,12 @@ class Signature:
 
     def number_of(self, thing: object) -> int:
         """Return the number of a node or of rows that are kept: things have them in order."""
-        return self.number.setdefault(id(thing), len(self.number))
+        return self.number.setdefault(thing, len(self.number))
 
     def _place(self, value: Value) -> int:
-        k = self.places.get(id(value))
+        k = self.places.get(value)
         if k is None:
-            k = self.places[id(value)] = len(self.memories)
+            k = self.places[value] = len(self.memories)
             self.memories.append(value)
         return k
 
@@ -215,7 +222,7 @@ class Signature:
             return self.number_of(r.node), r.maps
         assert r.memory is not None
         if r.at is not None and is_table(r.memory.value):
-            at: Any = "table", self.tables.setdefault(r.at.const, len(self.tables))
+            at: Hashable = "table", self.tables.setdefault(r.at.const, len(self.tables))
         else:
             at = r.at if r.at is None else (self._offset(r.at.const), r.at.terms)
         return self._place(r.memory.value), at, r.memory.value.dtype.char
@@ -225,7 +232,7 @@ class Signature:
             return value
         return "far", self.far.setdefault(value, len(self.far))
 
-    def _written(self, memory: Any) -> Hashable:
+    def _written(self, memory: Memory | WrittenRows | None) -> Hashable:
         if memory is None:
             return None
         if isinstance(memory, Memory):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+
+import numpy as np
 
 from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
@@ -13,7 +14,20 @@ from adarray.compiler.ir.domains import strided
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Step
-from adarray.compiler.ir.program import Program, Slot, Value, c_strides
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Concatenate,
+    Matmul,
+    PrefixScan,
+    ProgramInput,
+    PythonCall,
+    ScatterND,
+    Shape,
+    Slot,
+    UpdateSlice,
+    View,
+)
+from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.dependence import overwrites, reads
 from adarray.compiler.kernels.lower import Lowered
@@ -44,9 +58,9 @@ class StepWriter:
     position : dict
         Which group in their order each one is, by its index.
     last_use : dict
-        The position of the last group that reads a value, by ``id`` of the value.
-    read : set of int
-        Values that some group reads, by ``id``.
+        The position of the last group that reads a value.
+    read : set of Value
+        Those that some group reads.
     """
 
     def __init__(
@@ -63,14 +77,11 @@ class StepWriter:
         self.shared_kernels = kernels
         self.steps: list[Step] = []
         self.position: dict[int, int] = {}
-        self.last_use: dict[int, int] = {}
-        self.read: set[int] = set()
-        self.picked: dict[tuple[int, int], Value] | None = None
-        # By `id` of a buffer that was taken over: the `id` of the value that it holds now.
-        self.holds: dict[int, int] = {}
-        # Results of calls that nobody reads, and arrays of scatters; kept, since values are
-        # known by their `id`.
-        self.unread: list[Value] = []
+        self.last_use: dict[Value, int] = {}
+        self.read: set[Value] = set()
+        self.picked: dict[tuple[Value, int], Value] | None = None
+        # What buffers hold that were taken over.
+        self.holds: dict[Buffer, Value] = {}
 
     def kernel(self, lowered: Lowered, values: tuple[Value, ...], work: float) -> None:
         """Add a kernel that computes `values`; `work` is as `work_of` returns it."""
@@ -85,7 +96,7 @@ class StepWriter:
     ) -> Kernel:
         """Let large results that no later step reads be written past the caches."""
         stream = [
-            b.kind == "output" and v.nbytes >= STREAM and id(v) not in self.read
+            b.kind == "output" and v.nbytes >= STREAM and v not in self.read
             for v, b in zip(values, buffers, strict=True)
         ]
         if not any(stream):
@@ -96,75 +107,74 @@ class StepWriter:
         )
         return replace(kernel, buffers=params)
 
-    def dot(self, value: Value) -> None:
+    def dot(self, p: Matmul, value: Value) -> None:
         """Add a matrix product."""
         a, b, *rest = map(self.storage.memory_look, value.args)
         out = Operand(self.storage.buffer(value), 0, value.shape, c_strides(value.shape))
-        p = value.params
-        row, relu = p.get("row", False), p.get("relu", False)
-        added = rest[0] if rest and not row else None
-        self.steps.append(
-            DotStep(a, b, out, (value,), added, p.get("scale", 1.0), rest[0] if row else None, relu)
-        )
-
-    def call(self, value: Value) -> None:
-        """Add a call of a Python function; of several results, `pick` copies one."""
-        operands = tuple(self.storage.memory_look(a) for a in value.args)
-        if value.kind == "pick":
+        e = p.epilogue
+        if e is None:
+            self.steps.append(DotStep(a, b, out, (value,)))
             return
-        picks = self._picks(value)
-        p = value.params
-        results = tuple(picks) if picks is not None else (self.storage.buffer(value),)
-        step = CallStep(p["function"], p["args"], p["kwargs"], operands, results, (value,))
+        (c,) = rest
+        added, row = (None, c) if e.row else (c, None)
+        self.steps.append(DotStep(a, b, out, (value,), added, e.scale, row, e.relu))
+
+    def call(self, p: PythonCall, value: Value) -> None:
+        """Add a call of a Python function; it writes all its results."""
+        operands = tuple(self.storage.memory_look(a) for a in value.args)
+        results = self._results(p, value)
+        step = CallStep(p.function, p.args, p.kwargs, operands, results, (value,))
         self.steps.append(step)
 
-    def _picks(self, value: Value) -> list[Buffer] | None:
-        """Return buffers for all results of a call with several."""
-        if "results" not in value.params:
-            return None
+    def _results(self, p: PythonCall, value: Value) -> tuple[Buffer, ...]:
+        """Return buffers for all results of a call."""
+        if p.results is None:
+            return (self.storage.buffer(value),)
         if self.picked is None:
             self.picked = {
-                (id(v.args[0]), v.params["index"]): v
+                (v.args[0], v.primitive.index): v
                 for v in self.fusion.values
-                if v.kind == "pick"
+                if isinstance(v.primitive, CallResult)
             }
         made = []
-        for k, (shape, dtype) in enumerate(value.params["results"]):
-            v = self.picked.get((id(value), k))
+        for k, (shape, dtype) in enumerate(p.results):
+            v = self.picked.get((value, k))
             if v is None:
-                v = Value("pick", (value,), {"index": k}, shape, dtype)
-                self.unread.append(v)
+                v = Value(CallResult(k), (value,), shape, dtype)  # which nobody reads
             made.append(self.storage.buffer(v))
-        return made
+        return tuple(made)
 
     def single(self, value: Value, group: Group, nodes: Nodes | None) -> None:
         """Add the kernels of a value that fuses with nothing; NumPy computes it without `nodes`."""
         if nodes is None:
             self._interpreted(value)
             return
-        if value.kind == "scan":
-            self.kernel(lower_steps.scan(value, nodes, self.target), (value,), 1.5 * value.size)
-            return
-        if value.kind == "join":
-            self._join(value, nodes)
-            return
-        base = value.args[0]
-        if not self._takes_over(group, value, nodes):
-            self._piece(value, nodes, base, (0,) * value.ndim, (1,) * value.ndim, False)
-        if value.kind == "scatter":
-            for lowered in self._scattered(value, nodes):
-                self.kernel(lowered, (value,), 2.0 * value.args[1].size)
-            return
-        p = value.params
-        self._piece(value, nodes, value.args[1], p["starts"], p["steps"], p["add"])
+        match value.primitive:
+            case PrefixScan() as p:
+                lowered = lower_steps.scan(p, value, nodes, self.target)
+                self.kernel(lowered, (value,), 1.5 * value.size)
+            case Concatenate() as p:
+                self._join(p.axis, value, nodes)
+            case ScatterND() as p:
+                self._base(group, value, nodes)
+                for lowered in self._scattered(p, value, nodes):
+                    self.kernel(lowered, (value,), 2.0 * value.args[1].size)
+            case UpdateSlice() as p:
+                self._base(group, value, nodes)
+                self._piece(value, nodes, value.args[1], p.starts, p.steps, p.add)
+            case _:
+                raise AssertionError(f"{value} is no step of its own")
 
-    def _scattered(self, value: Value, nodes: Nodes) -> list[Lowered]:
+    def _base(self, group: Group, value: Value, nodes: Nodes) -> None:
+        """Write what a value is an update of, unless it takes that memory over."""
+        if not self._takes_over(group, value, nodes):
+            self._piece(value, nodes, value.args[0], (0,) * value.ndim, (1,) * value.ndim, False)
+
+    def _scattered(self, p: ScatterND, value: Value, nodes: Nodes) -> list[Lowered]:
         """Return the kernels of a scatter."""
-        if value.params["add"] or not self.target.atomic:
-            return [scatter(value, nodes, self.target)]
-        owner = owners(value)
-        self.unread.append(owner)
-        return scatter_last(value, nodes, owner)
+        if p.add or not self.target.atomic:
+            return [scatter(p, value, nodes, self.target)]
+        return scatter_last(p, value, nodes, owners(p, value))
 
     def _takes_over(self, group: Group, value: Value, nodes: Nodes) -> bool:
         """Let a value have the memory of its base, where nobody reads that later.
@@ -174,39 +184,39 @@ class StepWriter:
         """
         access = self.fusion.uses.access(value.args[0])
         root = access.root
-        buffer = self.storage.buffers.get(id(root))
+        buffer = self.storage.buffers.get(root)
         at = self.position[group.index]
         if (
             buffer is None
             or buffer.kind != "temp"
-            or id(buffer) in self.storage.inside
-            or id(buffer) in self.storage.divided
+            or buffer in self.storage.inside
+            or buffer in self.storage.divided
             or self.fusion.uses.is_inline(root)
             or root.size != value.size
             or access.offset
             or access.strides != c_strides(value.shape)
-            or self.last_use.get(id(root), -1) > at
-            or self.holds.get(id(buffer), id(root)) != id(root)
-            or id(value) in self.storage.buffers
+            or self.last_use.get(root, -1) > at
+            or self.holds.get(buffer, root) is not root
+            or value in self.storage.buffers
         ):
             return False
-        if value.kind == "scatter":
+        if isinstance(value.primitive, ScatterND):
             there = self._sharing(nodes, buffer)
             for a in value.args[1:]:
                 ref = lower_steps.reference(nodes, a)
                 if any(True for _ in reads(ref, a.shape, there)):
                     return False
-        self.storage.buffers[id(value)] = buffer
-        self.holds[id(buffer)] = id(value)
+        self.storage.buffers[value] = buffer
+        self.holds[buffer] = value
         return True
 
-    def _sharing(self, nodes: Nodes, buffer: Buffer) -> set[int]:
-        """Return the values read by some nodes that lie in a buffer, by ``id``."""
+    def _sharing(self, nodes: Nodes, buffer: Buffer) -> set[Value]:
+        """Return the values read by some nodes that lie in a buffer."""
         known = self.storage.buffers
         return {key for key in nodes.memories if known.get(key) is buffer}
 
     def _piece(
-        self, value: Value, nodes: Nodes, piece: Value, starts: Any, steps: Any, add: bool
+        self, value: Value, nodes: Nodes, piece: Value, starts: Shape, steps: Shape, add: bool
     ) -> None:
         """Write or add a piece into a region of a value's memory.
 
@@ -226,23 +236,23 @@ class StepWriter:
 
     def _aside(self, value: Value, ref: Ref, piece: Value) -> Ref:
         """Write a piece into memory of its own; return how it is read there."""
-        params = {"offset": 0, "strides": c_strides(piece.shape)}
-        copy = Value("view", (piece,), params, piece.shape, piece.dtype, value.origin)
-        self.unread.append(copy)
+        view = View(0, c_strides(piece.shape))
+        copy = Value(view, (piece,), piece.shape, piece.dtype, value.origin)
         memory = Memory(copy)
         self.kernel(
             self.shared_kernels.piece(ref, piece.shape, memory, False), (value,), 0.5 * piece.size
         )
         return Ref(None, memory, None, strided(0, memory.strides))
 
-    def _join(self, value: Value, nodes: Nodes) -> None:
-        axis, at = value.params["axis"], 0
+    def _join(self, axis: int, value: Value, nodes: Nodes) -> None:
+        at = 0
         steps = (1,) * value.ndim
         whole = self.storage.buffer(value)
         for a in value.args:
             starts = tuple(at if k == axis else 0 for k in range(value.ndim))
             root = self.fusion.uses.access(a).root
-            there = self.storage.inside.get(id(self.storage.buffers.get(id(root))))
+            own = self.storage.buffers.get(root)
+            there = None if own is None else self.storage.inside.get(own)
             if there is None or there != (whole, at * self._row(value, axis)):
                 self._piece(value, nodes, a, starts, steps, False)
             at += a.shape[axis]
@@ -255,10 +265,10 @@ class StepWriter:
     def _interpreted(self, value: Value) -> None:
         """Let NumPy compute a value that kernels cannot."""
         inputs = [
-            Value("input", (), {"index": k, "strides": c_strides(a.shape)}, a.shape, a.dtype)
+            Value(ProgramInput(k, c_strides(a.shape)), (), a.shape, a.dtype)
             for k, a in enumerate(value.args)
         ]
-        last = Value(value.kind, tuple(inputs), value.params, value.shape, value.dtype)
+        last = Value(value.primitive, tuple(inputs), value.shape, value.dtype)
         run = partial(_one, Program(inputs, [*inputs, last], [last]))
         operands = tuple(self.storage.memory_look(a) for a in value.args)
         slots = tuple(Slot(k) for k in range(len(operands)))
@@ -267,6 +277,8 @@ class StepWriter:
         )
 
 
-def _one(program: Program, *arrays: Any) -> Any:
+def _one(program: Program, *arrays: np.ndarray) -> np.ndarray | np.generic:
     """Return the single result of a program."""
-    return interpret(program, arrays)[0]
+    made: np.ndarray | np.generic
+    (made,) = interpret(program, arrays)
+    return made

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from adarray.compiler.ir.domains import Access, linear
 from adarray.compiler.ir.plan import Buffer, Operand
+from adarray.compiler.ir.primitives import ConstantArray, ProgramInput
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.uses import Uses
 
@@ -20,24 +21,24 @@ class Storage:
     Attributes
     ----------
     buffers : dict
-        Buffer of each value that lies in memory, by ``id`` of the value.
+        Buffer of each value that lies in memory.
     made : list of Buffer
         All of them, in the order in which they were asked for.
     consts : list of ndarray
     inside : dict
-        By ``id`` of a buffer that is a stretch of another one: that one, and where in it
-        the stretch begins, in bytes.
-    divided : set of int
-        Buffers that others are stretches of, by ``id``.
+        By buffer that is a stretch of another one: that one, and where in it the stretch
+        begins, in bytes.
+    divided : set of Buffer
+        Those that others are stretches of.
     """
 
     def __init__(self, uses: Uses) -> None:
         self.uses = uses
-        self.buffers: dict[int, Buffer] = {}
+        self.buffers: dict[Value, Buffer] = {}
         self.made: list[Buffer] = []
-        self.consts: list[Any] = []
-        self.inside: dict[int, tuple[Buffer, int]] = {}
-        self.divided: set[int] = set()
+        self.consts: list[np.ndarray] = []
+        self.inside: dict[Buffer, tuple[Buffer, int]] = {}
+        self.divided: set[Buffer] = set()
 
     def memory_of(self, operand: Value) -> Value:
         """Return the value whose memory a library call reads as its operand."""
@@ -46,17 +47,17 @@ class Storage:
 
     def add(self, value: Value, buffer: Buffer) -> Buffer:
         """Let a buffer hold a value."""
-        self.buffers[id(value)] = buffer
+        self.buffers[value] = buffer
         self.made.append(buffer)
         return buffer
 
     def buffer(self, value: Value) -> Buffer:
         """Return the buffer that holds a value."""
-        found = self.buffers.get(id(value))
+        found = self.buffers.get(value)
         if found is not None:
             return found
-        if value.kind == "array":
-            array = value.params["value"]
+        if isinstance(value.primitive, ConstantArray):
+            array = value.primitive.value
             self.consts.append(array)
             made = Buffer("const", value.dtype, value.size, len(self.consts) - 1)
             return self.add(value, made)
@@ -65,8 +66,8 @@ class Storage:
     def operand(self, access: Access, shape: tuple[int, ...]) -> Operand:
         """Return a look at the memory of a root."""
         root = access.root
-        if root.kind == "input" and access.maps is not None:
-            at = linear(access.maps, root.params["strides"])
+        if isinstance(root.primitive, ProgramInput) and access.maps is not None:
+            at = linear(access.maps, root.primitive.strides)
             found = dict(at.terms)
             strides = tuple(found.get(a, 0) for a in range(len(shape)))
             return Operand(self.buffer(root), at.const, shape, strides)
@@ -74,8 +75,12 @@ class Storage:
 
     def look(self, value: Value) -> Operand:
         """Return a look at a value that lies in memory, or is a view of one that does."""
-        if id(value) in self.buffers or value.kind == "array":
-            strides = value.params["strides"] if value.kind == "input" else c_strides(value.shape)
+        if value in self.buffers or isinstance(value.primitive, ConstantArray):
+            strides = (
+                value.primitive.strides
+                if isinstance(value.primitive, ProgramInput)
+                else c_strides(value.shape)
+            )
             return Operand(self.buffer(value), 0, value.shape, strides)
         return self.operand(self.uses.access(value), value.shape)
 

@@ -6,29 +6,32 @@ into the memory of the join in the first place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Container, Iterable
 
+from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.planning.buffers import ALIGN
 
 
-def stretches(join: Value, fusion: Any, placed: Any) -> Iterable[tuple[Value, int]]:
+def stretches(
+    axis: int, join: Value, fusion: Fusion, placed: Container[Value]
+) -> Iterable[tuple[Value, int]]:
     """Yield values that can lie inside of a join, and where they begin, in bytes.
 
     Parameters
     ----------
+    axis : int
+        Along which its operands lie.
     join : Value
     fusion : Fusion
-    placed : container of int
-        Values whose memory is elsewhere already, by ``id``.
+    placed : container of Value
+        Those whose memory is elsewhere already.
     """
-    axis = join.params["axis"]
     if any(n != 1 for n in join.shape[:axis]):
         return
     row = c_strides(join.shape)[axis] * join.dtype.itemsize
     start = 0
-    taken: set[int] = set()
+    taken: set[Value] = set()
     for a in join.args:
         access = fusion.uses.access(a)
         root = access.root
@@ -40,9 +43,9 @@ def stretches(join: Value, fusion: Any, placed: Any) -> Iterable[tuple[Value, in
                 for n, s, c in zip(a.shape, access.strides, c_strides(a.shape), strict=True)
             )
         )
-        computed = id(root) in fusion.owner and not fusion.uses.is_inline(root)
-        fresh = id(root) not in placed and id(root) not in taken
+        computed = root in fusion.owner and not fusion.uses.is_inline(root)
+        fresh = root not in placed and root not in taken
         if whole and computed and fresh and a.size and start * row % ALIGN == 0:
-            taken.add(id(root))
+            taken.add(root)
             yield root, start * row
         start += a.shape[axis]

@@ -11,6 +11,9 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from adarray.compiler.ir.primitives import Epilogue, Map, Matmul, ProgramInput, View
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.uses import sweeps
 from adarray.compiler.rewrite.algebra import is_map, number
@@ -24,7 +27,7 @@ LEAST = 1 << 20
 def accumulated(program: Program, dtypes: frozenset[str]) -> Program:
     """Return the program with results that are an input plus a multiple of a product as one value.
 
-    Such a value is a ``dot`` with a third operand and a parameter ``scale``.
+    Such a value is a `Matmul` with an epilogue, and a third operand.
 
     Parameters
     ----------
@@ -35,21 +38,21 @@ def accumulated(program: Program, dtypes: frozenset[str]) -> Program:
     if not dtypes:
         return program
     count = uses(program)
-    made: dict[int, Value] = {}
+    made: dict[Value, Value] = {}
     for v in program.outputs:
         fits = v.ndim == 2 and v.dtype.name in dtypes and v.nbytes >= LEAST
-        if fits and id(v) not in made and count[id(v)] == 1:
+        if fits and v not in made and count[v] == 1:
             found = _sum(v, count)
             if found is not None:
-                made[id(v)] = found
+                made[v] = found
     if not made:
         return program
-    values = [made.get(id(v), v) for v in program.values]
-    outputs = [made.get(id(v), v) for v in program.outputs]
+    values = [made.get(v, v) for v in program.values]
+    outputs = [made.get(v, v) for v in program.outputs]
     return Program(program.inputs, values, outputs)
 
 
-def _sum(v: Value, count: dict[int, int]) -> Value | None:
+def _sum(v: Value, count: Mapping[Value, int]) -> Value | None:
     """Return a sum or difference as one product; None if it is none."""
     if not is_map(v, "add") and not is_map(v, "subtract"):
         return None
@@ -61,32 +64,35 @@ def _sum(v: Value, count: dict[int, int]) -> Value | None:
     if found is None or not _in_rows(x, v):
         return None
     dot, scale = found
-    params = {"scale": sign * scale}
-    return Value("dot", (*dot.args, x), params, v.shape, v.dtype, v.origin or dot.origin)
+    primitive = Matmul(Epilogue(sign * scale))
+    return Value(primitive, (*dot.args, x), v.shape, v.dtype, v.origin or dot.origin)
 
 
-def _multiple(x: Value, count: dict[int, int]) -> tuple[Value, float] | None:
+def _multiple(x: Value, count: Mapping[Value, int]) -> tuple[Value, float] | None:
     """Return the product and the factor of a multiple of a product that nothing else reads."""
     scale = 1.0
-    if is_map(x, "multiply") and count[id(x)] == 1:
+    if is_map(x, "multiply") and count[x] == 1:
         for given, other in (x.args, x.args[::-1]):
             n = number(given)
             # With a factor of zero, libraries leave the product out, and its nan with it.
             if n is not None and n != 0 and other.shape == x.shape:
                 scale, x = float(n), other
                 break
-    matrices = x.kind == "dot" and x.ndim == 2 and all(a.ndim == 2 for a in x.args)
-    if not matrices or "scale" in x.params or count[id(x)] != 1 or x.size == 0 or sweeps(x):
+    if not _multiplies_matrices(x) or count[x] != 1 or x.size == 0 or sweeps(x):
         return None
     return x, scale
+
+
+def _multiplies_matrices(x: Value) -> bool:
+    """Whether a value is the product of two matrices, and nothing else yet."""
+    return x.primitive == Matmul() and x.ndim == 2 and all(a.ndim == 2 for a in x.args)
 
 
 def biased(program: Program, dtypes: frozenset[str]) -> Program:
     """Return the program with products and a vector added to each row as one value.
 
-    Such a value is a ``dot`` with the vector as third operand and parameters ``row`` and
-    ``relu``: whether numbers below zero become zero. Only what products read, or what is
-    large and a result, is found; other kernels add on the way.
+    Such a value is a `Matmul` with an epilogue, and the vector as third operand. Only what
+    products read, or what is large and a result, is found; other kernels add on the way.
 
     Parameters
     ----------
@@ -94,65 +100,71 @@ def biased(program: Program, dtypes: frozenset[str]) -> Program:
     dtypes : frozenset of str
         Of the products.
     """
-    if not dtypes or not any(v.kind == "dot" for v in program.values):
+    if not dtypes or not any(isinstance(v.primitive, Matmul) for v in program.values):
         return program
     count, multiplied = uses(program), _multiplied(program)
-    outputs = set(map(id, program.outputs))
-    made: dict[int, Value] = {}
+    outputs = set(program.outputs)
+    made: dict[Value, Value] = {}
     values = []
     for v in program.values:
         new = v
-        if any(id(a) in made for a in v.args):
-            args = tuple(made.get(id(a), a) for a in v.args)
-            new = Value(v.kind, args, v.params, v.shape, v.dtype, v.origin)
-        kept = v.nbytes >= LEAST if id(v) in outputs else count[id(v)] > 0
-        if v.dtype == "float32" and v.dtype.name in dtypes and id(v) in multiplied and kept:
+        if any(a in made for a in v.args):
+            args = tuple(made.get(a, a) for a in v.args)
+            new = v.with_args(args)
+        kept = v.nbytes >= LEAST if v in outputs else count[v] > 0
+        if v.dtype == "float32" and v.dtype.name in dtypes and v in multiplied and kept:
             new = _row_sum(v, count, made) or new
         if new is not v:
-            made[id(v)] = new
+            made[v] = new
         values.append(new)
     if not made:
         return program
-    return Program(program.inputs, values, [made.get(id(v), v) for v in program.outputs])
+    return Program(program.inputs, values, [made.get(v, v) for v in program.outputs])
 
 
-def _multiplied(program: Program) -> set[int]:
-    """Return the values that only products read, or only the caller, by their id."""
-    others: set[int] = set()
+def _multiplied(program: Program) -> set[Value]:
+    """Return the maps that only products read, or only the caller."""
+    others: set[Value] = set()
     for v in reversed(program.values):
-        if v.kind == "dot" and not sweeps(v):
+        if isinstance(v.primitive, Matmul) and not sweeps(v):
             continue
-        if v.kind != "view" or id(v) in others:
-            others.update(map(id, v.args))
-    return {id(v) for v in program.values if v.kind == "map"} - others
+        if not isinstance(v.primitive, View) or v in others:
+            others.update(v.args)
+    return {v for v in program.values if isinstance(v.primitive, Map)} - others
 
 
-def _row_sum(v: Value, count: dict[int, int], made: dict[int, Value]) -> Value | None:
+def _row_sum(v: Value, count: Mapping[Value, int], made: Mapping[Value, Value]) -> Value | None:
     """Return a product with a vector added to each row as one value; None if it is none."""
     relu = is_map(v, "maximum") and any(_zero(a) for a in v.args)
     total = next(a for a in v.args if not _zero(a)) if relu and not all(map(_zero, v.args)) else v
     if not is_map(total, "add") or total.shape != v.shape or v.ndim != 2:
         return None
-    if relu and count[id(total)] != 1:
+    if relu and count[total] != 1:
         return None
     for dot, row in (total.args, total.args[::-1]):
-        matrices = dot.kind == "dot" and dot.ndim == 2 and all(a.ndim == 2 for a in dot.args)
-        if not matrices or count[id(dot)] != 1 or dot.shape != v.shape or dot.size == 0:
+        if not _multiplies_matrices(dot) or count[dot] != 1 or dot.shape != v.shape or not dot.size:
             continue
         fits = row.shape in ((v.shape[1],), (1, v.shape[1])) and row.dtype == v.dtype
-        if fits and _dense(row) and "scale" not in dot.params and not sweeps(dot):
-            args = tuple(made.get(id(a), a) for a in (*dot.args, row))
-            params = {"scale": 1.0, "row": True, "relu": relu}
-            return Value("dot", args, params, v.shape, v.dtype, v.origin or dot.origin)
+        if fits and _dense(row) and not sweeps(dot):
+            args = tuple(made.get(a, a) for a in (*dot.args, row))
+            primitive = Matmul(Epilogue(1.0, row=True, relu=relu))
+            return Value(primitive, args, v.shape, v.dtype, v.origin or dot.origin)
     return None
 
 
 def _dense(row: Value) -> bool:
     """Whether a row is of an argument, without gaps."""
-    root = row.args[0] if row.kind == "view" else row
-    if root.kind != "input" or root.params["strides"] != c_strides(root.shape):
+    root = row.args[0] if isinstance(row.primitive, View) else row
+    if not _in_c_order(root):
         return False
-    return row.size == 1 or bool(row.params["strides"][-1] == 1)
+    strided = row.primitive
+    assert isinstance(strided, (View, ProgramInput))
+    return row.size == 1 or strided.strides[-1] == 1
+
+
+def _in_c_order(x: Value) -> bool:
+    """Whether a value is an array of the caller's in C order."""
+    return isinstance(x.primitive, ProgramInput) and x.primitive.strides == c_strides(x.shape)
 
 
 def _zero(x: Value) -> bool:
@@ -161,5 +173,4 @@ def _zero(x: Value) -> bool:
 
 def _in_rows(x: Value, like: Value) -> bool:
     """Whether a value is an array of the caller's in C order, as large as another one."""
-    fits = x.kind == "input" and x.shape == like.shape and x.dtype == like.dtype
-    return fits and x.params["strides"] == c_strides(x.shape)
+    return _in_c_order(x) and x.shape == like.shape and x.dtype == like.dtype

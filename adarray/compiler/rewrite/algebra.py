@@ -20,9 +20,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from adarray.compiler.ir.builder import BOOL, Builder, uniform
+from adarray.compiler.ir.builder import BOOL, Builder, number_of, uniform
+from adarray.compiler.ir.primitives import Map, Reduce, UpdateSlice, View
 from adarray.compiler.ir.program import Program, Value
-from adarray.compiler.ir.views import Shape, View
+from adarray.compiler.ir.views import Shape, StridedLayout
 from adarray.compiler.rewrite.boxes import placed, through
 from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
 from adarray.compiler.rewrite.sums import sum_of_multiples
@@ -36,24 +37,24 @@ DEPTH = 16
 def algebra(program: Program) -> Program:
     """Return the program with simpler values in place of equal ones."""
     count = uses(program)
-    sums: dict[tuple[int, Shape], Value] = {}
+    sums: dict[tuple[Value, Shape], Value] = {}
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         made = None
-        if v.kind == "map":
-            made = simplified(b, v, args)
-        elif v.kind == "reduce":
-            x, axes = args[0], v.params["axes"]
-            add = v.params["combine"] == "add"
-            made = sum_of_multiples(b, x, axes, sums) if add else None
-            if made is None:
-                made = _reduce(b, v, x, count[id(v.args[0])] == 1)
-            if made is None and add:
-                made = sums[id(x), axes] = renewed(b, v, args)
-        elif v.kind == "place":
-            made = placed(b, v, *args)
-        elif v.kind == "view":
-            made = through(b, View(v.params["offset"], v.params["strides"], v.shape), args[0])
+        match v.primitive:
+            case Map() as p:
+                made = simplified(b, p, v, args)
+            case Reduce() as p:
+                x, add = args[0], p.combine == "add"
+                made = sum_of_multiples(b, x, p.axes, sums) if add else None
+                if made is None:
+                    made = _reduce(b, p, x, count[v.args[0]] == 1)
+                if made is None and add:
+                    made = sums[x, p.axes] = renewed(b, v, args)
+            case UpdateSlice() as p:
+                made = placed(b, p, v, *args)
+            case View() as p:
+                made = through(b, StridedLayout(p.offset, p.strides, v.shape), args[0])
         return renewed(b, v, args) if made is None else made
 
     return rebuild(program, rule)
@@ -62,9 +63,9 @@ def algebra(program: Program) -> Program:
 # -- maps --------------------------------------------------------------------------------------
 
 
-def simplified(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+def simplified(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value | None:
     """Return a simpler value for a map, None if there is none."""
-    name = v.params["name"]
+    name = p.name
     if name == "cast":
         return _cast(b, args[0], v)
     rule = RULES.get(name)
@@ -77,12 +78,15 @@ def simplified(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
 def number(x: Value) -> float | int | bool | None:
     """Return the number that all elements are; None if they are not equal."""
     c = uniform(x)
-    return None if c is None else c.params["value"].item()
+    if c is None:
+        return None
+    found: float | int | bool = number_of(c).item()
+    return found
 
 
 def is_map(x: Value, name: str) -> bool:
     """Whether a value is made by the scalar function `name`."""
-    return x.kind == "map" and x.params["name"] == name
+    return isinstance(x.primitive, Map) and x.primitive.name == name
 
 
 def _positive_zero(n: float | int | bool | None) -> bool:
@@ -229,9 +233,9 @@ def _masked(condition: Value, ct: Value) -> Value | None:
 def _scales(x: Value, g: Value, depth: int) -> bool:
     """Whether elements of `x` are those of `g` times or divided by something."""
     while depth and x is not g:
-        if x.kind != "map":
+        if not isinstance(x.primitive, Map):
             return False
-        name, args = x.params["name"], x.args
+        name, args = x.primitive.name, x.args
         if name in ("divide", "negative", "cast"):
             x = args[0]
         elif name == "multiply":
@@ -246,11 +250,11 @@ def _vanishes(x: Value, g: Value, depth: int) -> bool:
     """Whether elements of `x` are zero where those of `g` are."""
     if x is g:
         return True
-    if x.kind == "view" and x.args[0].size == x.size and g.size == x.size == 1:
+    if isinstance(x.primitive, View) and x.args[0].size == x.size and g.size == x.size == 1:
         return x.args[0] is g
-    if x.kind != "map" or not depth:
+    if not isinstance(x.primitive, Map) or not depth:
         return False
-    name, args = x.params["name"], x.args
+    name, args = x.primitive.name, x.args
     if name == "multiply":
         return any(
             _vanishes(this, g, depth - 1) and _finite(other, 2)
@@ -275,13 +279,13 @@ def _finite(x: Value, depth: int) -> bool:
     n = number(x)
     if n is not None:
         return math.isfinite(n)
-    if x.kind == "view":
+    if isinstance(x.primitive, View):
         return depth > 0 and _finite(x.args[0], depth - 1)
-    if x.kind != "map" or not depth:
+    if not isinstance(x.primitive, Map) or not depth:
         return False
-    if x.params["name"] == "cast":
+    if x.primitive.name == "cast":
         return x.args[0].dtype.kind in "biu"
-    if x.params["name"] in ("where", "negative", "maximum", "minimum"):
+    if x.primitive.name in ("where", "negative", "maximum", "minimum"):
         operands = x.args[-2:]
         return all(_finite(a, depth - 1) for a in operands)
     return False
@@ -312,9 +316,9 @@ def _logical_not(b: Builder, args: tuple[Value, ...]) -> Value | None:
     (x,) = args
     if is_map(x, "logical_not"):
         return x.args[0]
-    if x.kind != "map":
+    if not isinstance(x.primitive, Map):
         return None
-    name, operands = x.params["name"], x.args
+    name, operands = x.primitive.name, x.args
     if name in _OPPOSITE:
         return b.map(_OPPOSITE[name], *operands)
     return None
@@ -395,25 +399,25 @@ RULES: dict[str, MapRule] = {
 # -- folds -------------------------------------------------------------------------------------
 
 
-def _reduce(b: Builder, v: Value, x: Value, single: bool) -> Value | None:
+def _reduce(b: Builder, p: Reduce, x: Value, single: bool) -> Value | None:
     """Simplify a fold of a broadcast, of a fold, and of a box in zeros."""
-    combine, axes = v.params["combine"], v.params["axes"]
-    if x.kind == "reduce" and single and x.params["combine"] == combine:
-        inner = x.params["axes"]
+    combine, axes = p.combine, p.axes
+    if isinstance(x.primitive, Reduce) and single and x.primitive.combine == combine:
+        inner = x.primitive.axes
         left = [i for i in range(x.args[0].ndim) if i not in inner]
         return b.reduce(combine, x.args[0], (*inner, *(left[i] for i in axes)))
-    if x.kind == "view" and combine != "multiply":
-        return _of_broadcast(b, combine, x, axes)
-    if x.kind == "place" and combine == "add" and single:
+    if isinstance(x.primitive, View) and combine != "multiply":
+        return _of_broadcast(b, combine, x.primitive, x, axes)
+    if isinstance(x.primitive, UpdateSlice) and combine == "add" and single:
         return _of_box(b, x, axes)
     if is_map(x, "negative") and combine == "add" and single:
         return b.map("negative", b.reduce("add", x.args[0], axes))
     return None
 
 
-def _of_broadcast(b: Builder, combine: str, x: Value, axes: Shape) -> Value | None:
+def _of_broadcast(b: Builder, combine: str, view: View, x: Value, axes: Shape) -> Value | None:
     """Fold equal elements by one multiplication, or not at all."""
-    strides = x.params["strides"]
+    strides = view.strides
     flat = [i for i in axes if strides[i] == 0 and x.shape[i] > 1]
     if not flat:
         return None
@@ -421,7 +425,7 @@ def _of_broadcast(b: Builder, combine: str, x: Value, axes: Shape) -> Value | No
     if combine == "add" and x.dtype.kind not in "fiu":
         return None
     shape = tuple(1 if i in flat else k for i, k in enumerate(x.shape))
-    r = b.reduce(combine, b.view(x.args[0], x.params["offset"], strides, shape), axes)
+    r = b.reduce(combine, b.view(x.args[0], view.offset, strides, shape), axes)
     return b.map("multiply", r, b.const(n, x.dtype)) if combine == "add" else r
 
 

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 from adarray.compiler.ir import views
 from adarray.compiler.ir.builder import Builder, uniform
+from adarray.compiler.ir.primitives import Concatenate, Map, UpdateSlice, View
 from adarray.compiler.ir.program import Value, c_strides
-from adarray.compiler.ir.views import Shape, View
+from adarray.compiler.ir.views import Shape, StridedLayout
 
 # Writes that are looked through to find what a view shows.
 DEPTH = 16
 
 
-def placed(b: Builder, v: Value, base: Value, value: Value) -> Value | None:
+def placed(b: Builder, p: UpdateSlice, v: Value, base: Value, value: Value) -> Value | None:
     """Simplify what is written over, what was read there, and what is added to it."""
-    p = v.params
-    starts, steps = p["starts"], p["steps"]
-    if not p["add"] and _covers(starts, steps, value, base):
+    starts, steps = p.starts, p.steps
+    if not p.add and _covers(starts, steps, value, base):
         return b.place(base.args[0], value, starts, steps)
-    if not p["add"] and _shows(value, base, box_view(starts, steps, value.shape, base.shape)):
+    if not p.add and _shows(value, base, box_view(starts, steps, value.shape, base.shape)):
         return base  # what was read there
-    if p["add"]:
+    if p.add:
         c = uniform(base)
         if c is not None:
             return b.place(base, b.map("add", c, value), starts, steps)
         return None
-    if (value.kind == "map" and value.params["name"] == "add") and value.shape == v.args[1].shape:
+    if value.primitive == Map("add") and value.shape == v.args[1].shape:
         shown = box_view(starts, steps, value.shape, base.shape)
         for this, other in (value.args, value.args[::-1]):
             if other.shape == value.shape and _shows(this, base, shown):
@@ -39,27 +39,27 @@ def placed(b: Builder, v: Value, base: Value, value: Value) -> Value | None:
 
 def _covers(starts: Shape, steps: Shape, value: Value, base: Value) -> bool:
     """Whether a box writes over the one that `base` has just got."""
-    if base.kind != "place" or value.shape != base.args[1].shape:
+    if not isinstance(base.primitive, UpdateSlice) or value.shape != base.args[1].shape:
         return False
-    return (base.params["starts"], base.params["steps"]) == (starts, steps)
+    return (base.primitive.starts, base.primitive.steps) == (starts, steps)
 
 
-def box_view(starts: Shape, steps: Shape, shape: Shape, of: Shape) -> View:
+def box_view(starts: Shape, steps: Shape, shape: Shape, of: Shape) -> StridedLayout:
     """Return a box of an array of shape `of` as a view."""
     strides = c_strides(of)
     offset = sum(a * s for a, s in zip(starts, strides, strict=True))
     return views.normal(offset, tuple(d * s for d, s in zip(steps, strides, strict=True)), shape)
 
 
-def _shows(x: Value, base: Value, view: View) -> bool:
+def _shows(x: Value, base: Value, view: StridedLayout) -> bool:
     """Whether `x` is `view` of `base`, in any shape."""
-    if x.kind != "view" or x.args[0] is not base:
+    if not isinstance(x.primitive, View) or x.args[0] is not base:
         return False
-    mine = views.merged(x.params["strides"], x.shape)
-    return x.params["offset"] == view.offset and mine == views.merged(view.strides, view.shape)
+    mine = views.merged(x.primitive.strides, x.shape)
+    return x.primitive.offset == view.offset and mine == views.merged(view.strides, view.shape)
 
 
-def through(b: Builder, view: View, x: Value) -> Value | None:
+def through(b: Builder, view: StridedLayout, x: Value) -> Value | None:
     """Return what a view of boxes or joined parts shows, if that is one of them alone."""
     moved = False
     for _ in range(DEPTH):
@@ -68,8 +68,8 @@ def through(b: Builder, view: View, x: Value) -> Value | None:
             break
         view, x = found
         moved = True
-        while x.kind == "view":
-            inner = View(x.params["offset"], x.params["strides"], x.shape)
+        while isinstance(x.primitive, View):
+            inner = StridedLayout(x.primitive.offset, x.primitive.strides, x.shape)
             composed = views.compose(view, inner)
             if composed is None:
                 return b.view(x, *view)
@@ -77,9 +77,9 @@ def through(b: Builder, view: View, x: Value) -> Value | None:
     return b.view(x, *view) if moved else None
 
 
-def _part(view: View, x: Value) -> tuple[View, Value] | None:
+def _part(view: StridedLayout, x: Value) -> tuple[StridedLayout, Value] | None:
     """Return the view of one operand of `x` that shows what `view` shows of `x`."""
-    if x.kind not in ("place", "join") or 0 in view.shape:
+    if not isinstance(x.primitive, (UpdateSlice, Concatenate)) or 0 in view.shape:
         return None
     box = views.region(view, x.shape)
     if box is None:
@@ -89,15 +89,15 @@ def _part(view: View, x: Value) -> tuple[View, Value] | None:
     for k, n in zip(axes, view.shape, strict=True):
         if k >= 0:
             lengths[k] = n
-    if x.kind == "join":
-        return _of_join(x, starts, steps, axes, lengths, view.shape)
-    return _of_place(x, view, starts, steps, axes, lengths)
+    if isinstance(x.primitive, Concatenate):
+        return _of_join(x.primitive.axis, x, starts, steps, axes, lengths, view.shape)
+    return _of_place(x.primitive, x, view, starts, steps, axes, lengths)
 
 
 def _boxed(
     starts: Shape, steps: Shape, axes: Shape,
     shape: Shape, of: Value,
-) -> tuple[View, Value]:  # fmt: skip
+) -> tuple[StridedLayout, Value]:  # fmt: skip
     """Return the view of `of` with axes along its axes."""
     strides = c_strides(of.shape)
     offset = sum(a * s for a, s in zip(starts, strides, strict=True))
@@ -106,10 +106,9 @@ def _boxed(
 
 
 def _of_join(
-    x: Value, starts: Shape, steps: Shape, axes: Shape,
+    axis: int, x: Value, starts: Shape, steps: Shape, axes: Shape,
     lengths: list[int], shape: Shape,
-) -> tuple[View, Value] | None:  # fmt: skip
-    axis = x.params["axis"]
+) -> tuple[StridedLayout, Value] | None:  # fmt: skip
     ends = (starts[axis], starts[axis] + steps[axis] * (lengths[axis] - 1))
     at = 0
     for part in x.args:
@@ -124,15 +123,14 @@ def _of_join(
 
 
 def _of_place(
-    x: Value, view: View, starts: Shape, steps: Shape, axes: Shape,
+    p: UpdateSlice, x: Value, view: StridedLayout, starts: Shape, steps: Shape, axes: Shape,
     lengths: list[int],
-) -> tuple[View, Value] | None:  # fmt: skip
+) -> tuple[StridedLayout, Value] | None:  # fmt: skip
     base, value = x.args
-    p = x.params
-    inside = not p["add"]
+    inside = not p.add
     moved, scaled = [], []
     for k in range(x.ndim):
-        first, step, n = p["starts"][k], p["steps"][k], value.shape[k]
+        first, step, n = p.starts[k], p.steps[k], value.shape[k]
         a, d, m = starts[k], steps[k], lengths[k]
         low, high = min(a, a + d * (m - 1)), max(a, a + d * (m - 1))
         if high < first or low > first + step * (n - 1):

@@ -9,10 +9,12 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from adarray.compiler.ir.primitives import ProgramInput, PythonCall
 from adarray.compiler.ir.program import Program, Value
 
 _MODULES = ("numpy", "scipy", "adarray")
@@ -24,12 +26,11 @@ def pure(value: Value) -> bool:
 
     Calls that draw random numbers, or of functions that are not known, may not.
     """
-    if value.kind != "call":
-        return True
-    return is_pure(value.params["function"])
+    p = value.primitive
+    return not isinstance(p, PythonCall) or is_pure(p.function)
 
 
-def is_pure(function: Any) -> bool:
+def is_pure(function: Callable[..., Any]) -> bool:
     """Whether calls of a function depend on nothing but the arguments, and change nothing."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, np.ufunc):
@@ -46,10 +47,10 @@ def is_pure(function: Any) -> bool:
 
 def dead(program: Program) -> Program:
     """Return the program without values that nothing reads; inputs stay."""
-    live = set(map(id, program.outputs))
+    live = set(program.outputs)
     kept = []
     for v in reversed(program.values):
-        if id(v) in live or v.kind == "input" or (v.kind == "call" and not pure(v)):
+        if v in live or isinstance(v.primitive, ProgramInput) or not pure(v):
             kept.append(v)
-            live.update(map(id, v.args))
+            live.update(v.args)
     return Program(program.inputs, reversed(kept), program.outputs)

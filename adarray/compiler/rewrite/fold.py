@@ -12,14 +12,30 @@ import math
 
 import numpy as np
 
-from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, uniform
+from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, number_of, uniform
 from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.primitives import (
+    Concatenate,
+    Constant,
+    ConstantArray,
+    GatherND,
+    Map,
+    Matmul,
+    PrefixScan,
+    Primitive,
+    Reduce,
+    ScatterND,
+    UpdateSlice,
+    View,
+)
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.rewrite.rebuild import keep, rebuild, renewed
 
 # Results of more elements are left to run time: constants take memory.
 LIMIT = 4096
-_COMPUTED = frozenset({"map", "reduce", "gather", "scatter", "place", "join", "scan", "dot"})
+_COMPUTED: frozenset[type[Primitive]] = frozenset({
+    Map, Reduce, GatherND, ScatterND, UpdateSlice, Concatenate, PrefixScan, Matmul,
+})  # fmt: skip
 
 
 def fold(program: Program) -> Program:
@@ -29,14 +45,14 @@ def fold(program: Program) -> Program:
 
 def folded(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
     """Make one value again, computed if its operands are constant."""
-    if v.kind == "map" and not _folds(args):
+    if isinstance(v.primitive, Map) and not _folds(args):
         return renewed(b, v, args)
-    if v.kind == "array":
-        return keep(b, v, args) if v.size > LIMIT else b.array(v.params["value"])
+    if isinstance(v.primitive, ConstantArray):
+        return keep(b, v, args) if v.size > LIMIT else b.array(v.primitive.value)
     made = _of_uniform(b, v, args)
     if made is not None:
         return made
-    if v.kind in _COMPUTED and v.size <= LIMIT and args and all(map(_constant, args)):
+    if type(v.primitive) in _COMPUTED and v.size <= LIMIT and args and all(map(_constant, args)):
         return _computed(b, v, args)
     return renewed(b, v, args)
 
@@ -45,18 +61,20 @@ def _folds(args: tuple[Value, ...]) -> bool:
     """Whether there may be something to fold in a map: not so of numbers and run-time values."""
     numbers = 0
     for a in args:
-        if a.kind == "const":
+        if isinstance(a.primitive, Constant):
             numbers += 1
-        elif a.kind in ("array", "view"):
+        elif isinstance(a.primitive, (ConstantArray, View)):
             return True
     return numbers == len(args)
 
 
 def _constant(x: Value) -> bool:
     """Whether a value is an array of constants, a number, or a view of one."""
-    while x.kind == "view":
+    while isinstance(x.primitive, View):
         x = x.args[0]
-    return x.kind == "const" or (x.kind == "array" and x.size <= 4 * LIMIT)
+    return isinstance(x.primitive, Constant) or (
+        isinstance(x.primitive, ConstantArray) and x.size <= 4 * LIMIT
+    )
 
 
 def _computed(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
@@ -67,7 +85,7 @@ def _computed(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         x = todo.pop()
         values.append(x)
         todo.extend(x.args)
-    last = Value(v.kind, args, v.params, v.shape, v.dtype)
+    last = Value(v.primitive, args, v.shape, v.dtype)
     unique = list(dict.fromkeys(reversed(values)))
     with np.errstate(all="ignore"):
         (r,) = interpret(Program([], [*unique, last], [last]), [])
@@ -76,31 +94,39 @@ def _computed(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
 
 def _of_uniform(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
     """Return what becomes of arrays that have one number everywhere."""
-    if v.kind not in ("reduce", "gather", "join", "place", "scatter") or v.dtype not in PRINTABLE:
+    if v.dtype not in PRINTABLE:
         return None
+    match v.primitive:
+        case Reduce() as p:
+            c = uniform(args[0])
+            return None if c is None else _fold_of_uniform(b, p, v, args[0], c)
+        case GatherND():
+            c = uniform(args[0])
+        case Concatenate():
+            c = _same(args)
+        case UpdateSlice(add=False) | ScatterND(add=False):
+            c = _same(args[:2])
+        case _:
+            c = None
+    return None if c is None else b.broadcast(c, v.shape)
+
+
+def _same(args: tuple[Value, ...]) -> Value | None:
+    """Return the number that all elements of several arrays are."""
     c = uniform(args[0])
-    if c is None:
-        return None
-    if v.kind == "gather":
-        return b.broadcast(c, v.shape)
-    if v.kind == "join":
-        return b.broadcast(c, v.shape) if all(uniform(a) is c for a in args) else None
-    if v.kind in ("place", "scatter"):
-        same = not v.params["add"] and uniform(args[1]) is c
-        return b.broadcast(c, v.shape) if same else None
-    return _fold_of_uniform(b, v, args[0], c)
+    return c if all(uniform(a) is c for a in args) else None
 
 
-def _fold_of_uniform(b: Builder, v: Value, x: Value, c: Value) -> Value | None:
+def _fold_of_uniform(b: Builder, p: Reduce, v: Value, x: Value, c: Value) -> Value | None:
     """Return the fold of n equal numbers."""
-    n = math.prod(x.shape[i] for i in v.params["axes"])
-    number = c.params["value"]
-    if v.params["combine"] == "add":
+    n = math.prod(x.shape[i] for i in p.axes)
+    number = number_of(c)
+    if p.combine == "add":
         if v.dtype == BOOL:
             return None
         with np.errstate(all="ignore"):
             return b.full(v.shape, number * v.dtype.type(n), v.dtype)
-    if v.params["combine"] == "multiply":
+    if p.combine == "multiply":
         if n > LIMIT:
             return None
         with np.errstate(all="ignore"):

@@ -18,12 +18,17 @@ from collections import Counter
 
 from adarray.compiler.ir import views
 from adarray.compiler.ir.builder import BOOL, INT, Builder, uniform
+from adarray.compiler.ir.primitives import GatherND, Iota, Map, Reduce, ScatterND, View
 from adarray.compiler.ir.program import Program, Value, c_strides
-from adarray.compiler.ir.views import Shape, View
+from adarray.compiler.ir.views import Shape, StridedLayout
 from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
 
 # Maps through which a pick moves at most.
 DEPTH = 12
+
+
+# Axes that are indexed, indices, and the shape that these lie in.
+Checked = set[tuple[Shape, tuple[Value, ...], Shape]]
 
 
 def layout(program: Program) -> Program:
@@ -33,18 +38,19 @@ def layout(program: Program) -> Program:
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         made = None
-        if v.kind == "map":
-            made = _map(b, v, args)
-        elif v.kind == "reduce":
-            made = _reduce(b, v, args[0])
-        elif v.kind == "view":
-            made = _view(b, v, args[0], count)
-        elif v.kind == "gather":
-            many = 2 if count[id(v.args[0])] == 1 else 16
-            if args[0].kind == "map" and v.size * many <= args[0].size:
-                made = _gathered(b, v, args[0], args[1:])
-        elif v.kind == "scatter":
-            made = _one_hot(b, v, args, checked)
+        match v.primitive:
+            case Map() as p:
+                made = _map(b, p, v, args)
+            case Reduce() as p:
+                made = _reduce(b, p, v, args[0])
+            case View() as p:
+                made = _view(b, p, v, args[0], count)
+            case GatherND() as p:
+                many = 2 if count[v.args[0]] == 1 else 16
+                if isinstance(args[0].primitive, Map) and v.size * many <= args[0].size:
+                    made = _gathered(b, p, v, args[0], args[1:])
+            case ScatterND() as p:
+                made = _one_hot(b, p, v, args, checked)
         return renewed(b, v, args) if made is None else made
 
     return rebuild(program, rule)
@@ -53,25 +59,25 @@ def layout(program: Program) -> Program:
 # -- maps --------------------------------------------------------------------------------------
 
 
-def _map(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+def _map(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value | None:
     """Compute a map on as few elements as there are different ones, in their own order."""
-    chosen = _chosen(b, v, args)
+    chosen = _chosen(b, p, v, args)
     if chosen is not None:
         return chosen
-    if not any(a.kind == "view" for a in args):
+    if not any(isinstance(a.primitive, View) for a in args):
         return None
-    if any(a.kind == "view" and _spread(a) for a in args):
+    if any(map(_spread, args)):
         narrow = tuple([_narrowed(b, a) for a in args])
-        r = b.apply(v.params["name"], _without_lead(b, narrow), v.dtype)
+        r = b.apply(p.name, _without_lead(b, narrow), v.dtype)
         return b.broadcast(r, v.shape)
-    return _pulled(b, v, args)
+    return _pulled(b, p, v, args)
 
 
 # A value counts as narrow if it has this many times fewer elements than what it meets.
 NARROW = 4
 
 
-def _chosen(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+def _chosen(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value | None:
     """Choose between two narrow results rather than compute with a chosen operand.
 
     ``f(where(c, x, y), z)`` is ``where(c, f(x, z), f(y, z))``, which computes nothing per
@@ -81,14 +87,14 @@ def _chosen(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
     for a in args:
         if a.size * NARROW <= v.size:
             continue
-        if a.kind == "view" and _spread(a) and a.args[0].size * NARROW <= v.size:
+        if _spread(a) and a.args[0].size * NARROW <= v.size:
             continue
         if (choice is not None and a is not choice) or _choices(b, a, v.size) is None:
             return None
         choice = a
     if choice is None or choice.shape != v.shape:
         return None
-    name = v.params["name"]
+    name = p.name
     if name == "where" and args[0] is choice:
         return None
     choices = _choices(b, choice, v.size)
@@ -102,11 +108,11 @@ def _chosen(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
 
 def _choices(b: Builder, x: Value, size: int) -> tuple[Value, Value, Value] | None:
     """Return ``(condition, one, other)`` of a value that is one of two narrow ones."""
-    if x.kind != "map":
+    if not isinstance(x.primitive, Map):
         return None
-    if x.params["name"] == "cast" and x.args[0].dtype == BOOL:
+    if x.primitive.name == "cast" and x.args[0].dtype == BOOL:
         return x.args[0], b.const(1, x.dtype), b.const(0, x.dtype)
-    if x.params["name"] != "where" or x.args[0].shape != x.shape:
+    if x.primitive.name != "where" or x.args[0].shape != x.shape:
         return None
     condition, one, other = x.args
     if max(one.size, other.size) * NARROW > size:
@@ -115,17 +121,20 @@ def _choices(b: Builder, x: Value, size: int) -> tuple[Value, Value, Value] | No
 
 
 def _spread(x: Value) -> bool:
-    """Whether a view repeats elements along some axis."""
-    return any(s == 0 and n > 1 for s, n in zip(x.params["strides"], x.shape, strict=True))
+    """Whether a value is a view that repeats elements along some axis."""
+    p = x.primitive
+    return isinstance(p, View) and any(
+        s == 0 and n > 1 for s, n in zip(p.strides, x.shape, strict=True)
+    )
 
 
 def _narrowed(b: Builder, x: Value) -> Value:
     """Return `x` with length 1 along the axes on which its elements repeat."""
-    if x.kind != "view" or not _spread(x):
+    if not isinstance(x.primitive, View) or not _spread(x):
         return x
-    strides = x.params["strides"]
+    strides = x.primitive.strides
     shape = tuple(1 if s == 0 else n for s, n in zip(strides, x.shape, strict=True))
-    return b.view(x.args[0], x.params["offset"], strides, shape)
+    return b.view(x.args[0], x.primitive.offset, strides, shape)
 
 
 def _without_lead(b: Builder, args: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -144,16 +153,15 @@ def _without_lead(b: Builder, args: tuple[Value, ...]) -> tuple[Value, ...]:
     )  # fmt: skip
 
 
-def _pulled(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+def _pulled(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value | None:
     """Move a transpose or reshape that all operands share behind the map."""
     shared: tuple[int, Shape, Shape, Shape] | None = None
     for a in args:
         if a.size == 1:
             continue
-        if a.kind != "view" or a.shape != v.shape:
+        if not isinstance(a.primitive, View) or a.shape != v.shape:
             return None
-        p = a.params
-        mine = (p["offset"], p["strides"], a.shape, a.args[0].shape)
+        mine = (a.primitive.offset, a.primitive.strides, a.shape, a.args[0].shape)
         if shared is None:
             shared = mine
         elif shared != mine:
@@ -164,7 +172,7 @@ def _pulled(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
     if offset or not _permutes(strides, shape) or math.prod(of) != v.size:
         return None
     inner = [b.reshape(a, ()) if a.size == 1 else a.args[0] for a in args]
-    return b.view(b.apply(v.params["name"], tuple(inner), v.dtype), 0, strides, shape)
+    return b.view(b.apply(p.name, tuple(inner), v.dtype), 0, strides, shape)
 
 
 def _permutes(strides: Shape, shape: Shape) -> bool:
@@ -180,16 +188,16 @@ def _permutes(strides: Shape, shape: Shape) -> bool:
 # -- folds and views ---------------------------------------------------------------------------
 
 
-def _reduce(b: Builder, v: Value, x: Value) -> Value | None:
+def _reduce(b: Builder, p: Reduce, v: Value, x: Value) -> Value | None:
     """Fold what lies in memory rather than a reordered view of it."""
-    if x.kind != "view" or x.params["offset"] or x.size != x.args[0].size:
+    if not isinstance(x.primitive, View) or x.primitive.offset or x.size != x.args[0].size:
         return None
-    strides, axes = x.params["strides"], v.params["axes"]
+    strides, axes = x.primitive.strides, p.axes
     if not _permutes(strides, x.shape):
         return None
     source = x.args[0]
     if len(axes) == x.ndim:
-        return b.reduce(v.params["combine"], source, range(source.ndim))
+        return b.reduce(p.combine, source, range(source.ndim))
     # Axis by axis in the order of memory; each must be an axis of the source.
     order = sorted((i for i in range(x.ndim) if x.shape[i] != 1), key=lambda i: -strides[i])
     of = [k for k, n in enumerate(source.shape) if n != 1]
@@ -197,26 +205,33 @@ def _reduce(b: Builder, v: Value, x: Value) -> Value | None:
         return None
     axis_of = dict(zip(order, of, strict=True))
     folded = [axis_of[i] for i in axes if i in axis_of]
-    r = b.reduce(v.params["combine"], source, folded)
+    r = b.reduce(p.combine, source, folded)
     kept = [k for k in of if k not in folded]
     r = b.reshape(r, tuple(source.shape[k] for k in kept))
     left = [axis_of[i] for i in range(x.ndim) if i in axis_of and axis_of[i] not in folded]
     return b.reshape(b.transpose(r, [kept.index(k) for k in left]), v.shape)
 
 
-def _view(b: Builder, v: Value, x: Value, count: Counter[int]) -> Value | None:
+def _view(b: Builder, p: View, v: Value, x: Value, count: Counter[Value]) -> Value | None:
     """Move a view of a small part in front of the map that it looks at."""
-    if x.kind != "map" or not v.size or v.size * 8 > x.size or count[id(v.args[0])] > 1:
+    if (
+        not isinstance(x.primitive, Map)
+        or not v.size
+        or v.size * 8 > x.size
+        or count[v.args[0]] > 1
+    ):
         return None
-    view = View(v.params["offset"], v.params["strides"], v.shape)
+    view = StridedLayout(p.offset, p.strides, v.shape)
     box = views.region(view, x.shape)
     if box is None:
         return None
     starts, steps, axes = box
-    return _viewed(b, x, starts, steps, axes, v.shape)
+    return _viewed(b, x.primitive, x, starts, steps, axes, v.shape)
 
 
-def _viewed(b: Builder, x: Value, starts: Shape, steps: Shape, axes: Shape, shape: Shape) -> Value:
+def _viewed(
+    b: Builder, p: Map, x: Value, starts: Shape, steps: Shape, axes: Shape, shape: Shape
+) -> Value:
     """Return a box of a map, computed of boxes of its operands."""
     parts = []
     for a in x.args:
@@ -230,25 +245,30 @@ def _viewed(b: Builder, x: Value, starts: Shape, steps: Shape, axes: Shape, shap
             made.append(steps[k] * strides[k - lead] if whole else 0)
         lengths = tuple(n if s else 1 for n, s in zip(shape, made, strict=True))
         parts.append(b.view(a, offset, tuple(made), lengths) if a.ndim else a)
-    return b.broadcast(b.apply(x.params["name"], tuple(parts), x.dtype), shape)
+    return b.broadcast(b.apply(p.name, tuple(parts), x.dtype), shape)
 
 
 # -- gathers and scatters ----------------------------------------------------------------------
 
 
-def _gathered(b: Builder, v: Value, x: Value, indices: tuple[Value, ...]) -> Value:
+def _gathered(b: Builder, p: GatherND, v: Value, x: Value, indices: tuple[Value, ...]) -> Value:
     """Return a gather of a map, as maps of gathers down to what is no map."""
-    axes, position = v.params["axes"], v.params["position"]
-    done: dict[int, Value] = {}
+    axes, position = p.axes, p.position
+    done: dict[Value, Value] = {}
 
     def visit(x: Value, ndim: int, depth: int) -> Value:
-        if id(x) not in done:
-            if x.kind == "map" and depth and x.ndim == ndim and any(a.ndim for a in x.args):
+        if x not in done:
+            if (
+                isinstance(x.primitive, Map)
+                and depth
+                and x.ndim == ndim
+                and any(a.ndim for a in x.args)
+            ):
                 parts = [visit(a, ndim, depth - 1) if a.ndim else a for a in x.args]
-                done[id(x)] = b.apply(x.params["name"], tuple(parts), x.dtype)
+                done[x] = b.apply(x.primitive.name, tuple(parts), x.dtype)
             else:
-                done[id(x)] = _picked(b, x, indices, axes, position, ndim)
-        return done[id(x)]
+                done[x] = _picked(b, x, indices, axes, position, ndim)
+        return done[x]
 
     return b.broadcast(visit(x, x.ndim, DEPTH), v.shape)
 
@@ -268,20 +288,21 @@ def _picked(
     return b.gather(x, [i for _, i in at], [kept.index(k) for k, _ in at], position)
 
 
-def _checked(program: Program) -> set[tuple[Shape, tuple[int, ...], Shape]]:
+def _checked(program: Program) -> Checked:
     """Return what gathers check of indices: that these lie in these axes of such a shape."""
     return {
-        (v.params["axes"], tuple(id(i) for i in v.args[1:]), v.args[0].shape)
+        (v.primitive.axes, v.args[1:], v.args[0].shape)
         for v in program.values
-        if v.kind == "gather"
+        if isinstance(v.primitive, GatherND)
     }
 
 
 def _one_hot(
     b: Builder,
+    p: ScatterND,
     v: Value,
     args: tuple[Value, ...],
-    checked: set[tuple[Shape, tuple[int, ...], Shape]],
+    checked: Checked,
 ) -> Value | None:
     """Write one element a row of equal numbers by comparing column numbers.
 
@@ -291,15 +312,15 @@ def _one_hot(
     this is the derivative; without one, by a gather of the column numbers.
     """
     base, value, *indices = args
-    p = v.params
-    axes, c = p["axes"], uniform(base)
+    axes, c = p.axes, uniform(base)
     if c is None or len(axes) != base.ndim or indices[0].ndim != base.ndim - 1:
         return None
-    free = [k for k, i in enumerate(indices) if not _counts(i)]
+    free = [k for k, i in enumerate(indices) if not isinstance(i.primitive, Iota)]
     if len(free) > 1:
         return None
     at = free[0] if free else len(indices) - 1
-    rows = [i.params["axis"] for k, i in enumerate(indices) if k != at]
+    counted = [i.primitive for k, i in enumerate(indices) if k != at]
+    rows = [i.axis for i in counted if isinstance(i, Iota)]
     shape = indices[0].shape
     order = [axes[k] for k in range(len(axes)) if k != at]
     if sorted(rows) != list(range(len(shape))) or any(
@@ -308,7 +329,7 @@ def _one_hot(
         return None
     column, n = axes[at], base.shape[axes[at]]
     index = indices[at]
-    if (axes, tuple(id(i) for i in v.args[2:]), base.shape) in checked:
+    if (axes, v.args[2:], base.shape) in checked:
         below = b.map("less", index, b.const(0, INT))
         wrapped = b.map("where", below, b.map("add", index, b.const(n, INT)), index)
     else:
@@ -319,11 +340,6 @@ def _one_hot(
     numbers = b.iota(tuple(n if a == column else 1 for a in range(base.ndim)), column)
     hit = b.map("equal", numbers, b.reshape(b.transpose(wrapped, to), wide))
     new = b.reshape(b.transpose(value, to), wide)
-    if p["add"]:
+    if p.add:
         new = b.map("add", c, new)
     return b.map("where", hit, new, c)
-
-
-def _counts(x: Value) -> bool:
-    """Whether an index is the position along an axis of its own."""
-    return x.kind == "iota"

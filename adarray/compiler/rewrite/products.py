@@ -17,9 +17,12 @@ References
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from adarray.compiler.ir.builder import Builder, uniform
+from adarray.compiler.ir.primitives import Map, Matmul, Shape, View
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
 
@@ -35,25 +38,25 @@ LARGE = 1 << 26
 
 def products(program: Program) -> Program:
     """Return the program with its matrix products reordered, those of neighbouring rows as one."""
-    if sum(v.kind == "dot" for v in program.values) < 2:
+    if sum(isinstance(v.primitive, Matmul) for v in program.values) < 2:
         return program
     count = uses(program)
     stacks = _stacks(program)
     sums = _sums(program, count)
-    stacked: dict[int, Value] = {}
-    new: dict[int, Value] = {}
-    order: dict[int, int] = {}
+    stacked: dict[Stack, Value] = {}
+    new: dict[Value, Value] = {}
+    order: dict[Value, int] = {}
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         made = None
-        if id(v) in stacks:
-            made = _part(b, stacks[id(v)], v, args, stacked)
-        elif id(v) in sums:
-            made = _sum(b, sums[id(v)], new, order)
-        elif v.kind == "dot":
+        if v in stacks:
+            made = _part(b, stacks[v], v, args, stacked)
+        elif v in sums:
+            made = _sum(b, sums[v], new, order)
+        elif isinstance(v.primitive, Matmul):
             made = _reordered(b, v, args, count)
-        new[id(v)] = made = renewed(b, v, args) if made is None else made
-        order.setdefault(id(made), len(order))
+        new[v] = made = renewed(b, v, args) if made is None else made
+        order.setdefault(made, len(order))
         return made
 
     return rebuild(program, rule)
@@ -63,7 +66,7 @@ def products(program: Program) -> Program:
 
 
 def _reordered(
-    b: Builder, v: Value, args: tuple[Value, ...], count: dict[int, int]
+    b: Builder, v: Value, args: tuple[Value, ...], count: Mapping[Value, int]
 ) -> Value | None:
     """Return ``a @ (b @ c)`` for ``(a @ b) @ c``, or the other way, where that is cheaper."""
     left, right = args
@@ -83,62 +86,65 @@ def _reordered(
     return None
 
 
-def _inner(x: Value, before: Value, count: dict[int, int]) -> bool:
+def _inner(x: Value, before: Value, count: Mapping[Value, int]) -> bool:
     """Whether a factor is itself a product of two matrices, for this one alone."""
-    return x.kind == "dot" and count[id(before)] == 1 and all(a.ndim == 2 for a in x.args)
+    return (
+        isinstance(x.primitive, Matmul) and count[before] == 1 and all(a.ndim == 2 for a in x.args)
+    )
 
 
 # -- rows of one matrix, multiplied by the same other ------------------------------------------
 
 
-class Stack(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Stack:
     """Products ``x[i:j] @ y`` of neighbouring rows: `rows` in all, from element `offset`."""
 
     offset: int
     rows: int
-    strides: tuple[int, ...]
+    strides: Shape
 
 
-def _stacks(program: Program) -> dict[int, tuple[Stack, int]]:
+# The view of rows in a product, and the product.
+Rows = tuple[View, Value]
+
+
+def _stacks(program: Program) -> dict[Value, tuple[Stack, int]]:
     """Return, by product, the stack that it belongs to and its first row in it."""
-    groups: dict[tuple[int, int, tuple[int, ...]], list[Value]] = defaultdict(list)
+    groups: dict[tuple[Value, Value, Shape], list[Rows]] = defaultdict(list)
     for v in program.values:
-        if v.kind == "dot":
+        if isinstance(v.primitive, Matmul):
             x, y = v.args
-            if x.kind == "view" and x.ndim == y.ndim == 2 and x.params["strides"][0] > 0:
-                groups[id(x.args[0]), id(y), x.params["strides"]].append(v)
-    found: dict[int, tuple[Stack, int]] = {}
+            p = x.primitive
+            if isinstance(p, View) and x.ndim == y.ndim == 2 and p.strides[0] > 0:
+                groups[x.args[0], y, p.strides].append((p, v))
+    found: dict[Value, tuple[Stack, int]] = {}
     for (_, _, strides), group in groups.items():
         if len(group) < FEW:
             continue
-        group.sort(key=lambda v: v.args[0].params["offset"])
+        group.sort(key=lambda rows: rows[0].offset)
         run = [group[0]]
-        for v in group[1:]:
-            if v.args[0].params["offset"] != _end(run[-1].args[0]):
+        for rows in group[1:]:
+            before, v = run[-1]
+            if rows[0].offset != _end(before, v.shape[0]):
                 _add_stack(run, strides, found)
                 run = []
-            run.append(v)
+            run.append(rows)
         _add_stack(run, strides, found)
     return found
 
 
-def _end(x: Value) -> int:
-    """Return the offset of the row after the last one of a view of rows."""
-    offset: int = x.params["offset"]
-    stride: int = x.params["strides"][0]
-    return offset + x.shape[0] * stride
+def _end(view: View, rows: int) -> int:
+    """Return the offset of the row after the last one of a view of so many rows."""
+    return view.offset + rows * view.strides[0]
 
 
-def _add_stack(
-    run: list[Value], strides: tuple[int, ...], found: dict[int, tuple[Stack, int]]
-) -> None:
+def _add_stack(run: list[Rows], strides: Shape, found: dict[Value, tuple[Stack, int]]) -> None:
     if len(run) < FEW:
         return
-    first = run[0].args[0].params["offset"]
-    rows = sum(v.shape[0] for v in run)
-    stack, at = Stack(first, rows, strides), 0
-    for v in run:
-        found[id(v)] = (stack, at)
+    stack, at = Stack(run[0][0].offset, sum(v.shape[0] for _, v in run), strides), 0
+    for _, v in run:
+        found[v] = (stack, at)
         at += v.shape[0]
 
 
@@ -147,18 +153,18 @@ def _part(
     place: tuple[Stack, int],
     v: Value,
     args: tuple[Value, ...],
-    stacked: dict[int, Value],
+    stacked: dict[Stack, Value],
 ) -> Value | None:
     """Return the rows of a product of all rows, which is made where the first is needed."""
     stack, start = place
-    if id(stack) not in stacked:
+    if stack not in stacked:
         x, y = args
-        if x.kind != "view":
+        if not isinstance(x.primitive, View):
             return None
         shape = (stack.rows, x.shape[1])
         whole = b.view(x.args[0], stack.offset, stack.strides, shape)
-        stacked[id(stack)] = b.dot(whole, y)
-    return b.slice(stacked[id(stack)], 0, start, start + v.shape[0])
+        stacked[stack] = b.dot(whole, y)
+    return b.slice(stacked[stack], 0, start, start + v.shape[0])
 
 
 # -- sums of products --------------------------------------------------------------------------
@@ -171,18 +177,18 @@ class Sum(NamedTuple):
     others: list[Value]
 
 
-def _sums(program: Program, count: dict[int, int]) -> dict[int, Sum]:
+def _sums(program: Program, count: Mapping[Value, int]) -> dict[Value, Sum]:
     """Return, by its last addition, each sum with several products that nothing else reads."""
-    terms: dict[int, Sum] = {}
+    terms: dict[Value, Sum] = {}
     for v in program.values:
-        if v.kind != "map" or v.params["name"] != "add" or v.ndim != 2 or v.dtype.kind != "f":
+        if v.primitive != Map("add") or v.ndim != 2 or v.dtype.kind != "f":
             continue
         x, y = v.args
         if x.shape != v.shape or y.shape != v.shape:
             continue
         mine: Sum | None = None
-        for a in (y, x) if id(y) in terms and id(x) not in terms else (x, y):
-            inner = terms.pop(id(a), None) if count[id(a)] == 1 else None
+        for a in (y, x) if y in terms and x not in terms else (x, y):
+            inner = terms.pop(a, None) if count[a] == 1 else None
             if inner is not None and mine is None:
                 mine = inner  # the longer one goes on, so that all takes linear time
                 continue
@@ -190,12 +196,16 @@ def _sums(program: Program, count: dict[int, int]) -> dict[int, Sum]:
             if inner is not None:
                 mine.dots.extend(inner.dots)
                 mine.others.extend(inner.others)
-            elif a.kind == "dot" and count[id(a)] == 1 and all(x.ndim == 2 for x in a.args):
+            elif (
+                isinstance(a.primitive, Matmul)
+                and count[a] == 1
+                and all(x.ndim == 2 for x in a.args)
+            ):
                 mine.dots.append(a)
             else:
                 mine.others.append(a)
         assert mine is not None
-        terms[id(v)] = mine
+        terms[v] = mine
     return {i: t for i, t in terms.items() if _worth_joining(t)}
 
 
@@ -212,41 +222,41 @@ def _worth_joining(terms: Sum) -> bool:
     return spread <= 4 * m * n * len(depths) and spread * size <= LARGE
 
 
-def _sum(b: Builder, terms: Sum, new: dict[int, Value], order: dict[int, int]) -> Value | None:
+def _sum(b: Builder, terms: Sum, new: dict[Value, Value], order: dict[Value, int]) -> Value | None:
     """Return a sum of products as one product of joined factors."""
-    pairs = [new[id(v)] for v in terms.dots]
-    if any(v.kind != "dot" for v in pairs):
+    pairs = [new[v] for v in terms.dots]
+    if any(not isinstance(v.primitive, Matmul) for v in pairs):
         return None
     # In the order in which the left factors lie in memory, or were made.
     pairs.sort(key=lambda v: _where(v.args[0], order))
     total = b.dot(_joined(b, [v.args[0] for v in pairs], 1),
                   _joined(b, [v.args[1] for v in pairs], 0))  # fmt: skip
     for x in terms.others:
-        total = b.map("add", total, new.get(id(x), x))  # inputs are not rebuilt
+        total = b.map("add", total, new.get(x, x))  # inputs are not rebuilt
     return total
 
 
-def _where(x: Value, order: dict[int, int]) -> tuple[int, int]:
+def _where(x: Value, order: Mapping[Value, int]) -> tuple[int, int]:
     """Return when the array was made that `x` is a view of, and where in it `x` begins."""
     offset = 0
-    while x.kind == "view":
-        offset, x = x.params["offset"], x.args[0]
-    return order.get(id(x), -1), offset
+    while isinstance(x.primitive, View):
+        offset, x = x.primitive.offset, x.args[0]
+    return order.get(x, -1), offset
 
 
 def _joined(b: Builder, parts: list[Value], axis: int) -> Value:
     """Join matrices; transposed ones as they lie in memory, neighbours not at all."""
-    turns = [p.kind == "view" and p.params["strides"][0] == 1 for p in parts]
+    turns = [isinstance(p.primitive, View) and p.primitive.strides[0] == 1 for p in parts]
     # One number everywhere, as the state before the first step, may lie in any way.
     if any(turns) and all(t or uniform(p) is not None for t, p in zip(turns, parts, strict=True)):
         turned = [b.transpose(p, (1, 0)) for p in parts]
         return b.transpose(_joined(b, turned, 1 - axis), (1, 0))
-    first = parts[0]
-    if axis == 0 and all(p.kind == "view" and p.args[0] is first.args[0] for p in parts):
-        strides = first.params["strides"]
-        ends = [first.params["offset"], *map(_end, parts)]
-        if all(p.params["strides"] == strides and p.params["offset"] == end
-               for p, end in zip(parts, ends, strict=False)):  # fmt: skip
-            shape = (sum(p.shape[0] for p in parts), first.shape[1])
-            return b.view(first.args[0], first.params["offset"], strides, shape)
+    views = [p.primitive for p in parts if isinstance(p.primitive, View)]
+    if axis == 0 and len(views) == len(parts) and len({p.args[0] for p in parts}) == 1:
+        first = views[0]
+        ends = [first.offset, *(_end(w, p.shape[0]) for w, p in zip(views, parts, strict=True))]
+        if all(w.strides == first.strides and w.offset == end
+               for w, end in zip(views, ends, strict=False)):  # fmt: skip
+            shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])
+            return b.view(parts[0].args[0], first.offset, first.strides, shape)
     return b.join(parts, axis)

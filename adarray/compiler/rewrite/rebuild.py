@@ -5,8 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import chain
+from typing import assert_never
 
 from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Concatenate,
+    Constant,
+    ConstantArray,
+    GatherND,
+    Iota,
+    Map,
+    Matmul,
+    PrefixScan,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    ScatterND,
+    UpdateSlice,
+    View,
+)
 from adarray.compiler.ir.program import Program, Value
 
 Rule = Callable[[Builder, Value, tuple[Value, ...]], Value]
@@ -18,17 +36,17 @@ def rebuild(program: Program, rule: Rule) -> Program:
     Inputs stay as they are; one sweep, operands first.
     """
     b = Builder()
-    new: dict[int, Value] = {}
+    new: dict[Value, Value] = {}
     known = new.__getitem__
     for v in program.values:
-        if v.kind == "input":
+        if isinstance(v.primitive, ProgramInput):
             b.values.append(v)
-            new[id(v)] = v
+            new[v] = v
             continue
         b.origin = v.origin
-        new[id(v)] = rule(b, v, tuple(map(known, map(id, v.args))))
+        new[v] = rule(b, v, tuple(map(known, v.args)))
     b.inputs = list(program.inputs)
-    return b.program([new[id(v)] for v in program.outputs])
+    return b.program([new[v] for v in program.outputs])
 
 
 def same(v: Value, args: tuple[Value, ...]) -> bool:
@@ -39,7 +57,7 @@ def same(v: Value, args: tuple[Value, ...]) -> bool:
 
 def renewed(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
     """Return the value itself, or if it has new operands make it again."""
-    if v.args == args and v.kind != "const":  # as `same`
+    if v.args == args and not isinstance(v.primitive, Constant):  # as `same`
         b.values.append(v)
         return v
     return again(b, v, args)
@@ -50,37 +68,39 @@ def keep(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
     if same(v, args):
         b.values.append(v)
         return v
-    return b.make(v.kind, args, v.params, v.shape, v.dtype)
+    return b.make(v.primitive, args, v.shape, v.dtype)
 
 
 def again(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
     """Make a value once more of new operands, so that the builder folds what it can."""
-    p = v.params
-    kind = v.kind
-    if kind == "const":
-        return b.adopt(v)
-    if kind == "map":
-        return b.apply(p["name"], args, v.dtype)
-    if kind == "view":
-        return b.view(args[0], p["offset"], p["strides"], v.shape)
-    if kind == "reduce":
-        return b.reduce(p["combine"], args[0], p["axes"])
-    if kind == "place":
-        return b.place(args[0], args[1], p["starts"], p["steps"], p["add"])
-    if kind == "join":
-        return b.join(args, p["axis"])
-    if kind == "gather":
-        return b.gather(args[0], args[1:], p["axes"], p["position"])
-    if kind == "scatter":
-        return b.scatter(args[0], args[1], args[2:], p["axes"], p["position"], p["add"])
-    if kind == "scan":
-        return b.scan(p["combine"], args[0], p["axis"])
-    if kind == "dot":
-        return b.dot(*args)
-    return keep(b, v, args)
+    match v.primitive:
+        case Map() as p:
+            return b.apply(p.name, args, v.dtype)
+        case Constant():
+            return b.adopt(v)
+        case View() as p:
+            return b.view(args[0], p.offset, p.strides, v.shape)
+        case Reduce() as p:
+            return b.reduce(p.combine, args[0], p.axes)
+        case UpdateSlice() as p:
+            return b.place(args[0], args[1], p.starts, p.steps, p.add)
+        case Concatenate() as p:
+            return b.join(args, p.axis)
+        case GatherND() as p:
+            return b.gather(args[0], args[1:], p.axes, p.position)
+        case ScatterND() as p:
+            return b.scatter(args[0], args[1], args[2:], p.axes, p.position, p.add)
+        case PrefixScan() as p:
+            return b.scan(p.combine, args[0], p.axis)
+        case Matmul():
+            return b.dot(*args)
+        case ProgramInput() | ConstantArray() | Iota() | PythonCall() | CallResult():
+            return keep(b, v, args)
+        case _:
+            assert_never(v.primitive)
 
 
-def uses(program: Program) -> Counter[int]:
-    """Return how often each value is read, by its id; results of the program count too."""
+def uses(program: Program) -> Counter[Value]:
+    """Return how often each value is read; results of the program count too."""
     operands = chain.from_iterable([v.args for v in program.values])
-    return Counter(map(id, chain(operands, program.outputs)))
+    return Counter(chain(operands, program.outputs))

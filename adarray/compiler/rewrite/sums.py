@@ -17,7 +17,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from adarray.compiler.ir.builder import Builder, uniform
+from adarray.compiler.ir.builder import Builder, number_of, uniform
+from adarray.compiler.ir.primitives import Constant, Iota, Map, View
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.views import Shape
 
@@ -26,7 +27,7 @@ DEPTH = 6
 # Functions whose values are not negative, so that sums of them are zero or infinite only if
 # all of them or some are.
 POSITIVE = frozenset({"exp", "exp2", "absolute", "square"})
-Sums = Mapping[tuple[int, Shape], Value]
+Sums = Mapping[tuple[Value, Shape], Value]
 # A sum, and how many known ones it is made of.
 Terms = tuple[Value, int]
 
@@ -40,9 +41,9 @@ def sum_of_multiples(b: Builder, x: Value, axes: Shape, sums: Sums) -> Value | N
     x : Value
     axes : tuple of int
     sums : mapping
-        Sums that were made before, by ``id`` of what is summed and the axes.
+        Sums that were made before, by what is summed and the axes.
     """
-    if x.kind != "map" or x.dtype.kind != "f":
+    if not isinstance(x.primitive, Map) or x.dtype.kind != "f":
         return None
     found = _Terms(b, x.shape, axes, sums).sum_of(x, DEPTH)
     return found[0] if found is not None and found[1] == 1 else None
@@ -63,12 +64,12 @@ class _Terms:
 
     def sum_of(self, x: Value, depth: int) -> Terms | None:
         """Return the sum of a term."""
-        known = self.sums.get((id(x), self.axes))
+        known = self.sums.get((x, self.axes))
         if known is not None:
             return (known, 1) if _is_positive(x) else None
-        if x.kind != "map" or x.shape != self.shape or not depth:
+        if not isinstance(x.primitive, Map) or x.shape != self.shape or not depth:
             return None
-        name, args = x.params["name"], x.args
+        name, args = x.primitive.name, x.args
         if name in ("multiply", "divide"):
             return self._multiple(name, args, depth - 1)
         if name == "negative":
@@ -102,32 +103,32 @@ class _Terms:
     @staticmethod
     def _finite(x: Value) -> bool:
         c = uniform(x)
-        return c is not None and bool(np.isfinite(c.params["value"]) and c.params["value"] != 0)
+        return c is not None and bool(np.isfinite(number_of(c)) and number_of(c) != 0)
 
     def _scaled(self, name: str, factor: Value, x: Value) -> bool:
         """Whether a factor is the sum of `x`, as a divisor, or a number divided by that."""
-        known = self.sums.get((id(x), self.axes))
+        known = self.sums.get((x, self.axes))
         base = _whole(factor)
         if known is None:
             return False
         if name == "divide":
             return base is known
-        if base.kind != "map" or base.params["name"] != "divide":
+        if not isinstance(base.primitive, Map) or base.primitive.name != "divide":
             return False
         return self._finite(base.args[0]) and _whole(base.args[1]) is known
 
     def _single(self, condition: Value, x: Value, y: Value) -> Terms | None:
         """Return the sum of what is zero but in one place of each row."""
         zero = uniform(y)
-        if zero is None or zero.params["value"] != 0 or len(self.axes) != 1:
+        if zero is None or number_of(zero) != 0 or len(self.axes) != 1:
             return None
-        if condition.kind != "map" or condition.params["name"] != "equal":
+        if not isinstance(condition.primitive, Map) or condition.primitive.name != "equal":
             return None
         b, (axis,) = self.b, self.axes
         n = self.shape[axis]
         for numbers, place in (condition.args, condition.args[::-1]):
             along = axis - len(self.shape) + numbers.ndim
-            if numbers.kind != "iota" or numbers.params["axis"] != along:
+            if not isinstance(numbers.primitive, Iota) or numbers.primitive.axis != along:
                 continue
             if numbers.shape[along] != n:
                 continue
@@ -142,30 +143,30 @@ class _Terms:
 
     def _same(self, x: Value) -> Value | None:
         """Return what is the same along the axes without them; None if it is not."""
-        if x.kind == "const":
+        if isinstance(x.primitive, Constant):
             return x
         v = self.b.broadcast(x, self.shape)
-        if v.kind != "view":
+        if not isinstance(v.primitive, View):
             return None
-        strides = v.params["strides"]
+        strides = v.primitive.strides
         if any(strides[a] for a in self.axes):
             return None
         rest = [a for a in range(len(self.shape)) if a not in self.axes]
         shape = tuple(self.shape[a] for a in rest)
-        return self.b.view(v.args[0], v.params["offset"], tuple(strides[a] for a in rest), shape)
+        return self.b.view(v.args[0], v.primitive.offset, tuple(strides[a] for a in rest), shape)
 
 
 def _is_positive(x: Value) -> bool:
     """Whether no element is negative, by what makes it."""
-    if x.kind != "map":
+    if not isinstance(x.primitive, Map):
         return False
-    return x.params["name"] in POSITIVE or (
-        x.params["name"] == "multiply" and x.args[0] is x.args[1]
+    return x.primitive.name in POSITIVE or (
+        x.primitive.name == "multiply" and x.args[0] is x.args[1]
     )
 
 
 def _whole(x: Value) -> Value:
     """Return what a value that repeats or reshapes another one shows."""
-    while x.kind == "view":
+    while isinstance(x.primitive, View):
         x = x.args[0]
     return x

@@ -70,6 +70,7 @@ class Ring:
     def element(self, values: Values, index: Index) -> Affine:
         """Return where an element lies in the ring, as the present stage sees it."""
         parts = [(s, i) for s, i in zip(self.strides, index, strict=True) if s]
+        assert isinstance(values.stage, Position)
         return combine([*parts, (1, values.stage.slot(self, index[self.axis]))])
 
 
@@ -136,21 +137,27 @@ class Position:
             shift += -self.count if shift > 0 else self.count
         return shift
 
-    def one_row(self, node: Node, index: Index) -> tuple[Ref, Index] | None:
+    def one_row(self, axis: int, node: Node, index: Index) -> tuple[Ref, Index] | None:
         """Return the one reading that all pieces of a join are, if it is a rotation of rows."""
         if not self.periodic:
             return None
-        found = rotation(node, index, ((self.row, 1),), self.near)
+        found = rotation(axis, node, index, ((self.row, 1),), self.near)
         return found if found is not None and found[0].node is not None else None
 
 
 def rotation(
-    node: Node, index: Index, row: tuple[tuple[str, int], ...], near: Callable[[int], int]
+    axis: int,
+    node: Node,
+    index: Index,
+    row: tuple[tuple[str, int], ...],
+    near: Callable[[int], int],
 ) -> tuple[Ref, Index] | None:
     """Return the one reading that all pieces of a join of rows are, counted round the end.
 
     Parameters
     ----------
+    axis : int
+        Along which the pieces lie.
     node : Node
         The join.
     index : tuple of Affine
@@ -160,7 +167,6 @@ def rotation(
     near : callable
         Gives a distance between rows, round the end where that is nearer.
     """
-    axis = node.value.params["axis"]
     at = index[axis]
     if at.terms != row:
         return None
@@ -227,13 +233,13 @@ def write(
     body = scope.close()
     blocks = Apply("int64", "floor_divide", (Apply("int64", "add", (n, integer(rows - 1))), size))
     scope.emit(For(block, integer(0), blocks, body, "parallel"))
-    return base.kernel([s.lowering for s in stages])
+    return base.kernel()
 
 
 def _dtype(stages: list[Stage], ring: Ring) -> str:
     for stage in stages:
         for node in stage.lowering.order:
-            if stage.lowering.stored.get(id(node)) is ring:
+            if stage.lowering.stored.get(node) is ring:
                 return node.dtype
     raise AssertionError("a ring that no stage writes")
 
@@ -254,7 +260,7 @@ def _stage(
     depth = scope.here
     behind = integer(lead + stage.lag)
     turn = scope.let(
-        ("turn", id(stage.lowering)),
+        ("turn", stage.lowering),
         Apply("int64", "subtract", (Var("int64", step), behind)),
         depth,
     )[0]
@@ -263,7 +269,7 @@ def _stage(
         Apply("bool", "greater_equal", (turn, integer(-stage.before))),
         Apply("bool", "less", (turn, Apply("int64", "add", (mine, integer(stage.after))))),
     ]
-    row = scope.let(("row", id(stage.lowering)), Apply("int64", "add", (first, turn)), depth)[0]
+    row = scope.let(("row", stage.lowering), Apply("int64", "add", (first, turn)), depth)[0]
     if not periodic:
         conditions.append(Apply("bool", "greater_equal", (row, zero)))
         conditions.append(Apply("bool", "less", (row, n)))
@@ -271,11 +277,11 @@ def _stage(
         below = Apply("int64", "where", (
             Apply("bool", "less", (row, zero)), Apply("int64", "add", (row, n)), row
         ))  # fmt: skip
-        low = scope.let(("low", id(stage.lowering)), below, depth)[0]
+        low = scope.let(("low", stage.lowering), below, depth)[0]
         above = Apply("int64", "where", (
             Apply("bool", "greater_equal", (low, n)), Apply("int64", "subtract", (low, n)), low
         ))  # fmt: skip
-        row = scope.let(("wrapped", id(stage.lowering)), above, depth)[0]
+        row = scope.let(("wrapped", stage.lowering), above, depth)[0]
     condition = conditions[0]
     for other in conditions[1:]:
         condition = Apply("bool", "logical_and", (condition, other))

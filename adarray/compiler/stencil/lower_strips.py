@@ -17,9 +17,9 @@ References
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from adarray.compiler.ir.loopir import (
     Apply,
@@ -35,9 +35,10 @@ from adarray.compiler.ir.loopir import (
     integer,
     walk,
 )
+from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered, Lowering
-from adarray.compiler.kernels.nodes import Node, Ref
+from adarray.compiler.kernels.nodes import SAME, Memory, Node, Ref
 from adarray.compiler.kernels.scope import Affine, Scope
 from adarray.compiler.kernels.values import Index, Values
 from adarray.compiler.schedule.lanes import LANES, MARGIN, turned
@@ -66,7 +67,8 @@ class Row:
 
     def find(self, values: Values, index: Index) -> tuple[str, Affine]:
         """Return the local array of a row, and where in it an element lies."""
-        cell: Cell = values.stage
+        cell = values.stage
+        assert isinstance(cell, Cell)
         row, column = (beside(index[a], self.shape[a], cell.shape[a]) for a in (0, 1))
         assert [i.terms for i in index] == [((n, 1),) for n in cell.names], index
         at = Affine(column, ((cell.passing, 1),))
@@ -99,9 +101,9 @@ class Cell:
         self.turn = turn
         self.passing = passing
 
-    def one_row(self, node: Node, index: Index) -> tuple[Ref, Index] | None:
+    def one_row(self, axis: int, node: Node, index: Index) -> tuple[Ref, Index] | None:
         """Return the one reading that all pieces of a join are, if it is a rotation."""
-        found = rotated(node, index, self.names, self.shape)
+        found = rotated(axis, node, index, self.names, self.shape)
         return found if found is not None and found[0].node is not None else None
 
 
@@ -121,17 +123,17 @@ def beside(index: Affine, count: int, all_: int) -> int:
 
 
 def rotated(
-    node: Node, index: Index, names: tuple[str, str], shape: tuple[int, ...]
+    axis: int, node: Node, index: Index, names: tuple[str, str], shape: tuple[int, ...]
 ) -> tuple[Ref, Index] | None:
     """Return the one reading that all pieces of a join are, counted round the ends."""
-    axis = node.value.params["axis"]
     for name, count in zip(names, shape, strict=True):
         if index[axis].terms == ((name, 1),):
-            return rotation(node, index, ((name, 1),), partial(near, count=count))
+            return rotation(axis, node, index, ((name, 1),), partial(near, count=count))
     return None
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
     """A stage: the values of one group, or of an array that is read.
 
     Parameters
@@ -141,7 +143,7 @@ class Step(NamedTuple):
     kept : list of (Node, Row)
         Values of which later stages read rows.
     stored : dict
-        Memory of the results that it writes, by ``id`` of the node.
+        Memory of the results that it writes.
     lag : int
         Passes by which it is behind.
     reads : bool
@@ -150,7 +152,7 @@ class Step(NamedTuple):
 
     order: list[Node]
     kept: list[tuple[Node, Row]]
-    stored: dict[int, Any]
+    stored: dict[Node, Memory]
     lag: int
     reads: bool = False
 
@@ -191,7 +193,7 @@ class _Writer:
         self.steps = steps
         self.kept = kept
         self.sizes = sizes
-        self.fetched: dict[int, list[str]] = {}
+        self.fetched: dict[Step, list[str]] = {}
         self.base = Lowering([], {}, -1, [], target=target)
         self.scope: Scope = self.base.scope
         self.values: Values = self.base.values
@@ -224,11 +226,11 @@ class _Writer:
             scope.emit(*(Local(name, row.dtype, size) for name in row.names))
         for s in self.steps:
             if s.reads:  # rows that are on their way from memory
-                names = self.fetched[id(s)] = [scope.fresh("ahead") for _ in range(sizes.rows)]
+                names = self.fetched[s] = [scope.fresh("ahead") for _ in range(sizes.rows)]
                 scope.emit(*(Local(name, s.kept[0][1].dtype, size) for name in names))
                 for k in range(sizes.rows):
                     behind = integer(k - sizes.lead)
-                    self._fetch(s, self._let(("ahead", id(s), k), _plus(self.first, behind)), k)
+                    self._fetch(s, self._let(("ahead", s, k), _plus(self.first, behind)), k)
         self._march()
         body = scope.close()
         upper = _plus(count, _minus(high, integer(1)))
@@ -237,8 +239,7 @@ class _Writer:
         scope.emit(For(strip.name, integer(0), stop, body, "parallel"))
         top = scope.levels[0].statements
         top[:] = needed(tuple(top), set())
-        stages: list[Any] = self.steps
-        return self.base.kernel(stages)
+        return self.base.kernel()
 
     def _let(self, key: object, expr: Expr) -> Expr:
         return self.scope.let(("strip", key), expr, self.scope.here)[0]
@@ -262,19 +263,19 @@ class _Writer:
         """Write what one stage does in pass `k` of the body: one row."""
         scope, sizes = self.scope, self.sizes
         behind = integer(k - sizes.lead - s.lag)
-        own = self._let(("own", id(s), k), _plus(begin, behind))
-        row = self._let(("row", id(s), k), _plus(self.first, own))
+        own = self._let(("own", s, k), _plus(begin, behind))
+        row = self._let(("row", s, k), _plus(self.first, own))
         if s.reads:
             scope.open()
             cell = self._cell(row, k)
             at, _ = scope.index(Affine(0, ((cell.passing, 1),)))
             dtype = s.kept[0][1].dtype
-            arrived = self._let("arrived", Load(dtype, self.fetched[id(s)][k], at))
+            arrived = self._let("arrived", Load(dtype, self.fetched[s][k], at))
             scope.emit(Store(s.kept[0][1].names[k], at, arrived))
             self._loop(cell, integer(MARGIN), integer(MARGIN + sizes.columns))
-            self._fetch(s, self._let(("next", id(s), k), _plus(row, integer(sizes.rows))), k)
+            self._fetch(s, self._let(("next", s, k), _plus(row, integer(sizes.rows))), k)
         elif s.kept:
-            round_ = self._let(("round", id(s), k), turned(row, self.count))
+            round_ = self._let(("round", s, k), turned(row, self.count))
             self._name(round_, 0, sizes.shape[0] - 1)
             scope.open()
             cell = self._cell(round_, k - s.lag)
@@ -290,13 +291,13 @@ class _Writer:
     def _fetch(self, s: Step, row: Expr, k: int) -> None:
         """Write the loads of a row of an array, for some passes later."""
         rows, columns = self._extents(s.kept[0][1].shape)
-        round_ = self._let(("round", id(s), row), turned(row, self.count, rows))
+        round_ = self._let(("round", s, row), turned(row, self.count, rows))
         self._name(round_, 0, self.sizes.shape[0] - 1)
         self.scope.open()
         cell = self._cell(round_, k, columns)
         value, _ = self.values.value(s.order[0], tuple(Affine(0, ((n, 1),)) for n in cell.names))
         at, _ = self.scope.index(Affine(0, ((cell.passing, 1),)))
-        self.scope.emit(Store(self.fetched[id(s)][k], at, value))
+        self.scope.emit(Store(self.fetched[s][k], at, value))
         self._loop(cell, integer(MARGIN), integer(MARGIN + self.sizes.columns))
 
     def _name(self, named: Expr, low: int, high: int) -> None:
@@ -349,7 +350,7 @@ class _Writer:
         inside = Apply("bool", "logical_and", (
             Apply("bool", "greater_equal", (own, integer(0))), Apply("bool", "less", (own, mine))
         ))  # fmt: skip
-        round_ = self._let(("round", id(s), k, shape), turned(row, self.count))
+        round_ = self._let(("round", s, k, shape), turned(row, self.count))
         self._name(round_, 0, sizes.shape[0] - 1)
         start, last = (integer(MARGIN + n) for n in (sizes.halo, sizes.columns - sizes.halo))
         rest = Apply("int64", "minimum", (last, _minus(columns, self.left)))
@@ -359,7 +360,7 @@ class _Writer:
         cell = self._cell(round_, k - s.lag)
         index = tuple(Affine(0, ((n, 1),)) for n in cell.names)
         for node in s.order:
-            memory = s.stored.get(id(node))
+            memory = s.stored.get(node)
             if memory is None or memory.value.shape != shape:
                 continue
             value, _ = self.values.value(node, index)
@@ -415,9 +416,9 @@ def strip_columns(itemsize: int) -> int:
     return LANES * max(1, min(4, 16 // itemsize))
 
 
-def loader(value: Any, ref: Ref) -> Node:
+def loader(value: Value, ref: Ref) -> Node:
     """Return a node that is what `ref` reads of an array in memory."""
     node = Node(value, None)
-    node.kind, node.shape, node.folded = "view", value.shape, ()
+    node.operation, node.shape, node.folded = SAME, value.shape, ()
     node.args = [ref]
     return node

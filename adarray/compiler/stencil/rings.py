@@ -10,16 +10,17 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Container, Iterable
 
+from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
+from adarray.compiler.ir.primitives import Concatenate, GatherND, ScatterND
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowering
-from adarray.compiler.kernels.nodes import Node, Nodes, Ref
+from adarray.compiler.kernels.nodes import Cloned, Folded, FromRing, Node, Nodes, Ref
 from adarray.compiler.kernels.scope import NOTHING, Affine
-from adarray.compiler.kernels.values import Index, mapped
+from adarray.compiler.kernels.values import Index, Stored, mapped
 from adarray.compiler.stencil.lower_rings import Ring, Stage, rotation
 
 # Rows between what a step reads and writes; rows that are worth it.
@@ -31,21 +32,25 @@ JOINED, TURNED = 1, 2
 ROW: tuple[tuple[str, int], ...] = (("row", 1),)
 
 
+# Nodes, at which index they are read, and whether joins lie between.
+Stack = list[tuple[Node, Index, int]]
+
+
 class Reach:
     """Which rows of values of a chain the rows of a group read.
 
     Attributes
     ----------
     rows : dict
-        Nearest and farthest row, relative to the reader's, by ``id`` of the value.
+        Nearest and farthest row, relative to the reader's, by value.
     rotates : bool
         Whether rows are counted round the end.
     fits : bool
         Whether a pipeline can do it.
     """
 
-    def __init__(self, nodes: Nodes, chained: dict[int, Ring], count: int) -> None:
-        self.rows: dict[int, tuple[int, int]] = {}
+    def __init__(self, nodes: Nodes, chained: dict[Value, Ring], count: int) -> None:
+        self.rows: dict[Value, tuple[int, int]] = {}
         self.rotates = False
         self.fits = True
         self.mixed = False
@@ -54,7 +59,7 @@ class Reach:
         self.chained = chained
         outer = nodes.group.find(nodes.group.outer)
         seen: set[tuple[Node, Index, int]] = set()
-        stack: list[tuple[Node, Index, int]] = [
+        stack: Stack = [
             (node, _natural(node, outer), 0)
             for node in nodes.order
             if node.classes is not None and outer in node.classes
@@ -67,14 +72,14 @@ class Reach:
         if self.rotates and self.mixed:
             self.fits = False
 
-    def _visit(self, node: Node, index: Index, joined: int, stack: list[Any]) -> None:
-        if node.kind in ("gather", "scatter"):
+    def _visit(self, node: Node, index: Index, joined: int, stack: Stack) -> None:
+        if isinstance(node.operation, (GatherND, ScatterND)):
             self.fits = not any(self._is_chained(r) for r in node.args)
             return
-        if node.kind == "join" and index[node.value.params["axis"]].terms == ROW:
+        if isinstance(node.operation, Concatenate) and index[node.operation.axis].terms == ROW:
             joined = joined or JOINED
             self.turned = False
-            same = rotation(node, index, ROW, self._near)
+            same = rotation(node.operation.axis, node, index, ROW, self._near)
             if same is not None and self.turned:
                 self._follow(same[0], same[1], TURNED, stack)
                 return
@@ -86,18 +91,18 @@ class Reach:
             else:
                 self._follow(ref, mapped(ref.use.maps, index), joined, stack)
 
-    def _follow(self, ref: Ref, index: Index, joined: int, stack: list[Any]) -> None:
+    def _follow(self, ref: Ref, index: Index, joined: int, stack: Stack) -> None:
         """Note or pursue what is read at `index`."""
         if self._is_chained(ref):
             self.rotates = self.rotates or joined == TURNED
             self._note(ref, index)
         elif ref.node is None:
             self.mixed = self.mixed or joined > 0
-        elif ref.node.kind != "fold":
+        elif not isinstance(ref.node.operation, Folded):
             stack.append((ref.node, index, joined))
 
     def _is_chained(self, ref: Ref) -> bool:
-        return ref.memory is not None and id(ref.memory.value) in self.chained
+        return ref.memory is not None and ref.memory.value in self.chained
 
     def _near(self, shift: int) -> int:
         if 2 * abs(shift) > self.count:
@@ -108,7 +113,7 @@ class Reach:
     def _note(self, ref: Ref, index: Index) -> None:
         """Note the row that is read of a value of the chain."""
         assert ref.memory is not None
-        key = id(ref.memory.value)
+        key = ref.memory.value
         at = index[self.chained[key].axis]
         shift = self._near(at.const)
         if at.terms != ROW or abs(shift) > FAR:
@@ -134,29 +139,27 @@ class Chain:
     ----------
     groups : list of Group
     rings : dict
-        Rings of the values that only the chain reads or that it reads again, by ``id``.
+        Rings of the values that only the chain reads or that it reads again.
     """
 
     def __init__(self, head: Group, count: int) -> None:
         self.groups = [head]
         self.reaches: list[Reach | None] = [None]
-        self.produced: dict[int, Ring] = {}
-        self.maker: dict[int, int] = {}
-        self.values: dict[int, Value] = {}
+        self.produced: dict[Value, Ring] = {}
+        self.maker: dict[Value, int] = {}
         self.count = count
 
     def add_values(self, group: Group, values: Iterable[Value]) -> None:
         """Take in the values by rows that a group of the chain stores."""
         outer = group.find(group.outer)
         for v in values:
-            if id(v) in group.totals or outer not in group.result(v):
+            if v in group.totals or outer not in group.result(v):
                 continue
             axis = group.result(v).index(outer)
-            self.produced[id(v)] = Ring(v.shape, axis)
-            self.maker[id(v)] = len(self.groups) - 1
-            self.values[id(v)] = v
+            self.produced[v] = Ring(v.shape, axis)
+            self.maker[v] = len(self.groups) - 1
 
-    def read(self) -> dict[int, Ring]:
+    def read(self) -> dict[Value, Ring]:
         """Return the rings of the values that later groups of the chain read."""
         found = {k for r in self.reaches if r is not None for k in r.rows}
         return {k: r for k, r in self.produced.items() if k in found}
@@ -164,20 +167,20 @@ class Chain:
     @property
     def bytes(self) -> int:
         """About how much memory the rings take."""
-        return sum(4 * r.width * self.values[k].dtype.itemsize for k, r in self.read().items())
+        return sum(4 * r.width * k.dtype.itemsize for k, r in self.read().items())
 
 
 def find_chains(
     groups: list[Group],
     nodes: dict[int, Nodes],
-    requested: dict[int, Value],
+    requested: Container[Value],
     target: Target,
 ) -> list[Chain]:
     """Return chains among groups that run one after the other."""
     found: list[Chain] = []
     chain: Chain | None = None
     for group in groups:
-        stored = [m for m in group.members if id(m) in requested]
+        stored = [m for m in group.members if m in requested]
         grown = chain is not None and _grow(chain, group, stored, nodes, target)
         if not grown:
             chain = _begin(group, stored, nodes)
@@ -192,7 +195,7 @@ def _begin(group: Group, stored: list[Value], nodes: dict[int, Nodes]) -> Chain 
     outer = group.find(group.outer)
     chain = Chain(group, group.extents[outer])
     chain.add_values(group, stored)
-    large = [k for k in chain.produced if chain.values[k].nbytes >= LARGE]
+    large = [k for k in chain.produced if k.nbytes >= LARGE]
     if chain.count < ROWS or not large or not _wide(nodes[group.index], group):
         return None
     return chain
@@ -239,7 +242,7 @@ class Pipeline:
     fusion : Fusion
     cloned : callable
         As for `Nodes`.
-    requested : dict
+    requested : container of Value
         Values that are stored.
     external : callable
         ``external(value, groups)``: whether other groups than these read a value.
@@ -248,41 +251,40 @@ class Pipeline:
     def __init__(
         self,
         chain: Chain,
-        fusion: Any,
-        cloned: Any,
-        requested: dict[int, Value],
+        fusion: Fusion,
+        cloned: Cloned,
+        requested: Container[Value],
         external: Callable[[Value, list[Group]], bool],
     ) -> None:
         self.chain = chain
         self.rings = chain.read()
-        self.parts: list[tuple[int, Nodes, dict[int, Any]]] = []
+        self.parts: list[tuple[int, Nodes, Stored]] = []
         self.valid = True
-        at_hand: dict[int, Node] = {}
+        at_hand: dict[Value, Node] = {}
         for k, group in enumerate(chain.groups):
-            mine = {key: self._node(key) for key in self.rings if chain.maker[key] == k}
+            mine = {v: self._node(v) for v in self.rings if chain.maker[v] == k}
             if mine:
                 nodes = Nodes(group, fusion, cloned, at_hand)
-                stored = {id(nodes.add(chain.values[key])): self.rings[key] for key in mine}
+                stored = {nodes.add(v): self.rings[v] for v in mine}
                 self.parts.append((k, nodes, stored))
             at_hand = at_hand | mine
             wanted = [
                 m
                 for m in group.members
-                if id(m) in requested and (id(m) not in mine or external(m, chain.groups))
+                if m in requested and (m not in mine or external(m, chain.groups))
             ]
             if wanted:
                 nodes = Nodes(group, fusion, cloned, at_hand)
                 self.parts.append((k, nodes, nodes.results(wanted)))
-        made = {id(m) for g in chain.groups for m in g.members}
+        made = {m for g in chain.groups for m in g.members}
         for _, nodes, _ in self.parts:
             self.valid = self.valid and not any(key in made for key in nodes.memories)
 
-    def _node(self, key: int) -> Node:
-        value = self.chain.values[key]
+    def _node(self, value: Value) -> Node:
         node = Node(value, None)
-        node.kind, node.shape, node.folded = "ring", value.shape, ()
+        node.operation, node.shape, node.folded = FromRing(), value.shape, ()
         node.cost = 1
-        node.ring = self.rings[key]
+        node.ring = self.rings[value]
         return node
 
     def stages(self, target: Target) -> list[Stage]:

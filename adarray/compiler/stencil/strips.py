@@ -12,15 +12,16 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Container, Iterable
 
+from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.domains import Use, identity, linear
+from adarray.compiler.ir.primitives import Concatenate, Constant, Iota, Map, UpdateSlice, View
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.ir.uses import op_cost
-from adarray.compiler.kernels.nodes import Memory, Node, Nodes, Ref
+from adarray.compiler.kernels.nodes import Cloned, FromRing, Memory, Node, Nodes, Operation, Ref
 from adarray.compiler.kernels.scope import Affine
 from adarray.compiler.kernels.values import Index, mapped
 from adarray.compiler.scalars.catalogue import FUNCTIONS
@@ -53,20 +54,29 @@ CELL: Index = (Affine(0, (("row", 1),)), Affine(0, (("column", 1),)))
 Span = tuple[int, int, int, int]
 
 
+# What threads can do on their way down, cell by cell.
+CELLWISE: frozenset[type[Operation]] = frozenset({
+    Map, View, Constant, Iota, Concatenate, UpdateSlice,
+})  # fmt: skip
+
+
+# Nodes, at which index they are read, and whether that may be round the end.
+Stack = list[tuple[Node, Index, bool]]
+
+
 class Reads:
     """What a cell of a group reads.
 
     Attributes
     ----------
     spans : dict
-        By ``id`` of a value in memory, if cells beside the reader's own are read of it.
-    own : dict
-        Values in memory that are read at the cell itself, by ``id``.
-    elsewhere : set of int
-        Those of which other elements are read, by ``id``: at one place for all cells, or
-        along an axis.
+        By value in memory, if cells beside the reader's own are read of it.
+    own : set of Value
+        Those in memory that are read at the cell itself.
+    elsewhere : set of Value
+        Those of which other elements are read: at one place for all cells, or along an axis.
     values : dict
-        The others, by ``id``.
+        The others, in the order in which they are read.
     fits : bool
         Whether threads can do it on their way down.
     cost : int
@@ -75,39 +85,40 @@ class Reads:
 
     def __init__(self, roots: Iterable[Node], shape: tuple[int, ...]) -> None:
         self.shape = shape
-        self.spans: dict[int, Span] = {}
-        self.own: dict[int, Value] = {}
-        self.elsewhere: set[int] = set()
-        self.values: dict[int, Value] = {}
+        self.spans: dict[Value, Span] = {}
+        self.own: set[Value] = set()
+        self.elsewhere: set[Value] = set()
+        self.values: dict[Value, None] = {}
         self.fits = True
         self.cost = 0
-        seen: set[tuple[int, Index, bool]] = set()
-        # Nodes, at which index they are read, and whether that may be round the end.
-        stack: list[tuple[Node, Index, bool]] = [(n, CELL, False) for n in roots]
+        seen: set[tuple[Node, Index, bool]] = set()
+        stack: Stack = [(n, CELL, False) for n in roots]
         while stack and self.fits:
             node, index, round_ = stack.pop()
-            if (id(node), index, round_) not in seen:
-                seen.add((id(node), index, round_))
+            if (node, index, round_) not in seen:
+                seen.add((node, index, round_))
                 self.fits = len(seen) <= READINGS and self.cost <= WORK
                 self._visit(node, index, round_, stack)
 
-    def _visit(self, node: Node, index: Index, round_: bool, stack: list[Any]) -> None:
-        kind = node.kind
-        if kind not in ("map", "view", "const", "iota", "join", "place"):
+    def _visit(self, node: Node, index: Index, round_: bool, stack: Stack) -> None:
+        made = node.operation
+        if type(made) not in CELLWISE:
             self.fits = False
             return
-        if kind == "map" and FUNCTIONS[node.value.params["name"]].is_heavy:
-            self.fits = False
-            return
-        self.cost += max(1, op_cost(node.value)) if kind == "map" else kind in ("join", "place")
-        if kind == "join":
-            same = rotated(node, index, NAMES, self.shape)
+        if isinstance(made, Map):
+            if FUNCTIONS[made.name].is_heavy:
+                self.fits = False
+                return
+            self.cost += max(1, op_cost(node.value))
+        self.cost += isinstance(made, (Concatenate, UpdateSlice))
+        if isinstance(made, Concatenate):
+            same = rotated(made.axis, node, index, NAMES, self.shape)
             if same is not None:
                 # By a whole round it would be read where it is no row of the kernel's.
                 self.fits = same[0].node is not None or same[1] != CELL
                 self._follow(same[0], same[1], True, stack)
                 return
-        if round_ and kind in ("join", "place", "iota"):
+        if round_ and isinstance(made, (Concatenate, UpdateSlice, Iota)):
             self.fits = False  # it asks where it is, and would hear of a place behind the end
             return
         for ref in node.args:
@@ -116,28 +127,28 @@ class Reads:
                 return
             self._follow(ref, mapped(ref.use.maps, index), round_, stack)
 
-    def _follow(self, ref: Ref, index: Index, round_: bool, stack: list[Any]) -> None:
+    def _follow(self, ref: Ref, index: Index, round_: bool, stack: Stack) -> None:
         """Pursue what is read at `index`, or note it."""
         if ref.node is not None:
             stack.append((ref.node, index, round_))
             return
         assert ref.memory is not None
-        value, key = ref.memory.value, id(ref.memory.value)
+        value = ref.memory.value
         if index == CELL and value.shape == self.shape:
-            self.own[key] = value
+            self.own.add(value)
         elif not self._is_near(ref.memory, index):
-            self.elsewhere.add(key)
+            self.elsewhere.add(value)
             moves = any(a.terms for a in index)
             self.fits = self.fits and self._is_inside(value, index) and not (round_ and moves)
             return
         else:
             row, column = (beside(index[a], value.shape[a], self.shape[a]) for a in (0, 1))
-            low, high, left, right = self.spans.get(key, (row, row, column, column))
-            self.spans[key] = (
+            low, high, left, right = self.spans.get(value, (row, row, column, column))
+            self.spans[value] = (
                 min(low, row), max(high, row), min(left, column), max(right, column)
             )  # fmt: skip
             self.fits = self.fits and max(abs(row), abs(column)) <= FAR
-        self.values[key] = value
+        self.values[value] = None
 
     def _is_near(self, memory: Memory, index: Index) -> bool:
         """Whether it is a cell at a fixed distance."""
@@ -159,7 +170,7 @@ class Reads:
                 return False
         return True
 
-    def span(self, key: int) -> Span | None:
+    def span(self, key: Value) -> Span | None:
         """Return the cells that are read of a value; None for none."""
         found = self.spans.get(key)
         if key not in self.own:
@@ -187,20 +198,18 @@ class Chain:
     groups : list of Group
     reads : list of Reads
     made : dict
-        Number of the group that stores a value, by ``id``.
+        Number of the group that stores a value.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.groups: list[Group] = []
         self.reads: list[Reads] = []
-        self.made: dict[int, int] = {}
-        self.values: dict[int, Value] = {}
+        self.made: dict[Value, int] = {}
 
     def add(self, group: Group, reads: Reads, stored: list[Value]) -> None:
         """Add a group."""
-        self.made.update((id(v), len(self.groups)) for v in stored)
-        self.values.update((id(v), v) for v in stored)
+        self.made.update((v, len(self.groups)) for v in stored)
         self.groups.append(group)
         self.reads.append(reads)
 
@@ -210,14 +219,13 @@ class Chain:
         self.reads.pop()
         last = len(self.groups)
         self.made = {k: n for k, n in self.made.items() if n < last}
-        self.values = {k: self.values[k] for k in self.made}
 
-    def kept(self) -> dict[int, Value]:
+    def kept(self) -> dict[Value, None]:
         """Return the values of which rows are kept: of the chain, or arrays that it reads."""
-        found: dict[int, Value] = {}
+        found: dict[Value, None] = {}
         for r in self.reads:
-            keys = {*r.spans, *(k for k in r.own if k in self.made)}
-            found.update((k, r.values[k]) for k in r.values if k in keys)
+            again = r.spans.keys() | (r.own & self.made.keys())
+            found.update((v, None) for v in r.values if v in again)
         return found
 
     def lags(self) -> list[int]:
@@ -259,7 +267,7 @@ class Chain:
                     before[made] = max(before[made], before[k] - low)
                 else:
                     lead = max(lead, before[k] - low)
-        size = max(v.dtype.itemsize for v in (*kept.values(), *self.values.values()))
+        size = max(v.dtype.itemsize for v in (*kept, *self.made))
         columns = strip_columns(size)
         pack = columns // 32
         halo = -(-max(*left, *right) // pack) * pack
@@ -267,10 +275,9 @@ class Chain:
         cost = most * sum(r.cost for r in self.reads)
         # Each array that is only read has rows on their way, too.
         bytes_ = sum(
-            (rows[k] + (k not in self.made) * most) * pack * max(4, v.dtype.itemsize)
-            for k, v in kept.items()
+            (rows[k] + (k not in self.made) * most) * pack * max(4, k.dtype.itemsize) for k in kept
         )
-        shapes = [v.shape for v in (*kept.values(), *self.values.values())]
+        shapes = [v.shape for v in (*kept, *self.made)]
         if max(*lag, lead) > march or most > ROWS or 4 * halo > columns:
             return None
         if cost > TEXT or bytes_ > REGISTERS:
@@ -284,7 +291,7 @@ class Chain:
 
 
 def find_chains(
-    groups: list[Group], nodes: dict[int, Nodes], requested: dict[int, Value], target: Target
+    groups: list[Group], nodes: dict[int, Nodes], requested: Container[Value], target: Target
 ) -> list[Chain]:
     """Return chains among groups that run one after the other."""
     found: list[Chain] = []
@@ -292,7 +299,7 @@ def find_chains(
         return found
     chain: Chain | None = None
     for group in groups:
-        stored = [m for m in group.members if id(m) in requested]
+        stored = [m for m in group.members if m in requested]
         own = nodes.get(group.index)
         if group.kind != "rows" or own is None or group.totals or not stored:
             chain = None
@@ -333,10 +340,10 @@ def _reads(nodes: Nodes, stored: list[Value], shape: tuple[int, ...]) -> Reads |
     """Return what a group reads, if its results are large arrays of about one shape."""
     for v in stored:
         plain = is_close(v.shape, shape) and v.dtype.char in MOVED
-        if not plain or v.size < LARGE or id(v) not in nodes.by_id:
+        if not plain or v.size < LARGE or v not in nodes.by_value:
             return None
-    found = Reads([nodes.by_id[id(v)] for v in stored], shape)
-    moved = all(v.dtype.char in MOVED for v in found.values.values())
+    found = Reads([nodes.by_value[v] for v in stored], shape)
+    moved = all(v.dtype.char in MOVED for v in found.values)
     return found if found.fits and moved else None
 
 
@@ -349,7 +356,7 @@ class Strips:
     fusion : Fusion
     cloned : callable
         As for `Nodes`.
-    requested : dict
+    requested : container of Value
         Values that are stored.
     external : callable
         ``external(value, groups)``: whether other groups than these read a value.
@@ -358,34 +365,34 @@ class Strips:
     def __init__(
         self,
         chain: Chain,
-        fusion: Any,
-        cloned: Any,
-        requested: dict[int, Value],
+        fusion: Fusion,
+        cloned: Cloned,
+        requested: Container[Value],
         external: Callable[[Value, list[Group]], bool],
     ) -> None:
         self.chain = chain
         sizes = chain.sizes(1 << 30)
         assert sizes is not None
         self.sizes: Sizes = sizes
-        self.kept = {k: (v, Row(v.dtype.name, v.shape)) for k, v in chain.kept().items()}
+        self.kept = {v: Row(v.dtype.name, v.shape) for v in chain.kept()}
         self.steps: list[Step] = []
         lag = chain.lags()
-        at_hand: dict[int, Node] = {}
-        for key, (value, row) in self.kept.items():
-            if key not in chain.made:
+        at_hand: dict[Value, Node] = {}
+        for value, row in self.kept.items():
+            if value not in chain.made:
                 memory = Memory(value)
                 maps = identity(value.shape)
                 use = Use(value, maps, 0, memory.strides)
                 ref = Ref(None, memory, None, linear(maps, memory.strides), use)
                 node = loader(value, ref)
                 self.steps.append(Step([node], [(node, row)], {}, 0, True))
-                at_hand[key] = self._node(key)
+                at_hand[value] = self._node(value)
         for k, group in enumerate(chain.groups):
             mine = [key for key in self.kept if chain.made.get(key) == k]
-            stored = [m for m in group.members if id(m) in requested]
-            wanted = [m for m in stored if id(m) not in self.kept or external(m, chain.groups)]
+            stored = [m for m in group.members if m in requested]
+            wanted = [m for m in stored if m not in self.kept or external(m, chain.groups)]
             nodes = Nodes(group, fusion, cloned, dict(at_hand))
-            kept = [(nodes.add(self.kept[key][0]), self.kept[key][1]) for key in mine]
+            kept = [(nodes.add(v), self.kept[v]) for v in mine]
             if kept:
                 self.steps.append(Step(nodes.order, kept, {}, lag[k]))
             at_hand |= {key: self._node(key) for key in mine}
@@ -393,18 +400,17 @@ class Strips:
                 nodes = Nodes(group, fusion, cloned, dict(at_hand))
                 stored_by = nodes.results(wanted)
                 self.steps.append(Step(nodes.order, [], stored_by, lag[k]))
-        made = {id(m) for g in chain.groups for m in g.members}
+        made = {m for g in chain.groups for m in g.members}
         read = (r.memory for s in self.steps for node in s.order for r in node.args)
-        self.valid = not any(m is not None and id(m.value) in made for m in read)
+        self.valid = not any(m is not None and m.value in made for m in read)
 
     def orders(self) -> list[list[Node]]:
         """Return the nodes of every step."""
         return [s.order for s in self.steps]
 
-    def _node(self, key: int) -> Node:
-        value, row = self.kept[key]
+    def _node(self, value: Value) -> Node:
         node = Node(value, None)
-        node.kind, node.shape, node.folded = "ring", value.shape, ()
+        node.operation, node.shape, node.folded = FromRing(), value.shape, ()
         node.cost = 1
-        node.ring = row
+        node.ring = self.kept[value]
         return node

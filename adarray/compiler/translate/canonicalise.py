@@ -15,7 +15,8 @@ from adarray.base.op import Op, load_late
 from adarray.base.recording import Call, Symbol, as_number
 from adarray.compiler import translate as lowering
 from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, NotExactError, Weak
-from adarray.compiler.ir.program import Program, Slot, Value
+from adarray.compiler.ir.primitives import CallResult, PythonCall, Slot
+from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.views import Shape
 from adarray.compiler.translate import Recorded
 from adarray.compiler.translate.elementwise import apply_ufunc, pointwise
@@ -206,8 +207,7 @@ class Canonicaliser:
                 fixed = op.arity - 1
                 operands = (*operands[:fixed], list(operands[fixed:]))
         common = _common_dtype(operands)
-        slots: dict[int, int] = {}
-        found: list[Value] = []
+        slots: dict[Value, Slot] = {}
 
         def slot(x: Any) -> Any:
             if isinstance(x, Weak):
@@ -218,10 +218,9 @@ class Canonicaliser:
                     else self.b.cast(x.value, np.result_type(common, x.kind()))
                 )
             if isinstance(x, Value):
-                if id(x) not in slots:
-                    slots[id(x)] = len(found)
-                    found.append(x)
-                return Slot(slots[id(x)])
+                if x not in slots:
+                    slots[x] = Slot(len(slots))
+                return slots[x]
             if type(x) is tuple:
                 return tuple([slot(i) for i in x])
             if type(x) is list:
@@ -232,21 +231,20 @@ class Canonicaliser:
                 return slice(slot(x.start), slot(x.stop), slot(x.step))
             return x
 
-        made = {
-            "function": function,
-            "args": tuple([slot(x) for x in operands]),
-            "kwargs": {k: slot(v) for k, v in params.items()},
-        }
+        args = tuple([slot(x) for x in operands])
+        kwargs = {k: slot(v) for k, v in params.items()}
+        found = tuple(slots)
         results = call.results
         if not call.several:
             (symbol,) = results
-            return (self.b.make("call", tuple(found), made, symbol.shape, symbol.dtype),)
-        made["results"] = tuple([(s.shape, s.dtype) for s in results])
+            one = PythonCall(function, args, kwargs)
+            return (self.b.make(one, found, symbol.shape, symbol.dtype),)
+        primitive = PythonCall(function, args, kwargs, tuple([(s.shape, s.dtype) for s in results]))
         first = results[0] if results else Symbol((), np.float64)
-        several = self.b.make("call", tuple(found), made, first.shape, first.dtype)
+        several = self.b.make(primitive, found, first.shape, first.dtype)
         return tuple(
             [
-                self.b.make("pick", (several,), {"index": i}, s.shape, s.dtype)
+                self.b.make(CallResult(i), (several,), s.shape, s.dtype)
                 for i, s in enumerate(results)
             ]
         )

@@ -11,7 +11,8 @@ import numpy as np
 from adarray.base.op import Op
 from adarray.base.scalar import COMPARISONS, LOGICAL, Expr, var
 from adarray.base.scalar import call as scalar_call
-from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, Weak
+from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, Weak, number_of
+from adarray.compiler.ir.primitives import Constant
 from adarray.compiler.ir.program import Value
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.record import ScalarFunction
@@ -65,25 +66,25 @@ def _floats(b: Builder, f: ScalarFunction, args: tuple[Value, ...], literal: boo
     if f.name in ("deg2rad", "rad2deg"):
         factor = math.pi / 180 if f.name == "deg2rad" else 180 / math.pi
         return b.map("multiply", x, b.const(factor, x.dtype))
-    if f.name == "power" and literal and args[1].kind == "const":
+    if f.name == "power" and literal and isinstance(args[1].primitive, Constant):
         return _power(b, x, args[1])
     return None if f.floats is None else b.map(f.name, *args)
 
 
 def _power(b: Builder, x: Value, exponent: Value) -> Value:
     """Return ``x ** exponent`` as `adarray.compiler.scalars.rewrite` writes it."""
-    n = float(exponent.params["value"])
+    n = float(number_of(exponent).item())
     if n == 0.5 and not x.ndim:  # NumPy's scalars take the power, which differs at -0.0
         return b.map("power", x, exponent)
     expr = simplify(scalar_call("power", var("x"), n))
     if expr.op == "power":
         return b.map("power", x, exponent)
-    done: dict[int, Value] = {}
+    done: dict[Expr, Value] = {}
     return _expression(b, expr, {"x": x}, x.dtype, done)
 
 
 def _integer_power(b: Builder, args: tuple[Value, ...]) -> Value | None:
-    n = args[1].params.get("value") if args[1].kind == "const" else None
+    n = number_of(args[1]) if isinstance(args[1].primitive, Constant) else None
     if n not in (1, 2, 3, 4):
         return None
     x = args[0]
@@ -99,7 +100,7 @@ def _integer_power(b: Builder, args: tuple[Value, ...]) -> Value | None:
 
 
 def _expression(
-    b: Builder, expr: Expr, env: dict[str, Value], dtype: Any, done: dict[int, Value]
+    b: Builder, expr: Expr, env: dict[str, Value], dtype: Any, done: dict[Expr, Value]
 ) -> Value:
     """Return the value of a scalar expression: truth values and numbers of one dtype.
 
@@ -110,8 +111,8 @@ def _expression(
         return env[expr.value]
     if expr.op == "const":
         return b.const(expr.value, BOOL if isinstance(expr.value, bool) else dtype)
-    if id(expr) in done:
-        return done[id(expr)]
+    if expr in done:
+        return done[expr]
     args = [_expression(b, a, env, dtype, done) for a in expr.args]
     if expr.op == "where":
         kind = BOOL if args[1].dtype == args[2].dtype == BOOL else dtype
@@ -124,7 +125,7 @@ def _expression(
     made = emit(b, expr.op, tuple(args), literal)
     if made is None:
         raise _NoKernel(expr.op)
-    done[id(expr)] = made
+    done[expr] = made
     return made
 
 

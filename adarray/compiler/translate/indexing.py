@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from adarray.compiler.ir import views
 from adarray.compiler.ir.builder import BOOL, INT, Builder, Weak
 from adarray.compiler.ir.program import Value, c_strides
-from adarray.compiler.ir.views import Shape, View
+from adarray.compiler.ir.views import Shape, StridedLayout
 from adarray.compiler.translate import Recorded, function, record
 from adarray.compiler.translate.shape import seen
 from adarray.core.inplace import part_of
@@ -23,7 +23,7 @@ class Index(NamedTuple):
 
     Attributes
     ----------
-    view : View
+    view : StridedLayout
         Of the indexed array; axes with an array are whole in it.
     arrays : tuple of Value
         int64.
@@ -38,7 +38,7 @@ class Index(NamedTuple):
         `arrays` with the integers among them.
     """
 
-    view: View
+    view: StridedLayout
     arrays: tuple[Value, ...]
     axes: tuple[int, ...]
     position: int
@@ -150,7 +150,7 @@ def pick(b: Builder, x: Value, index: Index) -> Value:
     return b.gather(shown, index.arrays, index.axes, index.position)
 
 
-def linear(b: Builder, view: View) -> Value:
+def linear(b: Builder, view: StridedLayout) -> Value:
     """Return the numbers (int64) of the elements that a view shows."""
     total = b.const(view.offset, INT)
     for k, (s, n) in enumerate(zip(view.strides, view.shape, strict=True)):
@@ -234,7 +234,7 @@ def _take_along_axis(b: Builder, call: Recorded) -> Any:
 # -- writing -----------------------------------------------------------------------------------
 
 
-def write_view(b: Builder, base: Value, value: Value, view: View, add: bool) -> Value:
+def write_view(b: Builder, base: Value, value: Value, view: StridedLayout, add: bool) -> Value:
     """Set, or add to, the elements of `base` that a view shows."""
     if 0 in view.shape:
         return base
@@ -273,7 +273,12 @@ def _write_numbers(b: Builder, base: Value, value: Value, numbers: Value, add: b
 
 
 def write(
-    b: Builder, base: Value, value: Value, index: Any, through: View | None, add: bool = False
+    b: Builder,
+    base: Value,
+    value: Value,
+    index: Any,
+    through: StridedLayout | None,
+    add: bool = False,
 ) -> Value | None:
     """Return `base` with ``view[index] = value``, the view being `through` or all of it."""
     shape = base.shape if through is None else through.shape

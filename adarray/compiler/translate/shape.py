@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from adarray.base.op import OPS
 from adarray.compiler.ir.builder import Builder, Weak
 from adarray.compiler.ir.program import Value, c_strides
-from adarray.compiler.ir.views import Shape, View
+from adarray.compiler.ir.views import Shape, StridedLayout
 from adarray.compiler.translate import Recorded, function, record
 from adarray.ops.common import normalized_axes
 
@@ -118,18 +118,18 @@ def by_layout(b: Builder, name: str, call: Recorded) -> Any:
     return None if shown is None else b.view(x, *shown)
 
 
-def layout_of(op: Any, shape: Shape, params: Any) -> View | None:
+def layout_of(op: Any, shape: Shape, params: Any) -> StridedLayout | None:
     """Return the view that a layout operation makes of a C-ordered array; None for a copy."""
     dummy = np.empty(shape, np.int8)
     return seen(op.evaluate(dummy, **params), dummy)
 
 
-def seen(r: Any, base: np.ndarray) -> View | None:
-    """Return `r`, a view of the C-ordered array `base` of bytes, as a `View`."""
+def seen(r: Any, base: np.ndarray) -> StridedLayout | None:
+    """Return `r`, a view of the C-ordered array `base` of bytes, as a `StridedLayout`."""
     if not isinstance(r, np.ndarray) or not np.may_share_memory(r, base):
         return None
     offset = r.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-    return View(offset, r.strides, r.shape)
+    return StridedLayout(offset, r.strides, r.shape)
 
 
 # -- dtypes ------------------------------------------------------------------------------------

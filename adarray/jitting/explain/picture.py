@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 from adarray.compiler.ir.plan import Plan, Step
+from adarray.compiler.ir.primitives import Constant, Iota, View, mnemonic
 from adarray.compiler.ir.program import Program, Value
 from adarray.jitting.explain.steps import origin_text, step_kind, step_titles, value_title
 
@@ -22,8 +23,9 @@ INSTALL = (
     "with apt, brew or conda: graphviz), or give the text of .dot() to a viewer of Graphviz"
 )
 FILLS = {
-    "input": "#dbeafe", "array": "#dbeafe", "call": "#fee2e2", "dot": "#ede9fe",
-    "reduce": "#fef3c7", "scan": "#fef3c7", "result": "#dcfce7", "step": "#f8fafc",
+    "program_input": "#dbeafe", "constant_array": "#dbeafe", "python_call": "#fee2e2",
+    "matmul": "#ede9fe", "reduce": "#fef3c7", "prefix_scan": "#fef3c7", "result": "#dcfce7",
+    "step": "#f8fafc",
 }  # fmt: skip
 FRAMES = {"kernel": "#475569", "product": "#7c3aed", "call": "#dc2626"}
 
@@ -36,7 +38,7 @@ class Box(NamedTuple):
     label : tuple of str
         Its lines.
     kind : str
-        A primitive, ``"step"`` or ``"result"``.
+        The word for a primitive, ``"step"`` or ``"result"``.
     cluster : int
         The step that computes it; -1 for none.
     hint : str
@@ -168,9 +170,10 @@ def picture(program: Program, plan: Plan | None = None, *, values: bool | None =
     Examples
     --------
     >>> import numpy as np
+    >>> from adarray.compiler.ir.primitives import Map, ProgramInput
     >>> from adarray.compiler.ir.program import Program, Value
-    >>> x = Value("input", (), {"index": 0, "strides": (1,)}, (3,), np.float64)
-    >>> y = Value("map", (x,), {"name": "sin"}, (3,), np.float64)
+    >>> x = Value(ProgramInput(0, (1,)), (), (3,), np.float64)
+    >>> y = Value(Map("sin"), (x,), (3,), np.float64)
     >>> [node.label[0] for node in picture(Program([x], [x, y], [y])).nodes]
     ['input 0', 'sin', 'result 0']
     """
@@ -194,11 +197,11 @@ class _GraphBuilder:
         self.nodes: list[Box] = []
         self.edges: list[tuple[int, int]] = []
         self.clusters: dict[int, tuple[str, str]] = {}
-        self.of: dict[int, int] = {}  # value -> node that others read
-        self.steps: dict[int, list[int]] = {}  # value -> steps that compute it
+        self.of: dict[Value, int] = {}  # value -> node that others read
+        self.steps: dict[Value, list[int]] = {}  # value -> steps that compute it
         for i, step in enumerate(plan.steps if plan is not None else ()):
             for v in step.values:
-                self.steps.setdefault(id(v), []).append(i)
+                self.steps.setdefault(v, []).append(i)
 
     def add(self, node: Box, operands: list[int]) -> int:
         self.nodes.append(node)
@@ -208,19 +211,18 @@ class _GraphBuilder:
     def by_values(self) -> None:
         """Make a node for each value, in each step that computes it."""
         # A value that several steps compute is read, in each of them, from the step's own.
-        copies: dict[tuple[int, int], int] = {}
+        copies: dict[tuple[Value, int], int] = {}
         for order in self._in_steps():
             for v, step in order:
                 reads = [
-                    copies.get((id(a), step), self.of.get(id(a), -1))
+                    copies.get((a, step), self.of.get(a, -1))
                     for a in v.args
-                    if a.kind != "const"
+                    if not isinstance(a.primitive, Constant)
                 ]
-                number = self.add(
-                    Box(_label(v), v.kind, step, origin_text(v)), [r for r in reads if r >= 0]
-                )
-                copies[id(v), step] = number
-                self.of.setdefault(id(v), number)
+                box = Box(_label(v), mnemonic(v.primitive), step, origin_text(v))
+                number = self.add(box, [r for r in reads if r >= 0])
+                copies[v, step] = number
+                self.of.setdefault(v, number)
         for i, step_ in enumerate(self.plan.steps if self.plan is not None else ()):
             self.clusters[i] = (f"step {i}: {step_kind(step_)}", step_kind(step_))
 
@@ -232,17 +234,21 @@ class _GraphBuilder:
         """
         steps = self.plan.steps if self.plan is not None else ()
         inside = [_members(step, self.steps) for step in steps]
-        placed = {id(v) for members in inside for v in members}
-        waiting = [v for v in self.program.values if v.kind != "const" and id(v) not in placed]
-        known = {id(v) for v in self.program.values if v.kind == "const"}
+        placed = {v for members in inside for v in members}
+        waiting = [
+            v
+            for v in self.program.values
+            if not isinstance(v.primitive, Constant) and v not in placed
+        ]
+        known = {v for v in self.program.values if isinstance(v.primitive, Constant)}
         for i in range(-1, len(inside)):
             if i >= 0:
-                yield [(v, i) for v in inside[i] if v.kind != "const"]
-                known.update(id(v) for v in inside[i])
+                yield [(v, i) for v in inside[i] if not isinstance(v.primitive, Constant)]
+                known.update(inside[i])
             ready, rest = [], []
             for v in waiting:
-                if all(id(a) in known for a in v.args):
-                    known.add(id(v))
+                if all(a in known for a in v.args):
+                    known.add(v)
                     ready.append((v, -1))
                 else:
                     rest.append(v)
@@ -252,27 +258,27 @@ class _GraphBuilder:
     def by_steps(self, plan: Plan) -> None:
         """Make a node for each step, and for each input."""
         for v in self.program.inputs:
-            self.of[id(v)] = self.add(Box(_label(v), "input", -1, origin_text(v)), [])
+            self.of[v] = self.add(Box(_label(v), mnemonic(v.primitive), -1, origin_text(v)), [])
         for i, step in enumerate(plan.steps[:MOST]):
-            inner = {id(v) for v in step.values}
-            reads = {self._source(a) for v in step.values for a in v.args if id(a) not in inner}
+            inner = set(step.values)
+            reads = {self._source(a) for v in step.values for a in v.args if a not in inner}
             titles = _counted(step)
             box = Box((f"step {i}: {step_kind(step)}", *titles), "step", -1, "")
             number = self.add(box, sorted(reads - {-1}))
             for v in step.values:
-                self.of.setdefault(id(v), number)
+                self.of.setdefault(v, number)
         rest = plan.steps[MOST:]
         if rest:
             last = number
             number = self.add(Box((f"and {len(rest)} more steps",), "step", -1, ""), [last])
             for step in rest:
-                self.of.update((id(v), number) for v in step.values if id(v) not in self.of)
+                self.of.update((v, number) for v in step.values if v not in self.of)
 
     def _source(self, v: Value) -> int:
         """Return the node that makes a value, seen through what no step computes."""
-        while id(v) not in self.of and v.args:
+        while v not in self.of and v.args:
             v = v.args[0]
-        return self.of.get(id(v), -1)
+        return self.of.get(v, -1)
 
     def results(self) -> None:
         """Make a node for each result."""
@@ -282,23 +288,23 @@ class _GraphBuilder:
             self.add(Box(label, "result", -1, ""), [source] if source >= 0 else [])
 
 
-def _members(step: Step, listed: dict[int, list[int]]) -> list[Value]:
+def _members(step: Step, listed: Container[Value]) -> list[Value]:
     """Return the values of a step and the unlisted views that it reads, operands first."""
-    own = {id(v) for v in step.values}
+    own = set(step.values)
     out: list[Value] = []
-    seen: set[int] = set()
+    seen: set[Value] = set()
     stack = [(v, False) for v in reversed(step.values)]
     while stack:
         v, done = stack.pop()
         if done:
             out.append(v)
-        elif id(v) not in seen:
-            seen.add(id(v))
+        elif v not in seen:
+            seen.add(v)
             stack.append((v, True))
             stack += [
                 (a, False)
                 for a in reversed(v.args)
-                if id(a) in own or (a.kind in ("view", "iota") and id(a) not in listed)
+                if a in own or (isinstance(a.primitive, (View, Iota)) and a not in listed)
             ]
     return out
 
@@ -316,8 +322,10 @@ def _counted(step: Step) -> list[str]:
 def _label(v: Value) -> tuple[str, ...]:
     """Return the lines of a value's box; constant operands stand in them."""
     what = value_title(v)
-    if any(a.kind == "const" for a in v.args):
-        shown = (str(a.params["value"]) if a.kind == "const" else "." for a in v.args)
+    if any(isinstance(a.primitive, Constant) for a in v.args):
+        shown = (
+            str(a.primitive.value) if isinstance(a.primitive, Constant) else "." for a in v.args
+        )
         what += f"({', '.join(shown)})"
     return (what, f"{v.dtype}{list(v.shape)}")
 

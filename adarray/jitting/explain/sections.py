@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ from adarray.base.engines import CompiledPlan
 from adarray.base.recording import Call, Guard, Symbol
 from adarray.base.report import Code, Drawing, Section, Table, count_text, size_text, time_text
 from adarray.compiler.ir.plan import Buffer, KernelStep, Plan
-from adarray.compiler.ir.program import Program, text
+from adarray.compiler.ir.primitives import Constant, Iota, ProgramInput, View
+from adarray.compiler.ir.program import Program, Value, text
 from adarray.jitting.explain.costs import Cost, costs, nbytes, peak
 from adarray.jitting.explain.picture import picture
 from adarray.jitting.explain.steps import (
@@ -158,9 +160,9 @@ def recorded(events: Iterable[Call | Guard], names: Names | None = None) -> str:
 # -- one segment ---------------------------------------------------------------------------
 
 
-def value_names(program: Program) -> dict[int, str]:
-    """Return the names that `program.text` gives to a program's values, by identity."""
-    return {id(v): f"v{i}" for i, v in enumerate(program.values)}
+def value_names(program: Program) -> dict[Value, str]:
+    """Return the names that `program.text` gives to a program's values."""
+    return {v: f"v{i}" for i, v in enumerate(program.values)}
 
 
 def kernels(number: int, s: Segment) -> list[KernelInfo]:
@@ -170,7 +172,7 @@ def kernels(number: int, s: Segment) -> list[KernelInfo]:
     names = value_names(s.after) if s.after is not None else {}
     return [
         KernelInfo(
-            number, i, step_title(step), tuple(names.get(id(v), "?") for v in step.values),
+            number, i, step_title(step), tuple(names.get(v, "?") for v in step.values),
             c, "" if s.executable is None else s.executable.source_of(i),
         )
         for i, (step, c) in enumerate(zip(s.plan.steps, costs(s.plan), strict=True))
@@ -206,7 +208,9 @@ def _steps(s: Segment) -> Section:
     names = value_names(s.after)
     rows = []
     for i, (step, c) in enumerate(zip(s.plan.steps, costs(s.plan), strict=True)):
-        members = " ".join(names.get(id(v), "?") for v in step.values if v.kind != "const")
+        members = " ".join(
+            names.get(v, "?") for v in step.values if not isinstance(v.primitive, Constant)
+        )
         rows.append((
             str(i), step_kind(step), step_title(step), members, size_text(c.read),
             size_text(c.written), count_text(c.flops, "flop"), count_text(c.calls),
@@ -220,12 +224,16 @@ def _steps(s: Segment) -> Section:
     return Section(f"steps ({len(rows)})", tuple(parts))
 
 
-def _recomputed(plan: Plan, names: dict[int, str]) -> list[str]:
-    seen: dict[int, int] = {}
+def _recomputed(plan: Plan, names: Mapping[Value, str]) -> list[str]:
+    seen = Counter[Value]()
     for step in plan.steps:
-        for key in {id(v) for v in step.values if v.kind not in ("const", "input", "view", "iota")}:
-            seen[key] = seen.get(key, 0) + 1
-    return [names.get(key, "?") for key, n in seen.items() if n > 1]
+        computed = (
+            v
+            for v in step.values
+            if not isinstance(v.primitive, (Constant, ProgramInput, View, Iota))
+        )
+        seen.update(list(dict.fromkeys(computed)))
+    return [names.get(v, "?") for v, n in seen.items() if n > 1]
 
 
 def _apart(s: Segment) -> Section:
@@ -236,7 +244,7 @@ def _apart(s: Segment) -> Section:
     rows = []
     for note in s.plan.notes:
         first, second = (
-            f"{names.get(id(v), '?')} {value_title(v)}{at(getattr(v.origin, 'where', None))}"
+            f"{names.get(v, '?')} {value_title(v)}{at(v.origin and v.origin.where)}"
             for v in (note.first, note.second)
         )
         rows.append((first, second, note.reason))
@@ -250,15 +258,15 @@ def _buffer_name(b: Buffer, place: int) -> str:
 
 def _buffers(plan: Plan) -> Section:
     """Return the table of buffers: sizes and places in the arena."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
+    first: dict[Buffer, int] = {}
+    last: dict[Buffer, int] = {}
     for i, step in enumerate(plan.steps):
         for b in step_buffers(step):
-            first.setdefault(id(b), i)
-            last[id(b)] = i
+            first.setdefault(b, i)
+            last[b] = i
     rows, temps = [], 0
     for b in plan.buffers:
-        used = f"{first[id(b)]} to {last[id(b)]}" if id(b) in first else "-"
+        used = f"{first[b]} to {last[b]}" if b in first else "-"
         at = str(b.offset) if b.kind == "temp" and b.offset >= 0 else ""
         rows.append((
             _buffer_name(b, temps), str(b.dtype), str(b.size), size_text(nbytes(b)), at, used,
@@ -278,17 +286,15 @@ def _results(s: Segment) -> Section:
     """Return where each result comes from."""
     assert s.after is not None
     names = value_names(s.after)
-    made_in: dict[int, int] = {}
+    made_in: dict[Value, int] = {}
     for i, step in enumerate(s.plan.steps if s.plan is not None else ()):
         for v in step.values:
-            made_in.setdefault(id(v), i)
+            made_in.setdefault(v, i)
     rows = []
     for i, v in enumerate(s.after.outputs):
-        step_text = f"step {made_in[id(v)]}" if id(v) in made_in else v.kind
-        if v.kind == "input":
-            step_text = f"input {v.params['index']}"
+        step_text = f"step {made_in[v]}" if v in made_in else value_title(v)
         rows.append((
-            str(i), f"{v.dtype}{list(v.shape)}", names.get(id(v), "?"), step_text, origin_text(v),
+            str(i), f"{v.dtype}{list(v.shape)}", names.get(v, "?"), step_text, origin_text(v),
         ))  # fmt: skip
     heads = ("result", "", "value", "made by", "from")
     return Section("results", (Table(heads, tuple(rows), frozenset({0})),))

@@ -7,6 +7,17 @@ from typing import Any
 
 from adarray.base.recording import Call
 from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep, Step
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Constant,
+    Map,
+    PrefixScan,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    View,
+    mnemonic,
+)
 from adarray.compiler.ir.program import Value
 
 
@@ -25,22 +36,24 @@ def at(where: Any) -> str:
 def origin_text(v: Value) -> str:
     """Return the recorded call that a value comes from: ``"sin (model.py:12)"``."""
     call = v.origin
-    if not isinstance(call, Call):
-        return "" if call is None else str(call)
-    return f"{call_name(call)}{at(call.where)}"
+    return "" if call is None else f"{call_name(call)}{at(call.where)}"
 
 
 def value_title(v: Value) -> str:
     """Return what makes a value: ``"sin"``, ``"reduce add"``, ``"call sort"``."""
-    if v.kind == "map":
-        return str(v.params["name"])
-    if v.kind == "call":
-        function = v.params["function"]
-        return f"call {getattr(function, '__name__', function)}"
-    if v.kind in ("input", "pick"):
-        return f"{v.kind} {v.params['index']}"
-    combine = v.params.get("combine")
-    return f"{v.kind} {combine}" if combine else v.kind
+    match v.primitive:
+        case Map() as p:
+            return p.name
+        case PythonCall() as p:
+            return f"call {getattr(p.function, '__name__', p.function)}"
+        case ProgramInput() as p:
+            return f"input {p.index}"
+        case CallResult() as p:
+            return f"result {p.index} of a call"
+        case Reduce() | PrefixScan() as p:
+            return f"{mnemonic(p)} {p.combine}"
+        case _:
+            return mnemonic(v.primitive)
 
 
 def step_kind(step: Step) -> str:
@@ -52,7 +65,11 @@ def step_kind(step: Step) -> str:
 
 def step_titles(step: Step) -> list[str]:
     """Return what makes each value of a step; constants and views are left out."""
-    return [value_title(v) for v in step.values if v.kind not in ("const", "view", "input")]
+    return [
+        value_title(v)
+        for v in step.values
+        if not isinstance(v.primitive, (Constant, View, ProgramInput))
+    ]
 
 
 def step_title(step: Step, most: int = 6) -> str:

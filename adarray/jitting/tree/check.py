@@ -10,6 +10,7 @@ import numpy as np
 
 from adarray.compiler.ir.interpret import Interpreted
 from adarray.compiler.ir.interpret_values import Run, Values
+from adarray.compiler.ir.primitives import Map, Matmul, PrefixScan, Primitive, Reduce, ScatterND
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.core.trace import Handle
@@ -23,7 +24,7 @@ _NOISE = 4.0
 _SAFETY = 8.0
 _RUNS = (6, 40)
 
-_SUMS = frozenset({"reduce", "scan", "dot", "scatter"})
+_SUMS: frozenset[type[Primitive]] = frozenset({Reduce, PrefixScan, Matmul, ScatterND})
 
 
 def _rounds_nothing(name: str) -> bool:
@@ -135,13 +136,15 @@ def noisy(program: Program, arrays: list[Any]) -> Iterator[list[Any]]:
     rng = np.random.default_rng(0)
 
     def around(v: Value, _operands: tuple[int, ...], run: Run) -> Run:
-        if v.kind not in _SUMS and (v.kind != "map" or _rounds_nothing(v.params["name"])):
+        p = v.primitive
+        sums = type(p) in _SUMS
+        if not sums and (not isinstance(p, Map) or _rounds_nothing(p.name)):
             return run
 
         def moved(values: Values) -> Any:
             x = run(values)
             magnitudes: Any = _Magnitudes(values)
-            return _moved(x, run(magnitudes) if v.kind in _SUMS else x, rng)
+            return _moved(x, run(magnitudes) if sums else x, rng)
 
         return moved
 

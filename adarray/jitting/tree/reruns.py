@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.recording import PYTHON
+from adarray.base.recording import PYTHON, Call
 from adarray.compiler.ir.interpret import Interpreted
+from adarray.compiler.ir.primitives import ProgramInput
 from adarray.compiler.ir.program import Program
 
 Run = Callable[[list[Any]], list[Any]]
@@ -39,8 +40,8 @@ class Rerun:
         self._run: Run | None = None
         self._warned = 0
         # What the function itself asks for in blocks of np.errstate; None: what the caller does.
-        origins = {id(v.origin): v.origin for v in program.values}.values()
-        made: list[dict[str, Any] | None] = [getattr(x, "errors", None) for x in origins]
+        origins = dict.fromkeys(v.origin for v in program.values)
+        made = [None if x is None else x.errors for x in origins]
         self._own = [x for x in made if x is not None and x is not PYTHON]
         self._outer = any(x is None for x in made)
         # Arithmetic of Python numbers, which raises errors of its own.
@@ -93,14 +94,19 @@ def _signal(flags: int) -> None:
 
 def _numbers_of(program: Program) -> Run:
     """Return what computes the values that are arithmetic of Python numbers."""
-    found = [v for v in program.values if getattr(v.origin, "errors", None) is PYTHON]
-    live = {id(v) for v in (*found, *program.inputs)}
+    found = [v for v in program.values if _of_numbers(v.origin)]
+    live = {*found, *program.inputs}
     kept = []
     for v in reversed(program.values):
-        if id(v) in live:
+        if v in live:
             kept.append(v)
-            live.update(id(a) for a in v.args)
+            live.update(v.args)
     return Interpreted(Program(program.inputs, reversed(kept), found))
+
+
+def _of_numbers(call: Call | None) -> bool:
+    """Whether a recorded call was arithmetic of Python numbers."""
+    return call is not None and call.errors is PYTHON
 
 
 # Arithmetic of Python numbers that raises, other than by overflow.
@@ -118,18 +124,19 @@ def after_numbers(run: Run, program: Program, kind: type) -> Run:
         v
         for v in program.values
         if v.args
-        and getattr(v.origin, "errors", None) is PYTHON
+        and v.origin is not None
+        and _of_numbers(v.origin)
         and getattr(v.origin.function, "__name__", "") in _RAISING
     ]
     if not found:
         return run
-    needed = {id(v) for v in found}
+    needed = set(found)
     for v in reversed(program.values):
-        if id(v) in needed:
-            needed.update(id(a) for a in v.args)
-    kept = [v for v in program.values if id(v) in needed or v.kind == "input"]
+        if v in needed:
+            needed.update(v.args)
+    kept = [v for v in program.values if v in needed or isinstance(v.primitive, ProgramInput)]
     numbers = Interpreted(Program(program.inputs, kept, found))
-    used = [id(v) in needed for v in program.inputs]
+    used = [v in needed for v in program.inputs]
 
     def both(arrays: list[Any]) -> list[Any]:
         if all(type(x) is not kind for x, u in zip(arrays, used, strict=True) if u):

@@ -7,6 +7,7 @@ from typing import Any
 
 from adarray.base.spans import Recorder, Step
 from adarray.compiler.ir.plan import Plan
+from adarray.compiler.ir.primitives import View
 from adarray.compiler.ir.program import Value
 from adarray.jitting.explain.costs import costs
 from adarray.jitting.explain.steps import step_kind, step_title, value_title
@@ -46,7 +47,7 @@ def _about(plan: Plan) -> list[Step]:
 
 def _watcher(recorder: Recorder) -> Callable[[Value, int, int], None]:
     def watch(v: Value, start: int, stop: int) -> None:
-        moved = v.nbytes + sum(a.nbytes for a in v.args) if v.kind != "view" else 0
+        moved = v.nbytes + sum(a.nbytes for a in v.args) if not isinstance(v.primitive, View) else 0
         shapes = tuple(a.shape for a in v.args)
         recorder.add("step", value_title(v), start, stop, moved, 0.0, shapes)
 

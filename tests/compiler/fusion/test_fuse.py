@@ -7,7 +7,7 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.compiler.ir.domains import Map, decompose, linear, substitute
+from adarray.compiler.ir.domains import AffineIndex, decompose, linear, substitute
 from adarray.compiler.ir.loopir import For, statements
 from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep
 from adarray.compiler.ir.program import c_strides
@@ -182,7 +182,7 @@ class TestBuffers:
         whole, part, other = (Buffer("temp", f, n) for n in (64, 16, 16))
         step = KernelStep(None, (part, other), (), (), 0.0)
         last = KernelStep(None, (whole,), (), (), 0.0)
-        place_buffers([step, last], [whole, part, other], (), {id(part): (whole, 128)})
+        place_buffers([step, last], [whole, part, other], (), {part: (whole, 128)})
         assert part.offset == whole.offset + 128
         assert other.offset >= whole.offset + 512 or other.offset + 128 <= whole.offset
 
@@ -214,6 +214,6 @@ class TestDomains:
         assert decompose(2, (1,), (3,), (3, 4)) is None
 
     def test_substitution(self):
-        outer = (Map(1, ((0, 2), (1, 1))),)
-        inner = (Map(3, ((1, 1),)), Map(0, ((0, -1),)))
-        assert substitute(outer, inner) == (Map(7, ((0, -1), (1, 2))),)
+        outer = (AffineIndex(1, ((0, 2), (1, 1))),)
+        inner = (AffineIndex(3, ((1, 1),)), AffineIndex(0, ((0, -1),)))
+        assert substitute(outer, inner) == (AffineIndex(7, ((0, -1), (1, 2))),)

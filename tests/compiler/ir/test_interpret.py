@@ -12,6 +12,16 @@ from hypothesis import strategies as st
 
 from adarray.compiler.ir.interpret import Interpreted, interpret
 from adarray.compiler.ir.looks import look
+from adarray.compiler.ir.primitives import (
+    Concatenate,
+    GatherND,
+    Iota,
+    Matmul,
+    PrefixScan,
+    Reduce,
+    ScatterND,
+    UpdateSlice,
+)
 from adarray.errors import ADArrayError
 
 X = np.arange(12.0).reshape(3, 4) + 0.5
@@ -145,7 +155,7 @@ def test_views_of_views(chain: Any, layout: str) -> None:
         # Each is given in elements of its operand in C order, whatever lies in memory.
         v = b.view(v, step)
         expected = step(expected)
-    total = b("reduce", (v,), (), combine="add", axes=tuple(range(v.ndim)))
+    total = b(Reduce("add", tuple(range(v.ndim))), (v,), ())
     got, s = interpret(b.program(v, total), [x])
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_allclose(s, np.sum(expected), rtol=1e-14, atol=1e-14)
@@ -161,8 +171,8 @@ def test_reduce_and_scan(combine: str, axes: tuple[int, ...]) -> None:
     b = Builder()
     x = b.input(X)
     shape = tuple(n for i, n in enumerate(X.shape) if i not in axes)
-    out = [b("reduce", (x,), shape, combine=combine, axes=axes)]
-    out += [b("scan", (x,), X.shape, combine=combine, axis=i) for i in (0, 1)]
+    out = [b(Reduce(combine, axes), (x,), shape)]
+    out += [b(PrefixScan(combine, i), (x,), X.shape) for i in (0, 1)]
     r, s0, s1 = interpret(b.program(*out), [X])
     np.testing.assert_array_equal(r, fold.reduce(X, axis=axes))
     np.testing.assert_array_equal(s0, fold.accumulate(X, axis=0))
@@ -173,18 +183,14 @@ def test_reduce_and_scan(combine: str, axes: tuple[int, ...]) -> None:
 def test_logical_folds(combine: str) -> None:
     m = X > 3
     b = Builder()
-    (got,) = interpret(
-        b.program(b("reduce", (b.input(m),), (3,), bool, combine=combine, axes=(1,))), [m]
-    )
+    (got,) = interpret(b.program(b(Reduce(combine, (1,)), (b.input(m),), (3,), bool)), [m])
     same(got, getattr(np, combine).reduce(m, axis=1))
 
 
 def test_a_reduction_has_the_dtype_of_its_value() -> None:
     b = Builder()
     m = X > 3
-    (got,) = interpret(
-        b.program(b("reduce", (b.input(m),), (), "int64", combine="add", axes=(0, 1))), [m]
-    )
+    (got,) = interpret(b.program(b(Reduce("add", (0, 1)), (b.input(m),), (), "int64")), [m])
     same(got, np.sum(m))
 
 
@@ -196,7 +202,7 @@ def test_dot(shapes: Any) -> None:
     x, y = (rng.normal(size=s) for s in shapes)
     b = Builder()
     u, w = b.input(x), b.input(y)
-    (got,) = interpret(b.program(b("dot", (u, w), np.matmul(x, y).shape)), [x, y])
+    (got,) = interpret(b.program(b(Matmul(), (u, w), np.matmul(x, y).shape)), [x, y])
     same(got, np.matmul(x, y))
 
 
@@ -206,10 +212,10 @@ def test_dot(shapes: Any) -> None:
 def test_join_and_iota() -> None:
     b = Builder()
     x = b.input(X)
-    i = b("iota", (), (2, 4), "int64", axis=0)
+    i = b(Iota(0), (), (2, 4), "int64")
     f = b.map("cast", i, dtype="float64")
     joined, counted, along = interpret(
-        b.program(b("join", (x, f, x), (8, 4), axis=0), i, b("iota", (), (2, 3), axis=1)), [X]
+        b.program(b(Concatenate(0), (x, f, x), (8, 4)), i, b(Iota(1), (), (2, 3))), [X]
     )
     rows = np.array([[0.0] * 4, [1.0] * 4])
     same(joined, np.concatenate([X, rows, X]))
@@ -233,9 +239,7 @@ def test_place(starts: Any, steps: Any, shape: Any, add: bool) -> None:
     b = Builder()
     x, v = b.input(X), b.input(y)
     before = X.copy()
-    (got,) = interpret(
-        b.program(b("place", (x, v), X.shape, starts=starts, steps=steps, add=add)), [X, y]
-    )
+    (got,) = interpret(b.program(b(UpdateSlice(starts, steps, add), (x, v), X.shape)), [X, y])
     expected = X.copy()
     rows, columns = (s + t * np.arange(n) for s, t, n in zip(starts, steps, shape, strict=True))
     expected[np.ix_(rows, columns)] = y + add * X[np.ix_(rows, columns)]
@@ -247,9 +251,7 @@ def test_place_into_a_number() -> None:
     b = Builder()
     x, v = b.input(np.float64(1.0)), b.input(np.float64(2.0))
     one = np.array(1.0)
-    (got,) = interpret(
-        b.program(b("place", (x, v), (), starts=(), steps=(), add=True)), [one, np.array(2.0)]
-    )
+    (got,) = interpret(b.program(b(UpdateSlice((), (), True), (x, v), ())), [one, np.array(2.0)])
     same(got, np.float64(3.0))
     assert one == 1.0
 
@@ -279,8 +281,8 @@ def test_gather_and_scatter(name: str, add: bool) -> None:
     indices = (i,) * len(axes)
     got, back = interpret(
         b.program(
-            b("gather", (y, *indices), expected.shape, axes=axes, position=position),
-            b("scatter", (y, v, *indices), Y.shape, axes=axes, position=position, add=add),
+            b(GatherND(axes, position), (y, *indices), expected.shape),
+            b(ScatterND(axes, position, add), (y, v, *indices), Y.shape),
         ),
         [Y, g, I],
     )
@@ -299,8 +301,8 @@ def test_gather_at_one_index() -> None:
     index = np.array(-1)
     got, back = interpret(
         b.program(
-            b("gather", (y, i), (3, 5), axes=(1,), position=0),
-            b("scatter", (y, b.const(7.0), i), Y.shape, axes=(1,), position=0, add=False),
+            b(GatherND((1,), 0), (y, i), (3, 5)),
+            b(ScatterND((1,), 0, False), (y, b.const(7.0), i), Y.shape),
         ),
         [Y, index],
     )
@@ -313,6 +315,6 @@ def test_gather_at_one_index() -> None:
 def test_an_index_out_of_range_is_an_error() -> None:
     b = Builder()
     y, i = b.input(Y), b.input(I)
-    p = b.program(b("gather", (y, i), (2, 3, 4, 5), axes=(0,), position=0))
+    p = b.program(b(GatherND((0,), 0), (y, i), (2, 3, 4, 5)))
     with pytest.raises(IndexError):
         interpret(p, [Y, I + 7])

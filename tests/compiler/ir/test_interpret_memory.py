@@ -13,7 +13,8 @@ from by_hand import Builder, same
 import adarray
 from adarray.base.runtime import current_mode
 from adarray.compiler.ir.interpret import Interpreted, interpret
-from adarray.compiler.ir.program import Slot, c_strides
+from adarray.compiler.ir.primitives import CallResult, Matmul, PythonCall, Reduce, Slot, UpdateSlice
+from adarray.compiler.ir.program import c_strides
 from adarray.errors import ADArrayError
 
 X = np.arange(12.0).reshape(3, 4) + 0.5
@@ -25,10 +26,8 @@ X = np.arange(12.0).reshape(3, 4) + 0.5
 def test_calls_with_slots_anywhere() -> None:
     b = Builder()
     x = b.input(X)
-    s = b("call", (x,), X.shape, function=np.sort, args=(Slot(0),), kwargs={"axis": 0})
-    k = b(
-        "call", (x, s), (2, 3, 4), function=np.stack, args=([Slot(0), Slot(1)],), kwargs={},
-    )  # fmt: skip
+    s = b(PythonCall(np.sort, (Slot(0),), {"axis": 0}), (x,), X.shape)
+    k = b(PythonCall(np.stack, ([Slot(0), Slot(1)],), {}), (x, s), (2, 3, 4))  # fmt: skip
     same(interpret(b.program(k), [X])[0], np.stack([X, np.sort(X, axis=0)]))
 
 
@@ -36,10 +35,9 @@ def test_calls_with_several_results() -> None:
     a = X[:, :3] @ X[:, :3].T + np.eye(3)
     b = Builder()
     results = (((3,), "float64"), ((3, 3), "float64"))
-    c = b("call", (b.input(a),), (), function=np.linalg.eigh, args=(Slot(0),), kwargs={},
-          results=results)  # fmt: skip
-    vectors = b("pick", (c,), (3, 3), index=1)
-    values = b("pick", (c,), (3,), index=0)
+    c = b(PythonCall(np.linalg.eigh, (Slot(0),), {}, results), (b.input(a),), ())  # fmt: skip
+    vectors = b(CallResult(1), (c,), (3, 3))
+    values = b(CallResult(0), (c,), (3,))
     got = interpret(b.program(vectors, values), [a])
     expected = np.linalg.eigh(a)
     same(got[0], expected[1])
@@ -48,7 +46,7 @@ def test_calls_with_several_results() -> None:
 
 def test_a_call_whose_shape_depends_on_values_is_caught() -> None:
     b = Builder()
-    p = b.program(b("call", (b.input(X),), (12,), function=np.unique, args=(Slot(0),), kwargs={}))
+    p = b.program(b(PythonCall(np.unique, (Slot(0),), {}), (b.input(X),), (12,)))
     np.testing.assert_array_equal(interpret(p, [X])[0], X.ravel())
     with pytest.raises(ADArrayError, match=r"unique: its result had shape \(12,\)"):
         interpret(p, [X * 0])
@@ -62,7 +60,7 @@ def test_results_share_nothing() -> None:
     x = b.input(X)
     y = b.map("sin", x)
     constant = b.array(np.ones(3))
-    same_object = b("call", (y,), X.shape, function=lambda a: a, args=(Slot(0),), kwargs={})
+    same_object = b(PythonCall(lambda a: a, (Slot(0),), {}), (y,), X.shape)
     real = b.map("real", y)
     out = [x, x, y, y, b.view(y, lambda a: a.T), b.view(x, lambda a: a[1]), constant, constant]
     run = Interpreted(b.program(*out, same_object, real))
@@ -84,8 +82,8 @@ def test_what_is_still_read_is_not_written_in_place() -> None:
     x = b.input(X)
     y = b.map("multiply", x, x)
     top = b.view(y, lambda a: a[0])
-    z = b("place", (y, b.view(x, lambda a: a[:1])), X.shape, starts=(1, 0), steps=(1, 1), add=False)
-    w = b("place", (z, b.view(z, lambda a: a[:1])), X.shape, starts=(2, 0), steps=(1, 1), add=True)
+    z = b(UpdateSlice((1, 0), (1, 1), False), (y, b.view(x, lambda a: a[:1])), X.shape)
+    w = b(UpdateSlice((2, 0), (1, 1), True), (z, b.view(z, lambda a: a[:1])), X.shape)
     late = b.map("add", top, b.const(1.0))
     got_w, got_late, got_y = interpret(b.program(w, late, y), [X])
     expected = X * X
@@ -109,10 +107,10 @@ def test_a_loop_of_writes_copies_once() -> None:
     x = b.input(np.zeros(n))
     y = x
     for i in range(n):
-        seen = b("call", (y,), (1,), function=watch, args=(Slot(0),), kwargs={})
+        seen = b(PythonCall(watch, (Slot(0),), {}), (y,), (1,))
         one = b.map("add", b.view(y, lambda a, i=i: a[i - 1 : i] if i else a[:1]), seen)
-        y = b("place", (y, b.map("add", one, b.const(1.0))), (n,), starts=(i,), steps=(1,),
-              add=False)  # fmt: skip
+        new = b.map("add", one, b.const(1.0))
+        y = b(UpdateSlice((i,), (1,), False), (y, new), (n,))
     zeros = np.zeros(n)
     (got,) = interpret(b.program(y), [zeros])
     expected = np.zeros(n)
@@ -137,7 +135,7 @@ def test_values_are_dropped_after_their_last_use() -> None:
     b = Builder()
     y = b.input(X)
     for _ in range(20):
-        y = b("call", (y,), X.shape, function=watch, args=(Slot(0),), kwargs={})
+        y = b(PythonCall(watch, (Slot(0),), {}), (y,), X.shape)
     gc.collect()
     (got,) = interpret(b.program(y), [X])
     np.testing.assert_allclose(got, X + 20)
@@ -174,11 +172,11 @@ def test_with_an_engine_it_computes_what_eager_code_does(backend: str) -> None:
     x, w = rng.normal(size=(40, 30)), rng.normal(size=(30, 20))
     b = Builder()
     u, v = b.input(x), b.input(w)
-    d = b("dot", (u, v), (40, 20))
+    d = b(Matmul(), (u, v), (40, 20))
     t = b.map("tanh", d)
     m = b.map("exp", b.map("multiply", t, b.const(0.5)))
-    total = b("reduce", (m,), (), combine="add", axes=(0, 1))
-    rows = b("reduce", (m,), (20,), combine="maximum", axes=(0,))
+    total = b(Reduce("add", (0, 1)), (m,), ())
+    rows = b(Reduce("maximum", (0,)), (m,), (20,))
     p = b.program(t, m, total, rows)
 
     def eager(x: Any, w: Any) -> Any:
@@ -196,4 +194,4 @@ def test_with_an_engine_it_computes_what_eager_code_does(backend: str) -> None:
 
 def test_c_strides_of_the_builder() -> None:
     b = Builder()
-    assert b.view(b.input(X), lambda a: a).params["strides"] == c_strides(X.shape)
+    assert b.view(b.input(X), lambda a: a).primitive.strides == c_strides(X.shape)

@@ -9,47 +9,65 @@ import pytest
 from recorded import recorded
 
 import adarray
-from adarray.compiler.ir.program import Program, Slot, Value
+from adarray.compiler.ir.primitives import (
+    CallResult,
+    Concatenate,
+    Constant,
+    Epilogue,
+    GatherND,
+    Iota,
+    Map,
+    Matmul,
+    PrefixScan,
+    ProgramInput,
+    PythonCall,
+    Reduce,
+    ScatterND,
+    Slot,
+    UpdateSlice,
+    View,
+)
+from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.rewrite import PASSES, ProgramError, optimise, verify_program
 
 F = "float64"
 
 
-def value(kind, operands, shape, dtype=F, /, **params):
-    return Value(kind, operands, params, shape, dtype)
+def value(primitive, operands, shape, dtype=F):
+    return Value(primitive, operands, shape, dtype)
 
 
-X = value("input", (), (3, 4), index=0, strides=(4, 1))
-I = value("iota", (), (3,), "int64", axis=0)  # noqa: E741
-B = value("map", (X, X), (3, 4), "bool", name="less")
+X = value(ProgramInput(0, (4, 1)), (), (3, 4))
+I = value(Iota(0), (), (3,), "int64")  # noqa: E741
+B = value(Map("less"), (X, X), (3, 4), "bool")
 
 WRONG = {
-    "shape of a map": value("map", (X,), (4,), name="sin"),
-    "dtype of a map": value("map", (X,), (3, 4), "float32", name="sin"),
-    "a comparison is bool": value("map", (X, X), (3, 4), name="less"),
-    "mixed operands": value("map", (X, B), (3, 4), name="add"),
-    "condition": value("map", (X, X, X), (3, 4), name="where"),
-    "logic on numbers": value("map", (X, X), (3, 4), "bool", name="logical_and"),
-    "a view leaves": value("view", (X,), (4,), offset=9, strides=(1,)),
-    "a view leaves backwards": value("view", (X,), (2,), offset=0, strides=(-1,)),
-    "strides of a view": value("view", (X,), (3, 4), offset=0, strides=(1,)),
-    "axes of a fold": value("reduce", (X,), (3,), combine="add", axes=(2,)),
-    "no axes": value("reduce", (X,), (3, 4), combine="add", axes=()),
-    "shape of a fold": value("reduce", (X,), (4,), combine="add", axes=(1,)),
-    "a box leaves": value("place", (X, X), (3, 4), starts=(0, 1), steps=(1, 1), add=False),
-    "steps": value("place", (X, X), (3, 4), starts=(2, 0), steps=(-1, 1), add=False),
-    "join": value("join", (X, I), (6, 4), axis=0),
-    "indices": value("gather", (X, X), (3, 4, 4), axes=(0,), position=0),
-    "gathered shape": value("gather", (X, I), (3,), axes=(0,), position=0),
-    "scattered shape": value("scatter", (X, I, I), (3, 4), axes=(0,), position=0, add=True),
-    "scan": value("scan", (X,), (3, 4), combine="add", axis=2),
-    "product": value("dot", (X, X), (3, 4)),
-    "product of integers": value("dot", (I, I), (), "int64"),
-    "slot": value("call", (X,), (3, 4), function=np.sin, args=(Slot(1),), kwargs={}),
-    "value in a call": value("call", (X,), (3, 4), function=np.sin, args=([X],), kwargs={}),
-    "pick": value("pick", (X,), (3, 4), index=0),
-    "constant": value("const", (), (), value=np.float32(1)),
-    "kind": value("what", (X,), (3, 4)),
+    "shape of a map": value(Map("sin"), (X,), (4,)),
+    "dtype of a map": value(Map("sin"), (X,), (3, 4), "float32"),
+    "a comparison is bool": value(Map("less"), (X, X), (3, 4)),
+    "mixed operands": value(Map("add"), (X, B), (3, 4)),
+    "condition": value(Map("where"), (X, X, X), (3, 4)),
+    "logic on numbers": value(Map("logical_and"), (X, X), (3, 4), "bool"),
+    "a view leaves": value(View(9, (1,)), (X,), (4,)),
+    "a view leaves backwards": value(View(0, (-1,)), (X,), (2,)),
+    "strides of a view": value(View(0, (1,)), (X,), (3, 4)),
+    "axes of a fold": value(Reduce("add", (2,)), (X,), (3,)),
+    "no axes": value(Reduce("add", ()), (X,), (3, 4)),
+    "shape of a fold": value(Reduce("add", (1,)), (X,), (4,)),
+    "a box leaves": value(UpdateSlice((0, 1), (1, 1), False), (X, X), (3, 4)),
+    "steps": value(UpdateSlice((2, 0), (-1, 1), False), (X, X), (3, 4)),
+    "join": value(Concatenate(0), (X, I), (6, 4)),
+    "indices": value(GatherND((0,), 0), (X, X), (3, 4, 4)),
+    "gathered shape": value(GatherND((0,), 0), (X, I), (3,)),
+    "scattered shape": value(ScatterND((0,), 0, True), (X, I, I), (3, 4)),
+    "scan": value(PrefixScan("add", 2), (X,), (3, 4)),
+    "product": value(Matmul(), (X, X), (3, 4)),
+    "product of integers": value(Matmul(), (I, I), (), "int64"),
+    "slot": value(PythonCall(np.sin, (Slot(1),), {}), (X,), (3, 4)),
+    "value in a call": value(PythonCall(np.sin, ([X],), {}), (X,), (3, 4)),
+    "pick": value(CallResult(0), (X,), (3, 4)),
+    "constant": value(Constant(np.float32(1)), (), ()),
+    "epilogue": value(Matmul(Epilogue(2.0)), (X, X, X), (3, 4)),
 }
 
 
@@ -60,7 +78,7 @@ def test_errors_are_found(name):
 
 
 def test_order():
-    y = value("map", (X,), (3, 4), name="sin")
+    y = value(Map("sin"), (X,), (3, 4))
     verify_program(Program([X], [X, y], [y]))
     for values, outputs in (([y, X], [y]), ([X, X, y], [y]), ([X], [y])):
         with pytest.raises(ProgramError):
@@ -74,7 +92,7 @@ def test_a_pass_at_fault_is_named(monkeypatch):
         return Program(program.inputs, program.values[::-1], program.outputs)
 
     monkeypatch.setattr("adarray.compiler.rewrite.PASSES", (*PASSES, broken))
-    y = value("map", (X,), (3, 4), name="sin")
+    y = value(Map("sin"), (X,), (3, 4))
     optimise(Program([X], [X, y], [y]))
     with pytest.raises(ProgramError, match="broken"):
         optimise(Program([X], [X, y], [y]), check=True)

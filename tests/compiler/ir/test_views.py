@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from adarray.compiler.ir import views
 from adarray.compiler.ir.program import c_strides
-from adarray.compiler.ir.views import View
+from adarray.compiler.ir.views import StridedLayout
 
 
-def shown(view: View, x: np.ndarray) -> np.ndarray:
+def shown(view: StridedLayout, x: np.ndarray) -> np.ndarray:
     """Return the elements that a view shows of `x`."""
     at = np.full(view.shape, view.offset)
     for k, (s, n) in enumerate(zip(view.strides, view.shape, strict=True)):
@@ -20,8 +20,8 @@ def shown(view: View, x: np.ndarray) -> np.ndarray:
     return x.reshape(-1)[at]
 
 
-def of(seen: np.ndarray, base: np.ndarray) -> View:
-    """Return a view of NumPy's as a `View`."""
+def of(seen: np.ndarray, base: np.ndarray) -> StridedLayout:
+    """Return a view of NumPy's as a `StridedLayout`."""
     offset = seen.__array_interface__["data"][0] - base.__array_interface__["data"][0]
     strides = tuple(s // base.itemsize for s in seen.strides)
     return views.normal(offset // base.itemsize if seen.size else 0, strides, seen.shape)
@@ -95,19 +95,19 @@ def test_boxes(data, shape):
 
 
 def test_composition_that_strides_cannot_say():
-    transposed = View(0, (1, 4), (4, 3))
-    assert views.compose(View(0, (1,), (12,)), transposed) is None
-    assert views.compose(View(0, (3, 1), (4, 3)), transposed) == transposed
+    transposed = StridedLayout(0, (1, 4), (4, 3))
+    assert views.compose(StridedLayout(0, (1,), (12,)), transposed) is None
+    assert views.compose(StridedLayout(0, (3, 1), (4, 3)), transposed) == transposed
     # A diagonal of the transposed one is one of the operand.
-    assert views.compose(View(0, (4,), (3,)), transposed) == View(0, (5,), (3,))
+    assert views.compose(StridedLayout(0, (4,), (3,)), transposed) == StridedLayout(0, (5,), (3,))
 
 
 def test_normal_form():
-    assert views.normal(3, (7, 5), (1, 4)) == View(3, (0, 5), (1, 4))
-    assert views.normal(3, (7, 5), (0, 4)) == View(0, (0, 0), (0, 4))
-    assert views.is_whole(View(0, (0, 4, 1), (1, 3, 4)), 12)
-    assert not views.is_whole(View(0, (4, 1), (2, 4)), 12)
-    assert not views.is_whole(View(0, (1, 4), (4, 3)), 12)
+    assert views.normal(3, (7, 5), (1, 4)) == StridedLayout(3, (0, 5), (1, 4))
+    assert views.normal(3, (7, 5), (0, 4)) == StridedLayout(0, (0, 0), (0, 4))
+    assert views.is_whole(StridedLayout(0, (0, 4, 1), (1, 3, 4)), 12)
+    assert not views.is_whole(StridedLayout(0, (4, 1), (2, 4)), 12)
+    assert not views.is_whole(StridedLayout(0, (1, 4), (4, 3)), 12)
 
 
 @pytest.mark.parametrize("shapes", [[(3, 1), (4,)], [(), (2,)], [(2, 3)], [(1,), (0,)],

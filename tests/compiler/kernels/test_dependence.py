@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.compiler.ir.domains import Map
+from adarray.compiler.ir.domains import AffineIndex
 from adarray.compiler.ir.program import c_strides
 from adarray.compiler.kernels.dependence import apart, meets
 
@@ -54,7 +54,7 @@ def test_what_is_said_to_be_safe_is_safe() -> None:
             steps = tuple(0 if rng.random() < 0.5 else s for s in steps)
         elif rng.random() < 0.3 and len(set(counts)) == 1:
             steps = tuple(rng.permutation(steps).tolist())
-        read = Map(start, tuple((a, s) for a, s in enumerate(steps) if s))
+        read = AffineIndex(start, tuple((a, s) for a, s in enumerate(steps) if s))
         if not 0 <= _places(start, steps, counts).min() <= np.prod(base) - 1:
             continue
         crosses = _really(_places(start, steps, counts), _places(offset, strides, counts))
@@ -68,16 +68,16 @@ def test_what_is_said_to_be_safe_is_safe() -> None:
 @pytest.mark.parametrize(
     ("read", "offset", "strides", "shape", "base"),
     [
-        (Map(0, ((0, 2),)), 0, (2,), (500,), (1000,)),  # in place
-        (Map(1, ((0, 2),)), 0, (2,), (500,), (1000,)),  # the elements between
-        (Map(999, ((0, -1),)), 0, (1,), (500,), (1000,)),  # the other half, backwards
-        (Map(1, ((0, 10), (1, 2))), 0, (10, 2), (100, 5), (100, 10)),  # the other columns
-        (Map(500, ((0, 10), (1, 1))), 0, (10, 1), (50, 10), (100, 10)),  # the other rows
-        (Map(7, ((0, 10),)), 0, (10, 1), (100, 7), (100, 10)),  # a column beside
+        (AffineIndex(0, ((0, 2),)), 0, (2,), (500,), (1000,)),  # in place
+        (AffineIndex(1, ((0, 2),)), 0, (2,), (500,), (1000,)),  # the elements between
+        (AffineIndex(999, ((0, -1),)), 0, (1,), (500,), (1000,)),  # the other half, backwards
+        (AffineIndex(1, ((0, 10), (1, 2))), 0, (10, 2), (100, 5), (100, 10)),  # the other columns
+        (AffineIndex(500, ((0, 10), (1, 1))), 0, (10, 1), (50, 10), (100, 10)),  # the other rows
+        (AffineIndex(7, ((0, 10),)), 0, (10, 1), (100, 7), (100, 10)),  # a column beside
     ],
 )
 def test_what_is_safe_is_written_in_place(
-    read: Map, offset: int, strides: Any, shape: Any, base: Any
+    read: AffineIndex, offset: int, strides: Any, shape: Any, base: Any
 ) -> None:
     assert not meets(read, offset, strides, shape, base)
 
@@ -85,10 +85,10 @@ def test_what_is_safe_is_written_in_place(
 def test_distances_that_no_steps_bridge() -> None:
     for (a, b), n in itertools.product(itertools.product(range(-4, 5), repeat=2), (1, 2, 5)):
         for c in range(-9, 10):
-            never = apart(Map(c, ((0, a),)), Map(0, ((0, b),)), (n,))
+            never = apart(AffineIndex(c, ((0, a),)), AffineIndex(0, ((0, b),)), (n,))
             met = {c + a * i for i in range(n)} & {b * i for i in range(n)}
             assert not (never and met)
-    assert apart(Map(0, ()), Map(0, ()), (0,))
+    assert apart(AffineIndex(0, ()), AffineIndex(0, ()), (0,))
 
 
 CASES = {

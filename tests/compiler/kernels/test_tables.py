@@ -13,6 +13,7 @@ from recorded import recorded
 from adarray import grad
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.primitives import Constant, ConstantArray, Map
 from adarray.compiler.ir.program import Program
 from adarray.compiler.ir.verify_program import verify_program
 from adarray.compiler.kernels import tables
@@ -39,7 +40,7 @@ def _program(f: Callable[..., Any], *args: Any) -> Program:
 
 
 def _constants(program: Program) -> set[float]:
-    return {float(v.params["value"]) for v in program.values if v.kind == "const"}
+    return {float(v.primitive.value) for v in program.values if isinstance(v.primitive, Constant)}
 
 
 def _kernels(made: Plan) -> int:
@@ -50,10 +51,14 @@ def test_numbers_that_vary_are_read_and_others_stay_in_the_text() -> None:
     program = _program(_driven, X)
     found = tabled(program, 2048)
     verify_program(found)
-    read = {id(a) for v in found.values if v.kind == "map" for a in v.args}
-    left = {float(v.params["value"]) for v in found.values if v.kind == "const" and id(v) in read}
+    read = {id(a) for v in found.values if isinstance(v.primitive, Map) for a in v.args}
+    left = {
+        float(v.primitive.value)
+        for v in found.values
+        if isinstance(v.primitive, Constant) and id(v) in read
+    }
     assert left == {0.01, 0.002, 0.1}  # that of the first step, which reads the argument
-    (table,) = [v.params["value"] for v in found.values if v.kind == "array"]
+    (table,) = [v.primitive.value for v in found.values if isinstance(v.primitive, ConstantArray)]
     assert set(table) == _constants(program) - left
     assert interpret(found, [X])[0].tobytes() == interpret(program, [X])[0].tobytes()
 
@@ -110,9 +115,9 @@ def test_numbers_that_other_functions_read_stay() -> None:
     program = _program(f, X)
     found = tabled(program, 2048)
     assert all(
-        v.params["name"] != "power" or v.args[1].kind == "const"
+        v.primitive.name != "power" or isinstance(v.args[1].primitive, Constant)
         for v in found.values
-        if v.kind == "map"
+        if isinstance(v.primitive, Map)
     )
     assert interpret(found, [X])[0].tobytes() == interpret(program, [X])[0].tobytes()
 

@@ -101,7 +101,7 @@ class TestOrder:
 
     def test_memory_inside_of_other_memory_is_the_others(self):
         whole, part, a, b = buffer(200), buffer(), buffer(), buffer()
-        found = joined([step(whole, a), step(b, part)], inside={id(part): (whole, 0)})
+        found = joined([step(whole, a), step(b, part)], inside={part: (whole, 0)})
         assert written(found) == [[a], [part]]
 
     def test_large_kernels_and_such_with_rows_stay_alone(self):

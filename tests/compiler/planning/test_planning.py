@@ -15,6 +15,7 @@ import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import Load, statements, walk
 from adarray.compiler.ir.plan import CallStep, KernelStep
+from adarray.compiler.ir.primitives import Map
 from adarray.compiler.ir.target import CPU
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.kernels import copies as lower_copies
@@ -169,7 +170,7 @@ class TestBlocks:
         args = RNG.normal(size=(300, 5)), RNG.normal(size=(7, 5)), RNG.normal(size=(7, 5))
         made = checked(self.distances, *args)
         exps = [
-            sum(v.kind == "map" and v.params["name"] == "exp" for v in s.values)
+            sum(isinstance(v.primitive, Map) and v.primitive.name == "exp" for v in s.values)
             for s in made.steps
             if isinstance(s, KernelStep)
         ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from adarray.base.op import OPS
 from adarray.compiler.ir.builder import Builder
-from adarray.compiler.ir.program import Slot
+from adarray.compiler.ir.primitives import PythonCall, Slot, mnemonic
 from adarray.compiler.rewrite.dead import dead, is_pure
 
 
@@ -30,11 +30,15 @@ def test_impure_calls_stay_in_order():
     x = b.input(0, (3,), "f8")
     doubled = b.map("add", x, x)
     for function in (rng.permutation, np.sort, print):
-        params = {"function": function, "args": (Slot(0),), "kwargs": {}}
-        b.make("call", (doubled,), params, (3,), "f8")
+        b.make(PythonCall(function, (Slot(0),), {}), (doubled,), (3,), "f8")
     after = dead(b.program([x]))
-    assert [v.kind for v in after.values] == ["input", "map", "call", "call"]
-    assert [v.params["function"] for v in after.values[2:]] == [rng.permutation, print]
+    assert [mnemonic(v.primitive) for v in after.values] == [
+        "program_input",
+        "map",
+        "python_call",
+        "python_call",
+    ]
+    assert [v.primitive.function for v in after.values[2:]] == [rng.permutation, print]
 
 
 def _module(function):

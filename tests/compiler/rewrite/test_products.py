@@ -9,6 +9,7 @@ from recorded import agrees, recorded
 import adarray
 from adarray.compiler.ir.builder import Builder
 from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.primitives import Concatenate, Matmul, ProgramInput
 from adarray.compiler.rewrite import optimise, verify_program
 
 RNG = np.random.default_rng(11)
@@ -28,7 +29,9 @@ def optimised(make, *arrays):
 
 
 def dots(program):
-    return [tuple(a.shape for a in v.args) for v in program.values if v.kind == "dot"]
+    return [
+        tuple(a.shape for a in v.args) for v in program.values if isinstance(v.primitive, Matmul)
+    ]
 
 
 def matrix(*shape):
@@ -52,7 +55,7 @@ def test_the_narrow_side_is_multiplied_first():
 def test_square_products_keep_their_order():
     args = matrix(6, 6), matrix(6, 6), matrix(6, 6)
     after = optimised(lambda b, x, y, z: b.dot(x, b.dot(y, z)), *args)
-    assert after.outputs[0].args[1].kind == "dot"
+    assert isinstance(after.outputs[0].args[1].primitive, Matmul)
 
 
 def test_a_product_that_is_needed_is_not_made_again():
@@ -115,9 +118,9 @@ def test_sums_of_products_are_one_product(others):
     args = [matrix(3, 8) for _ in range(5)] + [matrix(3, 9) for _ in range(5)]
     after = optimised(f, *args, *([matrix(8, 9)] * others))
     assert dots(after) == [((8, 15), (15, 9))]
-    joined = [v for v in after.values if v.kind == "join"]
+    joined = [v for v in after.values if isinstance(v.primitive, Concatenate)]
     assert [v.shape for v in joined] == [(15, 8), (15, 9)]
-    assert all(a.kind == "input" for v in joined for a in v.args)
+    assert all(isinstance(a.primitive, ProgramInput) for v in joined for a in v.args)
 
 
 def test_sums_of_sums():
@@ -140,7 +143,7 @@ def test_neighbouring_factors_need_no_join():
 
     after = optimised(f, matrix(5, 3, 8), matrix(5, 3, 9))
     assert dots(after) == [((8, 15), (15, 9))]
-    assert all(v.kind != "join" for v in after.values)
+    assert all(not isinstance(v.primitive, Concatenate) for v in after.values)
 
 
 def test_products_with_other_uses_stay():
@@ -182,6 +185,6 @@ def test_a_recurrent_network():
     # All inputs at once, the states one by one forward and back, two sums for the gradients.
     assert len(dots(r.program)) == 1 + 8 + 7 + 2
     # Transposed factors lie next to each other as rows, the first state, all zeros, too.
-    joins = [v for v in r.program.values if v.kind == "join"]
-    assert {v.params["axis"] for v in joins} == {0}
+    joins = [v for v in r.program.values if isinstance(v.primitive, Concatenate)]
+    assert {v.primitive.axis for v in joins} == {0}
     assert {v.shape for v in joins} == {(8 * 3, 6)}

@@ -8,6 +8,7 @@ from recorded import agrees, recorded
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.primitives import Reduce
 
 RNG = np.random.default_rng(7)
 
@@ -17,7 +18,7 @@ def sums(r):
     return [
         v.args[0].shape
         for v in r.program.values
-        if v.kind == "reduce" and v.params["combine"] == "add"
+        if isinstance(v.primitive, Reduce) and v.primitive.combine == "add"
     ]
 
 

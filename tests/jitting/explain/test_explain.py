@@ -22,6 +22,7 @@ from adarray.base.report import (
     table_lines,
     time_text,
 )
+from adarray.compiler.ir.primitives import Map, Reduce
 from adarray.jitting.explain.costs import total
 from adarray.jitting.explain.explanation import Explanation
 from adarray.jitting.explain.sections import Segment, recorded
@@ -131,9 +132,10 @@ def test_why_neighbours_are_apart(explanation):
     lines = part(str(explanation), "not fused")
     cells = [cell.strip() for cell in re.split("  +", lines[2])]
     assert cells == [
-        "v4 sin (model.py:12)", "v6 dot (model.py:14)", "a product reads its operands from memory",
+        "v4 sin (model.py:12)", "v6 matmul (model.py:14)",
+        "a product reads its operands from memory",
     ]  # fmt: skip
-    assert lines[3].startswith("v6 dot (model.py:14)  v7 multiply (model.py:15)")
+    assert lines[3].startswith("v6 matmul (model.py:14)  v7 multiply (model.py:15)")
     assert len(lines) == 4
 
 
@@ -380,7 +382,7 @@ def test_every_value_of_a_plan_is_accounted_for(data):
     assert all("adk_" in source and "int64_t" in source for source in sources)
     names = {v for k in shown.kernels for v in k.values}
     assert any("exp" in k.title for k in shown.kernels)
-    computed = [v for v in s.after.values if v.kind in ("map", "reduce")]
+    computed = [v for v in s.after.values if isinstance(v.primitive, (Map, Reduce))]
     assert len(names) >= len(computed)
     # The gradient is written once, and x and y are read.
     assert shown.cost.written >= data[0].nbytes

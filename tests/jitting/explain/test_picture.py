@@ -10,6 +10,7 @@ from planned import example
 
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.primitives import Map, ProgramInput
 from adarray.compiler.ir.program import Program, Value
 from adarray.jitting.explain import picture as pictures
 from adarray.jitting.explain.picture import picture
@@ -25,9 +26,9 @@ with_graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz
 
 def chain(length, steps=0):
     """Return ``sin(sin(...(x)))`` and, in `steps` equal kernels, its plan."""
-    values = [Value("input", (), {"index": 0, "strides": (1,)}, (8,), "float64")]
+    values = [Value(ProgramInput(0, (1,)), (), (8,), "float64")]
     for _ in range(length):
-        values.append(Value("map", (values[-1],), {"name": "sin"}, (8,), "float64"))
+        values.append(Value(Map("sin"), (values[-1],), (8,), "float64"))
     program = Program(values[:1], values, values[-1:])
     if not steps:
         return program, None
@@ -52,7 +53,7 @@ def test_dot_has_a_cluster_for_each_step_and_all_edges():
     assert "multiply(., 2.0)" in inside
     assert "reduce add" in inside
     assert 'tooltip="sin (model.py:12)"' in inside
-    assert "dot" not in inside
+    assert "matmul" not in inside
     # x -> multiply -> sin -> sum, product, result 2; and so on
     assert dot.count(" -> ") == 11
 
@@ -60,7 +61,7 @@ def test_dot_has_a_cluster_for_each_step_and_all_edges():
 def test_constants_stand_in_the_boxes_that_read_them():
     labels = [node.label[0] for node in picture(*example()).nodes]
     assert labels == [
-        "input 0", "input 1", "multiply(., 2.0)", "sin", "reduce add", "dot", "multiply",
+        "input 0", "input 1", "multiply(., 2.0)", "sin", "reduce add", "matmul", "multiply",
         "call sort", "result 0", "result 1", "result 2",
     ]  # fmt: skip
 
@@ -74,8 +75,8 @@ def test_values_computed_twice_are_shown_in_both_steps():
 
 
 def test_quotes_and_backslashes_are_escaped():
-    x = Value("input", (), {"index": 0, "strides": ()}, (), "float64")
-    odd = Value("map", (x,), {"name": 'a"b\\<&>'}, (), "float64")
+    x = Value(ProgramInput(0, ()), (), (), "float64")
+    odd = Value(Map('a"b\\<&>'), (x,), (), "float64")
     shown = picture(Program([x], [x, odd], [odd]))
     assert 'label="a\\"b\\\\<&>\\nfloat64[]"' in shown.dot()
 
@@ -94,8 +95,8 @@ def test_graphviz_reads_the_text():
 
 @with_graphviz
 def test_graphviz_reads_quotes_and_backslashes():
-    x = Value("input", (), {"index": 0, "strides": ()}, (), "float64")
-    odd = Value("map", (x,), {"name": 'a"b\\<&>'}, (), "float64")
+    x = Value(ProgramInput(0, ()), (), (), "float64")
+    odd = Value(Map('a"b\\<&>'), (x,), (), "float64")
     root = ET.fromstring(picture(Program([x], [x, odd], [odd])).svg())
     assert 'a"b\\<&>' in {t.text for t in root.iter(f"{SVG}text")}
 
