@@ -52,9 +52,9 @@ def examples():
     several = b.make(parts, (x,), (2, 3), F)
     made = [
         b.map("sin", x), b.const(2.5, F), table, at, b.iota((4,), 0), b.transpose(x, (1, 0)),
-        b.reduce("add", x, (1,)), b.scan("add", x, 1), b.dot(x, y),
-        b.place(x, b.full((1, 2), 7.0, F), (1, 0), (1, 2)),
-        b.join([x, x], 0), b.gather(x, [b.array(AT)], (0,), 0),
+        b.reduce("add", x, (1,)), b.scan("add", x, 1), b.matmul(x, y),
+        b.update_slice(x, b.full((1, 2), 7.0, F), (1, 0), (1, 2)),
+        b.concatenate([x, x], 0), b.gather(x, [b.array(AT)], (0,), 0),
         b.scatter(x, b.full((2, 3), 1.0, F), [b.array(AT)], (0,), 0, add=True),
         b.make(CallResult(1), (several,), (2, 3), F),
     ]  # fmt: skip

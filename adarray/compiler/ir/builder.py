@@ -323,7 +323,7 @@ class Builder:
             return x
         return self.make(PrefixScan(combine, axis), (x,), x.shape, x.dtype)
 
-    def dot(self, a: Value, b: Value) -> Value:
+    def matmul(self, a: Value, b: Value) -> Value:
         """`numpy.matmul` of floating-point arrays of at least one axis each."""
         if a.ndim == 1 and b.ndim == 1:
             return self.reduce("add", self.map("multiply", a, b), (0,))
@@ -331,10 +331,10 @@ class Builder:
             # Matrices of one row or column are vectors.
             left = self.reshape(a, a.shape[1:]) if a.shape[0] == 1 else a
             right = self.reshape(b, b.shape[:1]) if b.shape[1] == 1 else b
-            return self.reshape(self.dot(left, right), (a.shape[0], b.shape[1]))
+            return self.reshape(self.matmul(left, right), (a.shape[0], b.shape[1]))
         if a.ndim > 2 and b.ndim == 2 and a.size:  # a stack by one matrix: one long product
             rows = self.reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
-            return self.reshape(self.dot(rows, b), (*a.shape[:-1], b.shape[-1]))
+            return self.reshape(self.matmul(rows, b), (*a.shape[:-1], b.shape[-1]))
         lead = views.broadcast_shape([a.shape[:-2], b.shape[:-2]])
         shape = lead + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ())
         if a.shape[-1] == 0 or 0 in shape:
@@ -343,7 +343,7 @@ class Builder:
 
     # -- placing and picking ---------------------------------------------------------------
 
-    def place(
+    def update_slice(
         self, base: Value, value: Value, starts: Shape, steps: Shape, add: bool = False
     ) -> Value:
         """Set a box of `base` to `value`, of as many axes, or add to it; steps are positive."""
@@ -354,7 +354,7 @@ class Builder:
         box = UpdateSlice(tuple(starts), tuple(steps), add)
         return self.make(box, (base, value), base.shape, base.dtype)
 
-    def join(self, parts: Sequence[Value], axis: int) -> Value:
+    def concatenate(self, parts: Sequence[Value], axis: int) -> Value:
         """Put arrays of one dtype one after the other."""
         full = [p for p in parts if p.shape[axis]]
         if not full:

@@ -21,19 +21,19 @@ def placed(b: Builder, p: UpdateSlice, v: Value, base: Value, value: Value) -> V
     """Simplify what is written over, what was read there, and what is added to it."""
     starts, steps = p.starts, p.steps
     if not p.add and _covers(starts, steps, value, base):
-        return b.place(base.args[0], value, starts, steps)
+        return b.update_slice(base.args[0], value, starts, steps)
     if not p.add and _shows(value, base, box_view(starts, steps, value.shape, base.shape)):
         return base  # what was read there
     if p.add:
         c = uniform(base)
         if c is not None:
-            return b.place(base, b.map("add", c, value), starts, steps)
+            return b.update_slice(base, b.map("add", c, value), starts, steps)
         return None
     if value.primitive == Map("add") and value.shape == v.args[1].shape:
         shown = box_view(starts, steps, value.shape, base.shape)
         for this, other in (value.args, value.args[::-1]):
             if other.shape == value.shape and _shows(this, base, shown):
-                return b.place(base, other, starts, steps, add=True)
+                return b.update_slice(base, other, starts, steps, add=True)
     return None
 
 

@@ -77,12 +77,12 @@ def _reordered(
         x, y = left.args
         m, k = x.shape
         if SAVING * (k * n * p + m * k * p) <= m * k * n + m * n * p:
-            return b.dot(x, b.dot(y, right))
+            return b.matmul(x, b.matmul(y, right))
     if right.ndim == 2 and _inner(right, v.args[1], count):
         y, z = right.args
         m, k, n = left.shape[0], y.shape[0], y.shape[1]
         if SAVING * (m * k * n + m * n * p) <= k * n * p + m * k * p:
-            return b.dot(b.dot(left, y), z)
+            return b.matmul(b.matmul(left, y), z)
     return None
 
 
@@ -163,7 +163,7 @@ def _part(
             return None
         shape = (stack.rows, x.shape[1])
         whole = b.view(x.args[0], stack.offset, stack.strides, shape)
-        stacked[stack] = b.dot(whole, y)
+        stacked[stack] = b.matmul(whole, y)
     return b.slice(stacked[stack], 0, start, start + v.shape[0])
 
 
@@ -229,7 +229,7 @@ def _sum(b: Builder, terms: Sum, new: dict[Value, Value], order: dict[Value, int
         return None
     # In the order in which the left factors lie in memory, or were made.
     pairs.sort(key=lambda v: _where(v.args[0], order))
-    total = b.dot(_joined(b, [v.args[0] for v in pairs], 1),
+    total = b.matmul(_joined(b, [v.args[0] for v in pairs], 1),
                   _joined(b, [v.args[1] for v in pairs], 0))  # fmt: skip
     for x in terms.others:
         total = b.map("add", total, new.get(x, x))  # inputs are not rebuilt
@@ -259,4 +259,4 @@ def _joined(b: Builder, parts: list[Value], axis: int) -> Value:
                for w, end in zip(views, ends, strict=False)):  # fmt: skip
             shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])
             return b.view(parts[0].args[0], first.offset, first.strides, shape)
-    return b.join(parts, axis)
+    return b.concatenate(parts, axis)

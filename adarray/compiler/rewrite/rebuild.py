@@ -83,9 +83,9 @@ def again(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         case Reduce() as p:
             return b.reduce(p.combine, args[0], p.axes)
         case UpdateSlice() as p:
-            return b.place(args[0], args[1], p.starts, p.steps, p.add)
+            return b.update_slice(args[0], args[1], p.starts, p.steps, p.add)
         case Concatenate() as p:
-            return b.join(args, p.axis)
+            return b.concatenate(args, p.axis)
         case GatherND() as p:
             return b.gather(args[0], args[1:], p.axes, p.position)
         case ScatterND() as p:
@@ -93,7 +93,7 @@ def again(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         case PrefixScan() as p:
             return b.scan(p.combine, args[0], p.axis)
         case Matmul():
-            return b.dot(*args)
+            return b.matmul(*args)
         case ProgramInput() | ConstantArray() | Iota() | PythonCall() | CallResult():
             return keep(b, v, args)
         case _:

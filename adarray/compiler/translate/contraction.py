@@ -28,7 +28,7 @@ def product(b: Builder, x: Value, y: Value) -> Value | None:
             return b.map("multiply", b.reshape(left, ()), row)
         row = b.reshape(row, (*row.shape[:-1], 1, row.shape[-1]))
         return b.map("multiply", x, row)
-    return b.dot(x, y)
+    return b.matmul(x, y)
 
 
 def _floats(b: Builder, operands: Any, result: Any) -> list[Value] | None:

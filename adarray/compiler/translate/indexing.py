@@ -256,7 +256,7 @@ def write_view(b: Builder, base: Value, value: Value, view: StridedLayout, add: 
         steps[k] = -steps[k]
     if backward:
         value = b.flip(value, backward)
-    return b.place(base, value, tuple(starts), tuple(steps), add)
+    return b.update_slice(base, value, tuple(starts), tuple(steps), add)
 
 
 def _fitted(b: Builder, value: Value, shape: Shape) -> Value:

@@ -278,7 +278,7 @@ def _pad(b: Builder, call: Recorded) -> Any:
         if np.ndim(fill) or isinstance(fill, tuple):
             return None
         base = b.broadcast(b.value(fill, x.dtype), call.result.shape)
-        return b.place(base, x, tuple(low for low, _ in pairs), (1,) * x.ndim)
+        return b.update_slice(base, x, tuple(low for low, _ in pairs), (1,) * x.ndim)
     if mode not in _GATHERED or given.get("reflect_type", "even") != "even" or not x.size:
         return None
     for axis, pair in enumerate(pairs):

@@ -165,7 +165,7 @@ def roll(b: Builder, x: Value, shift: int, axis: int) -> Value:
     if not shift:
         return x
     parts = [b.slice(x, axis, n - shift, n), b.slice(x, axis, 0, n - shift)]
-    return b.join(parts, axis)
+    return b.concatenate(parts, axis)
 
 
 @record("repeat")
@@ -212,7 +212,7 @@ def _pad(b: Builder, call: Recorded) -> Any:
         return None
     pairs = np.broadcast_to(np.asarray(widths), (x.ndim, 2))
     base = b.full(call.result.shape, 0, x.dtype)
-    return b.place(base, x, tuple(int(w[0]) for w in pairs), (1,) * x.ndim)
+    return b.update_slice(base, x, tuple(int(w[0]) for w in pairs), (1,) * x.ndim)
 
 
 def _triangle(lower: bool) -> Any:
@@ -246,7 +246,7 @@ def concatenate(b: Builder, operands: Any, axis: Any, result: Any) -> Any:
     parts = [b.value(x, result.dtype) for x in operands]
     if axis is None:
         parts, axis = [b.reshape(p, (p.size,)) for p in parts], 0
-    return b.join(parts, normalize_axis_index(axis, len(result.shape)))
+    return b.concatenate(parts, normalize_axis_index(axis, len(result.shape)))
 
 
 @function(np.stack)
@@ -257,7 +257,7 @@ def _stack(b: Builder, call: Recorded) -> Any:
     axis = normalize_axis_index(given.get("axis", 0), len(call.result.shape))
     parts = [b.value(x, call.result.dtype) for x in given["arrays"]]
     shapes = [(*p.shape[:axis], 1, *p.shape[axis:]) for p in parts]
-    return b.join([b.reshape(p, s) for p, s in zip(parts, shapes, strict=True)], axis)
+    return b.concatenate([b.reshape(p, s) for p, s in zip(parts, shapes, strict=True)], axis)
 
 
 def _joining(axis_of: Any, ndmin: int) -> Any:

@@ -232,7 +232,7 @@ def test_folds_of_equal_elements():
 def test_sum_of_a_box_in_zeros():
     def padded(axes):
         return lambda b, x: b.reduce(
-            "add", b.place(b.full((6, 4), 0, "f8"), x, (2, 0), (1, 1)), axes
+            "add", b.update_slice(b.full((6, 4), 0, "f8"), x, (2, 0), (1, 1)), axes
         )
 
     assert "update_slice" not in kinds(simplified(padded((0,)), M))
@@ -248,7 +248,7 @@ def test_read_after_write():
 
     def f(start, stop):
         def make(b, x, y):
-            box = b.place(x, b.reshape(y, (1, 4)), (1, 0), (1, 1))
+            box = b.update_slice(x, b.reshape(y, (1, 4)), (1, 0), (1, 1))
             return b.slice(b.slice(box, 0, start, stop), 1, 1, 3)
 
         return make
@@ -264,7 +264,7 @@ def test_read_after_write():
 def test_steps_between_each_other():
     def make(start):
         def f(b, x, y):
-            return b.slice(b.place(x, y, (1,), (2,)), 0, start, 8, 2)
+            return b.slice(b.update_slice(x, y, (1,), (2,)), 0, start, 8, 2)
 
         return f
 
@@ -275,7 +275,7 @@ def test_steps_between_each_other():
 
 def test_parts_of_joined_arrays():
     def f(start, stop, step):
-        return lambda b, x, y: b.slice(b.join([x, y], 0), 0, start, stop, step)
+        return lambda b, x, y: b.slice(b.concatenate([x, y], 0), 0, start, stop, step)
 
     x, y = np.arange(4.0), np.arange(3.0) + 10
     assert simplified(f(4, 7, 1), x, y).outputs[0].primitive.index == 1
@@ -285,8 +285,8 @@ def test_parts_of_joined_arrays():
 
 def test_writes_over_writes():
     def f(b, x, y):
-        first = b.place(x, y, (1,), (1,))
-        return b.place(first, b.map("negative", y), (1,), (1,))
+        first = b.update_slice(x, y, (1,), (1,))
+        return b.update_slice(first, b.map("negative", y), (1,), (1,))
 
     after = simplified(f, np.arange(5.0), np.arange(3.0))
     assert kinds(after).count("update_slice") == 1
@@ -294,7 +294,7 @@ def test_writes_over_writes():
 
 def test_adding_what_was_read():
     def f(b, x, y):
-        return b.place(x, b.map("add", b.slice(x, 0, 1, 4), y), (1,), (1,))
+        return b.update_slice(x, b.map("add", b.slice(x, 0, 1, 4), y), (1,), (1,))
 
     after = simplified(f, np.arange(5.0), np.arange(3.0))
     assert kinds(after) == ["program_input", "program_input", "update_slice"]
@@ -302,7 +302,9 @@ def test_adding_what_was_read():
 
 
 def test_writing_what_was_read():
-    after = simplified(lambda b, x: b.place(x, b.slice(x, 0, 1, 4), (1,), (1,)), np.arange(5.0))
+    after = simplified(
+        lambda b, x: b.update_slice(x, b.slice(x, 0, 1, 4), (1,), (1,)), np.arange(5.0)
+    )
     assert after.outputs[0] is after.inputs[0]
 
 

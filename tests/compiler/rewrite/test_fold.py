@@ -158,21 +158,23 @@ def test_builder_folds_trivial_values():
     assert isinstance(b.reduce("add", x, (1,)).primitive, View)
     assert b.reduce("add", x, (0, 1)).args[0].shape == (3, 4)
     assert b.transpose(b.transpose(x, (2, 0, 1)), (1, 2, 0)) is x
-    assert b.join([x], 0) is x
+    assert b.concatenate([x], 0) is x
     assert b.cast(x, "float64") is x
     assert b.scan("add", x, 1) is x
-    assert isinstance(b.place(x, b.full((3, 1, 4), 1, "f8"), (0, 0, 0), (1, 1, 1)).primitive, View)
+    assert isinstance(
+        b.update_slice(x, b.full((3, 1, 4), 1, "f8"), (0, 0, 0), (1, 1, 1)).primitive, View
+    )
     empty = b.slice(x, 0, 1, 1)
     assert uniform(empty) is not None
     assert empty.shape == (0, 1, 4)
     assert uniform(b.reduce("add", empty, (0,))).primitive.value == 0
-    assert uniform(b.dot(b.reshape(empty, (4, 0)), b.reshape(empty, (0, 4)))) is not None
+    assert uniform(b.matmul(b.reshape(empty, (4, 0)), b.reshape(empty, (0, 4)))) is not None
 
 
 def test_what_is_not_constant_stays_the_same_value():
     b = Builder()
     x = b.input(0, (3, 4), "float64")
-    y = b.dot(b.transpose(x, (1, 0)), x)
+    y = b.matmul(b.transpose(x, (1, 0)), x)
     z = b.reduce("add", b.map("multiply", y, b.const(2.0, "float64")), (0,))
     before = b.program([z])
     after = fold(before)

@@ -70,7 +70,7 @@ def test_operands_broadcast_by_themselves():
 def test_shared_transposes_move_behind_maps():
     def f(b, x, y):
         s = b.map("add", b.transpose(x, (1, 0)), b.transpose(y, (1, 0)))
-        return b.dot(b.map("multiply", s, b.const(3, "f8")), x)
+        return b.matmul(b.map("multiply", s, b.const(3, "f8")), x)
 
     after = optimised(f, X, X[::-1].copy())
     assert maps(after) == {"add": (6, 8), "multiply": (6, 8)}
@@ -246,12 +246,12 @@ def test_operands_of_products_stay_views():
 def test_stacks_and_columns_become_plain_products():
     b = Builder()
     stack, matrix = b.input(0, (2, 3, 4), "f8"), b.input(1, (4, 5), "f8")
-    made = b.dot(stack, matrix)
+    made = b.matmul(stack, matrix)
     assert isinstance(made.primitive, View)
     assert made.args[0].args[0].shape == (6, 4)
-    column = b.dot(matrix, b.input(2, (5, 1), "f8"))
+    column = b.matmul(matrix, b.input(2, (5, 1), "f8"))
     assert isinstance(column.args[0].primitive, Matmul)
     assert column.args[0].args[1].shape == (5,)
     row = b.input(3, (1, 4), "f8")
-    assert b.dot(row, matrix).args[0].args[0].shape == (4,)
-    assert isinstance(b.dot(row, b.reshape(row, (4, 1))).args[0].primitive, Reduce)
+    assert b.matmul(row, matrix).args[0].args[0].shape == (4,)
+    assert isinstance(b.matmul(row, b.reshape(row, (4, 1))).args[0].primitive, Reduce)

@@ -40,28 +40,28 @@ def matrix(*shape):
 
 def test_the_vector_is_multiplied_first():
     after = optimised(
-        lambda b, x, y, v: b.dot(b.dot(x, y), v), matrix(9, 8), matrix(8, 7), matrix(7)
+        lambda b, x, y, v: b.matmul(b.matmul(x, y), v), matrix(9, 8), matrix(8, 7), matrix(7)
     )
     assert dots(after) == [((8, 7), (7,)), ((9, 8), (8,))]
 
 
 def test_the_narrow_side_is_multiplied_first():
     after = optimised(
-        lambda b, x, y, z: b.dot(x, b.dot(y, z)), matrix(2, 9), matrix(9, 9), matrix(9, 9)
+        lambda b, x, y, z: b.matmul(x, b.matmul(y, z)), matrix(2, 9), matrix(9, 9), matrix(9, 9)
     )
     assert dots(after) == [((2, 9), (9, 9)), ((2, 9), (9, 9))]
 
 
 def test_square_products_keep_their_order():
     args = matrix(6, 6), matrix(6, 6), matrix(6, 6)
-    after = optimised(lambda b, x, y, z: b.dot(x, b.dot(y, z)), *args)
+    after = optimised(lambda b, x, y, z: b.matmul(x, b.matmul(y, z)), *args)
     assert isinstance(after.outputs[0].args[1].primitive, Matmul)
 
 
 def test_a_product_that_is_needed_is_not_made_again():
     def f(b, x, y, v):
-        xy = b.dot(x, y)
-        return [b.dot(xy, v), b.reduce("maximum", xy, (0, 1))]
+        xy = b.matmul(x, y)
+        return [b.matmul(xy, v), b.reduce("maximum", xy, (0, 1))]
 
     after = optimised(f, matrix(9, 8), matrix(8, 7), matrix(7))
     assert dots(after)[0] == ((9, 8), (8, 7))
@@ -72,7 +72,7 @@ def test_a_product_that_is_needed_is_not_made_again():
 
 def _steps(b, x, w, order):
     parts = [b.reshape(b.slice(x, 0, t, t + 1), x.shape[1:]) for t in range(x.shape[0])]
-    return [b.map("tanh", b.dot(parts[t], w)) for t in order]
+    return [b.map("tanh", b.matmul(parts[t], w)) for t in order]
 
 
 def test_rows_of_one_array_are_multiplied_at_once():
@@ -105,7 +105,7 @@ def test_rows_of_a_slice():
 def _sum_of_products(b, xs, ys, *others):
     total = others[0] if others else None
     for x, y in zip(xs, ys, strict=True):
-        term = b.dot(b.transpose(x, (1, 0)), y)
+        term = b.matmul(b.transpose(x, (1, 0)), y)
         total = term if total is None else b.map("add", total, term)
     return total
 
@@ -148,7 +148,9 @@ def test_neighbouring_factors_need_no_join():
 
 def test_products_with_other_uses_stay():
     def f(b, *args):
-        terms = [b.dot(b.transpose(x, (1, 0)), y) for x, y in zip(args[:4], args[4:], strict=True)]
+        terms = [
+            b.matmul(b.transpose(x, (1, 0)), y) for x, y in zip(args[:4], args[4:], strict=True)
+        ]
         total = terms[0]
         for t in terms[1:]:
             total = b.map("add", total, t)
