@@ -39,7 +39,7 @@ from adarray.compiler.ir.primitives import (
 )
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import CPU, Target
-from adarray.compiler.ir.uses import PIECES, Uses, domain, folded, numeric, sweeps
+from adarray.compiler.ir.uses import PIECES, Uses, domain, folded, is_given, numeric, sweeps
 
 # Groups beyond which none gets new predecessors once others depend on it.
 MANY = 512
@@ -104,9 +104,7 @@ class Fusion:
         for view in self.uses.stored_views:
             self.store(view)
         self.uses.stored_views.clear()
-        if type(value.primitive) in (ProgramInput, ConstantArray, View):
-            return
-        if self.uses.is_inline(value):
+        if is_given(value) or isinstance(value.primitive, View) or self.uses.is_inline(value):
             return
         if is_step(value, self.uses, self.most):
             self._step(value)
@@ -115,9 +113,7 @@ class Fusion:
 
     def store(self, value: Value) -> Value:
         """Make sure that a value lies in memory as an array in C order; return it."""
-        if value not in self.owner and not isinstance(
-            value.primitive, (ProgramInput, ConstantArray)
-        ):
+        if value not in self.owner and not is_given(value):
             self._fuse(value)
         return value
 
@@ -150,9 +146,8 @@ class Fusion:
         """Give a value a step of its own; its operands must lie in memory."""
         self.uses.cost[value] = 0
         group = self._new("step")
-        group.library = isinstance(
-            value.primitive, (Matmul, PythonCall, CallResult)
-        ) or not computable(value)
+        by_library = isinstance(value.primitive, (Matmul, PythonCall, CallResult))
+        group.library = by_library or not computable(value)
         group.members.append(value)
         group.classes[value] = ()
         group.totals.add(value)

@@ -196,9 +196,7 @@ class Builder:
         for a in args:
             if a.shape != shape:
                 equal = False
-            if isinstance(a.primitive, Constant) or (
-                isinstance(a.primitive, View) and uniform(a) is not None
-            ):
+            if isinstance(a.primitive, (Constant, View)) and uniform(a) is not None:
                 constant = True
         if not equal:
             shape = views.broadcast_shape([a.shape for a in args])

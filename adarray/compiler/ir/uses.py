@@ -57,6 +57,11 @@ LEAVES: frozenset[type[Primitive]] = frozenset({
 })  # fmt: skip
 
 
+def is_given(value: Value) -> bool:
+    """Whether a value lies in memory before the first step: an input, or constants."""
+    return isinstance(value.primitive, (ProgramInput, ConstantArray))
+
+
 def op_cost(value: Value) -> int:
     """Return what one element of a value costs, its operands given."""
     if not isinstance(value.primitive, Map):

@@ -20,9 +20,7 @@ from adarray.compiler.ir.plan import Buffer, Note, Plan
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
-    ConstantArray,
     Matmul,
-    ProgramInput,
     PythonCall,
     Slot,
     View,
@@ -31,7 +29,7 @@ from adarray.compiler.ir.primitives import (
 )
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import CPU, Target
-from adarray.compiler.ir.uses import numeric
+from adarray.compiler.ir.uses import is_given, numeric
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.collapse import collapse
 from adarray.compiler.kernels.lower import Lowered
@@ -204,12 +202,12 @@ class Planner:
 
     def _target(self, value: Value) -> Value:
         """Return the value whose memory an output is, or is a look at."""
-        if value in self.fusion.owner or isinstance(value.primitive, (ProgramInput, ConstantArray)):
+        if value in self.fusion.owner or is_given(value):
             return value
         return self.fusion.uses.access(value).root
 
     def _request(self, value: Value) -> None:
-        if not isinstance(value.primitive, (ProgramInput, ConstantArray)):
+        if not is_given(value):
             self.requested[value] = None
 
     def _settle(self, group: Group) -> list[Group]:
@@ -305,9 +303,7 @@ class Planner:
             self.storage.add(v, Buffer("input", v.dtype, v.size, k))
         for j, v in enumerate(self.program.outputs):
             target = self._target(v)
-            if target not in self.storage.buffers and not isinstance(
-                target.primitive, ConstantArray
-            ):
+            if target not in self.storage.buffers and not is_given(target):
                 self.storage.add(target, Buffer("output", target.dtype, target.size, j))
 
     def _find_stretches(self) -> None:

@@ -72,9 +72,8 @@ def _constant(x: Value) -> bool:
     """Whether a value is an array of constants, a number, or a view of one."""
     while isinstance(x.primitive, View):
         x = x.args[0]
-    return isinstance(x.primitive, Constant) or (
-        isinstance(x.primitive, ConstantArray) and x.size <= 4 * LIMIT
-    )
+    p = x.primitive
+    return isinstance(p, Constant) or (isinstance(p, ConstantArray) and x.size <= 4 * LIMIT)
 
 
 def _computed(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
