@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from adarray.base.errors import ADArrayError
-from adarray.base.runtime import Engine
+from adarray.base.engines import Engine
 from adarray.compiler.ir.interpret_values import (
     Run,
     Step,

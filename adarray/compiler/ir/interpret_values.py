@@ -14,7 +14,7 @@ import numpy as np
 
 from adarray.base.errors import ADArrayError
 from adarray.base.op import FUNCTIONS, OPS, Op
-from adarray.base.runtime import Engine
+from adarray.base.engines import Engine
 from adarray.compiler.ir.looks import as_transpose, look, same_steps
 from adarray.compiler.ir.primitives import (
     CallResult,
