@@ -290,7 +290,8 @@ class _Steps:
     def run(self, call: Call) -> None:
         """Evaluate an operation, and its tangent."""
         if call.function is as_number:
-            self._alias(call.results[0], call.args[0])
+            source: Any = call.args[0]
+            self._alias(call.results[0], source)
             return
         x = _Applied(call, tuple(dict.fromkeys(symbols_in((call.args, call.params)))), self.values)
         result = x.of(())()

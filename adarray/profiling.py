@@ -53,7 +53,7 @@ class ProfilingEngine(WrappingEngine):
     def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
         """Compute a derivative rule and measure."""
         start = perf_counter_ns()
-        r = NotImplemented
+        r: Any = NotImplemented
         if self.wrapped is not None:
             r = self.wrapped.derivative(op, operand, g, saved)
         if r is NotImplemented:

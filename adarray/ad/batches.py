@@ -74,7 +74,7 @@ def leave(x: Any, batch: Batch) -> Any:
 
 def _sum(g: Any) -> Any:
     """Return the sum of the values of members."""
-    value = g._v if isinstance(g, Handle) else g
+    value: Any = g._v if isinstance(g, Handle) else g
     return np.sum(leave(g, value.batch), axis=0)
 
 

@@ -493,7 +493,7 @@ def batch_of(g: Any) -> Any:
         g = g.g
     if type(g) is dict:
         return next((b for b in map(batch_of, g.values()) if b is not None), None)
-    v = g._v if isinstance(g, Handle) else g
+    v: Any = g._v if isinstance(g, Handle) else g
     return v.batch if type(v) in BATCHED else None
 
 
@@ -518,7 +518,8 @@ def outside(ct: Any, p: Node) -> Any:
 
 def check_guard(node: Node) -> None:
     """Raise if a plain operand that `node` saved was changed since."""
-    guards = node.guard if isinstance(node.guard, list) else [node.guard]
+    guard = node.guard
+    guards = guard if isinstance(guard, list) else () if guard is None else (guard,)
     for guard in guards:
         guard.check(node.op.name)
 

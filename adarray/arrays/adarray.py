@@ -90,7 +90,8 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
     def __len__(self) -> int:
         if self.ndim == 0:
             raise TypeError("len() of unsized object")
-        return len(sync_if_view(self)._v)
+        value: Any = sync_if_view(self)._v
+        return len(value)
 
     @of_some("'{}' object is not iterable")
     def __iter__(self) -> Iterator[ADArray]:

@@ -106,7 +106,8 @@ class Interchange(_State):
                 root_of(self)._frozen = True
             given = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
             given = {k: v for k, v in given.items() if v is not None}
-            return (np.copy(self._v) if copy else self._v).__dlpack__(**given)
+            value: Any = np.copy(self._v) if copy else self._v
+            return value.__dlpack__(**given)
         own: Any = self
         if copy is False and not isinstance(own._v, np.ndarray):
             raise BufferError(

@@ -302,7 +302,8 @@ class Operators:
     def __hash__(self) -> int:
         # As in NumPy, scalars have a hash. A traced one has none: what a dictionary or a
         # cache keeps under it would belong to another trace the next time.
-        value = sync_if_view(self)._v
+        own: Any = self
+        value = sync_if_view(own)._v
         if isinstance(value, np.ndarray) or traced(self):
             what = f"unhashable type: '{'traced ADArray' if traced(self) else 'ADArray'}'"
             asking = str(sys._getframe(1).f_globals.get("__name__"))

@@ -7,7 +7,6 @@ results, donation for what it gives up, the transforms for what they differentia
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,9 @@ import numpy as np
 _WORK = 10_000
 
 
-def firsts(values: Iterable[Any], kinds: type | tuple[type, ...] = np.ndarray) -> tuple[int, ...]:
+def firsts(
+    values: Iterable[object], kinds: type | tuple[type, ...] = np.ndarray
+) -> tuple[int, ...]:
     """Return for each value the number of the first one that is the same object.
 
     Parameters
@@ -36,9 +37,9 @@ def firsts(values: Iterable[Any], kinds: type | tuple[type, ...] = np.ndarray) -
     return tuple(found) if any(k != i for i, k in enumerate(found)) else ()
 
 
-def owner(x: np.ndarray) -> Any:
+def owner(x: np.ndarray) -> object:
     """Return the object at the end of the chain of bases of an array."""
-    found: Any = x
+    found: object = x
     while isinstance(found, np.ndarray) and found.base is not None:
         found = found.base
     return found
@@ -50,7 +51,7 @@ def address(x: np.ndarray) -> int:
     return place
 
 
-def share(a: Any, b: Any) -> bool:
+def share(a: object, b: object) -> bool:
     """Whether two arrays have memory in common; True where that would take long to find out."""
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
         return False
@@ -62,7 +63,7 @@ def share(a: Any, b: Any) -> bool:
         return True
 
 
-def overlaps(x: Any) -> bool:
+def overlaps(x: object) -> bool:
     """Whether elements of an array may share memory, as those of broadcast ones do."""
     if not isinstance(x, np.ndarray) or x.flags.forc or not x.size:
         return False
@@ -74,7 +75,7 @@ def overlaps(x: Any) -> bool:
     return False
 
 
-def shares_memory(values: Sequence[Any], written: Sequence[int] | None = None) -> bool:
+def shares_memory(values: Sequence[object], written: Sequence[int] | None = None) -> bool:
     """Whether an input that is written into (any, if not given) may share memory with another.
 
     Or with itself: an array whose elements may overlap. One object that is there twice is no
@@ -94,7 +95,7 @@ def shares_memory(values: Sequence[Any], written: Sequence[int] | None = None) -
     return False
 
 
-def touches(x: Any, arrays: Iterable[Any]) -> bool:
+def touches(x: object, arrays: Iterable[object]) -> bool:
     """Whether an array may share memory with one of others, or with itself, or is one of them."""
     others = list(arrays)
     return any(x is y for y in others) or (bool(others) and shares_memory([x, *others], [0]))

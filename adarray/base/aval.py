@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from adarray.base.errors import DTypeError
+from adarray.base.types import DType, Function, Operands, Order, Params, Shape, Value
+
+if TYPE_CHECKING:
+    from adarray.base.op import Op
+
+T = TypeVar("T")
 
 
 class Aval:
@@ -30,7 +36,7 @@ class Aval:
 
     __slots__ = ("dtype", "shape", "weak")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> None:
+    def __init__(self, shape: Shape, dtype: DType, weak: bool = False) -> None:
         self.shape = shape
         self.dtype = dtype
         self.weak = weak
@@ -50,7 +56,7 @@ class Aval:
         return f"Aval({self.dtype}{list(self.shape)}{weak})"
 
 
-def aval_of(value: Any) -> Aval:
+def aval_of(value: object) -> Aval:
     """Return the `Aval` of a plain value: an ndarray, NumPy scalar or Python number."""
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
         return Aval((), np.result_type(value), weak=True)
@@ -59,7 +65,13 @@ def aval_of(value: Any) -> Aval:
     return Aval(value.shape, value.dtype)
 
 
-class Symbolic:
+if TYPE_CHECKING:
+    _Base = Value
+else:
+    _Base = object
+
+
+class Symbolic(_Base):
     """Base of values that stand for arrays of later runs; see `adarray.jit`.
 
     One passes for its concrete value in isinstance checks, and is never written into.
@@ -73,11 +85,23 @@ class Symbolic:
     __slots__ = ()
     value: Any
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    if TYPE_CHECKING:  # classes of it take NumPy's for these
+
+        @property
+        def base(self) -> object:
+            """Object whose memory it has."""
+
+        def copy(self, order: Order = ...) -> Value:
+            """Return a copy."""
+
+        def astype(self, dtype: DType) -> Value:
+            """Return it with elements of another type."""
+
+    def zeros(self, shape: Shape, dtype: DType) -> Value:
         """Return plain zeros on the device of the concrete value, or on the host with it."""
         raise NotImplementedError
 
-    def shown(self) -> Any:
+    def shown(self) -> object:
         """Return the concrete value, of which text is made."""
         return self.value
 
@@ -95,10 +119,19 @@ PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float3
 # Those of devices are added.
 ARRAYS: set[type] = {np.ndarray}
 
-# What computes on values of classes that stand for many arrays at once: has the functions
-# ``compute(op, values, params)`` and ``function(function, args, kwargs)``. See adarray.batching;
-# empty before it is needed.
-BATCHED: dict[type, Any] = {}
+
+class Batching(Protocol):
+    """What computes on values that stand for many arrays at once; see adarray.batching."""
+
+    def compute(self, op: Op, values: Operands, params: Params) -> object:
+        """Compute an operation for all members."""
+
+    def function(self, function: Function, args: Operands, kwargs: Params) -> object:
+        """Call a function that has no record for all members."""
+
+
+# By the class of such values; empty before it is needed.
+BATCHED: dict[type, Batching] = {}
 
 # Classes of arrays that compute as NumPy's own does, and are taken for it: see
 # adarray.arrays.plainarrays.
@@ -112,7 +145,7 @@ _SUBCLASSES = {
 }
 
 
-def refuse_subclass(x: Any, name: str) -> Any:
+def refuse_subclass(x: T, name: str) -> T | np.ndarray:
     """Return an operand of the function `name`; raise if it is an ndarray that computes otherwise.
 
     Raises

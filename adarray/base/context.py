@@ -17,6 +17,9 @@ from typing import Any, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Yield = TypeVar("_Yield")
+_Send = TypeVar("_Send")
+_Return = TypeVar("_Return")
 
 
 def copy_context(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -56,7 +59,7 @@ def copy_context(function: Callable[_P, _R]) -> Callable[_P, _R]:
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
-        def items(*args: Any, **kwargs: Any) -> Any:
+        def items(*args: _P.args, **kwargs: _P.kwargs) -> Any:
             return _in_context(context.copy(), function(*args, **kwargs))
 
         return items
@@ -69,16 +72,17 @@ def copy_context(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _in_context(
-    context: contextvars.Context, source: Generator[Any, Any, Any]
-) -> Generator[Any, Any, Any]:
+    context: contextvars.Context, source: Generator[_Yield, _Send, _Return]
+) -> Generator[_Yield, _Send, _Return]:
     """Yield what `source` yields, computed in `context`; pass values and errors on to it."""
-    step: Callable[[], Any] = source.__next__
+    step: Callable[[], _Yield] = source.__next__
     try:
         while True:
             try:
                 item = context.run(step)
             except StopIteration as end:
-                return end.value
+                value: _Return = end.value
+                return value
             try:
                 sent = yield item
             except GeneratorExit:

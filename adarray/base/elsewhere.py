@@ -6,7 +6,7 @@ is tried says in a sentence what has its place.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class Elsewhere:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __get__(self, x: Any, cls: Any = None) -> Any:
+    def __get__(self, x: object, cls: type) -> NoReturn:
         text = f"{cls.__name__!r} object" if x is not None else f"type object {cls.__name__!r}"
         raise AttributeError(
             f"{text} has no attribute {self.name!r}; {OF_ARRAYS[self.name]}", name=self.name, obj=x

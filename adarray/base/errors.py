@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from adarray.base.levels import refused
+from adarray.base.types import Operands, Params
 
 _OURS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, os.path.dirname(np.__file__) + os.sep)
 
@@ -82,12 +82,12 @@ class TraceError(RefusalError, TypeError):
         self.filename, self.lineno, where = user_line()
         super().__init__(message + where, levels)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., TraceError], tuple[object, ...]]:
         # Made anew, it would name the place where it is unpickled.
         return _remade, (type(self), self.args, self.__dict__)
 
 
-def _remade(cls: type[TraceError], args: tuple[Any, ...], state: dict[str, Any]) -> TraceError:
+def _remade(cls: type[TraceError], args: Operands, state: Params) -> TraceError:
     made = cls.__new__(cls, *args)
     made.args = args
     made.__dict__.update(state)

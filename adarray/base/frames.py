@@ -7,23 +7,36 @@ own, and calls that priority ``__pandas_priority__``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import numpy as np
 
 from adarray.base.errors import DTypeError, UnsupportedFunctionError, user_line
 from adarray.base.levels import has_met, meet
+from adarray.base.types import Operands, Params
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Above that of DataFrame, 4000.
 PRIORITY = 10_000
 
 
-def is_frame(x: Any) -> bool:
+class Labelled(Protocol):
+    """An object of pandas or xarray that holds an array; an ADArray may be in its place."""
+
+    data: np.ndarray
+
+    def to_numpy(self) -> np.ndarray:
+        """Return the array."""
+
+
+def is_frame(x: object) -> TypeGuard[Labelled]:
     """Whether `x` is a Series, DataFrame, Index or extension array of pandas."""
     return hasattr(type(x), "__pandas_priority__") and hasattr(x, "to_numpy")
 
 
-def is_labelled(x: Any) -> bool:
+def is_labelled(x: object) -> TypeGuard[Labelled]:
     """Whether `x` is a DataArray or Variable of xarray, which computes by itself except here.
 
     That is in NumPy's functions that are no ufuncs: it leaves those to NumPy, which converts it.
@@ -31,7 +44,7 @@ def is_labelled(x: Any) -> bool:
     return hasattr(type(x), "dims") and hasattr(x, "to_numpy")
 
 
-def unframed(x: Any, name: str) -> Any:
+def unframed(x: Labelled, name: str) -> np.ndarray:
     """Return the values of an object of pandas or xarray that is an operand of `name`.
 
     Raises
@@ -49,7 +62,7 @@ def unframed(x: Any, name: str) -> Any:
     if values.dtype.kind in "biufc":
         return values
     kind = type(x).__name__
-    dtypes = x.dtypes if hasattr(x, "dtypes") else x.dtype
+    dtypes: npt.ArrayLike = getattr(x, "dtypes" if hasattr(x, "dtypes") else "dtype")
     held = ", ".join(sorted({str(d) for d in np.ravel(dtypes)}))
     _, _, where = user_line()
     raise DTypeError(
@@ -70,7 +83,7 @@ REDUCING = frozenset({"sum", "mean", "max", "min", "prod", "any", "all", "std", 
 DEVIATING = frozenset({"std", "var"})
 
 
-def refuse_pandas_method(name: str, shape: tuple[int, ...], args: Any, kwargs: Any) -> None:
+def refuse_pandas_method(name: str, shape: tuple[int, ...], args: Operands, kwargs: Params) -> None:
     """Raise where pandas' method of an array that was a Series or DataFrame does something else.
 
     Arrays are told by their shape: operations of pandas keep it.

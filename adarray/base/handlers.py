@@ -15,7 +15,7 @@ from __future__ import annotations
 import dis
 import types
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _PUSH_EXC_INFO = dis.opmap["PUSH_EXC_INFO"]
 _BACK = dis.opmap["JUMP_BACKWARD_NO_INTERRUPT"]
@@ -46,7 +46,7 @@ def without_lines(count: int) -> bytes:
     return bytes([_NO_LOCATION | 7] * full + ([_NO_LOCATION | rest - 1] if rest else []))
 
 
-def telling(code: types.CodeType, told: Any) -> types.CodeType:
+def telling(code: types.CodeType, told: object) -> types.CodeType:
     """Return a copy of code of which each handler first evaluates ``~told``.
 
     Parameters

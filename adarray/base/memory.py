@@ -9,12 +9,14 @@ where NumPy looks at a copy, and what is written there would reach the array.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from adarray.base.types import DType, Value
 
-def duplicate(x: Any, exactly: bool = False) -> Any:
+
+def duplicate(x: Value, exactly: bool = False) -> Any:
     """Return a copy that NumPy looks at and copies where it does with the original.
 
     Parameters
@@ -47,7 +49,7 @@ def duplicate(x: Any, exactly: bool = False) -> Any:
     return made
 
 
-def strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+def strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> np.ndarray:
     """Return an array of zeros with these strides."""
     first = sum((1 - n) * s for n, s in zip(shape, strides, strict=True) if s < 0)
     last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
@@ -81,7 +83,7 @@ def strides_like(
     return tuple(made)
 
 
-def order_of(x: Any) -> tuple[int, ...] | None:
+def order_of(x: Value) -> tuple[int, ...] | None:
     """Return the axes of an array from the outermost in memory; None if it is in C order.
 
     Examples
@@ -133,7 +135,7 @@ class Layout(NamedTuple):
     """
 
     shape: tuple[int, ...]
-    parts: tuple[Any, ...]
+    parts: tuple[slice | int, ...]
     axes: tuple[int, ...]
 
 
@@ -146,7 +148,7 @@ def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -
     Layout(shape=(2, 3), parts=(slice(None, 2, None), slice(2, None, -1)), axes=(0, 1))
     """
     sizes: list[int] = []
-    index: list[Any] = []
+    index: list[slice | int] = []
     order = sorted(range(len(shape)), key=lambda a: (shape[a] == 1, abs(strides[a])))
     end = follows = itemsize
     for k, axis in enumerate(order):  # from the innermost one
@@ -187,9 +189,9 @@ def result_axes(*operands: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[int
         np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), [min(n, 2) for n in shape], strides)
         for shape, strides in operands
     ]
-    read, made = ["readonly"], ["writeonly", "allocate"]
-    iterator: Any = np.nditer
-    it = iterator([*small, None], [], [*[read] * len(small), made], order="K")
+    flags: list[list[Literal["readonly", "writeonly", "allocate"]]]
+    flags = [["readonly"] for _ in small]
+    it = np.nditer([*small, None], [], [*flags, ["writeonly", "allocate"]], order="K")
     strides = it.operands[-1].strides
     axes = tuple(sorted(range(len(strides)), key=lambda a: -strides[a]))
     return None if axes == tuple(range(len(axes))) else axes

@@ -9,15 +9,16 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from adarray.base import scalar
 from adarray.base.errors import NotDifferentiableError
 from adarray.base.scope import is_clients, outside
+from adarray.base.types import Function, Operands, Params
 
-Rule = Callable[..., Any]
+Rule = Function
 
 
 class Pointwise(NamedTuple):
@@ -27,7 +28,7 @@ class Pointwise(NamedTuple):
     dialects know the function by its name (``sin``, ``add``).
     """
 
-    expr: Callable[..., Any] | None = None
+    expr: Function | None = None
 
 
 class Reduction(NamedTuple):
@@ -41,8 +42,8 @@ class Reduction(NamedTuple):
 
     combine: str
     identity: float | None
-    map: Callable[..., Any] | None = None
-    post: Callable[..., Any] | None = None
+    map: Function | None = None
+    post: Function | None = None
 
 
 class Contraction(NamedTuple):
@@ -75,7 +76,7 @@ class Opaque(NamedTuple):
         arrays on devices.
     """
 
-    body: Callable[..., Any] | None = None
+    body: Function | None = None
 
 
 Lowering = Pointwise | Reduction | Contraction | Layout | Gather | Scatter | Scan | Opaque
@@ -84,8 +85,14 @@ Lowering = Pointwise | Reduction | Contraction | Layout | Gather | Scatter | Sca
 class Sample(NamedTuple):
     """One set of sample inputs: positional arguments and keyword arguments."""
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] = {}  # noqa: RUF012  (never written to)
+    args: Operands
+    kwargs: Params = {}  # noqa: RUF012  (never written to)
+
+
+# Where one operand of a pointwise operation is sampled: from, to, and whether it is a truth value.
+Domain: TypeAlias = tuple[float, float] | tuple[float, float, Literal["bool"]]
+# Inputs for tests and probes.
+Samples: TypeAlias = Callable[[np.random.Generator], list[Sample]] | tuple[Domain, ...]
 
 
 class Op:
@@ -117,7 +124,8 @@ class Op:
     samples : callable
         ``samples(rng)`` returns a list of `Sample`; for a `Pointwise` operation
         it may be a tuple of ``(low, high)`` ranges, one per operand, from which
-        shapes and special values are made by the tests.
+        shapes and special values are made by the tests; ``(0, 1, "bool")`` is the
+        range of truth values.
     operands : tuple of str, optional
         Names of the differentiable arguments in NumPy's signature. A name that
         begins with ``*`` is one argument that holds a sequence of arrays.
@@ -172,26 +180,26 @@ class Op:
     def __init__(
         self,
         name: str,
-        numpy: Callable[..., Any],
+        numpy: Function,
         lower: Lowering,
         rules: Sequence[Rule | None],
         *,
         jvp: Sequence[Rule | None] | str | None = None,
-        samples: Any = None,
+        samples: Samples | None = None,
         operands: tuple[str, ...] = (),
         params: tuple[str, ...] = (),
         signature: str | None = None,
-        evaluate: Callable[..., Any] | None = None,
-        aliases: tuple[Callable[..., Any], ...] = (),
+        evaluate: Function | None = None,
+        aliases: tuple[Function, ...] = (),
         methods: tuple[str, ...] = (),
-        needs: Callable[..., Any] | None = None,
-        transfer: Callable[..., Any] | None = None,
+        needs: Function | None = None,
+        transfer: Function | None = None,
         outputs: int = 1,
         masks: bool = False,
         drops: bool = False,
         general: Op | None = None,
-        invariants: Callable[..., Any] | None = None,
-        batch: Callable[[Any], Any] | None = None,
+        invariants: Function | None = None,
+        batch: Function | None = None,
         note: str = "",
     ) -> None:
         self.name = name
@@ -234,7 +242,7 @@ class Op:
         """Number of operands; of a variadic operation, those before the sequence."""
         return len(self.operands) if self.operands else len(self.rules)
 
-    def expression(self, *operands: Any) -> Any:
+    def expression(self, *operands: object) -> scalar.Expr:
         """Return the scalar expression of a pointwise operation for symbols `operands`."""
         assert isinstance(self.lower, Pointwise)
         if self.lower.expr is not None:
@@ -265,10 +273,10 @@ class Op:
             self._plans[mask] = plan
         return plan
 
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    def bind(self, args: Operands, kwargs: Params) -> Bound:
         """Return ``(operands, params, out)`` of a call with NumPy's signature.
 
-        They are None where the call is one for `general`.
+        The operands are None where the call is one for `general`.
         """
         if self._binder is None:
             self._binder = Binder(self)
@@ -279,6 +287,11 @@ class Op:
 _ELSEWHERE = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
 
 
+# ``(operands, params, out)`` of a call: a list of operands, None where it is one for another
+# record.
+Bound: TypeAlias = tuple[Any, Params, Any]
+
+
 class Binder:
     """Sorts the arguments of a NumPy call into operands, params and ``out=``."""
 
@@ -287,7 +300,7 @@ class Binder:
 
         self.op = op
         if op.signature is not None:
-            namespace: dict[str, Any] = {"np": np, "_": np._NoValue}
+            namespace: Params = {"np": np, "_": np._NoValue}
             exec(f"def f({op.signature}): pass", namespace)  # our own literal text
             signature = inspect.signature(namespace["f"])
         else:
@@ -310,7 +323,7 @@ class Binder:
         plain = self.rest is None and self.names[: len(op.operands)] == op.operands
         self.alone = len(op.operands) if plain and self.required <= self.operand_names else -1
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _bound(self, args: Operands, kwargs: Params) -> Params:
         """Return the arguments by name, or raise Python's own TypeError."""
         try:
             return self.signature.bind(*args, **kwargs).arguments
@@ -319,7 +332,7 @@ class Binder:
             hint = f"; it is called {_ELSEWHERE[known]} in NumPy" if known is not None else ""
             raise TypeError(f"{self.op.name}() {error}{hint}") from None
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    def __call__(self, args: Operands, kwargs: Params) -> Bound:
         """Return ``(operands, params, out)`` of one call."""
         if not kwargs and len(args) == self.alone:
             return list(args), {}, None
@@ -335,8 +348,8 @@ class Binder:
                 bound.keys() <= self.defaults.keys() and bound.keys() >= self.required
             ):
                 self._bound(args, kwargs)  # raises Python's own TypeError
-        operands: list[Any] = []
-        params: dict[str, Any] = {}
+        operands: list[object] = []
+        params: Params = {}
         out = None
         for name, value in bound.items():
             if name in self.operand_names:
@@ -350,7 +363,7 @@ class Binder:
                 continue
             elif value is not np._NoValue and not same_argument(value, self.defaults.get(name)):
                 if self.op.general is not None:
-                    return None, None, None
+                    return None, {}, None
                 raise NotDifferentiableError(
                     f"{self.op.name}: the argument {name}={value!r} is not differentiated; leave "
                     f"it at its default {self.defaults.get(name)!r} and write the step in other "
@@ -364,7 +377,7 @@ class Binder:
         return operands, params, out
 
 
-def same_argument(value: Any, default: Any) -> bool:
+def same_argument(value: object, default: object) -> bool:
     """Whether an argument has its default value; arrays never have."""
     if value is default:
         return True
@@ -372,9 +385,9 @@ def same_argument(value: Any, default: Any) -> bool:
 
 
 OPS: dict[str, Op] = {}
-FUNCTIONS: dict[Any, Op] = {}
+FUNCTIONS: dict[object, Op] = {}
 # Those of FUNCTIONS that are pointwise, which dispatch looks up first.
-POINTWISE: dict[Any, Op] = {}
+POINTWISE: dict[object, Op] = {}
 METHODS: dict[str, Op] = {}
 
 
@@ -425,32 +438,32 @@ def load_late() -> bool:
 
 # NumPy functions whose results carry no derivative: they get plain values and
 # their results are constants (comparisons, rounding, argmax, ...).
-CONSTANT_FUNCTIONS: set[Any] = set()
+CONSTANT_FUNCTIONS: set[Function] = set()
 
 # NumPy functions that are written in Python on top of others, with a body of ours
 # or NumPy's own that runs over ADArrays: {function: implementation}.
-COMPOSITES: dict[Any, Callable[..., Any]] = {}
+COMPOSITES: dict[object, Function] = {}
 
 
 # NumPy functions that traced arrays must not be passed to: {function: why, and what to do}.
-REFUSED: dict[Any, str] = {}
+REFUSED: dict[object, str] = {}
 
 
-def refuse(why: str, *functions: Callable[..., Any]) -> None:
+def refuse(why: str, *functions: Function) -> None:
     """Register NumPy functions that raise `why` for traced arrays; others they may take."""
     for function in functions:
         REFUSED[function] = why
 
 
-def constant(*functions: Callable[..., Any]) -> None:
+def constant(*functions: Function) -> None:
     """Register NumPy functions whose results have derivative zero or none."""
     CONSTANT_FUNCTIONS.update(functions)
 
 
-def composite(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+def composite(*functions: Function) -> Callable[[Function], Function]:
     """Register the decorated body as the implementation of NumPy functions."""
 
-    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(body: Function) -> Function:
         for function in functions:
             COMPOSITES[function] = body
         return body

@@ -15,7 +15,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -24,11 +24,18 @@ from adarray.base.errors import ADArrayError, NotDifferentiableError
 from adarray.base.levels import forget
 from adarray.base.op import Op
 from adarray.base.runtime import MODE
+from adarray.base.types import DType, Function, Operands, Params
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Filters of warnings belong to the process: one thread changes them at a time.
 _lock = threading.RLock()
 # Names of operations that were seen to refuse complex samples.
 _REAL: set[str] = set()
+# Operands and parameters.
+Sampled: TypeAlias = tuple[list[Any], Params]
+
 _SHAPE_ONLY = {np.shape, np.ndim, np.size, np.result_type}
 
 
@@ -47,7 +54,7 @@ def _aside() -> Iterator[None]:
 class Probe(NDArrayOperatorsMixin):
     """A duck array that notes whether its values are read."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: npt.ArrayLike) -> None:
         self._value = np.asarray(value)
         self.read = False
         self.shape = self._value.shape
@@ -58,29 +65,33 @@ class Probe(NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return len(self._value)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         self.read = True
         return getattr(self._value, name)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> object:
         self.read = True
         return self._value[index]
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: DType | None = None, copy: object = None) -> np.ndarray:
         self.read = True
         return np.array(self._value, dtype=dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object
+    ) -> object:
         return getattr(ufunc, method)(*(_open(x, True) for x in inputs), **kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, func: Function, types: object, args: Operands, kwargs: Params
+    ) -> object:
         mark = func not in _SHAPE_ONLY
         return func(*_open(args, mark), **{k: _open(v, mark) for k, v in kwargs.items()})
 
 
-def _open(x: Any, mark: bool) -> Any:
+def _open(x: object, mark: bool) -> Any:
     if isinstance(x, Probe):
         x.read = x.read or mark
         return x._value
@@ -163,15 +174,16 @@ def _probe(op: Op, mask: int) -> tuple[bool, ...]:
     return tuple(read)
 
 
-def sample_operands(op: Op) -> list[tuple[list[Any], dict[str, Any]]]:
+def sample_operands(op: Op) -> list[Sampled]:
     """Return ``(operands, params)`` of the samples of `op`, plain."""
     rng = np.random.default_rng(0)
-    bound = [op.bind(s.args, s.kwargs)[:2] for s in op.samples(rng)]
+    assert callable(op.samples)  # ranges are for pointwise operations, whose rules are expressions
+    bound: list[Sampled] = [op.bind(s.args, s.kwargs)[:2] for s in op.samples(rng)]
     # A rule may read more where the operands are complex.
     return bound + [c for c in (_complex(op, *b) for b in bound) if c is not None]
 
 
-def _complex(op: Op, operands: list[Any], params: dict[str, Any]) -> Any:
+def _complex(op: Op, operands: list[object], params: Params) -> Sampled | None:
     """Return a sample with complex operands; None where the operation or a rule refuses it."""
     made = [
         np.multiply(v, 1 + 0.25j)
@@ -191,7 +203,7 @@ def _complex(op: Op, operands: list[Any], params: dict[str, Any]) -> Any:
     return made, params
 
 
-def call_plain(op: Op, operands: list[Any], params: dict[str, Any]) -> Any:
+def call_plain(op: Op, operands: list[object], params: Params) -> Any:
     """Compute `op` on plain operands with NumPy."""
     if op.variadic:
         fixed = op.arity - 1

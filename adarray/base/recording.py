@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adarray.base.types import Function, Operands, Params, Shape, Where
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from adarray.base.op import Op
+
+
 # Where NumPy signals an error, Python's arithmetic raises one, or gives a complex number.
-PYTHON: dict[str, Any] = {"divide": "raise", "over": "raise", "under": "ignore", "invalid": "raise"}
+PYTHON: Params = {"divide": "raise", "over": "raise", "under": "ignore", "invalid": "raise"}
 
 
 class Symbol:
@@ -23,7 +31,7 @@ class Symbol:
 
     __slots__ = ("dtype", "shape", "weak")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> None:
+    def __init__(self, shape: Shape, dtype: npt.DTypeLike, weak: bool = False) -> None:
         self.shape = shape
         self.dtype = np.dtype(dtype)
         self.weak = weak
@@ -62,13 +70,13 @@ class Call:
 
     def __init__(
         self,
-        op: Any,
-        function: Any,
-        args: tuple[Any, ...],
-        params: dict[str, Any],
+        op: Op | None,
+        function: Function,
+        args: Operands,
+        params: Params,
         results: tuple[Symbol, ...],
         several: bool = False,
-        where: Any = None,
+        where: Where | None = None,
     ) -> None:
         self.op = op
         self.function = function
@@ -77,7 +85,7 @@ class Call:
         self.results = results
         self.several = several
         self.where = where
-        self.errors: dict[str, Any] | None = None
+        self.errors: Params | None = None
 
     def __repr__(self) -> str:
         name = self.op.name if self.op is not None else getattr(self.function, "__name__", "?")
@@ -107,8 +115,8 @@ class Guard:
         self,
         kind: str,
         symbol: Symbol | None,
-        outcome: Any,
-        where: Any = None,
+        outcome: object,
+        where: Where | None = None,
         call: Call | None = None,
     ) -> None:
         self.kind = kind
@@ -154,6 +162,6 @@ class Recording:
         self.writes: list[tuple[int, Symbol]] = []
 
 
-def as_number(x: Any) -> Any:
+def as_number(x: object) -> object:
     """Return a 0-d value as a Python number, whose dtype yields to others (NEP 50)."""
     return x.item() if hasattr(x, "item") else x

@@ -18,8 +18,8 @@ import dis
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, NamedTuple, TypedDict, TypeVar
 
 from adarray.base.handlers import has_handlers, telling, without_lines
 
@@ -50,44 +50,57 @@ _ONE = {
                         "UNARY_", "FORMAT_VALUE", "GET_", "MAKE_FUNCTION", "LIST_TO_TUPLE", "CALL"))
 }  # fmt: skip
 
+V = TypeVar("V")
+
 # ``make(name, how)`` returns what answers for a load; None leaves it. `how` is "call",
 # "attribute" (an attribute is taken of it next), "look", or "method", of any object.
-Maker = Callable[[str, str], Any]
+Maker = Callable[[str, str], object]
 
 
-class Noted:
+class Changes(TypedDict, total=False):
+    """Arguments of `types.CodeType.replace`."""
+
+    co_code: bytes
+    co_consts: tuple[object, ...]
+    co_linetable: bytes
+    co_names: tuple[str, ...]
+    co_stacksize: int
+
+
+class Noted(Generic[V]):
     """Values by the identity of objects that compare by value or not at all, while they live."""
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[weakref.ref[Any], Any]] = {}
+        self._entries: dict[int, tuple[weakref.ref[object], V]] = {}
 
-    def get(self, obj: Any) -> Any:
+    def get(self, obj: object) -> V | None:
         """Return what was noted of `obj`; None if nothing was."""
         entry = self._entries.get(id(obj))
         return entry[1] if entry is not None and entry[0]() is obj else None
 
-    def note(self, obj: Any, value: Any) -> Any:
+    def note(self, obj: object, value: V) -> V:
         """Note and return `value`, which must not hold `obj`."""
         key, pop = id(obj), self._entries.pop
         self._entries[key] = weakref.ref(obj, lambda _: pop(key, None)), value
         return value
 
 
-_originals = Noted()  # of copies: what they are copies of
-_copies = Noted()  # of originals: their copies, by what was redirected
-_names = Noted()
-_handling = Noted()
+_originals: Noted[types.CodeType] = Noted()  # of copies: what they are copies of
+# Of originals: their copies, by what was redirected.
+_copies: Noted[weakref.WeakValueDictionary[Hashable, types.CodeType]] = Noted()
+_names: Noted[frozenset[str]] = Noted()
+_handling: Noted[bool] = Noted()
 
 
 def original_of(code: types.CodeType) -> types.CodeType:
     """Return the code that the user wrote, of which `code` may be a copy of ours."""
-    found: types.CodeType | None = _originals.get(code)
+    found = _originals.get(code)
     return code if found is None else found
 
 
 def all_names(code: types.CodeType) -> frozenset[str]:
     """Return the names of globals and attributes in a code object and those nested in it."""
-    found: frozenset[str] | None = _names.get(code)
+    found = _names.get(code)
     if found is None:
         nested = [all_names(c) for c in code.co_consts if isinstance(c, types.CodeType)]
         found = _names.note(code, frozenset(code.co_names).union(*nested))
@@ -96,7 +109,7 @@ def all_names(code: types.CodeType) -> frozenset[str]:
 
 def handles(code: types.CodeType) -> bool:
     """Whether code, or code nested in it, handles errors."""
-    found: bool | None = _handling.get(code)
+    found = _handling.get(code)
     if found is None:
         nested = [handles(c) for c in code.co_consts if isinstance(c, types.CodeType)]
         found = _handling.note(code, has_handlers(code) or any(nested))
@@ -137,8 +150,8 @@ def redirect(
     function: types.FunctionType,
     names: Iterable[str],
     make: Maker,
-    key: Any,
-    told: Any = None,
+    key: Hashable,
+    told: object = None,
     methods: Methods = _NO_METHODS,
 ) -> None:
     """Redirect the loads of `names` in a function and the functions nested in it.
@@ -167,8 +180,8 @@ def _copy(
     code: types.CodeType,
     names: frozenset[str],
     make: Maker,
-    key: Any,
-    told: Any,
+    key: Hashable,
+    told: object,
     methods: Methods,
 ) -> types.CodeType:
     wanted = all_names(code) & names
@@ -179,10 +192,10 @@ def _copy(
     copies = _copies.get(code)
     if copies is None:
         copies = _copies.note(code, weakref.WeakValueDictionary())
-    known: types.CodeType | None = copies.get((wanted, key, tells, methods))
+    known = copies.get((wanted, key, tells, methods))
     if known is not None:
         return known
-    changes: dict[str, Any] = {}
+    changes: Changes = {}
     if not wanted.isdisjoint(code.co_names):
         changes = _redirected(code, wanted, make)
     if not methods.names.isdisjoint(code.co_names):
@@ -204,7 +217,7 @@ def _copy(
     return copy
 
 
-def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> dict[str, Any]:
+def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> Changes:
     """Return what changes of a code object; nothing, if none of its loads is meant."""
     text = bytearray(code.co_code)
     ops = bytes(text[::2])
@@ -254,7 +267,7 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> dic
     }
 
 
-def _with_methods(code: types.CodeType, methods: Methods, make: Maker) -> dict[str, Any]:
+def _with_methods(code: types.CodeType, methods: Methods, make: Maker) -> Changes:
     """Return what changes of a code object where its loads of methods are redirected."""
     text = bytearray(code.co_code)
     ops = bytes(text[::2])

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from adarray.base.engines import BaseEngine, Engine, TracingEngine
+from adarray.base.types import Function
 
 
 class Backend(Protocol):
@@ -26,7 +27,7 @@ class Backend(Protocol):
 
     name: str
 
-    def engine(self, **options: Any) -> Engine | None:
+    def engine(self, **options: object) -> Engine | None:
         """Return an engine for `options`; None means that NumPy itself computes.
 
         It is called once for each combination of options.
@@ -83,7 +84,7 @@ class Mode:
         self.record = record
         self.name = name
         self.recorder: TracingEngine | None = None
-        self.place: Callable[[Any], Any] | None = None
+        self.place: Function | None = None
         if engine is not None:
             self.recorder = engine.recorder
             self.place = engine.place
@@ -96,11 +97,11 @@ INLINE: ContextVar[bool] = ContextVar("adarray_inline", default=False)
 
 # What sees operations on ADArrays first, by the names of their records, while a function runs that
 # wants it: ``WATCHED[name](op, operands, params)`` returns a result, or NotImplemented.
-WATCHED: dict[str, Callable[..., Any]] = {}
+WATCHED: dict[str, Function] = {}
 
 # Functions that ask the engine of the current mode for parts of their work: where a compiled
 # plan calls one, the engine that compiled the plan is the current one.
-BY_ENGINE: set[Callable[..., Any]] = set()
+BY_ENGINE: set[Function] = set()
 
 MODE: ContextVar[Mode | None] = ContextVar("adarray_mode", default=None)
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.types import Function, Operands, Params
+
 COMPARISONS = frozenset({"greater", "greater_equal", "less", "less_equal", "equal", "not_equal"})
 PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
 LOGICAL = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
@@ -65,12 +67,16 @@ class Expr:
             "write np.where(condition, a, b) instead of `if`"
         )
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object
+    ) -> object:
         if method != "__call__" or kwargs:
             return NotImplemented
         return call(ufunc.__name__, *inputs)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, func: Function, types: object, args: Operands, kwargs: Params
+    ) -> object:
         if kwargs or func is not np.where:
             return NotImplemented
         return call("where", *args)
@@ -81,7 +87,7 @@ def var(name: str) -> Expr:
     return Expr("var", value=name)
 
 
-def as_expr(value: Any) -> Expr:
+def as_expr(value: object) -> Expr:
     """Return `value` as an expression: symbols as they are, numbers as constants."""
     if isinstance(value, Expr):
         return value
@@ -92,7 +98,7 @@ def as_expr(value: Any) -> Expr:
     raise TypeError(f"scalar expression: {type(value).__name__} is not a number or a symbol")
 
 
-def call(name: str, *args: Any) -> Expr:
+def call(name: str, *args: object) -> Expr:
     """Return the expression that applies the NumPy function `name` to `args`."""
     operands = tuple(as_expr(a) for a in args)
     if name in BITWISE and all(a.is_bool for a in operands):
@@ -106,7 +112,7 @@ def variables(expr: Expr) -> frozenset[str]:
 
 
 def _operator(name: str, swapped: bool = False) -> Callable[..., Expr]:
-    def method(self: Expr, *others: Any) -> Expr:
+    def method(self: Expr, *others: object) -> Expr:
         return call(name, *others, self) if swapped else call(name, self, *others)
 
     return method

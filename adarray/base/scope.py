@@ -14,7 +14,9 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import ParamSpec, TypeVar
+
+from adarray.base.types import Namespace
 
 # Packages that keep the real NumPy: NumPy itself and what is made for it, adarray,
 # array libraries of their own, and tools that look at arrays but do not compute.
@@ -36,6 +38,9 @@ GENERATED = "adarray.generated"
 # Names of the packages whose modules were rebound (see adarray.intercepting).
 CLIENTS: set[str] = set()
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 
 class Scope:
     """The packages whose code is intercepted.
@@ -50,7 +55,7 @@ class Scope:
 
     def __init__(self, packages: frozenset[str] | None) -> None:
         self.packages = packages
-        self.memory: dict[Any, Any] = {}  # of cached functions, while the context lasts
+        self.memory: dict[object, object] = {}  # of cached functions, while the context lasts
 
     def covers(self, package: str) -> bool:
         """Whether code of the top-level `package` is intercepted."""
@@ -70,29 +75,29 @@ class Scope:
 SCOPE: ContextVar[Scope | None] = ContextVar("adarray_intercept", default=None)
 
 
-def package_of(module: Any) -> str:
+def package_of(module: object) -> str:
     """Return the name of the top-level package of a module's name; "" if that is no text."""
     return module.partition(".")[0] if isinstance(module, str) else ""
 
 
-def client_of(space: dict[str, Any]) -> str:
+def client_of(space: Namespace) -> str:
     """Return the package to which code with these globals belongs; "" if it is not intercepted."""
     package = package_of(space.get("__name__"))
     if package not in KEPT:
         return package or "__main__"
     # A doctest runs in a copy of its module's globals; a module that was imported anew has others.
-    module = sys.modules.get(space["__name__"])
+    module = sys.modules.get(str(space["__name__"]))
     if module is None or vars(module) is space or type(space) is not dict:  # `jit` makes others
         return ""
     spec = vars(module).get("__spec__")
     return "__main__" if space.get("__spec__", spec) is spec else ""
 
 
-def outside(function: Callable[..., Any]) -> Callable[..., Any]:
+def outside(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return `function` such that it is never intercepted: what it is given and makes is plain."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         token = SCOPE.set(None)
         try:
             return function(*args, **kwargs)
@@ -102,7 +107,7 @@ def outside(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def is_clients(function: Any) -> bool:
+def is_clients(function: object) -> bool:
     """Whether a function is of code that may be intercepted."""
     return isinstance(function, FunctionType) and bool(client_of(function.__globals__))
 
@@ -115,7 +120,7 @@ _CHECKERS = frozenset(
 # The same of single functions, such as np.isscalar, by their code.
 CHECKER_CODE: set[CodeType] = set()
 # Modules whose functions see what an object of ours is, as they were met.
-KEPT_MODULES: set[Any] = set()
+KEPT_MODULES: set[object] = set()
 
 
 # Instructions that write an item: ``x[i] = y``, and from Python 3.12 on ``x[i:j] = y``.

@@ -60,9 +60,9 @@ class _Kernel:
 
         from cffi import FFI
 
-        ffi: Any = FFI()
+        ffi = FFI()
         ffi.cdef("long syscall(long number, ...);")
-        self.ioctl: Any = fcntl.ioctl
+        self.ioctl = fcntl.ioctl
         self._ffi = ffi
         library = ffi.dlopen(None)
         self.descriptor: int = library.syscall(

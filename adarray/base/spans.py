@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 # Kind, name, bytes moved and operations of a step of compiled code.
@@ -72,7 +72,7 @@ class Recorder:
         self.threads: dict[int, str] = {}
         self.start = perf_counter_ns()
         self.stop: int | None = None
-        self._cache: dict[int, tuple[object, Any]] = {}
+        self._cache: dict[int, tuple[object, object]] = {}
 
     def cached(self, key: object, make: Callable[[], T]) -> T:
         """Return ``make()``, called once for each object `key`, which is kept alive."""

@@ -6,8 +6,10 @@ import contextlib
 import functools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+from adarray.base.types import Function, Params
 
 
 class Transform(NamedTuple):
@@ -23,9 +25,9 @@ class Transform(NamedTuple):
         Its other arguments.
     """
 
-    function: Callable[..., Any]
-    f: Callable[..., Any]
-    options: dict[str, Any]
+    function: Function
+    f: Function
+    options: Params
 
 
 class Transformed:
@@ -41,7 +43,7 @@ class Transformed:
     # In slots, since the attributes of the function are taken over: it may be another of these.
     __slots__ = ("__dict__", "__weakref__", "_call", "_transform")
 
-    def __init__(self, transform: Transform, call: Callable[..., Any]) -> None:
+    def __init__(self, transform: Transform, call: Function) -> None:
         f, name = transform.f, transform.function.__name__
         check_argnums(name, transform.options.get("argnums", 0))
         with contextlib.suppress(AttributeError, TypeError):
@@ -50,11 +52,11 @@ class Transformed:
         self._transform = transform
         self._call = call
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call it as the function that was transformed."""
         return self._call(*args, **kwargs)
 
-    def __get__(self, obj: Any, cls: type | None = None) -> Any:
+    def __get__(self, obj: object, cls: type | None = None) -> Transformed | types.MethodType:
         return self if obj is None else types.MethodType(self, obj)
 
     def __repr__(self) -> str:
@@ -63,31 +65,31 @@ class Transformed:
     def __copy__(self) -> Transformed:
         return self  # as functions are
 
-    def __deepcopy__(self, memo: Any) -> Transformed:
+    def __deepcopy__(self, memo: object) -> Transformed:
         return self
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> str | tuple[Function, tuple[object, ...]]:
         return global_name(self) or (again, tuple(self._transform))
 
 
-def global_name(x: Any) -> str | None:
+def global_name(x: object) -> str | None:
     """Return the name by which an object is found in its module, as a decorated function is.
 
     Such objects are pickled by their names, as plain functions are.
     """
     name: str = getattr(x, "__qualname__", "")
-    found: Any = sys.modules.get(getattr(x, "__module__", None) or "")
+    found: object = sys.modules.get(getattr(x, "__module__", None) or "")
     for part in name.split("."):
         found = getattr(found, part, None)
     return name if found is x else None
 
 
-def again(function: Callable[..., Any], f: Callable[..., Any], options: dict[str, Any]) -> Any:
+def again(function: Function, f: Function, options: Params) -> object:
     """Transform a function as it was before it was pickled."""
     return function(f, **options)
 
 
-def check_argnums(name: str, argnums: Any) -> None:
+def check_argnums(name: str, argnums: int | str | Iterable[object]) -> None:
     """Raise unless `argnums` is a position, a name or a sequence of them.
 
     Raises
@@ -96,6 +98,7 @@ def check_argnums(name: str, argnums: Any) -> None:
     """
     if isinstance(argnums, (int, str)):
         return
+    wanted: tuple[object, ...]
     try:
         wanted = tuple(argnums)
     except TypeError:

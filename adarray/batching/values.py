@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -194,6 +194,7 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
 
     def copy(self, order: Any = "C") -> Any:
         """Return a copy; what `jit` records never changes, and is its own."""
+        raw: Any
         if isinstance(self.raw, Symbolic) and not is_batched(self.raw):
             raw = self.raw
         elif order == "K" or is_device(self.raw) or is_batched(self.raw):
@@ -353,7 +354,7 @@ def in_layout(raw: Any, order: Any) -> Any:
     return np.copy(raw, order="C")
 
 
-def is_batched(x: Any) -> bool:
+def is_batched(x: object) -> TypeGuard[Batched]:
     """Whether a plain value is that of the members of a batch."""
     return type(x) is Batched
 

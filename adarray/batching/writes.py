@@ -39,7 +39,7 @@ def write_members(root: Handle, steps: tuple[Any, ...], index: Any, v: Any) -> A
     batch = innermost(root._v, index, v, tuple(s[1:] for s in steps))
     if batch is None:
         return None
-    value = root._v
+    value: Any = root._v
     if type(value) is not Batched or value.batch.level < batch.level:
         raw = raw_of(value, batch)
         mode = MODE.get()

@@ -42,7 +42,7 @@ _told: set[int] = set()
 class Shown:
     """Base of text that shows a traced value, `of`, in place of its number."""
 
-    of: Any
+    of: object
 
     def _tell(self) -> None:
         _told.intersection_update(OPEN)
@@ -113,7 +113,7 @@ def _is_adarray(frame: types.FrameType) -> bool:
     return package_of(frame.f_globals.get("__name__")) == "adarray"
 
 
-def _is_ours(x: Any) -> bool:
+def _is_ours(x: object) -> bool:
     if isinstance(x, (list, tuple)):
         return any(map(_is_ours, x[:64]))
     if not issubclass(type(x), Handle):
@@ -181,7 +181,7 @@ def watch_libraries() -> None:
         if module in sys.modules:
             _watched.add(module)
             for path in _RUNNERS[module]:
-                found: Any = sys.modules[module]
+                found: object = sys.modules[module]
                 for name in path.split("."):
                     found = getattr(found, name, None)
                 if type(found) is types.FunctionType:
@@ -189,7 +189,7 @@ def watch_libraries() -> None:
 
 
 def _monitor() -> None:
-    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009  (Python 3.11 lacks it)
+    monitoring = getattr(sys, "monitoring")  # noqa: B009  (Python 3.11 lacks it)
     for tool in (4, 3):  # the others have a use that is agreed upon
         if monitoring.get_tool(tool) is None:
             event = monitoring.events.EXCEPTION_HANDLED

@@ -12,12 +12,13 @@ import dis
 import inspect
 import types
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from adarray.base.redirecting import Noted, all_names, original_of
 from adarray.base.scope import client_of
+from adarray.base.types import Namespace
 
 _SHARING = ("shares_memory", "may_share_memory")
 _COMPARING = ("id", "is_", "is_not", *_SHARING)
@@ -69,12 +70,12 @@ class Side(NamedTuple):
     name: str = ""
 
 
-_found = Noted()
+_found: Noted[Comparing] = Noted()
 
 
 def comparing(code: types.CodeType) -> Comparing:
     """Return what a function's code, and functions that are made in it, compare."""
-    found: Comparing | None = _found.get(code)
+    found = _found.get(code)
     if found is None:
         original = original_of(code)
         names: set[str] = set()
@@ -95,7 +96,7 @@ def comparing(code: types.CodeType) -> Comparing:
     return found
 
 
-def compared(f: types.FunctionType, others: Iterable[Any]) -> Comparing:
+def compared(f: types.FunctionType, others: Iterable[object]) -> Comparing:
     """Return what a function compares, itself or by one of `others` that it may call.
 
     What `f` captured, it may pass to these.
@@ -111,7 +112,7 @@ def compared(f: types.FunctionType, others: Iterable[Any]) -> Comparing:
     return what
 
 
-def bound_to(space: dict[str, Any], name: str) -> Any:
+def bound_to(space: Namespace, name: str) -> object:
     """Return what a global is, also one that `dict.get` does not find; None if there is none."""
     try:
         return space[name]

@@ -7,18 +7,19 @@ the operation and never stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from adarray.base.aval import BATCHED, PLAIN, Aval, Symbolic, aval_of, refuse_subclass
+from adarray.base.aval import BATCHED, PLAIN, Aval, Batching, Symbolic, aval_of, refuse_subclass
 from adarray.base.errors import ForwardModeError
 from adarray.base.frames import is_frame, is_labelled, unframed
 from adarray.base.hooks import Hook
 from adarray.base.op import Layout, Op
 from adarray.base.runtime import MODE, WATCHED, Mode
-from adarray.core.graph import PICK, Node, merge_spans, next_order
+from adarray.base.types import Function, Operands, Params, Span
+from adarray.core.graph import PICK, Node, Steps, merge_spans, next_order
 from adarray.core.guard import keep_plain
 from adarray.core.mirrors import absorb
 from adarray.core.refusals import no_derivative, reraise
@@ -42,7 +43,7 @@ _new = object.__new__
 
 # Makes an array of an operand that is a list or a tuple, an ADArray if it holds one; of that dtype,
 # if it is not None.
-join_hook: Hook[Callable[[Any, Any], Any]] = Hook("adarray.ops.joining")
+join_hook: Hook[Function] = Hook("adarray.ops.joining")
 
 
 def unary(op: Op, x: Handle) -> Any:
@@ -71,6 +72,7 @@ def unary(op: Op, x: Handle) -> Any:
         save_out, save_x = op._plans[1]
     except KeyError:
         save_out, save_x = op.plan(1)
+    saved: tuple[object, object]
     if save_x:
         x._frozen = True
         saved = (r if save_out else None, v)
@@ -99,6 +101,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
 
     Beside an object of pandas, NotImplemented: `adarray.core.protocol.call_ufunc` knows what to do.
     """
+    xv: object
+    yv: object
     if isinstance(x, Handle):
         if x._x is not None:
             return apply(op, (x, y))
@@ -193,7 +197,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     return out
 
 
-def compute_pointwise(op: Op, values: tuple[Any, ...], mode: Mode | None) -> Any:
+def compute_pointwise(op: Op, values: Operands, mode: Mode | None) -> Any:
     """Compute a pointwise operation on plain values with the current backend."""
     if BATCHED:
         for v in values:
@@ -206,7 +210,7 @@ def compute_pointwise(op: Op, values: tuple[Any, ...], mode: Mode | None) -> Any
     return op.evaluate(*values)
 
 
-def compute(op: Op, values: tuple[Any, ...], params: dict[str, Any], mode: Mode | None) -> Any:
+def compute(op: Op, values: Operands, params: Params, mode: Mode | None) -> Any:
     """Compute any operation on plain values with the current backend."""
     if BATCHED:
         batched = stands_for_many(values)
@@ -226,7 +230,7 @@ def compute(op: Op, values: tuple[Any, ...], params: dict[str, Any], mode: Mode 
     return op.evaluate(*values, **params)
 
 
-def stands_for_many(values: Any) -> Any:
+def stands_for_many(values: Iterable[Any]) -> Batching | None:
     """Return what computes on values of which one stands for many, None if none does."""
     for v in values:
         kind = type(v)
@@ -243,7 +247,7 @@ def stands_for_many(values: Any) -> Any:
     return None
 
 
-def run(op: Op, *operands: Any, **params: Any) -> Any:
+def run(op: Op, *operands: object, **params: object) -> Any:
     """Apply `op` from a derivative rule: plain in, plain out, with the current backend."""
     for x in operands:
         if isinstance(x, Handle):
@@ -254,7 +258,7 @@ def run(op: Op, *operands: Any, **params: Any) -> Any:
 _KNOWN = (Handle, np.ndarray, np.generic, int, float, complex, list, tuple, type(None))
 
 
-def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = None) -> Any:
+def apply(op: Op, operands: tuple[Any, ...], params: Params | None = None) -> Any:
     """Apply `op` to operands, and return an ADArray although none of them may be one.
 
     Parameters
@@ -280,8 +284,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
         operands = mode.recorder.as_operands(operands)
     level, mask = 0, 0
     cls: type[Handle] | None = None
-    span: tuple[int, int] | None = None
-    values: list[Any] = []
+    span: Span | None = None
+    values: list[object] = []
     parents: list[Node | None] = []
     for x in operands:
         node = None
@@ -345,7 +349,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] | None = Non
     return out
 
 
-def _of_host(values: list[Any], params: dict[str, Any]) -> bool:
+def _of_host(values: list[object], params: Params) -> bool:
     """Whether the array that is looked at is in the memory of the host, and all that says where."""
     index = params.get("index")
     parts = (*values, *(index if isinstance(index, tuple) else (index,)))
@@ -354,15 +358,15 @@ def _of_host(values: list[Any], params: dict[str, Any]) -> bool:
 
 def _several(
     op: Op,
-    operands: tuple[Any, ...],
-    params: dict[str, Any],
-    values: list[Any],
+    operands: Operands,
+    params: Params,
+    values: list[object],
     results: Any,
     parents: list[Node | None],
     mask: int,
-    span: tuple[int, int] | None,
+    span: Span | None,
     cls: type[Handle],
-) -> Any:
+) -> tuple[Handle, ...]:
     """Wrap the results of an operation with several; each picks its part from one node."""
     out = tuple(wrapped(op, operands, params, values, r, cls) for r in results)
     if hasattr(results, "_fields"):
@@ -386,7 +390,7 @@ def pick(node: Node, index: int, aval: Aval) -> Node:
     return Node(PICK, (node,), (None, None), {"index": index}, aval, node.span)
 
 
-def replay(value: Any, steps: tuple[Any, ...]) -> Any:
+def replay(value: Any, steps: Steps) -> Any:
     """Apply the layout `steps` of a view to `value`, plain or ADArray."""
     for op, rest, params in steps:
         if isinstance(value, Handle):
@@ -420,7 +424,7 @@ def sync(view: Handle) -> None:
     x.seen = state_of(root)
 
 
-def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int) -> Any:
+def _push(op: Op, operands: tuple[Any, ...], params: Params, level: int) -> Any:
     """Apply `op` and push the tangents of `level`, the highest one, through it."""
     series = SERIES.get(level)
     if series is None:
@@ -448,7 +452,7 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
         out = moved
     if series is not None:
         return series.push(op, operands, primals, params, out)
-    total: Any = None
+    total = None
     seen = out
     if out._node is not None:
         seen, primals = unrecorded(out, level), tuple(unrecorded(x, level) for x in primals)
@@ -467,12 +471,12 @@ def _push(op: Op, operands: tuple[Any, ...], params: dict[str, Any], level: int)
 
 def _push_several(
     op: Op,
-    operands: tuple[Any, ...],
-    primals: tuple[Any, ...],
-    params: dict[str, Any],
-    out: Any,
+    operands: Operands,
+    primals: Operands,
+    params: Params,
+    out: tuple[Handle, ...],
     level: int,
-) -> Any:
+) -> tuple[Handle, ...]:
     """Give the results of an operation with several their tangents."""
     totals: list[Any] = [None] * len(out)
     seen = tuple(unrecorded(x, level) for x in out)
@@ -499,12 +503,10 @@ def _push_several(
     return out
 
 
-def jvp_rule(
-    op: Op, i: int, t: Any, out: Any, primals: tuple[Any, ...], params: dict[str, Any]
-) -> Any:
+def jvp_rule(op: Op, i: int, t: Handle, out: object, primals: Operands, params: Params) -> Any:
     """Return the tangent of the result for tangent `t` of operand `i`."""
     if isinstance(out, tuple):
-        primal_out: Any = tuple(map(snapshot, out))
+        primal_out: object = tuple(map(snapshot, out))
     else:
         primal_out = snapshot(out) if isinstance(out, Handle) else out
     if op.pointwise:

@@ -12,25 +12,27 @@ from __future__ import annotations
 import collections
 import types
 import weakref
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 from adarray.base.aval import Symbolic
 from adarray.base.levels import LEVEL, OPEN
 from adarray.core.holding import visited
 from adarray.core.trace import Handle, is_over, settle_hook
 
+T = TypeVar("T")
+
 # By the level of the outermost trace: the function that it runs, and the numbers.
-_given: dict[int, tuple[Any, list[weakref.ref[Any]]]] = {}
+_given: dict[int, tuple[object, list[weakref.ref[Handle]]]] = {}
 
 
-def begin(f: Any) -> None:
+def begin(f: object) -> None:
     """Note that a transform runs a function, if no other one is around it."""
     level = LEVEL.get()
     if OPEN.get(level) == 0 and level not in _given:
         _given[level] = f, []
 
 
-def kept(x: Any) -> Any:
+def kept(x: T) -> T:
     """Note a traced Python number that code was given, and return it."""
     level = LEVEL.get()
     while OPEN.get(level):
@@ -58,7 +60,7 @@ def _is_settled(x: Handle) -> bool:
     return (x._node is None and not (x._x is not None and x._x.tangents)) or is_over(x)
 
 
-def _is_left(x: Any) -> bool:
+def _is_left(x: Any) -> TypeGuard[Handle]:
     """Whether a value stands for a Python number, and is followed no more."""
     return (
         issubclass(type(x), Handle)
@@ -69,11 +71,11 @@ def _is_left(x: Any) -> bool:
     )
 
 
-def _plain(x: Handle) -> Any:
+def _plain(x: Handle) -> object:
     return x._v.item() if hasattr(x._v, "item") else x._v
 
 
-def _settle_in(x: Any) -> None:
+def _settle_in(x: object) -> None:
     """Put plain numbers into one object."""
     if isinstance(x, list):
         for i in range(list.__len__(x)):
@@ -94,7 +96,7 @@ def _settle_in(x: Any) -> None:
             _settle_in_mapping(space)
 
 
-def _settle_in_mapping(x: Any) -> None:
+def _settle_in_mapping(x: dict[object, object]) -> None:
     for key, found in tuple(dict.items(x)):
         if _is_left(found):
             dict.__setitem__(x, key, _plain(found))

@@ -9,13 +9,25 @@ of deallocations for such objects).
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from adarray.base.aval import Aval
 from adarray.base.op import Op, Opaque
+from adarray.base.types import Operands, Params, Span
+
+if TYPE_CHECKING:
+    from adarray.core.guard import Guard
 
 next_order = itertools.count(0, -1).__next__
 next_level = itertools.count(1).__next__
+
+
+T = TypeVar("T")
+
+# What a node keeps: see `Node.saved`.
+Saved: TypeAlias = tuple[object, ...] | list[object]
+# Which layouts lead from a base to a view: ``(op, other operands, params)`` of each.
+Steps: TypeAlias = tuple[tuple[Op, Operands, Params], ...]
 
 
 class Node:
@@ -40,7 +52,7 @@ class Node:
         Smallest and largest level of the traces that the result depends on.
         Levels grow with nesting, so ``span[0] < level`` means that an outer
         trace must see what the rules do with this node's values.
-    guard : object or None
+    guard : Guard, list of Guard or None
         Keeps big plain operands read-only while the node lives.
     """
 
@@ -50,11 +62,11 @@ class Node:
         self,
         op: Op,
         parents: tuple[Node | None, ...],
-        saved: tuple[Any, ...] | list[Any],
-        params: dict[str, Any] | None,
+        saved: Saved,
+        params: Params | None,
         aval: Aval,
-        span: tuple[int, int],
-        guard: Any = None,
+        span: Span,
+        guard: Guard | list[Guard] | None = None,
     ) -> None:
         self.order = next_order()
         self.op = op
@@ -66,7 +78,7 @@ class Node:
         self.guard = guard
 
 
-def _identity(g: Any, *_saved: Any) -> Any:
+def _identity(g: T, *_saved: object) -> T:
     return g
 
 
@@ -94,6 +106,6 @@ STOP.special = True
 FREED = Op("freed", _identity, Opaque(), ())
 
 
-def merge_spans(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+def merge_spans(a: Span, b: Span) -> Span:
     """Return the span of a result that depends on operands with spans `a` and `b`."""
     return (min(a[0], b[0]), max(a[1], b[1]))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 import weakref
 from contextvars import ContextVar, Token
-from typing import Any
 
 import numpy as np
 from numpy._core.multiarray import get_handler_name
@@ -23,6 +22,7 @@ from adarray.base import seals
 from adarray.base.aval import Symbolic
 from adarray.base.errors import TraceError
 from adarray.base.memory import duplicate, stand_in
+from adarray.base.types import Value
 from adarray.device import is_device
 
 COPY_LIMIT = 1 << 18  # bytes; up to here a copy costs little beside the operation that reads it
@@ -57,7 +57,7 @@ def unwatch(token: Token[list[weakref.ref[Guard]] | None], failed: bool) -> None
     _made.reset(token)
 
 
-def keep_plain(value: Any, layout: bool = False) -> tuple[Any, Guard | None]:
+def keep_plain(value: object, layout: bool = False) -> tuple[object, Guard | None]:
     """Return `value` as a node may save it, and the guard to hold with it.
 
     With `layout`, its elements lie in memory as they did: user code will look at it.
@@ -117,7 +117,7 @@ def _restorable(owner: np.ndarray) -> bool:
         return False
 
 
-def guarded(value: np.ndarray) -> bool:
+def guarded(value: Value) -> bool:
     """Whether a guard, and not its owner, made the array read-only."""
     with _lock:
         owner = value

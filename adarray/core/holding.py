@@ -43,19 +43,19 @@ MAY_HOLD = frozenset({
 })  # fmt: skip
 
 
-def arrays_of(f: Any) -> Iterator[tuple[str, Any]]:
+def arrays_of(f: object) -> Iterator[tuple[str, object]]:
     """Yield the arrays that a function captured, with the names that lead to them."""
     return ((name, x) for name, x in _captures(f) if type(x) is not types.FunctionType)
 
 
-def functions_of(f: Any) -> Iterator[types.FunctionType]:
+def functions_of(f: object) -> Iterator[types.FunctionType]:
     """Yield the functions of client code that a function may call."""
     for _, x in _captures(f):
         if type(x) is types.FunctionType and client_of(x.__globals__):
             yield x
 
 
-def _captures(f: Any) -> Iterator[tuple[str, Any]]:
+def _captures(f: object) -> Iterator[tuple[str, object]]:
     """Yield the arrays and functions that a function leads to, with names."""
     for name, x in _reached(f):
         kind = type(x)
@@ -63,7 +63,7 @@ def _captures(f: Any) -> Iterator[tuple[str, Any]]:
             yield name, x
 
 
-def visited(f: Any) -> Iterator[Any]:
+def visited(f: object) -> Iterator[object]:
     """Yield the objects that a function leads to and that can keep others; its cells, too.
 
     Of the globals of a function, the dictionary with those alone that its code names.
@@ -79,17 +79,17 @@ def visited(f: Any) -> Iterator[Any]:
             yield x
 
 
-def _is_assigned(cell: Any) -> bool:
+def _is_assigned(cell: types.CellType) -> bool:
     try:
         return cell.cell_contents is not cell
     except ValueError:
         return False
 
 
-def _reached(f: Any) -> Iterator[tuple[str, Any]]:
+def _reached(f: object) -> Iterator[tuple[str, Any]]:
     """Yield all that a function leads to, with names; arrays and values as often as they are."""
     waiting: list[tuple[str, Any]] = [("", f)]
-    seen: dict[int, Any] = {}
+    seen: dict[int, object] = {}
     while waiting and len(seen) < LIMIT:
         name, x = waiting.pop()
         kind = type(x)
@@ -128,7 +128,7 @@ def _reached(f: Any) -> Iterator[tuple[str, Any]]:
             waiting.append((name, wrapped_in(x)))
 
 
-def _attributes(x: Any) -> Iterator[tuple[str, Any]]:
+def _attributes(x: object) -> Iterator[tuple[str, object]]:
     """Yield names and values of what an object holds."""
     space = getattr(x, "__dict__", None)
     if isinstance(space, dict):
@@ -139,7 +139,7 @@ def _attributes(x: Any) -> Iterator[tuple[str, Any]]:
                 yield n, s.__get__(x)
 
 
-def captured_last(f: types.FunctionType) -> list[Any]:
+def captured_last(f: types.FunctionType) -> list[object]:
     """Return what a function closes over, in the order of its names, then its defaults."""
     cells = []
     for cell in f.__closure__ or ():
@@ -150,7 +150,7 @@ def captured_last(f: types.FunctionType) -> list[Any]:
     return [*cells, *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
 
 
-def items_of(x: Any) -> Iterator[Any]:
+def items_of(x: Any) -> Iterator[object]:
     """Yield what a list or table holds; of a long one, what may be called and objects."""
     if isinstance(x, collections.ChainMap):
         x = x.maps
@@ -174,20 +174,20 @@ def _is_callable(kind: type) -> bool:
     )
 
 
-def is_clients(cls: Any) -> bool:
+def is_clients(cls: object) -> bool:
     """Whether a class is made by client code."""
     module = getattr(cls, "__dict__", {}).get("__module__")  # a TypeVar may stand among bases
     return isinstance(module, str) and bool(client_of({"__name__": module}))
 
 
-def parts_of(x: Any) -> Iterator[Any]:
+def parts_of(x: object) -> Iterator[object]:
     """Yield what an object holds that may be called."""
     for v in attributes_of(x):
         if callable(v) or type(v) in MAY_HOLD or is_clients(type(v)):
             yield v
 
 
-def attributes_of(x: Any) -> list[Any]:
+def attributes_of(x: object) -> list[object]:
     """Return what an object holds as attributes and in slots."""
     try:
         space = object.__getattribute__(x, "__dict__")
@@ -201,7 +201,7 @@ def attributes_of(x: Any) -> list[Any]:
     return held
 
 
-def is_set(slot: Any, x: Any) -> bool:
+def is_set(slot: types.MemberDescriptorType, x: object) -> bool:
     """Whether a slot of an object has a value."""
     try:
         slot.__get__(x)
@@ -210,7 +210,7 @@ def is_set(slot: Any, x: Any) -> bool:
     return True
 
 
-def captured(f: types.FunctionType) -> Iterator[Any]:
+def captured(f: types.FunctionType) -> Iterator[object]:
     """Yield the defaults of a function and what it closes over."""
     yield from f.__defaults__ or ()
     yield from (f.__kwdefaults__ or {}).values()
@@ -224,7 +224,7 @@ def captured(f: types.FunctionType) -> Iterator[Any]:
 _WRAPPERS = ("builtins", "functools", "numpy", "adarray")
 
 
-def wrapped_in(x: Any) -> Any:
+def wrapped_in(x: object) -> object:
     """Return the function that a decorator of a library has wrapped."""
     if callable(x) and package_of(type(x).__module__) in _WRAPPERS:
         for name in ("__wrapped__", "pyfunc", "_f"):

@@ -10,7 +10,7 @@ writes into an array of n elements cost O(n), forward and backward.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from adarray.base.hooks import Hook
 from adarray.base.memory import duplicate
 from adarray.base.op import Op, Scatter
 from adarray.base.runtime import MODE
+from adarray.base.types import DType, Function
 from adarray.core.dispatch import replay, sync
-from adarray.core.graph import LEAF, Node, merge_spans
+from adarray.core.graph import LEAF, Node, Steps, merge_spans
 from adarray.core.guard import guarded
 from adarray.core.mirrors import absorb, is_mirrored, reflect
 from adarray.core.refusals import leaves_graph, refuse_whole_numbers
@@ -30,15 +31,18 @@ from adarray.core.tangents import attach, tangent_of
 from adarray.core.trace import Extras, Handle, Tangent, is_borrowed, root_of, snapshot
 from adarray.device import KINDS, adopt, host, is_device
 
+T = TypeVar("T")
 
-def _no_call(*_args: Any) -> Any:
+
+def _no_call(*_args: object) -> NoReturn:
     raise AssertionError("a write is recorded by `setitem`, never called")
 
 
-def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
+def _write_transfer(g: Any, node: Node) -> tuple[object, object]:
     """Split the owned cotangent `g` of a write: (for the old array, for the value)."""
     assert node.params is not None
-    steps, index = node.params["steps"], node.params["index"]
+    steps: Steps = node.params["steps"]
+    index = node.params["index"]
     part = part_of(steps)
     if part is not None and aval_of(plain_value(g)).dtype.kind != "c":
         g = g.astype(node.aval.dtype)
@@ -51,7 +55,7 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
             # An element written twice keeps the last value: the others had no effect.
             count = np.arange(value_g.size).reshape(value_g.shape)
             held = plain_value(region)
-            writer: Any = np.empty(np.shape(region), int)
+            writer = np.empty(np.shape(region), int)
             if is_device(held) or type(held) in BATCHED:
                 writer = np.zeros_like(held, int)
             elif isinstance(held, Symbolic):
@@ -64,12 +68,12 @@ def _write_transfer(g: Any, node: Node) -> tuple[Any, Any]:
     return g, value_g
 
 
-def plain_value(x: Any) -> Any:
+def plain_value(x: object) -> Any:
     """Return the plain value of an ADArray, anything else as it is."""
     return x._v if isinstance(x, Handle) else x
 
 
-def _repeats(index: Any, shape: tuple[int, ...]) -> bool:
+def _repeats(index: object, shape: tuple[int, ...]) -> bool:
     """Whether an index names an element twice: arrays of integers may."""
     parts = index if isinstance(index, tuple) else (index,)
     if any(
@@ -106,7 +110,7 @@ def _repeats(index: Any, shape: tuple[int, ...]) -> bool:
     return flat.size > 1 and np.unique(flat).size < flat.size
 
 
-def _axes_of(i: Any) -> int:
+def _axes_of(i: object) -> int:
     """Return how many axes one part of an index takes."""
     if i is None or i is Ellipsis or isinstance(i, (bool, np.bool)):
         return 0
@@ -120,7 +124,7 @@ def _axes_of(i: Any) -> int:
 WRITE = Op("write", _no_call, Scatter(), (None, None), transfer=_write_transfer)
 
 
-def _region(array: Any, steps: tuple[Any, ...], index: Any) -> tuple[Any, Any]:
+def _region(array: Any, steps: Steps, index: Any) -> tuple[Any, Any]:
     """Return ``(target, index)`` such that ``target[index]`` is the region in `array`'s memory."""
     target = replay(array, steps)
     if not steps or _shares(target, array):
@@ -140,18 +144,18 @@ def _region(array: Any, steps: tuple[Any, ...], index: Any) -> tuple[Any, Any]:
     return array, np.unravel_index(flat, shape)
 
 
-def part_of(steps: tuple[Any, ...]) -> Op | None:
+def part_of(steps: Steps) -> Op | None:
     """Return which of the `steps` of a view takes the real or imaginary parts, None if none."""
     return next((op for op, _, _ in steps if op.name in ("real", "imag")), None)
 
 
-def _shares(target: Any, array: Any) -> bool:
+def _shares(target: object, array: object) -> bool:
     if isinstance(array, Handle):
         return isinstance(target, Handle) and root_of(target) is array
     return isinstance(target, np.ndarray) and np.may_share_memory(target, array)
 
 
-def plain_index(index: Any) -> Any:
+def plain_index(index: object) -> object:
     """Return an index with ADArrays in it replaced by plain arrays.
 
     Raises
@@ -176,7 +180,7 @@ def plain_index(index: Any) -> Any:
     return unframed(index, "index") if is_frame(index) else index
 
 
-def sync_if_view(x: Any) -> Any:
+def sync_if_view(x: T) -> T:
     """Bring a view up to date and return it."""
     if (
         isinstance(x, Handle)
@@ -187,7 +191,7 @@ def sync_if_view(x: Any) -> Any:
     return x
 
 
-def setitem(x: Handle, index: Any, value: Any) -> None:
+def setitem(x: Handle, index: object, value: object) -> None:
     """Write ``x[index] = value``; `x` may be a view.
 
     Raises
@@ -216,7 +220,7 @@ def setitem(x: Handle, index: Any, value: Any) -> None:
             _write(replay(other, steps), index, value)
 
 
-def _write(x: Handle, index: Any, value: Any) -> None:
+def _write(x: Handle, index: object, value: object) -> None:
     """Write into one array, whoever shares its memory."""
     index = plain_index(index)
     root = root_of(x)
@@ -276,14 +280,14 @@ def _write(x: Handle, index: Any, value: Any) -> None:
 
 
 # Writes for all members of a batch: ``(root, steps, index, value)``; None if there are none.
-members_hook: Hook[Callable[[Handle, tuple[Any, ...], Any, Any], Any]] = Hook(
+members_hook: Hook[Function] = Hook(
     "adarray.batching.writes"
 )
 # Returns an index with masks that are the same for all members, which rules read later.
-index_hook: Hook[Callable[[Any], Any]] = Hook("adarray.batching.writes")
+index_hook: Hook[Callable[[object], object]] = Hook("adarray.batching.writes")
 
 
-def _write_members(root: Handle, x: Handle, steps: Any, index: Any, v: Any) -> bool:
+def _write_members(root: Handle, x: Handle, steps: Steps, index: object, v: object) -> bool:
     """Write where the target, the index or the value is that of a batch; return whether one is."""
     made = members_hook.call(root, steps, index, v)
     if made is None:
@@ -298,11 +302,11 @@ def _write_members(root: Handle, x: Handle, steps: Any, index: Any, v: Any) -> b
     return True
 
 
-def _has_tangents(value: Any) -> bool:
+def _has_tangents(value: object) -> bool:
     return isinstance(value, Handle) and value._x is not None and bool(value._x.tangents)
 
 
-def _check_target(root: Handle, traced: Any, recording: bool) -> None:
+def _check_target(root: Handle, traced: object, recording: bool) -> None:
     """Raise if a write into `root` is not allowed or would lose a gradient."""
     if recording and root._x is not None and root._x.slot is not None:
         raise TraceError(
@@ -338,7 +342,7 @@ def own_buffer(root: Handle) -> None:
         root._frozen = False
 
 
-def _write_tangents(root: Handle, steps: tuple[Any, ...], index: Any, value: Any) -> None:
+def _write_tangents(root: Handle, steps: Steps, index: object, value: object) -> None:
     """Write the tangents of `value` into those of `root`, for every level that either has."""
     levels = {
         t.level
@@ -403,7 +407,7 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
     return x
 
 
-def check_cast(source: np.dtype[Any], to: np.dtype[Any], casting: str) -> None:
+def check_cast(source: DType, to: DType, casting: str) -> None:
     """Raise the error of NumPy's if a result may not be cast to the dtype of ``out=``.
 
     Raises
@@ -428,7 +432,7 @@ def move(x: Handle, result: Handle) -> None:
         x._x = Extras(tangents=tangents)
 
 
-def augmented(x: Handle, result: Any) -> Any:
+def augmented(x: Handle, result: Handle) -> object:
     """Finish ``x op= y``, given ``result = x op y``: in place for arrays, as NumPy does."""
     if x._v.__class__ is not np.ndarray:
         return result  # NumPy scalars and Python numbers are immutable: the name is rebound

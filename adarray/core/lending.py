@@ -60,7 +60,8 @@ def lend(x: Handle, to: FrameType | None = None, forever: bool = False) -> np.nd
     if forever:
         more.borrowed = True
     if more.borrowed:  # the memory of a plain array
-        return sync_if_view(x)._v[...]  # type: ignore[no-any-return]
+        own: Any = sync_if_view(x)._v
+        return own[...]  # type: ignore[no-any-return]
     loan = more.loan() if more.loan is not None else None
     if loan is None:
         loan = Loan(root._v)
@@ -72,7 +73,7 @@ def lend(x: Handle, to: FrameType | None = None, forever: bool = False) -> np.nd
     return lent
 
 
-def lent(x: Any) -> Any:
+def lent(x: object) -> Any:
     """Return `x` with the ADArrays in it replaced by their memory, for code that may keep it."""
     if isinstance(x, Handle):
         return lend(x) if isinstance(sync_if_view(x)._v, np.ndarray) else x._v

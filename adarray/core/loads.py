@@ -13,7 +13,7 @@ import builtins
 import functools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from adarray.base.hooks import Hook
 from adarray.base.levels import LEVEL
 from adarray.base.redirecting import Methods, all_names, handles, original_of, redirect
 from adarray.base.scope import SCOPE, client_of
+from adarray.base.types import Function, Namespace
 from adarray.core.caught import CAUGHT
 from adarray.core.trace import Handle, plain_class
 
@@ -34,7 +35,7 @@ class StandIn:
 
     __slots__ = ()
 
-    def _adarray_original(self) -> Any:
+    def _adarray_original(self) -> object:
         """Return what it stands for."""
         raise NotImplementedError
 
@@ -53,7 +54,7 @@ def class_of(x: Any) -> type:
     return np.ndarray if cls in PLAIN_ARRAYS else STANDS_FOR.get(cls, cls)
 
 
-def _type(*args: Any, **kwargs: Any) -> Any:
+def _type(*args: Any, **kwargs: Any) -> type:
     """``type(x)`` of what may be traced; ``type(name, bases, space)``."""
     if len(args) == 1 and not kwargs:
         return class_of(args[0])
@@ -64,7 +65,7 @@ def _type(*args: Any, **kwargs: Any) -> Any:
     return type(*args, **kwargs)
 
 
-def _has(x: Any, name: str) -> bool:
+def _has(x: Handle, name: str) -> bool:
     """Whether the plain value of an ADArray has an attribute."""
     if name == "mT":  # a property that raises
         return hasattr(x, name)
@@ -78,7 +79,7 @@ def _hasattr(*args: Any) -> bool:
     return hasattr(*args)
 
 
-def _getattr(*args: Any) -> Any:
+def _getattr(*args: Any) -> object:
     """``getattr(x, name, default)`` of what may be traced."""
     if len(args) == 3 and issubclass(type(args[0]), Handle) and isinstance(args[1], str):
         return getattr(*args) if _has(*args[:2]) else args[2]
@@ -86,10 +87,10 @@ def _getattr(*args: Any) -> Any:
 
 
 # Builtins that ask what a value is, and what answers in their place in all transforms.
-_QUESTIONS: dict[Any, Any] = {type: _type, hasattr: _hasattr, getattr: _getattr}
+_QUESTIONS: dict[Function, Function] = {type: _type, hasattr: _hasattr, getattr: _getattr}
 
 
-def _own_type(*args: Any, **kwargs: Any) -> Any:
+def _own_type(*args: object, **kwargs: object) -> type:
     """``type(x)`` for code that knows of ADArrays: one class, whatever the value."""
     if len(args) == 1 and issubclass(type(args[0]), Handle):
         return Handle.array_class
@@ -98,12 +99,14 @@ def _own_type(*args: Any, **kwargs: Any) -> Any:
 
 # ``(value, how)``: returns what a class is while code is intercepted; None if it stays. Not every
 # process needs interception.
-_inside: Hook[Callable[[Any, str], Any]] = Hook(
+_inside: Hook[Callable[[object, str], Function | None]] = Hook(
     "adarray.intercepting.binding", lambda _value, _how: None
 )
 
 
-def add_classes(inside: Callable[[Any, str], Any]) -> None:
+
+
+def add_classes(inside: Callable[[object, str], Function | None]) -> None:
     """Answer for the classes that interception knows, too."""
     _inside.set(inside)
     Load.known.clear()
@@ -129,15 +132,15 @@ class Load:
 
     __slots__ = ("__weakref__", "how", "name", "package")
     # By identity and use: the value, and what stands for it.
-    known: dict[tuple[int, str], tuple[Any, Any]] = {}  # noqa: RUF012
-    asked: dict[int, Any] = {id(b): made for b, made in _QUESTIONS.items()}  # noqa: RUF012
+    known: dict[tuple[int, str], tuple[object, object]] = {}  # noqa: RUF012
+    asked: dict[int, Function] = {id(b): made for b, made in _QUESTIONS.items()}  # noqa: RUF012
 
     def __init__(self, name: str, how: str, package: str) -> None:
         self.name = name
         self.how = how
         self.package = package
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> object:
         frame = sys._getframe(1)
         name = self.name
         value = frame.f_globals.get(name, _ABSENT)
@@ -156,18 +159,18 @@ class Load:
             if found is None or found[0] is not value:
                 found = self._find(value)
             return found[1]
-        if LEVEL.get() and (found := Load.asked.get(id(value))) is not None:
-            return found
+        if LEVEL.get() and (answer := Load.asked.get(id(value))) is not None:
+            return answer
         return value
 
-    def _find(self, value: Any) -> tuple[Any, Any]:
+    def _find(self, value: object) -> tuple[object, object]:
         made = standing_for(value, self.how)
         if made is None:
             return value, value
         found = Load.known[id(value), self.how] = value, made
         return found
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., Load], tuple[str, ...]]:
         return load_of, (self.name, self.how, self.package)
 
     def __repr__(self) -> str:
@@ -194,16 +197,16 @@ class MethodLoad:
 
     __slots__ = ("__weakref__", "name", "package")
     # Makes a plain array what intercepted code gets.
-    enter: ClassVar[Hook[Callable[[np.ndarray], Any]]] = Hook("adarray.arrays.plainarrays")
+    enter: ClassVar[Hook[Callable[[np.ndarray], object]]] = Hook("adarray.arrays.plainarrays")
     # Methods of objects of other libraries that convert what they hold, by their names: what takes
     # their place, given the object, or None.
-    special: ClassVar[dict[str, Callable[[Any], Any]]] = {}
+    special: ClassVar[dict[str, Callable[[object], object]]] = {}
 
     def __init__(self, name: str, package: str) -> None:
         self.name = name
         self.package = package
 
-    def __matmul__(self, x: Any) -> Any:
+    def __matmul__(self, x: object) -> object:
         if type(x) is np.ndarray or self.name in MethodLoad.special:
             scope = SCOPE.get()
             if scope is not None and scope.covers(self.package):
@@ -218,7 +221,7 @@ class MethodLoad:
         except AttributeError as error:  # of the user's function, which may catch it
             raise error.with_traceback(None)  # noqa: B904
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., MethodLoad], tuple[str, ...]]:
         return method_load_of, (self.name, self.package)
 
     def __repr__(self) -> str:
@@ -231,7 +234,7 @@ def method_load_of(name: str, package: str) -> MethodLoad:
     return MethodLoad(name, package)
 
 
-def standing_for(value: Any, how: str) -> Any:
+def standing_for(value: object, how: str) -> Function | None:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
     if value is map or id(value) in Load.asked:
         return Load.asked.get(id(value), _map) if how == "call" else None
@@ -240,13 +243,13 @@ def standing_for(value: Any, how: str) -> Any:
     return _inside.call(value, how)
 
 
-def _map(function: Any, *iterables: Any) -> Any:
+def _map(function: Function, *iterables: Iterable[object]) -> Iterator[object]:
     """``map(float, xs)``: the class is called for each item."""
     made = standing_for(function, "call")
     return map(function if made is None else made, *iterables)
 
 
-def _look_up(frame: types.FrameType, name: str) -> Any:
+def _look_up(frame: types.FrameType, name: str) -> object:
     """Return a global that is not in the dictionary: a clone's, or a builtin."""
     for space in (frame.f_globals, frame.f_builtins):
         try:
@@ -262,7 +265,7 @@ def load_of(name: str, how: str, package: str) -> Load:
     return Load(name, how, package)
 
 
-def original(value: Any) -> Any:
+def original(value: Any) -> object:
     """Return what a stand-in stands for; its own attributes are those of that."""
     return type(value)._adarray_original(value)
 
@@ -285,9 +288,11 @@ class Names(NamedTuple):
     modules: frozenset[str]
 
 
-def names_for(space: dict[str, Any]) -> Names:
+def names_for(space: Namespace) -> Names:
     """Return the names in the globals `space` at whose uses code has to be told apart."""
-    builtin = (*_QUESTIONS,) if not _inside.is_set else (*_QUESTIONS, map, float, complex)
+    builtin: tuple[Function, ...] = (*_QUESTIONS,)
+    if _inside.is_set:
+        builtin = (*_QUESTIONS, map, float, complex)
     if type(space) is not dict:  # a clone's, which looks up in the original's: see adarray.jitting
         space = {**getattr(space, "real", {}), **space}
     calls = {cls.__name__ for cls in builtin if cls.__name__ not in space}
@@ -330,7 +335,7 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
         bound = {n: space.get(n, getattr(builtins, n, None)) for n in calls}
         own = frozenset(n for n, v in bound.items() if any(v is q for q in _QUESTIONS))
 
-    def make(name: str, how: str) -> Any:
+    def make(name: str, how: str) -> object:
         if how == "method":
             return method_load_of(name, package)
         if name not in calls and name not in looks:

@@ -11,7 +11,7 @@ import weakref
 
 import numpy as np
 
-from adarray.base.memory import strided, strides_like
+from adarray.base.memory import duplicate, strided, strides_like
 from adarray.core.trace import Handle, Loan, extras
 from adarray.device import host
 
@@ -81,8 +81,9 @@ def absorb(root: Handle) -> None:
     if not is_mirrored(root):
         root._x.mirror = None  # type: ignore[union-attr]
     if mirror.written():
-        root._v, root._frozen = root._v.duplicate(), False  # rules may have saved the old values
-        root._v[...] = mirror.memory
+        v = duplicate(root._v)  # rules may have saved the old values
+        v[...] = mirror.memory
+        root._v, root._frozen = v, False
         mirror.fill(root)
 
 

@@ -12,7 +12,7 @@ import dis
 import inspect
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def needs_interception(f: types.FunctionType, code: types.CodeType) -> bool:
         return True
     steps = [i for i in dis.get_instructions(code) if i.opname not in _SKIPPED]
     held = _Held(f, code)
-    loaded: Any = _UNKNOWN  # what the instruction before has pushed
+    loaded: object = _UNKNOWN  # what the instruction before has pushed
     for at, step in enumerate(steps):
         name = step.opname
         if name not in _INSTRUCTIONS:
@@ -92,7 +92,7 @@ def needs_interception(f: types.FunctionType, code: types.CodeType) -> bool:
     return False
 
 
-def dispatches(f: Any) -> bool:
+def dispatches(f: object) -> bool:
     """Whether a callable is no code of users: NumPy's that dispatches, or adarray's."""
     kind = type(f)
     return (
@@ -109,7 +109,7 @@ class _Held:
         self._globals = f.__globals__
         self._cells = dict(zip(code.co_freevars, f.__closure__ or (), strict=False))
 
-    def value(self, name: str, is_cell: bool) -> Any:
+    def value(self, name: str, is_cell: bool) -> object:
         """Return what a name stands for; `_UNKNOWN`, if it does for nothing yet."""
         if is_cell:
             try:
@@ -145,13 +145,13 @@ class _Held:
         return False
 
 
-def _plain(module: Any) -> Any:
+def _plain(module: object) -> object:
     """Return the module for which another may stand."""
     of = getattr(type(module), "_adarray_original", None)
     return module if of is None else of(module)
 
 
-def _is_module(value: Any) -> bool:
+def _is_module(value: object) -> bool:
     """Whether a value is NumPy or a module of it whose functions dispatch."""
     return issubclass(type(value), types.ModuleType) and _plain(value) in _MODULES
 
@@ -177,6 +177,6 @@ def _is_harmless(value: Any) -> bool:
     )
 
 
-def _is_data(x: Any) -> bool:
+def _is_data(x: Collection[object]) -> bool:
     items = (*x, *x.values()) if type(x) is dict else x
     return len(items) <= 64 and all(issubclass(type(i), _DATA) for i in items)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from adarray.base.errors import DTypeError, NotDifferentiableError, UnsupportedF
 from adarray.base.frames import is_frame, is_labelled, unframed
 from adarray.base.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late
 from adarray.base.runtime import MODE, WATCHED
+from adarray.base.types import Casting, DType, Function, Operands, Params, Shape
 from adarray.base.watching import WATCHES, looked
 from adarray.core.dispatch import apply, stands_for_many
 from adarray.core.inplace import assign, check_cast, setitem, sync_if_view
@@ -28,12 +28,18 @@ from adarray.core.texts import as_text
 from adarray.core.trace import Handle, is_over, is_weak, levels_of
 from adarray.device import KINDS, adopt, is_device
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+# Operands that are asked for shapes and dtypes.
+Inputs: TypeAlias = tuple[Any, ...]
+
 # Bodies of the methods of ufuncs for traced operands, ``body(ufunc, *inputs, **kwargs)``,
 # by the method's name; they are written over other functions, in `adarray.ops.ufunc`.
-UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
+UFUNC_METHODS: dict[str, Function] = {}
 
 
-def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
+def call_ufunc(ufunc: np.ufunc, method: str, inputs: Inputs, kwargs: Params) -> Any:
     """Run a ufunc or one of its methods on operands of which one is an ADArray."""
     if any(is_foreign(x) for x in inputs):
         return NotImplemented
@@ -80,7 +86,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
     )
 
 
-def _fills(ufunc: np.ufunc, targets: tuple[Any, ...]) -> bool:
+def _fills(ufunc: np.ufunc, targets: Operands) -> bool:
     """Whether `jit` records a ufunc into an array that the run made, and has computed nothing in.
 
     NumPy could not write what it records into that.
@@ -93,7 +99,7 @@ def _fills(ufunc: np.ufunc, targets: tuple[Any, ...]) -> bool:
     )
 
 
-def _stretch(r: Any, shape: tuple[int, ...]) -> Any:
+def _stretch(r: Any, shape: Shape) -> object:
     """Broadcast a result to the shape of its ``out=``; NumPy's error where it does not fit."""
     try:
         return r if r.shape == shape else np.broadcast_to(r, shape)
@@ -102,8 +108,8 @@ def _stretch(r: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _untraced(
-    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any, targets: tuple[Any, ...]
-) -> Any:
+    ufunc: np.ufunc, method: str, inputs: Operands, kwargs: Params, targets: Operands
+) -> object:
     """Let NumPy compute on plain values; plain ``out=`` are its own business."""
     if any(t is not None for t in targets):
         kwargs["out"] = tuple(
@@ -120,9 +126,7 @@ def _untraced(
     return made if isinstance(r, tuple) else made[0]
 
 
-def _masked(
-    ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any], targets: tuple[Any, ...]
-) -> Any:
+def _masked(ufunc: np.ufunc, inputs: Inputs, kwargs: Params, targets: Inputs) -> object:
     """Call a ufunc with ``where=``: only elements that are asked for are computed.
 
     The others keep the value, and the gradient, of ``out=``; without it NumPy leaves
@@ -162,7 +166,7 @@ def _masked(
     return made if isinstance(r, tuple) else made[0]
 
 
-def _write_masked(target: Any, part: Any, mask: np.ndarray, casting: Any, name: str) -> Any:
+def _write_masked(target: Any, part: Any, mask: np.ndarray, casting: Casting, name: str) -> object:
     """Write the computed elements of one result, and return the whole."""
     if target is None:
         target = Handle.array_class(np.zeros(mask.shape, part.dtype))
@@ -173,7 +177,7 @@ def _write_masked(target: Any, part: Any, mask: np.ndarray, casting: Any, name: 
     return target
 
 
-def _check_casting(source: Any, to: Any, casting: Any, name: str) -> None:
+def _check_casting(source: DType, to: DType, casting: Casting, name: str) -> None:
     if not np.can_cast(source, to, casting):
         raise TypeError(
             f"Cannot cast ufunc {name!r} output from {source!r} to {to!r} with casting rule "
@@ -181,7 +185,7 @@ def _check_casting(source: Any, to: Any, casting: Any, name: str) -> None:
         )
 
 
-def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call(ufunc: np.ufunc, inputs: Operands, kwargs: Params) -> Any:
     """Call a ufunc on operands of which one is traced."""
     if ufunc in CONSTANT_FUNCTIONS:
         return _untraced(ufunc, "__call__", inputs, kwargs, ())
@@ -208,9 +212,7 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     raise _unsupported(ufunc, inputs)
 
 
-def _loop_inputs(
-    ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, ...]:
+def _loop_inputs(ufunc: np.ufunc, inputs: Operands, kwargs: Params) -> tuple[object, ...]:
     """Return the operands in the dtypes of the loop that ``dtype=`` or ``signature=`` name."""
     casting = kwargs.pop("casting", "same_kind")
     dtype, signature = kwargs.pop("dtype", None), kwargs.pop("signature", None)
@@ -241,19 +243,19 @@ def _loop_inputs(
     )
 
 
-def _instance(dtype: Any) -> np.dtype[Any]:
+def _instance(dtype: Any) -> DType:
     """Return a dtype that may be given as its class, as ufuncs take it."""
     named = isinstance(dtype, type) and issubclass(dtype, np.dtype)
-    made: np.dtype[Any] = np.dtype(dtype.type if named else dtype)
+    made: DType = np.dtype(dtype.type if named else dtype)
     return made
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: object) -> bool:
     """Whether `x` is a Python number, whose dtype yields to others."""
     return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
 
-def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_function(func: Function, args: Operands, kwargs: Params) -> Any:
     """Run a NumPy function on arguments of which one is, or holds, an ADArray.
 
     Raises
@@ -296,14 +298,14 @@ def call_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     raise _unsupported(func, args, kwargs)
 
 
-def _operand(x: Any, name: str) -> Any:
+def _operand(x: object, name: str) -> object:
     if isinstance(x, Handle):
         return x
     return unframed(x, name) if is_frame(x) or is_labelled(x) else refuse_subclass(x, name)
 
 
 @functools.cache
-def warn_unknown(func: Any) -> None:
+def warn_unknown(func: Function) -> None:
     """Say once that a function of a newer NumPy has no rule here; NumPy computes it."""
     name = f"{getattr(func, '__module__', None) or 'numpy'}.{func.__name__}"
     if name.startswith("numpy.") and not hasattr(func, "__wrapped__"):
@@ -324,7 +326,7 @@ _OF_SHAPES = frozenset(
 )  # fmt: skip
 
 
-def check_params(op: Op, params: dict[str, Any]) -> None:
+def check_params(op: Op, params: Params) -> None:
     """Raise if an argument without a derivative rule is traced; copy what the caller may change.
 
     Raises
@@ -343,7 +345,7 @@ def check_params(op: Op, params: dict[str, Any]) -> None:
             params[name] = _apart(value)  # the rules read it later
 
 
-def _apart(x: Any) -> Any:
+def _apart(x: object) -> object:
     """Return an argument as it is now: arrays and lists in it copied, ADArrays plain."""
     if isinstance(x, Handle):
         x = plain(x)
@@ -356,8 +358,8 @@ def _apart(x: Any) -> Any:
     return x
 
 
-def _unsupported(func: Any, *given: Any) -> UnsupportedFunctionError:
-    name = func if isinstance(func, str) else func.__name__
+def _unsupported(func: Function, *given: object) -> UnsupportedFunctionError:
+    name = func.__name__
     levels = levels_of(given) if given else None
     if func in REFUSED:
         return UnsupportedFunctionError(f"{name}: {REFUSED[func]}", levels)
@@ -388,7 +390,7 @@ def finish(r: Any, out: Any, name: str, casting: str = "same_kind") -> Any:
     return out
 
 
-def _wrap(r: Any) -> Any:
+def _wrap(r: object) -> Any:
     if isinstance(r, Handle):
         return r
     if isinstance(r, np.ndarray) and r.dtype == object:
@@ -404,7 +406,7 @@ def _wrap(r: Any) -> Any:
     return r
 
 
-def traced(x: Any) -> bool:
+def traced(x: object) -> bool:
     """Whether a derivative may flow through `x` or, for containers, anything in it."""
     if isinstance(x, Handle):
         sync_if_view(x)
@@ -418,7 +420,7 @@ def traced(x: Any) -> bool:
     return False
 
 
-def followed(x: Any) -> bool:
+def followed(x: object) -> bool:
     """Whether something is lost if `x` becomes plain: a derivative, or a recording of `jit`."""
     if isinstance(x, Handle):
         return traced(x) or isinstance(x._v, Symbolic)
@@ -429,7 +431,7 @@ def followed(x: Any) -> bool:
     return False
 
 
-def plain(x: Any) -> Any:
+def plain(x: object) -> Any:
     """Return `x` with the ADArrays in it replaced by their plain values (not copied)."""
     if isinstance(x, Handle):
         if WATCHES and traced(x):
@@ -444,7 +446,7 @@ def plain(x: Any) -> Any:
     return adopt(x) if KINDS and type(x) in KINDS else x
 
 
-def bare(x: Any) -> Any:
+def bare(x: object) -> Any:
     """Return what `plain` does, to code that does not let values decide what is computed."""
     if isinstance(x, Handle):
         return sync_if_view(x)._v
@@ -457,7 +459,7 @@ def bare(x: Any) -> Any:
     return adopt(x) if KINDS and type(x) in KINDS else x
 
 
-def on_plain(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def on_plain(function: Function, args: Operands, kwargs: Params) -> Any:
     """Call a function that does not dispatch on plain values; `jit` records the call."""
     mode = MODE.get()
     if BATCHED:
@@ -471,18 +473,18 @@ def on_plain(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     return function(*plain(args), **plain(kwargs))
 
 
-def plain_array(x: Any, dtype: Any = None) -> Any:
+def plain_array(x: object, dtype: npt.DTypeLike | None = None) -> Any:
     """Return the plain values of `x` as an array; a symbolic one where `jit` records."""
-    x = plain(x)
-    if isinstance(x, Symbolic):
-        symbolic: Any = x
-        return symbolic if dtype is None or symbolic.dtype == dtype else symbolic.astype(dtype)
-    if is_device(x):
-        return x if dtype is None else x.astype(dtype, copy=False)
-    return np.asarray(x, dtype)
+    value = plain(x)
+    if isinstance(value, Symbolic):
+        same = dtype is None or value.dtype == dtype
+        return value if same else value.astype(np.dtype(dtype))
+    if is_device(value):
+        return value if dtype is None else value.astype(dtype, copy=False)
+    return np.asarray(value, dtype)
 
 
-def concrete(x: Any) -> Any:
+def concrete(x: object) -> Any:
     """Return `plain(x)` with symbolic values replaced by those of this run."""
     x = bare(x)
     if isinstance(x, Symbolic):
@@ -492,16 +494,16 @@ def concrete(x: Any) -> Any:
     return {k: concrete(v) for k, v in x.items()} if type(x) is dict else x
 
 
-def is_foreign(x: Any) -> bool:
+def is_foreign(x: object) -> bool:
     """Whether `x` is another duck array, which may know how to work with ours."""
     if isinstance(x, (Handle, np.ndarray, np.generic, int, float, complex, list, tuple)):
         return False
     if (KINDS and type(x) in KINDS) or is_frame(x):
         return False
-    return hasattr(type(x), "__array_ufunc__") and type(x).__array_ufunc__ is not None
+    return getattr(type(x), "__array_ufunc__", None) is not None
 
 
-def defers(x: Any) -> bool:
+def defers(x: object) -> bool:
     """Whether operators leave it to `x`, by NumPy's rules for arrays that are not of NumPy's.
 
     Such are sparse arrays: their class has no ``__array_ufunc__``, but a priority. One that is

@@ -12,14 +12,15 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from adarray.base.errors import TraceError
 from adarray.base.redirecting import Noted, all_names, original_of
 from adarray.base.scope import client_of
+from adarray.base.types import Operands, Params
 from adarray.core.caught import watch_libraries
 from adarray.core.comparing import Comparing, bound_to, compared
 from adarray.core.holding import (
@@ -43,12 +44,14 @@ from adarray.core.trace import Handle
 from adarray.device import KINDS
 
 # A weak reference to a function, None for the one that was looked at, and what it compares.
-Site = tuple[Any, Comparing]
+Site: TypeAlias = tuple[weakref.ref[object] | None, Comparing]
+# A function or module likewise, and names in it with what returns that to which they are bound.
+Found: TypeAlias = tuple[weakref.ref[object] | None, list[tuple[str, Callable[[], object]]]]
 
 # What was looked at -> (generation, what it depends on, what compares): see `_Walk`.
-_reached = Noted()
+_reached: Noted[Reached] = Noted()
 # The code of functions without closures and defaults -> what the last one of it became.
-_twins = Noted()
+_twins: Noted[tuple[weakref.ref[types.CodeType], int, Reached]] = Noted()
 
 
 class Reached:
@@ -73,16 +76,14 @@ class Reached:
 
     __slots__ = ("__weakref__", "_generation", "found", "needs", "rebound", "sites")
 
-    def __init__(
-        self, needs: bool, found: list[tuple[Any, list[tuple[str, Any]]]], sites: list[Site]
-    ) -> None:
+    def __init__(self, needs: bool, found: list[Found], sites: list[Site]) -> None:
         self.needs = needs
         self.found = found
         self.sites = sites
         self.rebound: object = None
         self._generation = generation()
 
-    def holds(self, root: Any) -> bool:
+    def holds(self, root: object) -> bool:
         """Whether names are bound to what they were bound to; `root` is the function."""
         if self._generation is not generation():
             return False
@@ -112,7 +113,7 @@ def reach(f: Any) -> Reached:
         reach(f.__func__)
         f = f.__self__
     kind = type(f)
-    known: Reached | None = _reached.get(f) if kind.__weakrefoffset__ else None
+    known = _reached.get(f) if kind.__weakrefoffset__ else None
     if known is not None and known.holds(f):
         return known
     simple = kind is types.FunctionType and not (f.__closure__ or f.__defaults__ or f.__dict__)
@@ -127,11 +128,11 @@ def reach(f: Any) -> Reached:
     return made
 
 
-def sites(f: Any) -> list[Site]:
+def sites(f: object) -> list[Site]:
     """Return which functions that were reached from `f` compare objects."""
     if type(f) is types.MethodType:
         return [*sites(f.__func__), *sites(f.__self__)]
-    known: Reached | None = _reached.get(f) if type(f).__weakrefoffset__ else None
+    known = _reached.get(f) if type(f).__weakrefoffset__ else None
     if known is not None:
         return known.sites
     if type(f) is not types.FunctionType:
@@ -140,7 +141,7 @@ def sites(f: Any) -> list[Site]:
     return [] if twin is None else twin[2].sites
 
 
-def reach_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def reach_arguments(args: Operands, kwargs: Params) -> bool:
     """Make ready what arguments of a function may call; return whether there is anything."""
     for x in (*args, *kwargs.values()) if kwargs else args:
         kind = type(x)
@@ -149,12 +150,12 @@ def reach_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return False
 
 
-def _reach_given(waiting: list[Any]) -> bool:
+def _reach_given(waiting: list[object]) -> bool:
     """Make functions and objects ready; return whether there are any, or numbers in a sequence.
 
     NumPy converts a sequence of numbers where it takes an array, and no protocol shows that.
     """
-    seen: dict[int, Any] = {}  # they may hold each other
+    seen: dict[int, object] = {}  # they may hold each other
     found = False
     while waiting and len(seen) < LIMIT:
         x = waiting.pop()
@@ -178,7 +179,7 @@ def _reach_given(waiting: list[Any]) -> bool:
     return found
 
 
-def _holds_numbers(items: list[Any]) -> bool:
+def _holds_numbers(items: list[object]) -> bool:
     return any(type(x) is float or isinstance(x, (Handle, np.floating)) for x in items)
 
 
@@ -192,8 +193,7 @@ def _like_another(f: types.FunctionType) -> Reached | None:
         return None
     if f.__code__ is not code:
         f.__code__ = code
-    reached: Reached = twin[2]
-    return reached
+    return twin[2]
 
 
 def _nothing() -> None:
@@ -205,10 +205,10 @@ class _Kept:
 
     __slots__ = ("_of",)
 
-    def __init__(self, of: Any) -> None:
+    def __init__(self, of: object) -> None:
         self._of = of
 
-    def __call__(self) -> Any:
+    def __call__(self) -> object:
         return self._of
 
 
@@ -216,15 +216,15 @@ class _Walk:
     """One look at everything that a function reaches; see `Reached`."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[Any, list[tuple[str, Any]]]] = []
+        self._found: list[Found] = []
         self._sites: list[Site] = []
         self._needs = False
-        self._seen: dict[int, Any] = {}
+        self._seen: dict[int, object] = {}
         self._names: dict[int, Names] = {}  # id of globals -> names that are ours
-        self._waiting: list[Any] = []
+        self._waiting: list[object] = []
         self._modules: dict[frozenset[str], set[int]] = {}  # names -> modules asked for them
 
-    def run(self, f: Any) -> Reached:
+    def run(self, f: object) -> Reached:
         """Look at `f`, then at what that leads to."""
         watch_libraries()
         self._root = f
@@ -245,7 +245,7 @@ class _Walk:
                 self._waiting.extend(self._next(x))
         return Reached(self._needs, self._found, self._sites)
 
-    def _next(self, x: Any) -> Iterator[Any]:
+    def _next(self, x: Any) -> Iterator[object]:
         kind = type(x)
         if kind in KINDS or issubclass(kind, VALUES):
             return
@@ -280,7 +280,7 @@ class _Walk:
         elif (inner := wrapped_in(x)) is not None:
             yield inner
 
-    def _of_function(self, f: types.FunctionType) -> Iterator[Any]:
+    def _of_function(self, f: types.FunctionType) -> Iterator[object]:
         space = f.__globals__
         names = all_names(original_of(f.__code__))
         if not names.isdisjoint(_BY_TEXT):
@@ -305,7 +305,7 @@ class _Walk:
         what = compared(f, (*(bound_to(space, n) for n in names), *captured(f)))
         if what.by:
             self._sites.append((None if f is self._root else weakref.ref(f), what))
-        found: list[tuple[str, Any]] = []
+        found: list[tuple[str, Callable[[], object]]] = []
         for name in names:
             value = space.get(name)
             kind = type(value)
@@ -324,14 +324,14 @@ class _Walk:
         if found:
             self._found.append((None if f is self._root else weakref.ref(f), found))
 
-    def _of_module(self, module: Any, names: frozenset[str]) -> Iterator[Any]:
+    def _of_module(self, module: object, names: frozenset[str]) -> Iterator[object]:
         inner = object.__getattribute__(module, "__dict__")
         if id(module) in self._modules.setdefault(names, set()):
             return
         self._modules[names].add(id(module))
         if not isinstance(inner, dict) or not client_of(inner):
             return
-        found = []
+        found: list[tuple[str, Callable[[], object]]] = []
         for name in names:
             value = inner.get(name)
             if issubclass(type(value), types.ModuleType):
@@ -363,7 +363,7 @@ def _texts(code: types.CodeType) -> frozenset[str]:
     return frozenset(texts)
 
 
-def _refuse_running(x: Any) -> None:
+def _refuse_running(x: object) -> None:
     """Raise if a generator that was made before is about to ask for types."""
     code = getattr(x, RUNNING[type(x)], None)
     frame = getattr(x, RUNNING[type(x)][:3] + "frame", None)
@@ -375,7 +375,7 @@ def _refuse_running(x: Any) -> None:
     )
     if asks and client_of(frame.f_globals):
         raise TraceError(
-            f"type: {x.__qualname__}() was made before the transform, and its code calls "
-            "type(), which would not see the plain class of a traced value; make it inside of the "
-            "function, or ask with isinstance()"
+            f"type: {getattr(x, '__qualname__', x)}() was made before the transform, and its code "
+            "calls type(), which would not see the plain class of a traced value; make it inside "
+            "of the function, or ask with isinstance()"
         )

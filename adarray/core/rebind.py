@@ -27,7 +27,7 @@ _holders: dict[str, int] = {}
 _measuring = threading.local()
 
 
-def rebind_plain(out: np.ndarray, result: Handle, name: str) -> Any:
+def rebind_plain(out: np.ndarray, result: Handle, name: str) -> Handle:
     """Return `result` for ``out op= traced`` if the caller's name may be rebound to it.
 
     Parameters

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
 import numpy as np
 
+from adarray.base.aval import aval_of
 from adarray.base.errors import DTypeError, ShapeError, TraceError
 from adarray.base.op import Op
+from adarray.base.types import DType, Operands, Value
 from adarray.core.trace import levels_of
 
 
@@ -20,12 +22,15 @@ def _broadcast(shapes: list[tuple[int, ...]]) -> bool:
     return True
 
 
-def reraise(op: Op, values: tuple[Any, ...], error: ValueError) -> NoReturn:
+V = TypeVar("V", bound=Value)
+
+
+def reraise(op: Op, values: Operands, error: ValueError) -> NoReturn:
     """Raise NumPy's error with the operation and the operands' shapes in it."""
     if type(error) is not ValueError:  # AxisError and the like say more by their type
         raise error
     given = [i for i, v in enumerate(values) if v is not None]
-    shapes = [np.shape(values[i]) for i in given]
+    shapes = [aval_of(values[i]).shape for i in given]
     if op.pointwise and _broadcast(shapes):
         raise error  # about something else, such as integers to negative powers
     listed = " and ".join(map(str, shapes)) if len(shapes) < 4 else str(shapes)
@@ -38,7 +43,7 @@ def reraise(op: Op, values: tuple[Any, ...], error: ValueError) -> NoReturn:
     raise ShapeError(f"{op.name}: {what}{', ' if op.pointwise else ': '}{why}") from error
 
 
-def no_derivative(op: Op, r: Any) -> Any:
+def no_derivative(op: Op, r: V) -> V:
     """Return the result of an operation on traced values that is not floating or complex."""
     if r.dtype.kind == "O":
         raise DTypeError(
@@ -48,7 +53,7 @@ def no_derivative(op: Op, r: Any) -> Any:
     return r  # integers and truth values are piecewise constant
 
 
-def leaves_graph(what: str, fix: str, x: Any = None) -> TraceError:
+def leaves_graph(what: str, fix: str, x: object = None) -> TraceError:
     """Return the error for a traced value that would leave the graph: `x`, if that is known."""
     return TraceError(
         f"{what}: a traced value would leave the graph, and its gradient would be lost; {fix}, "
@@ -57,7 +62,7 @@ def leaves_graph(what: str, fix: str, x: Any = None) -> TraceError:
     )
 
 
-def refuse_whole_numbers(dtype: np.dtype[Any]) -> None:
+def refuse_whole_numbers(dtype: DType) -> None:
     """Raise if an array of `dtype` cannot hold a traced value.
 
     Raises

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.aval import Symbolic, aval_of
+from adarray.base.aval import Aval, Symbolic, aval_of
 from adarray.base.op import Op
 from adarray.base.probe import needs
+from adarray.base.types import Operands
 from adarray.core.guard import Guard, keep_plain
 from adarray.core.trace import Handle, is_borrowed, save
 
@@ -29,8 +30,13 @@ class OfMembers:
 
 
 def saved_for(
-    op: Op, mask: int, operands: tuple[Any, ...], values: list[Any], out: Any, aval: Any
-) -> tuple[tuple[Any, ...], list[Guard] | None]:
+    op: Op,
+    mask: int,
+    operands: Operands,
+    values: list[object],
+    out: Handle | tuple[Handle, ...],
+    aval: Aval | tuple[Aval, ...],
+) -> tuple[Operands, list[Guard] | None]:
     """Return ``(out, *operands)`` as the rules read them, and the guards of plain arrays.
 
     `out` and `aval` are tuples for an operation with several results.
@@ -40,9 +46,9 @@ def saved_for(
     if wanted is None:
         wanted = op.plan(mask) if op.pointwise else needs(op, mask, len(operands))
     if not wanted[0]:
-        saved: list[Any] = [None if op.pointwise else aval]
+        saved: list[object] = [None if op.pointwise else aval]
     else:
-        saved = [tuple(map(save, out)) if op.outputs > 1 else save(out)]
+        saved = [tuple(map(save, out)) if isinstance(out, tuple) else save(out)]
     for x, v, want in zip(operands, values, wanted[1:], strict=True):
         if want:
             if isinstance(x, Handle) and v is x._v and not is_borrowed(x):
@@ -63,7 +69,7 @@ def saved_for(
     return tuple(saved), guards
 
 
-def as_array(x: Any) -> Any:
+def as_array(x: object) -> object:
     """Return a plain operand as rules may read it: lists become arrays."""
     if x is None or isinstance(x, (np.ndarray, np.generic, int, float, complex, slice, tuple)):
         return x

@@ -9,24 +9,43 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from adarray.base.aval import ARRAYS, Aval, Symbolic, aval_of
 from adarray.base.levels import is_walked
 from adarray.base.op import Op
+from adarray.base.types import Operands, Params, Value
 from adarray.core.graph import Node
 from adarray.core.refusals import no_derivative
 from adarray.core.trace import Extras, Handle, Tangent, extras, snapshot
 from adarray.device import is_device
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+T = TypeVar("T")
+
+
+class Series(Protocol):
+    """What pushes the coefficients of power series through operations."""
+
+    def strip(self, x: T) -> T:
+        """Return an operand without its coefficients."""
+
+    def push(
+        self, op: Op, operands: Operands, primals: Operands, params: Params, out: object
+    ) -> object:
+        """Give the result of an operation its coefficients, and return it."""
+
+
 # Levels that hold the coefficients of a power series, with what pushes them (adarray.ad.series).
-SERIES: dict[int, Any] = {}
+SERIES: dict[int, Series] = {}
 _SMALL = 4096  # elements up to which a product is faster than a sum, and takes one thread
 
 
-def strip(x: Any, level: int) -> Any:
+def strip(x: T, level: int) -> T:
     """Return the operand without its tangent at `level`."""
     if not isinstance(x, Handle) or x._x is None or not x._x.tangents:
         return x
@@ -35,7 +54,7 @@ def strip(x: Any, level: int) -> Any:
     return type(x)(x._v, x._node, rest, x._frozen)
 
 
-def tangent_of(x: Any, level: int) -> Handle | None:
+def tangent_of(x: object, level: int) -> Handle | None:
     """Return the tangent of an operand at `level`, None for zero."""
     if isinstance(x, Handle) and x._x is not None:
         for t in x._x.tangents:
@@ -44,7 +63,7 @@ def tangent_of(x: Any, level: int) -> Handle | None:
     return None
 
 
-def unrecorded(x: Any, level: int) -> Any:
+def unrecorded(x: T, level: int) -> T:
     """Return an operand as the tangent at `level` needs it, which only traces around that walk.
 
     What later ones record is walked from the value, never from the tangent.
@@ -57,13 +76,14 @@ def unrecorded(x: Any, level: int) -> Any:
     return type(x)(x._v, None, rest, True)
 
 
-def save_tangents(node: Node, sources: tuple[Any, ...]) -> None:
+def save_tangents(node: Node, sources: Operands) -> None:
     """Keep the tangents of what `node` saved: forward over reverse differentiates its rules."""
     saved = list(node.saved)
     for j, (v, source) in enumerate(zip(node.saved, sources, strict=False)):
         if isinstance(v, tuple) and isinstance(source, tuple):  # several results
-            made: Any = tuple(_with_tangents(node, a, b) for a, b in zip(v, source, strict=True))
-            changed = any(a is not b for a, b in zip(v, made, strict=True))
+            parts = tuple(_with_tangents(node, a, b) for a, b in zip(v, source, strict=True))
+            changed = any(a is not b for a, b in zip(v, parts, strict=True))
+            made: object = parts
         else:
             made = _with_tangents(node, v, source)
             changed = made is not v
@@ -72,7 +92,7 @@ def save_tangents(node: Node, sources: tuple[Any, ...]) -> None:
             node.saved = saved  # a list: some of the values are ADArrays
 
 
-def _with_tangents(node: Node, v: Any, source: Any) -> Any:
+def _with_tangents(node: Node, v: Any, source: object) -> object:
     """Return the saved value `v` of `source` with the tangents that outer traces need."""
     if isinstance(v, Aval) or v is None or not isinstance(source, Handle):
         return v
@@ -110,7 +130,7 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
     elif not isinstance(tangent, Handle):
         tangent = type(out)(tangent if is_device(tangent) else np.asarray(tangent)[()])
     elif not isinstance(tangent._v, (np.ndarray, np.generic)):
-        tangent = np.positive(cast(Any, tangent))  # that of a Python number has no shape
+        tangent = np.positive(tangent)  # that of a Python number has no shape
     if tangent._v.shape != shape:
         tangent = np.broadcast_to(tangent, shape)
     if tangent._v.dtype != dtype:
@@ -124,7 +144,7 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
     x.tangents = tuple(sorted((*kept, Tangent(level, tangent)), key=lambda t: t.level))
 
 
-def inexact(op: Op, v: Any) -> bool:
+def inexact(op: Op, v: Value) -> bool:
     """Whether the result `v` of `op` carries a tangent."""
     dtype = aval_of(v).dtype
     if dtype.kind not in "fc":
@@ -132,7 +152,7 @@ def inexact(op: Op, v: Any) -> bool:
     return bool(dtype.kind in "fc")
 
 
-def without_dropped(r: Any, weight: Callable[[], Any]) -> Any:
+def without_dropped(r: Any, weight: Callable[[], npt.ArrayLike]) -> object:
     """Return the tangent `r` of an operation that masks, 0 where the operand's weight is 0.
 
     The operand's own tangent may be infinite or nan there.

@@ -8,10 +8,12 @@ import re
 import sys
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import NoReturn
 
+from adarray.base.errors import TraceError
 from adarray.base.redirecting import original_of
 from adarray.base.scope import package_of
+from adarray.base.types import Function
 from adarray.core.caught import Shown
 from adarray.core.refusals import leaves_graph
 
@@ -41,7 +43,7 @@ class TracedText(Shown, str):
     C code reads its characters, which are none of a number; it equals the text that it stands for.
     """
 
-    def __new__(cls, text: str, x: Any, shown: str = "traced({})") -> TracedText:
+    def __new__(cls, text: str, x: object, shown: str = "traced({})") -> TracedText:
         """Make it, of an ADArray or arguments with one."""
         made = super().__new__(cls, shown.format(text))
         made.of, made.text = x, text
@@ -68,27 +70,27 @@ class TracedText(Shown, str):
     def __radd__(self, other: str) -> TracedText:
         return TracedText(other + self.text, self.of)
 
-    def _refuse(self) -> Any:
+    def _refuse(self) -> NoReturn:
         fix = "compute with the array, not with its text"
         raise leaves_graph("text read as a number", fix, self.of)
 
     __float__ = __int__ = __complex__ = _refuse
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)
 
 
-def _opened(x: Any) -> Any:
+def _opened(x: object) -> object:
     """Return `x` with the text that traced text stands for in its place."""
     return x.text if type(x) is TracedText else x
 
 
-def _of_text(name: str) -> Any:
+def _of_text(name: str) -> Function:
     """Return the method `name` of text, for the text that it stands for."""
-    method = getattr(str, name)
+    method: Function = getattr(str, name)
 
-    def call(self: TracedText, *args: Any, **kwargs: Any) -> Any:
-        def closed(r: Any) -> Any:
+    def call(self: TracedText, *args: object, **kwargs: object) -> object:
+        def closed(r: object) -> object:
             if type(r) is list or type(r) is tuple:
                 return type(r)(map(closed, r))
             return TracedText(r, self.of) if type(r) is str else r
@@ -111,12 +113,12 @@ for _name in (
     setattr(TracedText, _name, _of_text(_name))
 
 
-def text_is_kept(x: Any) -> Any:
+def text_is_kept(x: object) -> TraceError:
     """Return the error for text that a traced value becomes part of, and that is not shown."""
     return leaves_graph("text", "print or log it in the statement that makes it", x)
 
 
-def as_text(text: str, x: Any, formatted: bool = False) -> str:
+def as_text(text: str, x: object, formatted: bool = False) -> str:
     """Return the text that shows a traced value `x`.
 
     Parameters
@@ -224,7 +226,7 @@ def _only_shown(code: types.CodeType, local: str) -> bool:
 
 def _before(code: types.CodeType, at: int) -> Iterator[str]:
     """Give the names and texts that the statement has read before an instruction."""
-    found: list[Any] = []
+    found: list[str] = []
     for instruction in dis.get_instructions(code):
         if instruction.offset > at:
             break

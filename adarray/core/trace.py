@@ -13,7 +13,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -23,9 +23,16 @@ from adarray.base.hooks import Hook
 from adarray.base.levels import FORWARD, LEVEL, OPEN, end, levels_hook, within
 from adarray.base.memory import duplicate
 from adarray.base.runtime import MODE
-from adarray.core.graph import LEAF, Node, next_level
+from adarray.base.types import Function, Value
+from adarray.core.graph import LEAF, Node, Steps, next_level
 from adarray.core.guard import keep_plain, unwatch, watch
 from adarray.device import KINDS, adopt
+
+if TYPE_CHECKING:
+    from adarray.core.mirrors import Mirror
+    from adarray.device import Library
+
+T = TypeVar("T")
 
 
 class Tangent:
@@ -49,7 +56,7 @@ class GradSlot:
 
     __slots__ = ("grad", "library")
 
-    def __init__(self, library: Any = None) -> None:
+    def __init__(self, library: Library | None = None) -> None:
         self.grad: Any = None
         self.library = library
 
@@ -70,7 +77,7 @@ class Extras:
     def __init__(
         self,
         base: Handle | None = None,
-        steps: tuple[Any, ...] = (),
+        steps: Steps = (),
         tangents: tuple[Tangent, ...] = (),
         slot: GradSlot | None = None,
         weak: bool = False,
@@ -80,17 +87,17 @@ class Extras:
         self.borrowed = borrowed  # see adarray.intercepting: never traced, written through
         self.escaped = False  # see `is_over`
         self.loan: weakref.ref[Loan] | None = None  # see adarray.core.lending
-        self.mirror: Any = None  # see adarray.core.mirrors
+        self.mirror: Mirror | None = None  # see adarray.core.mirrors
         # Handles of one array, each of which takes what is written into another; or why none can.
-        self.peers: list[Any] | str | None = None
+        self.peers: list[Handle] | str | None = None
         self.steps = steps  # ((op, other operands, params), ...) from base to view
-        self.seen: Any = state_of(base) if base is not None else None
+        self.seen = state_of(base) if base is not None else (None, None, ())
         self.tangents = tangents
         self.slot = slot
         self.weak = weak
 
 
-def state_of(base: Handle) -> tuple[Any, Any, tuple[Tangent, ...]]:
+def state_of(base: Handle) -> tuple[Node | None, object, tuple[Tangent, ...]]:
     """Return what a write into `base` replaces, whichever way it is done.
 
     A recorded write replaces the node, a copy on write the buffer, a write of
@@ -120,12 +127,15 @@ class Handle(Tracked):
     # That of Python numbers: see adarray.kinds.
     number_class: ClassVar[type[Handle]]
 
+    if TYPE_CHECKING:  # of ADArray
+        __array_ufunc__: Function
+
     def __init_subclass__(cls) -> None:
         if not hasattr(Handle, "array_class"):  # a user's subclass takes no part
             Handle.array_class = cls
 
     def __init__(
-        self, v: Any, node: Node | None = None, x: Extras | None = None, frozen: bool = False
+        self, v: Value, node: Node | None = None, x: Extras | None = None, frozen: bool = False
     ) -> None:
         self._v = v
         self._node = node
@@ -159,17 +169,17 @@ class Loan:
 
     __slots__ = ("__array_interface__", "__weakref__", "_memory")
 
-    def __init__(self, memory: np.ndarray) -> None:
+    def __init__(self, memory: Any) -> None:
         self._memory = memory
         self.__array_interface__ = memory.__array_interface__
 
 
-def is_weak(x: Any) -> bool:
+def is_weak(x: object) -> bool:
     """Whether `x` stands for a Python number, whose dtype yields to others (NEP 50)."""
     return isinstance(x, Handle) and x._x is not None and x._x.weak
 
 
-def is_python_number(x: Any) -> bool:
+def is_python_number(x: object) -> bool:
     """Whether `x` is a Python number that is no truth value, or stands for one."""
     return type(x) in (int, float, complex) or is_weak(x)
 
@@ -187,7 +197,7 @@ def is_borrowed(handle: Handle) -> bool:
     return x.borrowed or x.loan is not None
 
 
-def save(handle: Handle) -> Any:
+def save(handle: Handle) -> Value:
     """Return the value of a (synchronised) handle as a node may keep it.
 
     A view that is smaller than its base is copied: it would otherwise keep the
@@ -247,7 +257,7 @@ def snapshot(handle: Handle) -> Handle:
     return type(handle)(handle._v, handle._node, rest, True)
 
 
-def placed(x: Any) -> Any:
+def placed(x: T) -> T:
     """Return a plain value where the current backend computes."""
     mode = MODE.get()
     return x if mode is None or mode.place is None else mode.place(x)
@@ -304,7 +314,7 @@ _gc_users = 0
 _gc_before: tuple[int, int, int] = (700, 10, 10)
 
 
-def levels_of(x: Any) -> list[int]:
+def levels_of(x: object) -> list[int]:
     """Return the levels of the open traces that see `x`, or an ADArray in it."""
     if isinstance(x, Handle):
         found = [] if x._node is None else within(*x._node.span)
@@ -365,7 +375,7 @@ class tracing:  # noqa: N801  (reads as a statement)
             _gc_users += 1
         return level
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         global _gc_users
         LEVEL.reset(self._level_token)
         if self._watch_token is not None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from adarray.base.aval import BATCHED, Symbolic
 from adarray.base.op import Layout, Op
 from adarray.base.runtime import MODE
+from adarray.base.types import Operands, Params, Value
 from adarray.core.trace import Extras, Handle, root_of
 from adarray.device import is_device
 
 
 def wrapped(
     op: Op,
-    operands: tuple[Any, ...],
-    params: dict[str, Any],
-    values: list[Any],
-    r: Any,
+    operands: Operands,
+    params: Params,
+    values: list[object],
+    r: Value,
     cls: type[Handle],
 ) -> Handle:
     """Return the result as an ADArray: a view of operand 0 where memory is shared."""
@@ -44,7 +43,7 @@ def wrapped(
     return cls(r)
 
 
-def _overlap(r: Any, memory: Any) -> bool:
+def _overlap(r: Value, memory: Value) -> bool:
     """Whether a result may lie in the memory of an operand."""
     if is_device(r):  # without a way through NumPy's protocols
         return (
@@ -55,9 +54,7 @@ def _overlap(r: Any, memory: Any) -> bool:
     return bool(np.may_share_memory(r, memory))
 
 
-def view_of(
-    source: Handle, op: Op, rest: tuple[Any, ...], params: dict[str, Any], value: Any
-) -> Handle:
+def view_of(source: Handle, op: Op, rest: Operands, params: Params, value: Value) -> Handle:
     """Return a handle on `value`, which is ``op(source, *rest, **params)`` without a copy."""
     root = root_of(source)
     steps = source._x.steps if source._x is not None and source is not root else ()

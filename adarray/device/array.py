@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -428,7 +428,7 @@ for _name in (
     setattr(DeviceArray, _name, _method(_name))
 
 
-def is_device(x: Any) -> bool:
+def is_device(x: object) -> TypeGuard[DeviceArray]:
     """Whether `x` is a `DeviceArray` (``isinstance`` says what it stands for)."""
     return type(x) is DeviceArray
 

@@ -91,6 +91,7 @@ def _reduce(
         options["initial"] = initial
     if where is not True:
         options["where"] = where
+    assert function is not None
     return call_function(function, (x,), options)
 
 

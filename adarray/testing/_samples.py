@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.base.op import Op, Reduction
+from adarray.base.op import Domain, Op, Reduction
 from adarray.testing._grads import cast_like
 
 # An array of a shape, filled with values from the operand's domain.
@@ -114,6 +114,12 @@ _PAIRS: dict[str, tuple[Layout, Layout, int]] = {
 }
 
 
+def domains_of(op: Op) -> tuple[Domain, ...]:
+    """Return where the operands of a pointwise operation are sampled."""
+    assert isinstance(op.samples, tuple)
+    return op.samples
+
+
 def _filler(domain: tuple[Any, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> Fill:
     """Return the function that makes arrays of values from ``(low, high[, "bool"])``."""
     low, high, *kind = domain
@@ -163,7 +169,7 @@ def _special_operands(op: Op, dtype: np.dtype[Any]) -> list[np.ndarray]:
         pools = [few, *([few[2:]] * (op.arity - 1))]
     pools = [
         np.array([False, True]) if d[2:] == ("bool",) else pool
-        for d, pool in zip(op.samples, pools, strict=True)
+        for d, pool in zip(domains_of(op), pools, strict=True)
     ]
     grid = np.meshgrid(*pools, indexing="ij")
     return [np.ascontiguousarray(g).reshape(-1) for g in grid]
@@ -171,7 +177,7 @@ def _special_operands(op: Op, dtype: np.dtype[Any]) -> list[np.ndarray]:
 
 def pointwise_cases(op: Op, dtype: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
     """Yield the cases of a pointwise operation."""
-    fills = [_filler(d, dtype, rng) for d in op.samples]
+    fills = [_filler(d, dtype, rng) for d in domains_of(op)]
     if len(fills) == 1:
         for name, ((make, shape), order) in _UNARY.items():
             yield Case(name, [make(fills[0], shape)], {}, order)
@@ -192,6 +198,7 @@ def pointwise_cases(op: Op, dtype: np.dtype[Any], rng: np.random.Generator) -> I
 
 def sample_cases(op: Op, dtype: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
     """Yield the cases that a record lists, and more for reductions."""
+    assert callable(op.samples)
     for k, sample in enumerate(op.samples(rng)):
         operands, params, _ = op.bind(sample.args, sample.kwargs)
         cast = [_cast(x, dtype, rng) for x in operands]

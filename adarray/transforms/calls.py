@@ -335,6 +335,7 @@ def _result(x: Any, arguments: list[Any], apart: bool) -> Any:
     `apart` says that others may hold its memory.
     """
     rest: Extras | None = None
+    value: Any
     if isinstance(x, Handle):
         value, rest = sync_if_view(x)._v, rest_of(x)
         if apart:

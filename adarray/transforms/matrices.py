@@ -235,6 +235,7 @@ def _jacobian(transform: Transform, mode: str) -> Transformed:
         in_size = sum(int(np.size(_plain(x))) for x in ins.moving)
         aux: Any = None
         if mode != "forward":
+            kept: list[Any]
             y, pullback, *kept = vjp(
                 of_picked, *xs, has_aux=has_aux, allow_int=True, intercept=False
             )

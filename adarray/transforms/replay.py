@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from adarray.ad.reverse import WALK, Pullback
 from adarray.base.aval import Aval
 from adarray.base.levels import OPEN, within
@@ -22,10 +24,13 @@ from adarray.transforms.modes import as_cotangent
 from adarray.transforms.shared import refuse_unseen
 from adarray.transforms.tree import flatten
 
+# Of a node that has no value.
+_NONE = Aval((), np.dtype(float))
+
 
 def mark() -> Node:
     """Return a node that is younger than all others made so far."""
-    return Node(STOP, (), (), None, Aval((), None), (0, 0))
+    return Node(STOP, (), (), None, _NONE, (0, 0))
 
 
 def made_before(start: Node, nodes: Iterable[Node | None]) -> list[Node]:

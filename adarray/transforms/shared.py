@@ -273,7 +273,9 @@ def _named(g: Any, what: Comparing) -> list[tuple[str, Any]]:
     code = original_of(g.__code__)
     cells = dict(zip(code.co_freevars, captured_last(g), strict=False))
     names = what.names if not what.locals else [*all_names(code), *cells]
-    values = [(n, cells[n] if n in cells else bound_to(g.__globals__, n)) for n in names]
+    values: list[tuple[str, Any]] = [
+        (n, cells[n] if n in cells else bound_to(g.__globals__, n)) for n in names
+    ]
     if what.locals:
         defaults = captured_last(g)[len(code.co_freevars) :]
         values += [("a default", x) for x in defaults]
