@@ -55,12 +55,16 @@ def _simple(
 
 
 def _library(
-    name: str, spelled: str, libmvec: int, *domain: Interval, ulp: float = 4.0
+    name: str, spelled: str, libmvec: int = 0, *domain: Interval, ulp: float = 4.0
 ) -> ScalarFunction:
-    """Return the record of a mathematical function of the C library, by default of one real."""
+    """Return the record of a mathematical function of the C library, by default of one real.
+
+    Those with a vector version are in the headers of kernels, too; others need no other text.
+    """
     return ScalarFunction(
         name=name, arity=len(domain) or 1, floats=Library(spelled), signed=None, unsigned=None,
         cost=HEAVY, flops=1, ulp=ulp, domain=domain or (REAL,), libmvec=libmvec, is_call=True,
+        cuda_far=libmvec > 0,
     )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def literal(value: float, dtype: str, dialect: Dialect = C) -> str:
 def library_name(function: ScalarFunction, dtype: str, d: Dialect = C) -> str:
     """Return the name of a function of the C library for operands of `dtype`."""
     assert isinstance(function.floats, Library)
-    far = "adarray_far_" if d.far and function.is_call else ""
+    far = "adarray_far_" if d.far and function.cuda_far else ""
     return f"{far}{function.floats.name}{d.library_suffix[dtype]}"
 
 

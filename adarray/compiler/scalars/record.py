@@ -114,6 +114,8 @@ class ScalarFunction:
         Whether it is long: kernels weigh it by what they call, not by what they read.
     cuda_careful : str
         Function of float32 in ``native/cuda/adarray_quick.h`` that takes a care; empty for none.
+    cuda_far : bool
+        Whether ``native/cuda/adarray_device.h`` has it out of line, for kernels that call many.
     cuda_checked : dict
         Functions of eager kernels on GPUs that mend what CUDA's own do wrong, by dtype.
     slow_in_numpy : bool
@@ -141,6 +143,7 @@ class ScalarFunction:
     by_lane: str = ""
     is_call: bool = False
     cuda_careful: str = ""
+    cuda_far: bool = False
     cuda_checked: Mapping[str, str] = field(default_factory=dict)
     slow_in_numpy: bool = False
     faster_in_numpy: frozenset[str] = frozenset()
