@@ -12,6 +12,7 @@ from adarray.arrays.questions import MissingError, is_array
 from adarray.base.aval import Symbolic, aval_of
 from adarray.base.errors import TraceError
 from adarray.base.memory import ArgumentMemory
+from adarray.base.op import Layout, Op
 from adarray.base.runtime import MODE
 from adarray.core.graph import LEAF
 from adarray.core.guard import guarded
@@ -42,8 +43,9 @@ def _base_of(x: Any) -> Any:
 _base_of.__name__ = "base"  # for errors
 
 
-# Views that NumPy does not let be written through.
-_READ_ONLY = frozenset({"broadcast_to", "diagonal", "sliding_window_view"})
+def _is_readonly(op: Op) -> bool:
+    """Whether NumPy does not let a view that the operation gives be written through."""
+    return isinstance(op.lower, Layout) and op.lower.readonly
 
 
 class Flags:
@@ -161,7 +163,7 @@ class Attributes(_State):
         if flags.writeable or type(v) is not np.ndarray or not guarded(root_of(self)._v):
             return flags
         steps = self._x.steps if self._x is not None else ()
-        return flags if any(step[0].name in _READ_ONLY for step in steps) else Flags(flags)
+        return flags if any(_is_readonly(step[0]) for step in steps) else Flags(flags)
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -51,7 +51,21 @@ class Contraction(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Elements keep their values and change places; NumPy may return a view."""
+    """Elements keep their values and change places; NumPy may return a view.
+
+    Parameters
+    ----------
+    part : str, optional
+        ``"real"`` or ``"imag"``: elements stay where they are, and this part of them is seen.
+    cast : bool
+        Whether elements stay where they are, and their dtype changes.
+    readonly : bool
+        Whether NumPy does not let the view be written through.
+    """
+
+    part: str | None = None
+    cast: bool = False
+    readonly: bool = False
 
 
 class Gather(NamedTuple):
@@ -91,6 +105,8 @@ class Sample(NamedTuple):
 
 # Where one operand of a pointwise operation is sampled: from, to, and whether it is a truth value.
 Domain: TypeAlias = tuple[float, float] | tuple[float, float, Literal["bool"]]
+# ``dynamic(operands, params)``, or of a function without record ``dynamic(args, kwargs)``.
+Dynamic: TypeAlias = Callable[[Operands, Params], object]
 # Inputs for tests and probes.
 Samples: TypeAlias = Callable[[np.random.Generator], list[Sample]] | tuple[Domain, ...]
 
@@ -142,9 +158,13 @@ class Op:
     methods : tuple of str, optional
         Names of the ndarray methods that are this function, `self` first.
     needs : callable, optional
-        ``needs(mask, params)`` returns the positions in ``(out, *operands)`` to
-        save when the operands in `mask` (bits) are traced. Found by running the
-        rules on probes where it is not given.
+        ``needs(mask)`` returns for each of ``(out, *operands)`` whether it is saved
+        when the operands in `mask` (bits) are traced; of a variadic operation, for
+        the result and for all operands. Found by running the rules on probes where
+        it is not given.
+    transfer : callable, optional
+        ``transfer(g, node)``: the reverse rule of an in-place write, which may take
+        over the buffer of the cotangent `g`. See `adarray.core.inplace`.
     outputs : int
         Number of results. With more than one, the function returns a tuple (a
         namedtuple stays one), `g` and `out` in the rules are tuples, and jvp rules
@@ -163,18 +183,36 @@ class Op:
     invariants : callable, optional
         ``invariants(out)`` returns what of the results does not depend on choices that
         NumPy makes, such as the phases of eigenvectors; `opcheck` differentiates that.
+    dynamic : callable, optional
+        ``dynamic(operands, params)`` returns what the shape of the result depends on by
+        its values. See `DYNAMIC`.
+    zero_d : callable, optional
+        ``zero_d(operand, params)``: whether NumPy returns an array, and no scalar, where a
+        result has no axes. `operand` says whether the first operand is an array. Not given
+        where it never does.
     batch : callable, optional
         How `adarray.vmap` computes it for all members of a batch: ``batch(call)``, see
         `adarray.batching.rules`. Not given for operations whose kind says it: pointwise ones,
         reductions, scans and ufuncs.
     note : str
         What the documentation's table says, such as the derivative at kinks.
+
+    Attributes
+    ----------
+    pointwise : bool
+        Whether `lower` is `Pointwise`.
+    variadic : bool
+        Whether the last operand is a sequence of arrays.
+    special : bool
+        Whether the reverse walk looks twice at it: leaves and writes have no plain rule, and
+        what masks or drops is followed by others that need care.
     """
 
     __slots__ = (
-        "_binder", "_plans", "aliases", "batch", "drops", "evaluate", "general", "invariants",
-        "jvp", "lower", "masks", "methods", "name", "needs", "note", "numpy", "operands", "outputs",
-        "params", "pointwise", "rules", "samples", "signature", "special", "transfer", "variadic",
+        "_binder", "_plans", "aliases", "batch", "drops", "dynamic", "evaluate", "general",
+        "invariants", "jvp", "lower", "masks", "methods", "name", "needs", "note", "numpy",
+        "operands", "outputs", "params", "pointwise", "rules", "samples", "signature", "special",
+        "transfer", "variadic", "zero_d",
     )  # fmt: skip
 
     def __init__(
@@ -199,6 +237,8 @@ class Op:
         drops: bool = False,
         general: Op | None = None,
         invariants: Function | None = None,
+        dynamic: Dynamic | None = None,
+        zero_d: Callable[[bool, Params], bool] | None = None,
         batch: Function | None = None,
         note: str = "",
     ) -> None:
@@ -223,11 +263,9 @@ class Op:
         self.general = general
         self.invariants = invariants
         self.batch = batch
-        # transfer(g, node): reverse rule that may take over the buffer of g;
-        # only in-place writes have one (see adarray.core.inplace).
+        self.dynamic = dynamic
+        self.zero_d = zero_d
         self.transfer = transfer
-        # Whether the reverse walk looks twice at it: leaves and writes have no plain rule, and
-        # what masks or drops is followed by others that need care.
         self.special = transfer is not None or not rules or masks or drops
         self.pointwise = isinstance(lower, Pointwise)
         self.variadic = bool(operands) and operands[-1].startswith("*")
@@ -406,6 +444,8 @@ def register(op: Op) -> Op:
         if function in FUNCTIONS:
             raise ValueError(f"register: {function!r} belongs to {FUNCTIONS[function].name!r}")
         FUNCTIONS[function] = op
+        if op.dynamic is not None:
+            DYNAMIC[function] = op.dynamic
         if op.pointwise:
             POINTWISE[function] = op
     for method in op.methods:
@@ -443,6 +483,30 @@ CONSTANT_FUNCTIONS: set[Function] = set()
 # NumPy functions that are written in Python on top of others, with a body of ours
 # or NumPy's own that runs over ADArrays: {function: implementation}.
 COMPOSITES: dict[object, Function] = {}
+
+
+# What else is known of functions, in the modules that register them.
+
+# Those whose results have a shape that depends on values: {function: of which arguments}.
+DYNAMIC: dict[object, Dynamic] = {}
+# Those that answer questions about shapes, dtypes and memory, which values do not change.
+METADATA: set[object] = set()
+# Those that make an array of the shape and dtype of another, and read no value of it.
+ALIKE: set[object] = set()
+# Those that write into their first argument, and return nothing.
+WRITERS: set[object] = set()
+
+
+def dynamic(*functions: Function, of: Dynamic = lambda args, kwargs: (args, kwargs)) -> None:
+    """Register functions of which values decide the shape of a result.
+
+    Parameters
+    ----------
+    *functions : callable
+    of : callable
+        ``of(args, kwargs)`` returns the arguments whose values decide; all, if not given.
+    """
+    DYNAMIC.update(dict.fromkeys(functions, of))
 
 
 # NumPy functions that traced arrays must not be passed to: {function: why, and what to do}.

@@ -22,7 +22,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from adarray.base.errors import ADArrayError, NotDifferentiableError
 from adarray.base.levels import forget
-from adarray.base.op import Op
+from adarray.base.op import METADATA, Op
 from adarray.base.runtime import MODE
 from adarray.base.types import DType, Function, Operands, Params
 
@@ -35,8 +35,6 @@ _lock = threading.RLock()
 _REAL: set[str] = set()
 # Operands and parameters.
 Sampled: TypeAlias = tuple[list[Any], Params]
-
-_SHAPE_ONLY = {np.shape, np.ndim, np.size, np.result_type}
 
 
 @contextlib.contextmanager
@@ -87,7 +85,7 @@ class Probe(NDArrayOperatorsMixin):
     def __array_function__(
         self, func: Function, types: object, args: Operands, kwargs: Params
     ) -> object:
-        mark = func not in _SHAPE_ONLY
+        mark = func not in METADATA
         return func(*_open(args, mark), **{k: _open(v, mark) for k, v in kwargs.items()})
 
 

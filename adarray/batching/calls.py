@@ -12,7 +12,7 @@ import numpy as np
 from adarray.base.aval import Symbolic
 from adarray.base.errors import NotDifferentiableError
 from adarray.base.levels import forget
-from adarray.base.op import COMPOSITES, FUNCTIONS
+from adarray.base.op import COMPOSITES, DYNAMIC, FUNCTIONS, METADATA
 from adarray.base.runtime import MODE
 from adarray.batching.batch import Batch
 from adarray.batching.indices import (
@@ -52,22 +52,6 @@ from adarray.device import is_device
 RULES: dict[Any, Rule] = {}
 # Functions whose bodies run: those that call themselves on plain values meet those of members.
 _INSIDE: ContextVar[frozenset[Any]] = ContextVar("adarray_batched_bodies", default=frozenset())
-# Of shapes and dtypes, which are the same for all members.
-_METADATA = frozenset(
-    {
-        np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj,
-        np.common_type, np.min_scalar_type, np.broadcast_shapes,
-    }
-)  # fmt: skip
-# Those whose result has a shape that depends on values, which then are the same for all.
-_DYNAMIC = frozenset(
-    {
-        np.nonzero, np.flatnonzero, np.argwhere, np.extract, np.compress, np.unique,
-        np.unique_all, np.unique_counts, np.unique_inverse, np.unique_values,
-        np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d, np.trim_zeros,
-        np.delete, np.histogram_bin_edges, np.arange,
-    }
-)  # fmt: skip
 
 
 def batched(rule: Rule, *functions: Callable[..., Any]) -> None:
@@ -254,7 +238,9 @@ def _written(x: Batched, parts: tuple[Any, ...], given: Any) -> Batched:
 
 def function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a NumPy function on values of which one is that of the members."""
-    if func in _METADATA:
+    if func in (np.may_share_memory, np.shares_memory):
+        return _shares(*args[:2])
+    if func in METADATA:
         return func(*_like(args), **_like(kwargs))
     if isinstance(func, np.ufunc):
         return ufunc(func, "__call__", args, kwargs)
@@ -278,8 +264,6 @@ def _computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bound = _bound(op, args, kwargs)
         if bound is not None:
             return compute_batched(*bound)
-    if func in (np.may_share_memory, np.shares_memory):
-        return _shares(*args[:2])
     if func in (np.zeros_like, np.ones_like, np.empty_like):
         return _filled(func, *args, **kwargs)
     if func in (np.stack, np.vstack, np.hstack, np.broadcast_arrays):
@@ -294,7 +278,8 @@ def _computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 return opened((body or composite)(*_handles(args), **_handles(kwargs)))
             finally:
                 _INSIDE.reset(token)
-    if func in _DYNAMIC:
+    decides = DYNAMIC.get(func)
+    if decides is not None and innermost(decides(args, kwargs)) is not None:  # the same for all
         return func(*_looked(args), **_looked(kwargs))
     call = Call(batch, func, args, kwargs, func.__name__)
     return wrapped(call, members(call))

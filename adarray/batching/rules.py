@@ -409,21 +409,10 @@ def _is_number(v: Any) -> bool:
     return isinstance(v, (int, float, complex)) and not isinstance(v, np.generic)
 
 
-# Records whose result without axes is an array, unless a part of the operand is a scalar.
-_AS_OPERAND = frozenset({"astype", "copy"})
-_ARRAYS = frozenset({"reshape", "broadcast_to", "ravel", "squeeze"})
-
-
 def _gives_scalar(call: Call, op: Op | None) -> bool:
     """Whether NumPy gives a member a scalar where a result has no axes."""
-    if op is None:
+    if op is None or op.zero_d is None:
         return True
-    if op.name == "getitem":
-        index = call.params["index"]
-        return not any(i is Ellipsis for i in (index if type(index) is tuple else (index,)))
-    if op.name in _ARRAYS:
-        return False
-    if op.name in _AS_OPERAND:
-        v = call.values[0]
-        return v.scalar if type(v) is Batched else not isinstance(v, np.ndarray)
-    return True
+    v = call.values[0]
+    array = not v.scalar if type(v) is Batched else isinstance(v, np.ndarray)
+    return not op.zero_d(array, call.params)

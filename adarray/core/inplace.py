@@ -19,7 +19,7 @@ from adarray.base.errors import TraceError
 from adarray.base.frames import is_frame, unframed
 from adarray.base.hooks import Hook
 from adarray.base.memory import duplicate
-from adarray.base.op import Op, Scatter
+from adarray.base.op import Layout, Op, Scatter
 from adarray.base.runtime import MODE
 from adarray.base.types import DType, Function
 from adarray.core.dispatch import replay, sync
@@ -62,7 +62,7 @@ def _write_transfer(g: Any, node: Node) -> tuple[object, object]:
                 writer = np.zeros_like(region, int)  # an ADArray, into which code can write
             writer[index] = count
             value_g = value_g * (writer[index] == count)
-        if part is not None and part.name == "imag":  # cotangents are a - ib for a and b
+        if part is not None and _part(part) == "imag":  # cotangents are a - ib for a and b
             value_g = -value_g
     region[index] = 0
     return g, value_g
@@ -137,7 +137,7 @@ def _region(array: Any, steps: Steps, index: Any) -> tuple[Any, Any]:
     if part is not None:
         array = replay(array, ((part, (), {}),))
     # What changes no places: parts, and casts to the dtype that there is.
-    steps = tuple(s for s in steps if s[0] is not part and s[0].name != "astype")
+    steps = tuple(s for s in steps if s[0] is not part and not _casts(s[0]))
     flat = np.asarray(np.asarray(replay(numbers, steps))[index])
     if not shape:  # the one element or none, in as many dimensions
         return array, (flat.size > 0, *(None,) * (flat.ndim - 1)) if flat.ndim else Ellipsis
@@ -146,7 +146,15 @@ def _region(array: Any, steps: Steps, index: Any) -> tuple[Any, Any]:
 
 def part_of(steps: Steps) -> Op | None:
     """Return which of the `steps` of a view takes the real or imaginary parts, None if none."""
-    return next((op for op, _, _ in steps if op.name in ("real", "imag")), None)
+    return next((op for op, _, _ in steps if _part(op) is not None), None)
+
+
+def _part(op: Op) -> str | None:
+    return op.lower.part if isinstance(op.lower, Layout) else None
+
+
+def _casts(op: Op) -> bool:
+    return isinstance(op.lower, Layout) and op.lower.cast
 
 
 def _shares(target: object, array: object) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.op import WRITERS
 from adarray.base.scope import client_of, package_of
 from adarray.core.trace import Handle
 
@@ -43,7 +44,6 @@ _INSTRUCTIONS = frozenset({
     "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "SWAP", "TO_BOOL", "UNARY_INVERT",
     "UNARY_NEGATIVE", "UNARY_NOT", "UNARY_POSITIVE", "UNPACK_SEQUENCE",
 })  # fmt: skip
-_WRITERS = frozenset({"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"})
 # What may come behind a tuple that is no argument: an index, a result, names.
 _AFTER_TUPLE = frozenset({"BINARY_SUBSCR", "RETURN_VALUE", "UNPACK_SEQUENCE"})
 _TAKES_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
@@ -170,7 +170,7 @@ def _is_harmless(value: Any) -> bool:
         return bool(client_of(value.__globals__))
     return (
         kind is np.ufunc
-        or (hasattr(kind, "_implementation") and value.__name__ not in _WRITERS)
+        or (hasattr(kind, "_implementation") and value not in WRITERS)
         or any(value is getattr(builtins, n) for n in _BUILTINS)
         or issubclass(kind, _DATA)
         or (kind in (list, tuple, dict) and _is_data(value))

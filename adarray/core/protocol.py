@@ -16,7 +16,16 @@ import numpy as np
 from adarray.base.aval import BATCHED, PLAIN, Symbolic, refuse_subclass
 from adarray.base.errors import DTypeError, NotDifferentiableError, UnsupportedFunctionError
 from adarray.base.frames import is_frame, is_labelled, unframed
-from adarray.base.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS, REFUSED, Op, load_late
+from adarray.base.op import (
+    ALIKE,
+    COMPOSITES,
+    CONSTANT_FUNCTIONS,
+    FUNCTIONS,
+    METADATA,
+    REFUSED,
+    Op,
+    load_late,
+)
 from adarray.base.runtime import MODE, WATCHED
 from adarray.base.types import Casting, DType, Function, Operands, Params, Shape
 from adarray.base.watching import WATCHES, looked
@@ -290,7 +299,8 @@ def call_function(func: Function, args: Operands, kwargs: Params) -> Any:
     if func in CONSTANT_FUNCTIONS or not (traced(args) or traced(kwargs)):
         if func not in CONSTANT_FUNCTIONS and func not in REFUSED:
             warn_unknown(func)
-        values = bare if WATCHES and name in _OF_SHAPES else plain
+        unread = func in METADATA or func in ALIKE
+        values = bare if WATCHES and unread else plain
         r = func(*values(args), **values(kwargs))
         if type(r) is str and traced(args):
             return as_text(r, args)
@@ -317,13 +327,6 @@ def warn_unknown(func: Function) -> None:
 
 
 _SIZES = frozenset({int, type(None)})
-
-# Functions that read shapes and dtypes, and no values.
-_OF_SHAPES = frozenset(
-    {"broadcast_shapes", "can_cast", "common_type", "empty_like", "full_like", "iscomplexobj",
-     "isrealobj", "isscalar", "may_share_memory", "ndim", "ones_like", "result_type", "shape",
-     "shares_memory", "size", "zeros_like"}
-)  # fmt: skip
 
 
 def check_params(op: Op, params: Params) -> None:

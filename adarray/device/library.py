@@ -12,18 +12,17 @@ import numpy as np
 from adarray.base.engines import BaseEngine
 from adarray.base.errors import BackendError, DeviceMemoryError
 from adarray.base.memory import layout_of, result_axes
+from adarray.base.op import WRITERS
 from adarray.base.spans import RECORDER
 from adarray.device.array import DeviceArray, Form, form_of, host_of, is_device
 from adarray.device.differences import as_pair, ufunc_differs, values_differ
-from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING
+from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING, SPECIAL
 from adarray.device.indices import CAREFUL, device_index
 from adarray.device.kinds import KINDS, adopt
 from adarray.device.layouts import TURNING, arrays_of, in_order, lie_in_c_order, result_orders
 
 # Computed by NumPy where indices on the device are to be looked at.
 _INDEXING = frozenset({np.take, np.take_along_axis, np.choose, np.put_along_axis, np.put})
-# Those that write into their first argument, and return nothing.
-_WRITERS = frozenset({np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal})
 
 # The libraries in use, by the names of their devices.
 DEVICES: dict[str, Library] = {}
@@ -299,7 +298,7 @@ class Library:
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of NumPy on the device, or where that cannot be, on the host."""
         own = self.function(function)
-        if function in _WRITERS and args:
+        if function in WRITERS and function not in SPECIAL and args:
             return self._write(function, own, args, kwargs)
         args = as_pair(function, args)
         if values_differ(function, args):

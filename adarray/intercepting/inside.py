@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from adarray.arrays.plainarrays import constant_data, opened, plain_data
+from adarray.base.op import ALIKE, WRITERS
 from adarray.base.runtime import MODE
 from adarray.core.lending import lent
 from adarray.core.protocol import concrete, finish, followed, on_plain, plain, traced
@@ -146,11 +147,6 @@ class Entered:
 _OWNLESS = (Handle, np.ndarray, np.generic, str, int, float, complex, type(None), type, np.dtype,
             list, tuple, dict, set, range, slice, np.random.Generator, types.FunctionType,
             types.GeneratorType)  # fmt: skip
-_MAKES_NEW = frozenset({"zeros_like", "ones_like", "empty_like", "full_like"})
-
-
-# What NumPy writes it converts to the dtype of the target, number by number.
-_WRITERS = frozenset({"put", "place", "putmask", "put_along_axis", "fill_diagonal"})
 # Functions that take a sequence of arrays, and dispatch on its items.
 _SEQUENCES = frozenset(
     {
@@ -223,7 +219,7 @@ class Inside:
         """Whether an argument may own the memory of the result, and is no array."""
         if all(isinstance(x, _OWNLESS) for x in args):
             return False
-        return getattr(self.function, "__name__", "") not in _MAKES_NEW
+        return self.function not in ALIKE
 
     def attribute(self, name: str, value: Any) -> Any:
         """Return the attribute `name` of a ufunc, whose value is `value`."""
@@ -413,7 +409,8 @@ def inside_function(value: Any) -> Callable[..., Any] | None:
     if isinstance(value, np.ufunc):
         return Inside(value, joined)
     if _is_dispatcher(value):
-        if name == "block" or name in _WRITERS:  # a nest of arrays, or numbers to be written
+        # `block` takes a nest of arrays; what is written NumPy converts number by number.
+        if name == "block" or (value in WRITERS and value is not np.copyto):
             return Inside(value)
         return Inside(value, joined_items if name in _SEQUENCES else joined)
     if isinstance(value, types.FunctionType):

@@ -69,7 +69,7 @@ real = register(
     Op(
         "real",
         _real_part,
-        Layout(),
+        Layout(part="real"),
         [lambda g, out, x: g],
         jvp="linear",
         samples=_samples,
@@ -88,7 +88,7 @@ imag = register(
     Op(
         "imag",
         _imaginary_part,
-        Layout(),
+        Layout(part="imag"),
         [lambda g, out, x: g * (-1j if is_complex(x) else 0.0)],
         jvp="linear",
         samples=_samples,

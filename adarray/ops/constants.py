@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.op import composite, constant, refuse
+from adarray.base.op import ALIKE, METADATA, composite, constant, dynamic, refuse
 from adarray.base.runtime import MODE
 from adarray.core.dispatch import replay
 from adarray.core.protocol import finish, plain
@@ -22,12 +22,20 @@ constant(
     np.all, np.any, np.allclose, np.isclose, np.array_equal, np.array_equiv,
     np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.argsort, np.lexsort, np.argwhere,
     np.argpartition, np.nonzero, np.flatnonzero, np.count_nonzero, np.searchsorted, np.digitize,
-    np.isin, np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.min_scalar_type,
+    np.isin, np.shape, np.ndim, np.size, np.result_type, np.can_cast,
     np.common_type, np.array2string, np.array_repr,
     np.array_str, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift,
     np.right_shift, np.gcd, np.lcm, np.bitwise_count, np.einsum_path, np.linalg.matrix_rank,
     *newer("in1d"),  # until NumPy 2.3
 )  # fmt: skip
+
+
+METADATA.update((
+    np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj,
+    np.common_type, np.broadcast_shapes, np.isscalar, np.may_share_memory,
+    np.shares_memory,
+))  # fmt: skip
+dynamic(np.argwhere, np.nonzero, np.flatnonzero)
 
 
 def _of_shape(function: Any) -> None:
@@ -41,6 +49,19 @@ def _of_shape(function: Any) -> None:
 
 for _function in (np.diag_indices_from, np.tril_indices_from, np.triu_indices_from):
     _of_shape(_function)
+
+
+_NUMBERS: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+
+
+@composite(np.min_scalar_type)
+def _min_scalar_type(a: Any, /) -> Any:
+    """``np.min_scalar_type``: of an array its dtype; of a number the smallest that holds it."""
+    value = plain(a)
+    if np.ndim(value):
+        return value.dtype
+    # Python's number: `jit` and `vmap` see that the value is read.
+    return np.min_scalar_type(_NUMBERS[np.result_type(value).kind](value))
 
 
 @composite(np.shares_memory)
@@ -83,6 +104,7 @@ constant(
 )  # fmt: skip
 # Only the shape and dtype of the argument matter.
 constant(np.zeros_like, np.ones_like, np.empty_like)
+ALIKE.update((np.zeros_like, np.ones_like, np.empty_like))
 # Of integers, bits and dates: NumPy itself refuses floating point.
 constant(
     np.busday_count, np.busday_offset, np.datetime_as_string, np.is_busday, np.isnat,

@@ -18,7 +18,7 @@ import numpy as np
 
 from adarray.base.aval import Symbolic
 from adarray.base.errors import NotDifferentiableError
-from adarray.base.op import composite
+from adarray.base.op import composite, dynamic
 from adarray.core.inplace import sync_if_view
 from adarray.core.protocol import call_function, concrete, finish, followed, plain, traced
 from adarray.core.refusals import leaves_graph
@@ -372,6 +372,8 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
         return np.copy(a, order, subok)  # type: ignore[call-overload]
     return _convert(a, "copy", None, True, order)
 
+
+dynamic(np.arange)
 
 CREATION: dict[str, Callable[..., Any]] = {
     f.__name__: f

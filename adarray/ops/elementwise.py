@@ -19,7 +19,7 @@ import numpy as np
 
 from adarray.arrays.adarray import ADArray, weakened
 from adarray.base.errors import NotDifferentiableError
-from adarray.base.op import Op, Opaque, Pointwise, composite, register
+from adarray.base.op import Op, Opaque, Pointwise, composite, dynamic, register
 from adarray.batching import rules as batching
 from adarray.core.dispatch import apply
 from adarray.core.protocol import plain
@@ -382,6 +382,9 @@ def _nan_to_num(
         return r
     x[...] = r
     return x
+
+
+dynamic(np.where, of=lambda args, _kwargs: args if len(args) == 1 else ())
 
 
 @composite(np.where)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.op import Op, Scatter, register
+from adarray.base.op import Op, Scatter, dynamic, register
 from adarray.batching.rules import members
 from adarray.core.dispatch import run
 from adarray.core.protocol import finish, plain, traced
@@ -33,6 +33,7 @@ bincount: Op = register(
         ],
         operands=("x", "weights"),
         params=("minlength",),
+        dynamic=lambda operands, params: (operands, params),
         batch=members,
         signature="x, /, weights=None, minlength=0",
         note="in the weights",
@@ -102,6 +103,9 @@ def _places(values: Any, edges: Any) -> Any:
 
 
 # -- one axis ------------------------------------------------------------------------------------
+
+
+dynamic(np.histogram, np.histogram_bin_edges)
 
 
 @composite_if_traced(np.histogram_bin_edges)

@@ -8,13 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from adarray.base.op import Gather, Layout, Op, Scatter, composite, register
+from adarray.base.aval import Symbolic
+from adarray.base.op import Gather, Layout, Op, Scatter, composite, dynamic, register
 from adarray.batching.layouts import added
 from adarray.batching.rules import item
 from adarray.core.dispatch import apply, run
 from adarray.core.protocol import plain, plain_array
 from adarray.device import is_device
 from adarray.ops.common import Placed, in_order, s
+
+
+def _parts(index: Any) -> tuple[Any, ...]:
+    return index if isinstance(index, tuple) else (index,)
+
+
+def _is_mask(i: Any) -> bool:
+    return isinstance(i, (np.ndarray, Symbolic)) and i.dtype == bool
+
 
 getitem = register(
     Op(
@@ -40,6 +50,8 @@ getitem = register(
         params=("index",),
         signature="a, index",
         evaluate=lambda a, index: a[index],
+        dynamic=lambda _operands, params: [i for i in _parts(params["index"]) if _is_mask(i)],
+        zero_d=lambda _operand, params: any(i is Ellipsis for i in _parts(params["index"])),
         batch=item,
     )
 )
@@ -126,6 +138,9 @@ def _take(
         indices = np.take(np.arange(a.shape[axis]), indices, mode=mode)
     r = in_order(a[(*(slice(None),) * axis, plain_array(indices))])
     return r if out is None else np.positive(r, out=out)
+
+
+dynamic(np.compress, np.extract)
 
 
 @composite(np.compress)

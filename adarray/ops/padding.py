@@ -114,7 +114,7 @@ sliding_window_view = register(
     Op(
         "sliding_window_view",
         np.lib.stride_tricks.sliding_window_view,
-        Layout(),
+        Layout(readonly=True),
         [_windows_vjp],
         jvp="linear",
         samples=lambda rng: [

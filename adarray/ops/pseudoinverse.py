@@ -278,6 +278,7 @@ register(
         Opaque(),
         [_lstsq_matrix, _lstsq_right],
         jvp=[_lstsq_tangent, _lstsq_right_tangent],
+        dynamic=lambda operands, params: (operands, params),  # residuals: of full rank alone
         batch=members,
         samples=lambda rng: [
             s(rng.normal(size=(5, 2)), rng.normal(size=5)),

@@ -10,11 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.op import composite
+from adarray.base.op import composite, dynamic
 from adarray.core.protocol import plain, plain_array
 from adarray.core.trace import Handle
 from adarray.ops import creation
 from adarray.ops.common import composite_if_traced, normalized_axes
+
+dynamic(
+    np.unique, np.unique_all, np.unique_counts, np.unique_inverse, np.unique_values, np.union1d,
+    np.intersect1d, np.setdiff1d, np.setxor1d, np.trim_zeros,
+)  # fmt: skip
 
 
 def _flat(x: Any) -> Any:

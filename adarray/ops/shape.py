@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adarray.base.errors import NotDifferentiableError
-from adarray.base.op import Layout, Op, composite, register
+from adarray.base.op import ALIKE, Layout, Op, composite, dynamic, register
 from adarray.batching.layouts import (
     diagonals,
     expanded,
@@ -37,6 +37,7 @@ def _linear(
     *,
     operands: tuple[str, ...] = ("a",),
     name: str | None = None,
+    lower: Layout | None = None,
     **options: Any,
 ) -> Op:
     """Register an operation that is linear in its operands."""
@@ -44,7 +45,7 @@ def _linear(
         Op(
             name or function.__name__,
             function,
-            Layout(),
+            lower or Layout(),
             [rule],
             jvp="linear",
             samples=samples,
@@ -52,6 +53,14 @@ def _linear(
             **options,
         )
     )
+
+
+def _always(_operand: bool, _params: Any) -> bool:
+    return True
+
+
+def _of_arrays(operand: bool, _params: Any) -> bool:
+    return operand
 
 
 # -- one array, other axes -----------------------------------------------------------------
@@ -88,6 +97,7 @@ reshape = _linear(
     params=("shape", "order", "copy"),
     batch=reshaped,
     evaluate=_reshape,
+    zero_d=_always,
 )
 transpose = _linear(
     np.transpose,
@@ -129,6 +139,7 @@ squeeze = _linear(
     lambda rng: [s(rng.normal(size=(1, 3, 1))), s(rng.normal(size=(1, 3, 1)), axis=0)],
     params=("axis",),
     batch=squeezed,
+    zero_d=_always,
     methods=("squeeze",),
 )
 expand_dims = _linear(
@@ -150,6 +161,7 @@ ravel = _linear(
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)), order="F")],
     params=("order",),
     batch=raveled,
+    zero_d=_always,
     name="ravel",
 )
 
@@ -178,7 +190,9 @@ broadcast_to = _linear(
     ],
     operands=("array",),
     params=("shape", "subok"),
+    lower=Layout(readonly=True),
     batch=spread,
+    zero_d=_always,
 )
 flip = _linear(
     np.flip,
@@ -215,6 +229,7 @@ copy = _linear(
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)).T), s(np.float64(2.0))],
     params=("order", "subok"),
     batch=same,
+    zero_d=_of_arrays,
 )
 astype = _linear(
     np.astype,
@@ -222,7 +237,9 @@ astype = _linear(
     lambda rng: [s(rng.normal(size=(3, 4)), np.float64), s(np.ones(3), np.float32)],
     operands=("x",),
     params=("dtype", "copy"),
+    lower=Layout(cast=True),
     batch=same,
+    zero_d=_of_arrays,
     signature="x, dtype, /, *, copy=True, order='K', casting='unsafe', subok=True, device=None",
     methods=("astype",),
     evaluate=lambda x, dtype, copy=True: (
@@ -278,6 +295,7 @@ diagonal = _linear(
         s(rng.normal(size=(2, 3, 4)), -1, 2, 0),
     ],
     params=("offset", "axis1", "axis2"),
+    lower=Layout(readonly=True),
     batch=diagonals,
     methods=("diagonal",),
     drops=True,
@@ -333,6 +351,7 @@ repeat = _linear(
         s(rng.normal(size=(3, 4)), np.array([1, 0, 2]), axis=0),
     ],
     params=("repeats", "axis"),
+    dynamic=lambda args, params: (args[1:], params),
     batch=along("flat"),
     methods=("repeat",),
     drops=True,
@@ -384,6 +403,9 @@ def _matrix_transpose(x: Any, /) -> Any:
     return np.swapaxes(x, -1, -2)
 
 
+ALIKE.add(np.full_like)
+
+
 @composite(np.full_like)
 def _full_like(
     a: Any,
@@ -411,6 +433,9 @@ def _picked(a: Any, numbers: Any) -> Any:
 
 def _numbers(a: Any) -> Any:
     return np.arange(a.size).reshape(a.shape)
+
+
+dynamic(np.delete)
 
 
 @composite_if_traced(np.delete)

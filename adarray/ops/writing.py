@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from adarray.base.aval import Symbolic
-from adarray.base.op import composite
+from adarray.base.op import WRITERS, composite
 from adarray.core.inplace import plain_value
 from adarray.core.protocol import concrete, plain, plain_array, traced
 from adarray.core.refusals import leaves_graph
@@ -75,6 +75,11 @@ def _check_casting(src: Any, dst: Any, casting: Any) -> None:
         else np.zeros(0 if np.ndim(plain(src)) else (), creation.asanyarray(src).dtype)
     )
     np.copyto(np.empty(0, dst.dtype), source, casting)
+
+
+WRITERS.update((
+    np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal,
+))  # fmt: skip
 
 
 @composite(np.copyto)

@@ -100,7 +100,7 @@ def _result(
     if any(moving[1:]) or not moving[0]:
         return None
     source: Value = operands[0]
-    if op.name in ("real", "imag", "conjugate"):
+    if op.name == "conjugate" or (isinstance(op.lower, Layout) and op.lower.part):
         return moving[0]
     if isinstance(op.lower, (Layout, Gather)):
         if any(known.varies(x) for x in operands[1:] if isinstance(x, Value)):
@@ -119,7 +119,7 @@ def _moved(
     op: Op, terms: Terms, rest: list[Any], kwargs: Mapping[str, Any], shape: tuple[int, ...]
 ) -> Terms | None:
     """Return the dependence of what changes places alone: the operation, done with numbers."""
-    if "dtype" in kwargs or op.name in ("view", "astype"):
+    if "dtype" in kwargs:  # of `view` and `astype`
         return terms if terms[0].row.shape == shape else None
     rows = [np.asarray(op.evaluate(t.row, *rest, **kwargs)) for t in terms]
     if any(r.shape != shape or r.dtype != np.int32 for r in rows):
@@ -132,7 +132,7 @@ def _written(
 ) -> Terms | None:
     """Return the dependence of an array with a region set."""
     steps, index = kwargs["steps"], kwargs["index"]
-    if any(s[0].name in ("real", "imag", "astype") for s in steps):
+    if any(s[0].lower.part or s[0].lower.cast for s in steps):
         return None
     numbers = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
     for step, rest, params in steps:

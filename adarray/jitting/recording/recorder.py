@@ -22,7 +22,7 @@ from adarray.base.engines import BaseEngine
 from adarray.base.errors import NotDifferentiableError
 from adarray.base.levels import forget
 from adarray.base.memory import duplicate
-from adarray.base.op import FUNCTIONS, OPS, Op, Opaque
+from adarray.base.op import DYNAMIC, FUNCTIONS, METADATA, OPS, WRITERS, Op, Opaque
 from adarray.base.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
 from adarray.base.runtime import Mode
 from adarray.base.scope import package_of
@@ -49,26 +49,7 @@ from adarray.jitting.shared.whole import ITEM, Bounds, fitting, is_number, is_wh
 _KNOWN = frozenset({"numpy", "scipy"})
 _AS_IT_IS = contextlib.nullcontext()
 _LARGE = 1 << 16  # bytes from which an array that holds one number is worth being found out
-# Functions of shapes, dtypes and memory, which are the same in every run.
-_METADATA = frozenset(
-    {
-        np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.may_share_memory,
-        np.shares_memory, np.iscomplexobj, np.isrealobj, np.common_type, np.min_scalar_type,
-        np.broadcast_shapes,
-    }
-)  # fmt: skip
-# Functions that write into an argument.
 _LONG = frozenset({np.dtype(np.int64), np.dtype(np.uint64)})
-_WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal})
-# Functions with results whose shape depends on values.
-_DYNAMIC = frozenset(
-    {
-        np.nonzero, np.flatnonzero, np.argwhere, np.extract, np.compress, np.unique,
-        np.unique_all, np.unique_counts, np.unique_inverse, np.unique_values, np.bincount,
-        np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d, np.trim_zeros, np.repeat,
-        np.delete, np.histogram, np.histogram_bin_edges, np.linalg.lstsq, np.arange,
-    }
-)  # fmt: skip
 
 
 class Recorder(BaseEngine):
@@ -207,9 +188,9 @@ class Recorder(BaseEngine):
             batched = stands_for_many((*args, *kwargs.values()))
             if batched is not None:
                 return batched.function(func, args, kwargs)
-        if func in _METADATA:
+        if func in METADATA:
             return func(*concrete(args), **concrete(kwargs))
-        if func in _WRITERS or getattr(func, "__name__", "") == "at":
+        if func in WRITERS or getattr(func, "__name__", "") == "at":
             raise UntraceableError(
                 f"jit: {func.__name__} writes a traced value into a plain array; make the array "
                 "with a NumPy function inside of the jitted function"
@@ -648,16 +629,8 @@ def _bind(op: Op, args: Any, kwargs: Any) -> tuple[Op, Any, Any] | None:
 
 def _is_dynamic(op: Op | None, function: Any, values: Any, params: Any) -> bool:
     """Whether the shape of a result depends on values that are traced."""
-    if op is not None and op.numpy is operator.getitem:
-        index = params["index"]
-        parts = index if isinstance(index, tuple) else (index,)
-        return any(type(i) is Traced and i.dtype == bool for i in parts)
-    if function is np.where:
-        return len(values) == 1
-    known = op.numpy if op is not None else function
-    if known is np.repeat:
-        return holds(params) or (op is None and holds(values[1:]))
-    return known in _DYNAMIC
+    decides = op.dynamic if op is not None else DYNAMIC.get(function)
+    return decides is not None and holds(decides(values, params))
 
 
 _OURS = frozenset({"adarray", "numpy", "scipy", "adarray_native", "adarray_backends"})
