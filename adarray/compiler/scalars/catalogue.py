@@ -234,6 +234,7 @@ TRIGONOMETRIC = (
 SPECIAL = (
     replace(_library("erf", "erf", 2), cost=LIGHT),
     replace(_library("erfc", "erfc", 2), cost=LIGHT),
+    _library("gamma", "tgamma", 0, POSITIVE, ulp=10.0),
 )
 
 FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(

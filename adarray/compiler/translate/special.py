@@ -35,7 +35,7 @@ def _same(*names: str) -> None:
         record(f"special.{name}")(lowering(name))
 
 
-_same("expm1", "log1p", "exp2", "cbrt", "erf", "erfc")
+_same("expm1", "log1p", "exp2", "cbrt", "erf", "erfc", "gamma")
 
 
 @record("special.ndtr")
