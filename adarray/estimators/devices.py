@@ -31,7 +31,7 @@ def adopted_tree(tree: Any) -> Any:
 def _place_of(x: Any) -> Callable[[Any], Any] | None:
     """Return what brings arrays to where one is; None for one of the host."""
     v = adopt(x) if type(x) in KINDS else getattr(x, "_v", None)
-    return v.library.place if is_device(v) else None  # type: ignore[union-attr]
+    return v.library.place if is_device(v) else None
 
 
 def of_devices(evaluate: _F) -> _F:
