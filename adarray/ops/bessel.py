@@ -21,7 +21,7 @@ from adarray.batching.rules import pointwise
 from adarray.core.dispatch import run
 from adarray.core.protocol import finish, plain, traced
 from adarray.ops.borrow import correct
-from adarray.ops.common import s
+from adarray.ops.common import always_array, s
 
 # exp(x cos t) is integrated by the trapezoidal rule, whose relative error for a periodic
 # function is about exp(-2 _NODES**2 / x): far below rounding before I1 overflows at 714.
@@ -92,6 +92,7 @@ i0 = register(
         samples=_samples,
         operands=("x",),
         batch=pointwise,
+        zero_d=always_array,
     )
 )
 

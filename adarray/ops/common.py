@@ -47,6 +47,16 @@ def arrayed(x: Any) -> Any:
     return x if hasattr(x, "dtype") else np.asarray(x)
 
 
+def always_array(_operand: bool, _params: Any) -> bool:
+    """NumPy returns an array where a result has no axes: `zero_d` of a record."""
+    return True
+
+
+def as_operand(operand: bool, _params: Any) -> bool:
+    """NumPy returns an array without axes for one, a scalar for a scalar: `zero_d` of a record."""
+    return operand
+
+
 def zeros_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return zeros on the device where the plain value `x` is, if it is on one."""
     if isinstance(x, Symbolic):

@@ -29,7 +29,7 @@ from adarray.batching.rules import same
 from adarray.core.dispatch import apply
 from adarray.core.protocol import plain, traced
 from adarray.core.trace import Handle, is_weak
-from adarray.ops.common import composite_if_traced, s
+from adarray.ops.common import as_operand, composite_if_traced, s
 
 
 def is_complex(x: Any) -> bool:
@@ -75,6 +75,7 @@ real = register(
         samples=_samples,
         operands=("x",),
         batch=same,
+        zero_d=as_operand,
         note="a view, as in NumPy",
     )
 )
@@ -94,6 +95,7 @@ imag = register(
         samples=_samples,
         operands=("x",),
         batch=same,
+        zero_d=as_operand,
         note="a view, as in NumPy",
     )
 )

@@ -14,6 +14,7 @@ from adarray.core.inplace import assign, move, sync_if_view
 from adarray.core.protocol import followed, plain, traced
 from adarray.core.refusals import leaves_graph
 from adarray.core.trace import Handle, root_of
+from adarray.ops.common import as_operand
 
 _TYPE = type  # `view` has an argument of this name
 _RAW = "the bytes of a traced array have no derivative; use astype for another dtype"
@@ -73,6 +74,7 @@ VIEW = register(
         operands=("a",),
         params=("dtype",),
         batch=looked_at,
+        zero_d=as_operand,
         note="an untraced array only; of the same dtype, a view of any array",
     )
 )

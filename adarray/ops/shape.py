@@ -27,7 +27,15 @@ from adarray.core.dispatch import apply
 from adarray.core.protocol import plain, plain_array
 from adarray.core.trace import Handle
 from adarray.ops.borrow import borrow
-from adarray.ops.common import arrayed, composite_if_traced, in_order, s, unbroadcast
+from adarray.ops.common import (
+    always_array,
+    arrayed,
+    as_operand,
+    composite_if_traced,
+    in_order,
+    s,
+    unbroadcast,
+)
 
 
 def _linear(
@@ -53,14 +61,6 @@ def _linear(
             **options,
         )
     )
-
-
-def _always(_operand: bool, _params: Any) -> bool:
-    return True
-
-
-def _of_arrays(operand: bool, _params: Any) -> bool:
-    return operand
 
 
 # -- one array, other axes -----------------------------------------------------------------
@@ -97,7 +97,7 @@ reshape = _linear(
     params=("shape", "order", "copy"),
     batch=reshaped,
     evaluate=_reshape,
-    zero_d=_always,
+    zero_d=as_operand,
 )
 transpose = _linear(
     np.transpose,
@@ -113,6 +113,7 @@ transpose = _linear(
     ],
     params=("axes",),
     batch=transposed,
+    zero_d=as_operand,
     aliases=(np.permute_dims,) if np.permute_dims is not np.transpose else (),
 )
 swapaxes = _linear(
@@ -132,6 +133,7 @@ moveaxis = _linear(
     ],
     params=("source", "destination"),
     batch=shifted("source", "destination"),
+    zero_d=as_operand,
 )
 squeeze = _linear(
     np.squeeze,
@@ -139,7 +141,7 @@ squeeze = _linear(
     lambda rng: [s(rng.normal(size=(1, 3, 1))), s(rng.normal(size=(1, 3, 1)), axis=0)],
     params=("axis",),
     batch=squeezed,
-    zero_d=_always,
+    zero_d=as_operand,
     methods=("squeeze",),
 )
 expand_dims = _linear(
@@ -161,7 +163,6 @@ ravel = _linear(
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)), order="F")],
     params=("order",),
     batch=raveled,
-    zero_d=_always,
     name="ravel",
 )
 
@@ -192,7 +193,7 @@ broadcast_to = _linear(
     params=("shape", "subok"),
     lower=Layout(readonly=True),
     batch=spread,
-    zero_d=_always,
+    zero_d=always_array,
 )
 flip = _linear(
     np.flip,
@@ -222,6 +223,7 @@ roll = _linear(
     ],
     params=("shift", "axis"),
     batch=rolled,
+    zero_d=always_array,
 )
 copy = _linear(
     np.copy,
@@ -229,7 +231,7 @@ copy = _linear(
     lambda rng: [s(rng.normal(size=(3, 4))), s(rng.normal(size=(3, 4)).T), s(np.float64(2.0))],
     params=("order", "subok"),
     batch=same,
-    zero_d=_of_arrays,
+    zero_d=as_operand,
 )
 astype = _linear(
     np.astype,
@@ -239,7 +241,7 @@ astype = _linear(
     params=("dtype", "copy"),
     lower=Layout(cast=True),
     batch=same,
-    zero_d=_of_arrays,
+    zero_d=as_operand,
     signature="x, dtype, /, *, copy=True, order='K', casting='unsafe', subok=True, device=None",
     methods=("astype",),
     evaluate=lambda x, dtype, copy=True: (

@@ -4,6 +4,7 @@ import ast
 import functools
 import inspect
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -201,17 +202,44 @@ def test_writers_write():
         assert target.any()
 
 
-@pytest.mark.parametrize("name", [op.name for op in OPS.values() if op.zero_d is not None])
-def test_zero_d_says_what_numpy_returns(name):
-    op = OPS[name]
-    params = {
-        "reshape": {"shape": ()}, "broadcast_to": {"shape": ()}, "astype": {"dtype": np.float32},
-        "getitem": {"index": Ellipsis},
-    }.get(name, {})  # fmt: skip
-    if name == "ravel":
-        pytest.skip("always has an axis")
-    made = op.evaluate(np.array(2.0), **params)
-    assert isinstance(made, np.ndarray) is op.zero_d(True, params)
+# Parameters with which a result of an operand without axes has none.
+NO_AXES = {
+    "reshape": {"shape": ()}, "broadcast_to": {"shape": ()}, "astype": {"dtype": np.float32},
+    "getitem": {"index": Ellipsis}, "view": {"dtype": float}, "roll": {"shift": 1},
+    "moveaxis": {"source": (), "destination": ()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("x", [np.array(2.0), np.float64(2.0)], ids=["array", "scalar"])
+@pytest.mark.parametrize("op", [op for op in all_ops() if op.arity == 1 and not op.variadic])
+def test_zero_d_says_what_numpy_returns(op, x):
+    params = NO_AXES.get(op.name, {})
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = op.evaluate(x, **params)
+    except (TypeError, ValueError, IndexError, np.linalg.LinAlgError):
+        assert op.zero_d is None  # it takes no operand without axes, or has other parameters
+        return
+    if op.outputs > 1 or np.ndim(made):
+        assert op.zero_d is None
+    elif op.name == "copy" and isinstance(x, np.generic):
+        assert not op.zero_d(False, params)  # as the method, which is the same record
+    else:
+        is_array = isinstance(x, np.ndarray)
+        says = op.zero_d is not None and op.zero_d(is_array, params)
+        assert says is isinstance(made, np.ndarray)
+
+
+def test_members_without_axes_are_arrays_where_numpy_gives_arrays():
+    kinds = []
+
+    def f(x):
+        kinds.append([v._v.scalar for v in (np.transpose(x[...]), np.roll(x, 1), np.transpose(x))])
+        return x
+
+    adarray.vmap(f)(np.ones(3))
+    assert kinds == [[False, False, True]]
 
 
 def test_the_smallest_type_of_a_number_is_asked_for_each_time():
