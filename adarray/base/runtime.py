@@ -7,6 +7,7 @@ Context variables make threads and async tasks independent of each other.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Protocol, runtime_checkable
@@ -54,7 +55,7 @@ class CachingBackend(Protocol):
 class ColoringBackend(Protocol):
     """A backend with compiled code that colours sparse patterns."""
 
-    def coloring(self) -> Any:
+    def coloring(self) -> types.ModuleType:
         """Return a module with the functions of `adarray.sparsity.greedy`."""
 
 

@@ -288,9 +288,7 @@ def _write(x: Handle, index: object, value: object) -> None:
 
 
 # Writes for all members of a batch: ``(root, steps, index, value)``; None if there are none.
-members_hook: Hook[Function] = Hook(
-    "adarray.batching.writes"
-)
+members_hook: Hook[Function] = Hook("adarray.batching.writes")
 # Returns an index with masks that are the same for all members, which rules read later.
 index_hook: Hook[Callable[[object], object]] = Hook("adarray.batching.writes")
 

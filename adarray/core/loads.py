@@ -104,8 +104,6 @@ _inside: Hook[Callable[[object, str], Function | None]] = Hook(
 )
 
 
-
-
 def add_classes(inside: Callable[[object, str], Function | None]) -> None:
     """Answer for the classes that interception knows, too."""
     _inside.set(inside)

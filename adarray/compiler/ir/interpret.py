@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.errors import ADArrayError
 from adarray.base.engines import Engine
+from adarray.base.errors import ADArrayError
 from adarray.compiler.ir.interpret_values import (
     Run,
     Step,

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
+from adarray.base.engines import Engine
 from adarray.base.errors import ADArrayError
 from adarray.base.op import FUNCTIONS, OPS, Op
-from adarray.base.engines import Engine
 from adarray.compiler.ir.looks import as_transpose, look, same_steps
 from adarray.compiler.ir.primitives import (
     CallResult,

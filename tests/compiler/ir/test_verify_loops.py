@@ -74,7 +74,7 @@ BAD = {
     "index is not int64": kernel(vector(Store("y", Const("int32", 0), X), kind="serial")),
     "'y' is no bool": kernel(vector(Store("y", K, Const("bool", True)))),
     "'x' is only read": kernel(vector(Store("x", K, X))),
-    "is not known": kernel(vector(Store("y", K, Apply(F, "gamma", (X,))))),
+    "is not known": kernel(vector(Store("y", K, Apply(F, "zeta", (X,))))),
     "do not fit": kernel(vector(Store("y", K, add(X, Const("float32", 1))))),
     "the name 'a' is taken": kernel(vector(Let("a", X), Let("a", ONE))),
     "the name 'n' is taken": kernel(vector(Let("n", X))),
