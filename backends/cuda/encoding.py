@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,9 @@ from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
 from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule.gpu import ZEROS, Form, launch_of
-from adarray.compiler.schedule.gpu import Launch as Sizes
+from adarray.compiler.schedule.gpu.launch import ZEROS, launch_of
+from adarray.compiler.schedule.gpu.launch import Launch as Sizes
+from adarray.compiler.schedule.gpu.schedules import ColumnStrips, RegisterRows, Schedule
 
 ARENA, SCRATCH, REFUSED = range(3)  # slots that every plan has; those of buffers follow
 MOST_RECORDS = 64  # of one product
@@ -50,7 +52,7 @@ class Segment(NamedTuple):
 class Sized(NamedTuple):
     """A kernel of the plan as it will run."""
 
-    form: Form
+    schedule: Schedule
     sizes: Sizes
     text: cuda.Text
 
@@ -107,24 +109,23 @@ class Encoder:
         self._given = {slot: slot for slot in self.skewed} | donors
         self._print()
         # Kernels run one after the other, and each leaves the first bytes zero.
-        self.scratch = max((k.sizes.scratch for k in self.kernels.values()), default=ZEROS)
+        self.scratch = max((k.sizes.workspace for k in self.kernels.values()), default=ZEROS)
         self.room = self.scratch
 
     def _print(self) -> None:
-        printed: dict[tuple[int, Form], cuda.Text] = {}
+        printed: dict[tuple[int, Schedule], cuda.Text] = {}
         for i, s in enumerate(self.plan.steps):
             if not isinstance(s, KernelStep):
                 continue
             ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-            form = tuning.form(s.kernel, ints, s.buffers, self.gpu, self.threads)
-            if form.packs and not self._begin_with_packs(s):
-                form = form._replace(packs=False)
-            key = (id(s.kernel), form)
+            schedule = tuning.schedule(s.kernel, ints, s.buffers, self.gpu, self.threads)
+            if isinstance(schedule, ColumnStrips | RegisterRows) and schedule.aligned:
+                schedule = replace(schedule, aligned=self._begin_with_packs(s))
+            key = (id(s.kernel), schedule)
             if key not in printed:
-                text = printed[key] = cuda.source(s.kernel, form)
+                text = printed[key] = cuda.source(schedule)
                 self.texts[text.name] = text
-            sizes = launch_of(s.kernel, form, ints, self.target)
-            self.kernels[i] = Sized(form, sizes, printed[key])
+            self.kernels[i] = Sized(schedule, launch_of(schedule, self.target), printed[key])
 
     def _begin_with_packs(self, s: KernelStep) -> bool:
         """Whether the arrays of a kernel lie at multiples of 16 bytes; inputs then must."""
@@ -184,14 +185,14 @@ class Encoder:
             return self._convolution(step)
         if isinstance(step, DotStep):
             return self._product(step)
-        form, sizes, text = self.kernels[i]
+        schedule, sizes, text = self.kernels[i]
         counts = sizes.blocks, sizes.blocks * sizes.chunks
         arguments = (
             *map(self.place, step.buffers), *step.ints, Place(SCRATCH), Place(REFUSED), *counts,
         )  # fmt: skip
         found: list[Record] = []
         for name in (text.name, *text.followers):
-            grid, threads, shared = (sizes.blocks, sizes.chunks, 1), form.block, sizes.shared
+            grid, threads, shared = (sizes.blocks, sizes.chunks, 1), schedule.block, sizes.shared
             if name.endswith("_merge"):  # has memory of its own, too much beside the first one's
                 grid, threads, shared = (self._columns(step), 1, 1), cuda.MERGE, 0
             elif name.endswith("_after"):

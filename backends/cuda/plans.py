@@ -14,6 +14,7 @@ from adarray_backends.cuda.operands import Operands, Run
 from adarray.compiler.ir.plan import CallStep, Plan, Step
 from adarray.compiler.ir.primitives import Map, mnemonic
 from adarray.compiler.ir.verify_loops import checking
+from adarray.compiler.schedule.gpu.schedules import described as schedule_text
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.runtime import CompiledPlan, FaultHandler
 
@@ -112,6 +113,11 @@ class Executable(CompiledPlan):
         """Return the CUDA source of a step of the plan, "" if it is no kernel."""
         found = self.encoder.kernels.get(step)
         return "" if found is None else found.text.text
+
+    def schedule_of(self, step: int) -> str:
+        """Return how the kernel of a step runs, in a few words; "" if it is no kernel."""
+        found = self.encoder.kernels.get(step)
+        return "" if found is None else schedule_text(found.schedule)
 
     def counts(self) -> launcher.Counts:
         """Return what happened with graphs."""

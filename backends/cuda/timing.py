@@ -1,8 +1,8 @@
-"""How long a kernel takes on the GPU in each of several forms."""
+"""How long a kernel takes on the GPU by each of several schedules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,10 +10,10 @@ import cupy
 import numpy as np
 from adarray_backends.cuda import tuning
 
-from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import Buffer
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule.gpu import Form, launch_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+from adarray.compiler.schedule.gpu.schedules import Schedule
 
 ROUNDS = 6  # of which the fastest counts; the first warms up
 
@@ -29,35 +29,31 @@ def machine(index: int) -> str:
     return f"{name}, driver {cupy.cuda.runtime.driverGetVersion()}"
 
 
-def fastest(
-    kernel: Kernel, found: list[Form], ints: Mapping[str, int], buffers: Sequence[Buffer], gpu: Any
-) -> int:
+def fastest(found: list[Schedule], buffers: Sequence[Buffer], gpu: Any) -> int:
     """Return the threads of a block that are fastest; the usual ones where that is close."""
     with gpu.current():
-        return _fastest(kernel, found, ints, buffers, gpu)
+        return _fastest(found, buffers, gpu)
 
 
-def _fastest(
-    kernel: Kernel, found: list[Form], ints: Mapping[str, int], buffers: Sequence[Buffer], gpu: Any
-) -> int:
+def _fastest(found: list[Schedule], buffers: Sequence[Buffer], gpu: Any) -> int:
     usual = found[0].block
-    texts = [cuda.source(kernel, f) for f in found]
+    texts = [cuda.source(s) for s in found]
     functions = gpu.load(texts).functions
-    sizes = [launch_of(kernel, f, ints, gpu.target) for f in found]
+    sizes = [launch_of(s, gpu.target) for s in found]
     try:
         memory = _filled(buffers)
-        scratch = cupy.zeros(max(x.scratch for x in sizes), cupy.uint8)
+        workspace = cupy.zeros(max(x.workspace for x in sizes), cupy.uint8)
     except gpu.library.out_of_memory:
         return usual
     refused = cupy.zeros(1, cupy.int32)
     runs = []
-    for f, text, x in zip(found, texts, sizes, strict=True):
+    for s, text, x in zip(found, texts, sizes, strict=True):
         counts = np.int64(x.blocks), np.int64(x.blocks * x.chunks)
-        numbers = (np.int64(ints[n]) for n in kernel.ints)
-        arguments = (*memory, *numbers, scratch, refused, *counts)
+        numbers = (np.int64(s.facts.ints[n]) for n in s.facts.kernel.ints)
+        arguments = (*memory, *numbers, workspace, refused, *counts)
         gpu.address(functions[text.name], x.shared)  # lets it have the shared memory
         grid = (x.blocks, x.chunks, 1)
-        runs.append((functions[text.name], grid, (f.block, 1, 1), arguments, x.shared))
+        runs.append((functions[text.name], grid, (s.block, 1, 1), arguments, x.shared))
     times = [*zip(*(_round(runs) for _ in range(ROUNDS)), strict=True)]
     return found[tuning.fastest(times, 0)].block
 
@@ -76,7 +72,7 @@ def _filled(buffers: Sequence[Buffer]) -> list[Any]:
 
 
 def _round(runs: list[tuple[Any, ...]]) -> list[float]:
-    """Run every form once; return the times in ms, by the GPU's clock."""
+    """Run every schedule once; return the times in ms, by the GPU's clock."""
     events = [cupy.cuda.Event() for _ in range(len(runs) + 1)]
     events[0].record()
     for (function, *rest), event in zip(runs, events[1:], strict=True):

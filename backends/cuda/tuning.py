@@ -1,7 +1,7 @@
 """Threads of a block, chosen by measurement where that changes no bit, and kept on disk.
 
-A kernel that moves much memory is run once with each form that
-`adarray.compiler.schedule.gpu_blocks` gives, on memory of the right sizes that holds nothing of
+A kernel that moves much memory is run once with each schedule that
+`adarray.compiler.schedule.gpu.blocks` gives, on memory of the right sizes that holds nothing of
 the user's, when its plan is compiled for the first time. The choice depends on timing; results do
 not.
 
@@ -26,20 +26,21 @@ from adarray.base.environment import switch
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import Buffer
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule import gpu_blocks as blocks
-from adarray.compiler.schedule.gpu import Form, form_of
+from adarray.compiler.schedule.gpu import blocks
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.schedules import Schedule, SingleBlock
 
 MUCH = 48 << 20  # bytes: about 12 us of an H200's memory
 BETTER = 0.97  # of the usual way's time
 
 
-def form(
+def schedule(
     kernel: Kernel,
     ints: Mapping[str, int],
     buffers: Sequence[Buffer],
     gpu: Any,
     threads: int | None = None,
-) -> Form:
+) -> Schedule:
     """Return how a kernel runs.
 
     Parameters
@@ -53,22 +54,22 @@ def form(
     threads : int, optional
         Of each block, where they are not to be chosen.
     """
-    usual = form_of(kernel, ints, gpu.target)
+    usual = schedule_of(kernel, ints, gpu.target)
     if threads is not None:
-        return usual if usual.kind == "alone" else blocks.resized(usual, threads)
+        return usual if isinstance(usual, SingleBlock) else blocks.resized(usual, threads)
     if not enabled() or sum(_unique(buffers).values()) < MUCH:
         return usual
-    found = blocks.candidates(kernel, usual)
+    found = blocks.candidates(usual)
     if len(found) == 1 or cuda.may_fail(kernel):
         return usual
     from adarray_backends.cuda import timing  # imports CuPy
 
-    name = _name(kernel, usual, ints, timing.identity(gpu))
+    name = _name(usual, timing.identity(gpu))
     block = _known(name)
     if block is None:
-        block = timing.fastest(kernel, found, ints, buffers, gpu)
+        block = timing.fastest(found, buffers, gpu)
         _keep(name, block)
-    return next((f for f in found if f.block == block), usual)
+    return next((s for s in found if s.block == block), usual)
 
 
 def fastest(times: Sequence[Sequence[float]], usual: int) -> int:
@@ -107,9 +108,9 @@ def _unique(buffers: Sequence[Buffer]) -> dict[int, int]:
 # -- choices that were made ---------------------------------------------------------------
 
 
-def _name(kernel: Kernel, usual: Form, ints: Mapping[str, int], machine: str) -> str:
+def _name(usual: Schedule, machine: str) -> str:
     """Return what a choice is kept under: the text, the sizes, the GPU and its driver."""
-    about = (cuda.source(kernel, usual).text, sorted(ints.items()), machine)
+    about = (cuda.source(usual).text, sorted(usual.facts.ints.items()), machine)
     return hashlib.sha256(repr(about).encode()).hexdigest()[:40]
 
 

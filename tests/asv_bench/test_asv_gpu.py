@@ -8,7 +8,7 @@ import sys
 import textwrap
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import device as standin
 import numpy as np
@@ -17,7 +17,15 @@ import pytest
 import adarray
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GpuTarget
-from adarray.compiler.schedule.gpu import Form, form_of
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.memory import shared_names
+from adarray.compiler.schedule.gpu.schedules import (
+    Flat,
+    RowsByBlock,
+    RowsByWarp,
+    Schedule,
+    SheetRows,
+)
 from adarray.jitting import JitWarning
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -243,36 +251,37 @@ def test_cases_for_the_sanitiser_agree_with_numpy(part: str) -> None:
 
 
 @pytest.mark.slow
-def test_every_form_of_kernel_is_among_the_cases_for_the_sanitiser(monkeypatch: Any) -> None:
+def test_every_schedule_is_among_the_cases_for_the_sanitiser(monkeypatch: Any) -> None:
     """As they are planned for an H200; nothing is computed."""
     standin.installed(monkeypatch)
-    forms: list[Form] = []
-    past: set[str] = set()
+    schedules: list[Schedule] = []
+    past: set[type] = set()
 
     def executable(self: Any, plan: Any, precise: bool = False, rerun: Any = None) -> Any:
         for s in plan.steps:
             if isinstance(s, KernelStep):
                 ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-                forms.append(form_of(s.kernel, ints, GpuTarget(sms=132, threads_per_sm=2048)))
+                target = GpuTarget(sms=132, threads_per_sm=2048)
+                schedules.append(schedule_of(s.kernel, ints, target))
                 if any(b.stream for b in s.kernel.buffers):
-                    past.add(forms[-1].kind)
+                    past.add(type(schedules[-1]))
         raise NotImplementedError("plans are looked at here, not run")
 
     monkeypatch.setattr(standin.StandInEngine, "executable", executable)
     for case in kernels.compiled():
-        before = len(forms)
+        before = len(schedules)
         with adarray.use("standin"), kernels._streaming(case.past), warnings.catch_warnings():
             warnings.simplefilter("ignore", JitWarning)
             f = adarray.jit(case.call)
             given = [adarray.array(x) for x in case.arrays]
             for _ in range(3):
                 f(*given)
-        assert len(forms) > before, case.name
-    assert {f.kind for f in forms} == {"flat", "rows", "sheet", "alone", "lanes", "scan", "tiles"}
-    rows = [f for f in forms if f.kind == "rows"]
-    assert {bool(f.slots) for f in rows} == {bool(f.shared) for f in rows} == {True, False}
-    assert {f.far for f in rows} == {bool(f.turns) for f in rows} == {True, False}
-    assert {"flat", "rows", "sheet"} <= past
+        assert len(schedules) > before, case.name
+    assert {type(s) for s in schedules} == set(get_args(Schedule))
+    assert {bool(shared_names(s)) for s in schedules} == {True, False}
+    assert {getattr(s, "far", False) for s in schedules} == {True, False}
+    assert {Flat, SheetRows} <= past
+    assert past & {RowsByWarp, RowsByBlock}
 
 
 def test_differences_are_reported() -> None:

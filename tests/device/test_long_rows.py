@@ -1,6 +1,6 @@
 """Long rows on a GPU, which kernels fetch into shared memory before they need them.
 
-What such kernels compute without a GPU is tested in tests/compiler/schedule/test_gpu_fetch.py.
+What such kernels compute without a GPU is tested in tests/compiler/schedule/test_shared_rows.py.
 """
 
 from __future__ import annotations

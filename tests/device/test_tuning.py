@@ -13,7 +13,7 @@ from recorded import recorded
 import adarray
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
-from adarray.compiler.schedule.gpu_blocks import CHOICES
+from adarray.compiler.schedule.gpu.blocks import CHOICES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 plan = partial(planning.plan, target=GPU)

@@ -20,10 +20,12 @@ from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.scalars.functions import STORED
-from adarray.compiler.schedule.gpu import ZEROS, Form, form_of, launch_of
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import ZEROS, launch_of
+from adarray.compiler.schedule.gpu.schedules import Schedule
 
 ROOT = Path(__file__).resolve().parents[2]
-# So small that blocks take several passes, and arrays lie in scratch memory, too.
+# So small that blocks take several rows, and arrays lie in the workspace, too.
 SMALL = GpuTarget(sms=2, threads_per_sm=256, shared_memory=4096)
 FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv"]
 _DRIVER = """
@@ -42,7 +44,7 @@ extern "C" int {name}_run(void **p, unsigned blocks, unsigned chunks, unsigned t
 class Compiled:
     """The kernels of plans, printed for `device` and compiled together for the processor.
 
-    `choose` may change the form of a kernel.
+    `choose` may change the schedule of a kernel.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Compiled:
         plans: Iterable[Plan],
         folder: Path,
         device: GpuTarget = SMALL,
-        choose: Callable[[Kernel, Form], Form] = lambda _, form: form,
+        choose: Callable[[Schedule], Schedule] = lambda schedule: schedule,
     ) -> None:
         self.device = device
         self.ffi = FFI()
@@ -59,9 +61,9 @@ class Compiled:
         self.kept = [s for p in plans for s in p.steps if isinstance(s, KernelStep)]
         printed: set[str] = set()
         for step in self.kept:
-            form = choose(step.kernel, form_of(step.kernel, self.ints(step), device))
-            text = cuda.source(step.kernel, form)
-            self.texts[id(step)] = form, text
+            schedule = choose(schedule_of(step.kernel, self.ints(step), device))
+            text = cuda.source(schedule)
+            self.texts[id(step)] = schedule, text
             if text.name in printed:
                 continue
             printed.add(text.name)
@@ -89,26 +91,26 @@ class Compiled:
 
     def run(self, step: KernelStep, addresses: list[int]) -> int:
         """Run one step on memory; return its code."""
-        form, text = self.texts[id(step)]
-        launch = launch_of(step.kernel, form, self.ints(step), self.device)
+        schedule, text = self.texts[id(step)]
+        launch = launch_of(schedule, self.device)
         assert launch.shared <= self.device.shared_memory
-        scratch, fail = poison(launch.scratch, np.uint8), np.zeros(1, np.int32)
-        scratch[:ZEROS] = 0
+        workspace, fail = poison(launch.workspace, np.uint8), np.zeros(1, np.int32)
+        workspace[:ZEROS] = 0
         counts = launch.blocks, launch.blocks * launch.chunks
         numbers = [np.array([n], np.int64) for n in (*step.ints, *counts)]
-        values = [*numbers[:-2], scratch, fail, *numbers[-2:]]
+        values = [*numbers[:-2], workspace, fail, *numbers[-2:]]
         addresses = [*addresses, *(v.ctypes.data for v in values)]
         p = self.ffi.new("void *[]", [self.ffi.cast("void *", a) for a in addresses])
-        sizes = launch.blocks, launch.chunks, form.block
+        sizes = launch.blocks, launch.chunks, schedule.block
         assert self.functions[text.name](p, *sizes) == 0, "a lost barrier"
         for name in text.followers:
-            blocks, threads = 1, form.block
+            blocks, threads = 1, schedule.block
             if name.endswith("_merge"):
                 blocks, threads = 2, cuda.MERGE
             elif name.endswith("_scan"):
                 blocks = launch.blocks
             assert self.functions[name](p, blocks, 1, threads) == 0, "a lost barrier"
-        assert not scratch[:ZEROS].any()
+        assert not workspace[:ZEROS].any()
         return int(fail[0])
 
 

@@ -27,7 +27,7 @@ from adarray.compiler.ir.target import CPU, GPU, CpuTarget  # noqa: E402
 from adarray.compiler.planning.planner import plan  # noqa: E402
 from adarray.compiler.print_c import printer as cprinter  # noqa: E402
 from adarray.compiler.print_cuda import printer as cuda  # noqa: E402
-from adarray.compiler.schedule.gpu import form_of  # noqa: E402
+from adarray.compiler.schedule.gpu.choose import schedule_of  # noqa: E402
 from asv_bench.benchmarks.jit_workloads import EVERY  # noqa: E402
 from asv_bench.gpu.workloads import GPU_WORKLOADS  # noqa: E402
 
@@ -66,7 +66,7 @@ def texts(r: Recorded) -> Iterator[tuple[str, str]]:
     for s in steps:
         if isinstance(s, KernelStep):
             ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-            found.append(cuda.source(s.kernel, form_of(s.kernel, ints, GPU)).text)
+            found.append(cuda.source(schedule_of(s.kernel, ints, GPU)).text)
     yield "cuda", "\n".join(dict.fromkeys(found))
 
 

@@ -18,7 +18,7 @@ from adarray.compiler.fusion.groups import STREAMS
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Step
 from adarray.compiler.planning.buffers import touched
-from adarray.compiler.schedule.gpu_loops import is_flat
+from adarray.compiler.schedule.gpu.loops import is_flat
 from adarray.compiler.schedule.vectors import canonical
 
 PARTS = 8  # of one kernel

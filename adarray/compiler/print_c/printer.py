@@ -7,13 +7,11 @@ import re
 
 from adarray.compiler.ir.loopir import (
     Apply,
-    Assign,
     Const,
     Expr,
     Fail,
     Fold,
     For,
-    If,
     Kernel,
     Let,
     Load,
@@ -26,7 +24,8 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.ir.verify_loops import checking, verify
-from adarray.compiler.print_c.values import Operand, Scope, Values, fixed
+from adarray.compiler.print_c.statements import Statements
+from adarray.compiler.print_c.values import fixed
 from adarray.compiler.print_c.vectors import VectorPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.expressions import C, Dialect
@@ -111,7 +110,7 @@ def _indent(lines: list[str], by: int = 4) -> str:
     return "\n".join(" " * by + line for line in lines)
 
 
-class CPrinter(Values):
+class CPrinter(Statements):
     """Prints one scheduled kernel: a thread's part, or what follows the given `part`."""
 
     def __init__(self, scheduled: Scheduled, part: CPrinter | None = None) -> None:
@@ -246,73 +245,22 @@ class CPrinter(Values):
         call = functions.folder("merge", t.combine, t.dtype)
         self.line(f"{call}({self.memory[t.out]}, {place}, {size}, per, {threads});")
 
-    def combined(self, combine: str, dtype: str, left: str, right: str) -> str:
-        """Return the text that combines two values in a fold."""
-        text = functions.text(combine, [left, right], [dtype, dtype], dtype, self.dialect)
-        assert text is not None, combine
-        return text
-
     # -- statements ------------------------------------------------------------------------
 
-    def block(self, body: tuple[Stmt, ...]) -> None:
-        """Print statements into the innermost scope."""
-        for s in body:
-            self.statement(s)
+    def array(self, s: Local) -> None:
+        """Declare an array, which lies in the workspace."""
+        c, kind = self.fresh("s"), STORED[s.dtype]
+        self.dtypes[s.name] = s.dtype
+        self.line(f"{kind} *restrict const {c} = ({kind} *)(scratch + o{self.places[id(s)]});")
+        self.memory[s.name] = c
+        self.changed(s.name)
 
-    def nested(self, head: str, body: tuple[Stmt, ...], var: tuple[str, str] | None = None) -> None:
-        """Print a block of its own below the line `head`."""
-        scope = Scope()
-        self.scopes.append(scope)
-        if var is not None:
-            self.bind(var[0], fixed(var[1]))
-        self.block(body)
-        self.scopes.pop()
-        self.line(f"{head} {{")
-        for text in scope.lines:
-            self.line(text if text.startswith("#") else f"    {text}")
-        self.line("}")
-
-    def statement(self, s: Stmt) -> None:
-        """Print one statement."""
-        if isinstance(s, Let):
-            self.let(s)
-        elif isinstance(s, Local):
-            self._local(s)
-        elif isinstance(s, Assign):
-            self.line(f"{self.changing[s.name]} = {self.value(s.value)};")
-            self.changed(s.name)
-        elif isinstance(s, Store):
-            self.store(s)
-        elif isinstance(s, Fold):
-            self.fold(s)
-        elif isinstance(s, For):
-            self._loop(s)
-        elif isinstance(s, If):
-            self._if(s)
-        elif self.after:
+    def fail(self, s: Fail) -> None:
+        """Leave the kernel: from a thread's part, or from what follows it."""
+        if self.after:
             self.line(f"return {s.code};")
         else:
             self.line(f"{{ *(int64_t *)scratch = {s.code}; return; }}")
-
-    def let(self, s: Let) -> None:
-        """Bind a name: to a constant, never to a scalar that may change."""
-        operand = self.operand(s.value)
-        if isinstance(s.value, Var) and s.value.name in self.changing:
-            operand = self.named(f"copy {operand.key}", s.value.dtype, lambda: operand.text)
-        self.bind(s.name, operand)
-
-    def _local(self, s: Local) -> None:
-        c, kind = self.fresh("s"), STORED[s.dtype]
-        self.dtypes[s.name] = s.dtype
-        if s.size is None:
-            init = "0" if s.init is None else self.value(s.init)
-            self.line(f"{CTYPES[s.dtype]} {c} = {init};")
-            self.changing[s.name] = c
-            self.changed(s.name)
-        else:
-            self.line(f"{kind} *restrict const {c} = ({kind} *)(scratch + o{self.places[id(s)]});")
-            self.memory[s.name] = c
-            self.changed(s.name)
 
     def store(self, s: Store) -> None:
         """Set an element of memory; loads of it know its value from here on."""
@@ -320,12 +268,6 @@ class CPrinter(Values):
         self.line(f"{self.memory[s.buffer]}[{index}] = {value.text};")
         self.changed(s.buffer)
         self.remember(s.buffer, index, value)
-
-    def remember(self, buffer: str, index: str, value: Operand) -> None:
-        """Note the value of an element of memory."""
-        if value.text == value.key:
-            key = f"{buffer}[{index}]@{self.versions[buffer]}"
-            self.scopes[-1].known[key] = value
 
     def fold(self, s: Fold) -> None:
         """Combine a value into a scalar or an element."""
@@ -340,24 +282,8 @@ class CPrinter(Values):
             self.line(f"{place} = {self.combined(s.combine, s.value.dtype, place, value)};")
         self.changed(s.target)
 
-    def _if(self, s: If) -> None:
-        condition = self.value(s.condition)
-        self.nested(f"if ({condition})", s.body)
-        if s.orelse:
-            self.nested("else", s.orelse)
-        self.written(s)
-
-    def written(self, s: Stmt) -> None:
-        """Forget what loads knew of everything that `s` writes."""
-        for t in statements((s,)):
-            if isinstance(t, Assign):
-                self.changed(t.name)
-            elif isinstance(t, Store):
-                self.changed(t.buffer)
-            elif isinstance(t, Fold):
-                self.changed(t.target)
-
-    def _loop(self, s: For) -> None:
+    def loop(self, s: For) -> None:
+        """Print a loop."""
         start, stop = self.index(s.start), self.index(s.stop)
         self.written(s)
         form = self.scheduled.loops.get(id(s))

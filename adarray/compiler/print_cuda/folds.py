@@ -1,4 +1,4 @@
-"""Folds of vector loops whose passes threads of a GPU share: what each has, and all together.
+"""Folds of vector loops whose iterations threads share: what each has, and all together.
 
 References
 ----------
@@ -7,78 +7,50 @@ References
 
 from __future__ import annotations
 
-from adarray.compiler.ir.affine import ZERO, slope
-from adarray.compiler.ir.loopir import Expr, Fold, For, Kernel
-from adarray.compiler.ir.target import CpuTarget
-from adarray.compiler.print_c.printer import CPrinter
+from adarray.compiler.ir.loopir import Fold
+from adarray.compiler.print_cuda.statements import Printer
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.functions import STORED
-from adarray.compiler.schedule.gpu import Form
-from adarray.compiler.schedule.gpu_loops import WARP
-from adarray.compiler.schedule.vectors import Scheduled
+from adarray.compiler.schedule.gpu.loops import WARP
 
-Partials = list[tuple[Fold, str]]
+Accumulators = list[tuple[Fold, str]]  # folds, and the C names of a thread's parts
 
 
-class GroupFolds(CPrinter):
-    """Prints folds; `adarray.compiler.print_cuda.loops.GroupLoops` prints the loops."""
+def begin(p: Printer, folds: tuple[Fold, ...]) -> Accumulators:
+    """Print the threads' accumulators of folds into one place."""
+    found = []
+    for x in folds:
+        c = p.fresh("p")
+        neutral = functions.neutral(x.combine, x.value.dtype)
+        p.line(f"{STORED[x.value.dtype]} {c} = {neutral};")
+        found.append((x, c))
+    return found
 
-    def __init__(self, kernel: Kernel, form: Form) -> None:
-        super().__init__(Scheduled(kernel, CpuTarget(precise=True), {}, frozenset()))
-        self.form = form
-        self.outs = {b.name for b in kernel.buffers if b.access != "in"}
-        self.rooms = 0  # of warps' parts of folds that a block combines together
 
-    def combiner(self, combine: str, dtype: str) -> str:
-        """Return a function that combines two values of a fold, as C++."""
-        kind, text = STORED[dtype], self.combined(combine, dtype, "a", "b")
-        return f"[](const {kind} a, const {kind} b) -> {kind} {{ return {text}; }}"
+def gather(p: Printer, accumulators: Accumulators) -> None:
+    """Print the combination of the threads' accumulators.
 
-    def combined(self, combine: str, dtype: str, left: str, right: str) -> str:
-        """Return the text that combines two values in a fold; zeros there have no order."""
-        if dtype == "float32" and combine in ("maximum", "minimum"):
-            return f"adarray_{combine}_of({left}, {right})"
-        return super().combined(combine, dtype, left, right)
-
-    def _partials(self, s: For, lets: dict[str, Expr]) -> Partials:
-        """Print the threads' accumulators of folds into one place."""
-        found = []
-        totals = {t.name for t in self.kernel.totals if t.size is None}
-        for x in s.body:
-            if not isinstance(x, Fold) or x.target in totals or x.target in self.outs:
-                continue
-            if x.index is not None and slope(x.index, s.var, lets) != ZERO:
-                continue
-            c = self.fresh("p")
-            neutral = functions.neutral(x.combine, x.value.dtype)
-            self.line(f"{STORED[x.value.dtype]} {c} = {neutral};")
-            found.append((x, c))
-        return found
-
-    def _gather(self, partial: Partials) -> None:
-        """Print the combination of the threads' accumulators.
-
-        Blocks wait once for all of them. They leave what warps have in rooms that the next
-        folds do not take: who writes to these again has waited since with all that read them.
-        """
-        group = self.form.group
-        found = []
-        for i, (s, c) in enumerate(partial):
-            kind, combine = STORED[s.value.dtype], self.combiner(s.combine, s.value.dtype)
-            room = f"({kind} *)(rooms_ + turn_ + {64 * i})"
-            if group <= WARP:
-                self.line(f"{c} = adarray_together<{group}>({c}, ({kind} *)nullptr, {combine});")
-                continue
-            self.line(f"adarray_leave({c}, {room}, {combine});")
-            found.append(f"{c} = adarray_of_warps<{group // WARP}>({room}, {combine});")
-        if found:
-            self.rooms = max(self.rooms, len(found))
-            for text in ("__syncthreads();", *found, "turn_ ^= 32;"):
-                self.line(text)
-        for s, c in partial:
-            if s.index is None:
-                place, only = self.changing[s.target], ""
-            else:
-                place, only = f"{self.memory[s.target]}[{self.index(s.index)}]", "if (lane == 0) "
-            self.line(f"{only}{place} = {self.combined(s.combine, s.value.dtype, place, c)};")
-            self.changed(s.target)
+    Blocks wait once for all of them. They leave what warps have in rooms that the next
+    folds do not take: who writes to these again has waited since with all that read them.
+    """
+    group = p.schedule.group
+    found = []
+    for i, (s, c) in enumerate(accumulators):
+        kind, combine = STORED[s.value.dtype], p.combiner(s.combine, s.value.dtype)
+        room = f"({kind} *)(rooms_ + turn_ + {64 * i})"
+        if group <= WARP:
+            p.line(f"{c} = adarray_together<{group}>({c}, ({kind} *)nullptr, {combine});")
+            continue
+        p.line(f"adarray_leave({c}, {room}, {combine});")
+        found.append(f"{c} = adarray_of_warps<{group // WARP}>({room}, {combine});")
+    if found:
+        p.rooms = max(p.rooms, len(found))
+        for text in ("__syncthreads();", *found, "turn_ ^= 32;"):
+            p.line(text)
+    for s, c in accumulators:
+        if s.index is None:
+            place, only = p.changing[s.target], ""
+        else:
+            place, only = f"{p.memory[s.target]}[{p.index(s.index)}]", "if (lane == 0) "
+        p.line(f"{only}{place} = {p.combined(s.combine, s.value.dtype, place, c)};")
+        p.changed(s.target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from adarray.compiler.ir.loopir import Apply, Const, Expr, For, Let, Stmt, Var, statements
-from adarray.compiler.schedule.gpu_loops import is_shared
+from adarray.compiler.schedule.gpu.loops import is_shared
 
 
 def evaluate(expr: Expr, known: Mapping[str, int]) -> int | None:

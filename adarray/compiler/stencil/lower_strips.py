@@ -2,7 +2,7 @@
 
 Each pass reads one row of what the chain begins with, and computes one row of every step,
 some rows behind the step that it reads. The last rows of each array lie in local arrays, of
-which a printer can keep each lane's columns in registers (`adarray.compiler.schedule.lanes`).
+which a printer can keep each lane's columns in registers (`adarray.compiler.schedule.gpu.strips`).
 Columns and rows beside those that a strip writes are computed again by the strips that need them,
 and all arrays go round at their ends, so that a row or column always is one of the array;
 what must not be read there is never chosen.
@@ -41,7 +41,7 @@ from adarray.compiler.kernels.lower import Lowered, Lowering
 from adarray.compiler.kernels.nodes import SAME, Memory, Node, Ref
 from adarray.compiler.kernels.scope import Affine, Scope
 from adarray.compiler.kernels.values import Index, Values
-from adarray.compiler.schedule.lanes import LANES, MARGIN, turned
+from adarray.compiler.schedule.gpu.strips import LANES, MARGIN, wrapped
 from adarray.compiler.schedule.vectors import expressions
 from adarray.compiler.stencil.lower_rings import rotation
 
@@ -275,7 +275,7 @@ class _Writer:
             self._loop(cell, integer(MARGIN), integer(MARGIN + sizes.columns))
             self._fetch(s, self._let(("next", s, k), _plus(row, integer(sizes.rows))), k)
         elif s.kept:
-            round_ = self._let(("round", s, k), turned(row, self.count))
+            round_ = self._let(("round", s, k), wrapped(row, self.count))
             self._name(round_, 0, sizes.shape[0] - 1)
             scope.open()
             cell = self._cell(round_, k - s.lag)
@@ -291,7 +291,7 @@ class _Writer:
     def _fetch(self, s: Step, row: Expr, k: int) -> None:
         """Write the loads of a row of an array, for some passes later."""
         rows, columns = self._extents(s.kept[0][1].shape)
-        round_ = self._let(("round", s, row), turned(row, self.count, rows))
+        round_ = self._let(("round", s, row), wrapped(row, self.count, rows))
         self._name(round_, 0, self.sizes.shape[0] - 1)
         self.scope.open()
         cell = self._cell(round_, k, columns)
@@ -326,7 +326,7 @@ class _Writer:
             "int64", scope.index_name("j", MARGIN, MARGIN + sizes.columns - 1, scope.here)
         )
         at = Apply("int64", "add", (self.left, passing))
-        column = self._let(("column", passing.name), turned(at, self.width, own))
+        column = self._let(("column", passing.name), wrapped(at, self.width, own))
         self._name(column, 0, sizes.shape[1] - 1)
         assert isinstance(column, Var)
         cell = Cell(row.name, column.name, sizes.shape, turn, passing.name)
@@ -350,7 +350,7 @@ class _Writer:
         inside = Apply("bool", "logical_and", (
             Apply("bool", "greater_equal", (own, integer(0))), Apply("bool", "less", (own, mine))
         ))  # fmt: skip
-        round_ = self._let(("round", s, k, shape), turned(row, self.count))
+        round_ = self._let(("round", s, k, shape), wrapped(row, self.count))
         self._name(round_, 0, sizes.shape[0] - 1)
         start, last = (integer(MARGIN + n) for n in (sizes.halo, sizes.columns - sizes.halo))
         rest = Apply("int64", "minimum", (last, _minus(columns, self.left)))

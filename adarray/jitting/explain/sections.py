@@ -85,6 +85,8 @@ class KernelInfo(NamedTuple):
         Bytes read and written, and arithmetic, counted from buffers and loops.
     source : str
         Its C text; empty if it is not known.
+    schedule : str
+        Which threads of a GPU run what of it; empty on processors.
     """
 
     segment: int
@@ -93,6 +95,7 @@ class KernelInfo(NamedTuple):
     values: tuple[str, ...]
     cost: Cost
     source: str
+    schedule: str = ""
 
 
 def plural(n: int, what: str) -> str:
@@ -174,6 +177,7 @@ def kernels(number: int, s: Segment) -> list[KernelInfo]:
         KernelInfo(
             number, i, step_title(step), tuple(names.get(v, "?") for v in step.values),
             c, "" if s.executable is None else s.executable.source_of(i),
+            "" if s.executable is None else s.executable.schedule_of(i),
         )
         for i, (step, c) in enumerate(zip(s.plan.steps, costs(s.plan), strict=True))
         if isinstance(step, KernelStep)
@@ -310,7 +314,8 @@ def _sources(number: int, s: Segment) -> list[Section]:
         if source:
             where = ", ".join(str(k.step) for k in same)
             title = f"kernel of step{'s' if len(same) > 1 else ''} {where}: {same[0].title}"
-            out.append(Section(title, (Code(source),), folded=True))
+            how = dict.fromkeys(k.schedule for k in same if k.schedule)
+            out.append(Section(title, (*how, Code(source)), folded=True))
     return out
 
 

@@ -22,8 +22,19 @@ from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.kernels import lower
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule import gpu as choices
-from adarray.compiler.schedule.gpu import form_of, launch_of
+from adarray.compiler.schedule.gpu import choose, facts
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+from adarray.compiler.schedule.gpu.memory import shared_names
+from adarray.compiler.schedule.gpu.schedules import (
+    DeviceScan,
+    Flat,
+    RowsByBlock,
+    RowsByWarp,
+    SharedRows,
+    SheetRows,
+    SingleBlock,
+)
 from adarray.compiler.stencil import rings
 
 RNG = np.random.default_rng(5)
@@ -34,7 +45,7 @@ emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g
 
 @pytest.fixture(params=["small", "gpu", "rows", "blocks"])
 def lowering(request, monkeypatch):
-    """Let kernels have each of the forms that lowering knows, whatever the size of arrays."""
+    """Let kernels have each of the shapes that lowering knows, whatever the size of arrays."""
     if request.param == "small":
         monkeypatch.setitem(globals(), "plan", planning.plan)
     if request.param in ("rows", "blocks"):
@@ -60,8 +71,8 @@ def compare(cases, folder, device=SMALL):
 
 
 def kinds(compiled):
-    """Return the forms of kernels by kind."""
-    return {form.kind for form, _ in compiled.texts.values()}
+    """Return the variants of schedules of kernels."""
+    return {type(schedule) for schedule, _ in compiled.texts.values()}
 
 
 def cross_entropy(z, labels):
@@ -104,8 +115,8 @@ class TestEmulated:
     @pytest.mark.slow
     def test_random_programs(self, lowering, tmp_path):
         seen = compare(list(random_recordings(range(24))), tmp_path)
-        assert "flat" in kinds(seen)
-        assert "alone" in kinds(seen) if lowering == "small" else "rows" in kinds(seen)
+        assert Flat in kinds(seen)
+        assert kinds(seen) & ({SingleBlock} if lowering == "small" else {RowsByWarp, RowsByBlock})
 
     @pytest.mark.slow
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -117,8 +128,9 @@ class TestEmulated:
             folder = tmp_path / str(i)
             folder.mkdir()
             seen = compare(cases, folder, device)
-            assert kinds(seen) >= {"rows", "sheet", "flat"}
-        assert any(form.shared for form, _ in seen.texts.values())
+            assert kinds(seen) >= {SheetRows, Flat}
+            assert kinds(seen) & {RowsByWarp, RowsByBlock}
+        assert any(shared_names(s) for s, _ in seen.texts.values())
 
     @pytest.mark.slow
     @pytest.mark.parametrize("columns", [6, 67, 140])
@@ -139,10 +151,10 @@ class TestEmulated:
         seen = compare(
             cases, tmp_path, GpuTarget(sms=2, threads_per_sm=1024, shared_memory=64 << 10)
         )
-        shared = [form.shared for form, _ in seen.texts.values()]
+        shared = [shared_names(s) for s, _ in seen.texts.values()]
         assert any(len(names) >= 3 for names in shared)
         if columns > 64:
-            text = next(t.text for form, t in seen.texts.values() if form.shared)
+            text = next(t.text for s, t in seen.texts.values() if shared_names(s))
             assert "adarray_store_near" in text  # packs
             assert "? y" in text  # neighbours out of registers
             # Borders are made by warps of their own, and wait for nobody.
@@ -157,11 +169,11 @@ class TestEmulated:
             [r], tmp_path, GpuTarget(sms=4, threads_per_sm=1024, shared_memory=128 << 10)
         )
         (step,) = [s for s in seen.kept if any(t.size is not None for t in s.kernel.totals)]
-        form = seen.texts[id(step)][0]
-        assert form.shared
-        assert form.group == 32 < form.block
-        launch = launch_of(step.kernel, form, seen.ints(step), seen.device)
-        assert launch.blocks > 1
+        schedule = seen.texts[id(step)][0]
+        assert isinstance(schedule, RowsByWarp)
+        assert schedule.shared
+        assert schedule.threads == 32 < schedule.block
+        assert launch_of(schedule, seen.device).blocks > 1
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
     def test_sums_over_rows(self, dtype, tmp_path):
@@ -172,10 +184,8 @@ class TestEmulated:
         shapes = (3, 1), (40, 7), (600, 20), (1100, 65), (700, 31), (530, 200), (2, 515)
         cases = [recorded(f, RNG.integers(-8, 8, s).astype(dtype)) for s in shapes]
         seen = compare(cases, tmp_path)
-        assert "sheet" in kinds(seen)
-        launches = [
-            launch_of(s.kernel, seen.texts[id(s)][0], seen.ints(s), SMALL) for s in seen.kept
-        ]
+        assert SheetRows in kinds(seen)
+        launches = [launch_of(seen.texts[id(s)][0], SMALL) for s in seen.kept]
         assert {min(n.blocks, 2) for n in launches if n.chunks > 1} == {1}
         assert max(n.blocks for n in launches) > 1
 
@@ -196,7 +206,7 @@ class TestEmulated:
         u = RNG.normal(size=(23, 70))
         cases = [recorded(adarray.value_and_grad(f), u) for f in (periodic, fixed)]
         cases.append(recorded(periodic, u.astype(np.float32)))
-        assert "sheet" in kinds(compare(cases, tmp_path))
+        assert SheetRows in kinds(compare(cases, tmp_path))
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_arrays_that_are_read_across(self, dtype, tmp_path):
@@ -210,7 +220,7 @@ class TestEmulated:
             recorded(lambda x, k: x[k] * 2.0, x, RNG.integers(0, 70, 30)),
         ]
         seen = compare(cases, tmp_path)
-        assert {f.group for f, _ in seen.texts.values()} >= {np.dtype(dtype).itemsize, 32}
+        assert {s.group for s, _ in seen.texts.values()} >= {np.dtype(dtype).itemsize, 32}
 
     @pytest.mark.slow
     @pytest.mark.parametrize("n", [1, 5, 40, 300, 1500])
@@ -236,8 +246,8 @@ class TestEmulated:
 
     @pytest.mark.parametrize("n", [17, 130, 4000])
     def test_long_running_sums_are_shared_by_all_blocks(self, n, monkeypatch, tmp_path):
-        monkeypatch.setattr(choices, "LONGEST", 17)
-        monkeypatch.setattr(choices, "BLOCK", 64)
+        monkeypatch.setattr(choose, "LONGEST", 17)
+        monkeypatch.setattr(choose, "BLOCK", 64)
         x = RNG.normal(size=n)
         cases = [
             recorded(lambda x: np.cumsum(np.sin(x)), x),
@@ -248,7 +258,7 @@ class TestEmulated:
             recorded(lambda x: np.cumsum(x), np.full(n, -0.0)),
         ]
         seen = compare(cases, tmp_path)
-        assert "scan" in kinds(seen)
+        assert DeviceScan in kinds(seen)
         assert any("_scan" in name for _, t in seen.texts.values() for name in t.followers)
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -312,7 +322,7 @@ class TestEmulated:
         x, k = RNG.normal(size=400), RNG.integers(-400, 400, 3001)
         r = recorded(lambda x, k: x[k] * 2.0, x, k)
         seen = compare([r], tmp_path)
-        assert kinds(seen) == {"flat"}
+        assert kinds(seen) == {Flat}
         run = DevicePlanRunner(made := plan(r.program), Compiled([made], tmp_path))
         for place in (0, 1500, 3000):
             wrong = k.copy()
@@ -352,53 +362,58 @@ class TestEmulated:
         np.testing.assert_array_equal(*results)
 
 
-class TestForms:
-    """Who shares a pass."""
+class TestSchedules:
+    """Who shares an iteration."""
 
     def first(self, f, *args, device=None):
         steps = plan(recorded(f, *args).program).steps
         (step,) = [s for s in steps if isinstance(s, KernelStep)][:1]
         ints = dict(zip(step.kernel.ints, step.ints, strict=True))
-        form = form_of(step.kernel, ints, device or GPU)
-        return form, launch_of(step.kernel, form, ints, device or GPU), step
+        schedule = schedule_of(step.kernel, ints, device or GPU)
+        return schedule, launch_of(schedule, device or GPU), step
 
     def test_one_loop_is_shared_by_all(self):
-        form, launch, _ = self.first(np.sin, np.ones(100_000))
-        assert form.kind == "flat"
-        assert launch.blocks == -(-100_000 // (4 * form.block))
+        schedule, launch, _ = self.first(np.sin, np.ones(100_000))
+        assert isinstance(schedule, Flat)
+        assert launch.blocks == -(-100_000 // (4 * schedule.block))
 
     def test_long_rows_have_large_groups(self):
         short, long = (self.first(softmax, np.ones(s))[0] for s in ((20_000, 200), (4000, 4096)))
-        assert short.kind == long.kind == "rows"
-        assert short.group == 32
+        assert isinstance(short, RowsByWarp)
+        assert short.threads == 32
+        assert isinstance(long, SharedRows)
         assert long.group == long.block == 256
 
     @pytest.mark.parametrize("rows", [60, 4096])
     def test_memory_that_blocks_share_is_counted(self, rows, monkeypatch):
-        monkeypatch.setattr(choices, "held", lambda kernel: None)
-        form, launch, step = self.first(
+        monkeypatch.setattr(facts, "resident_rows", lambda kernel: None)
+        schedule, launch, step = self.first(
             adarray.value_and_grad(layer_norm, (0, 1, 2)), np.ones((rows, 512)), np.ones(512),
             np.ones(512),
         )  # fmt: skip
         sized = [t for t in step.kernel.totals if t.size is not None]
         assert len(sized) == 2
-        assert {t.name for t in sized} <= form.shared
-        assert launch.scratch >= 2 * launch.blocks * 512 * 8
-        assert launch.shared >= 2 * (form.block // form.group) * 512 * 8 + form.block * 8
-        followers = cuda.source(step.kernel, form).followers
-        assert len(followers) == form.far == (rows > 60)  # many blocks combine many parts
+        assert {t.name for t in sized} <= schedule.shared
+        assert launch.workspace >= 2 * launch.blocks * 512 * 8
+        assert (
+            launch.shared >= 2 * (schedule.block // schedule.group) * 512 * 8 + schedule.block * 8
+        )
+        followers = cuda.source(schedule).followers
+        assert len(followers) == schedule.far == (rows > 60)  # many blocks combine many parts
 
     @pytest.mark.slow
     def test_totals_of_groups_that_have_no_room_are_combined_by_a_kernel_of_its_own(self):
-        form, launch, step = self.first(
+        schedule, launch, step = self.first(
             adarray.value_and_grad(layer_norm, (0, 1, 2)), np.ones((4096, 8192)), np.ones(8192),
             np.ones(8192),
         )  # fmt: skip
-        far = [t for t in step.kernel.totals if t.size is not None and t.name not in form.shared]
+        far = [
+            t for t in step.kernel.totals if t.size is not None and t.name not in schedule.shared
+        ]
         assert far
-        groups = launch.blocks * (form.block // form.group)
-        assert launch.scratch >= len(far) * groups * 8192 * 8
-        assert cuda.source(step.kernel, form).followers[0].endswith("_merge")
+        groups = launch.blocks * (schedule.block // schedule.group)
+        assert launch.workspace >= len(far) * groups * 8192 * 8
+        assert cuda.source(schedule).followers[0].endswith("_merge")
 
     @pytest.mark.parametrize(
         ("shape", "blocks"),
@@ -413,17 +428,17 @@ class TestForms:
         ],
     )
     def test_column_sums_leave_few_parts(self, shape, blocks):
-        form, launch, step = self.first(lambda x: np.sum(x, axis=0), np.ones(shape, np.float32))
-        assert form.kind == "sheet"
+        schedule, launch, _ = self.first(lambda x: np.sum(x, axis=0), np.ones(shape, np.float32))
+        assert isinstance(schedule, SheetRows)
         assert launch.blocks == blocks
-        assert cuda.source(step.kernel, form).followers == ()
-        assert launch.blocks * launch.chunks * form.block <= 132 * 2048 or blocks == 1
+        assert cuda.source(schedule).followers == ()
+        assert launch.blocks * launch.chunks * schedule.block <= 132 * 2048 or blocks == 1
 
     def test_text_depends_on_classes_of_extents_alone(self):
         texts = set()
         for n in (100_000, 123_456):
-            form, _, step = self.first(np.sin, np.ones(n))
-            texts.add(cuda.source(step.kernel, form).text)
+            schedule, _, _ = self.first(np.sin, np.ones(n))
+            texts.add(cuda.source(schedule).text)
         assert len(texts) == 1
 
 
@@ -436,7 +451,7 @@ def test_nvcc_compiles_what_is_printed(lowering, tmp_path):
         for s in plan(r.program).steps:
             if isinstance(s, KernelStep):
                 ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-                text = cuda.source(s.kernel, form_of(s.kernel, ints, GPU))
+                text = cuda.source(schedule_of(s.kernel, ints, GPU))
                 texts[text.name] = text.text
     source = tmp_path / "kernels.cu"
     source.write_text("\n".join(texts.values()))

@@ -17,8 +17,10 @@ from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.planning import planner as planning
-from adarray.compiler.schedule import gpu_blocks as blocks
-from adarray.compiler.schedule.gpu import Form, form_of
+from adarray.compiler.schedule.gpu import blocks
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.facts import KernelFacts
+from adarray.compiler.schedule.gpu.schedules import Flat, RowsByWarp, Schedule
 
 RNG = np.random.default_rng(3)
 DEVICE = GpuTarget(sms=2, threads_per_sm=2048, shared_memory=8192)
@@ -57,18 +59,18 @@ def made(name: str) -> Recorded:
 
 
 def results(r: Recorded, folder: Path, choose: Any) -> list[Any]:
-    """Run the plan of a recording with forms of choice."""
+    """Run the plan of a recording with schedules of choice."""
     folder.mkdir()
     p = plan(r.program)
     compiled = Compiled([p], folder, DEVICE, choose)
     return DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
 
 
-def kernels(r: Recorded) -> list[tuple[Kernel, Form]]:
-    """Return the kernels of a plan in their usual forms."""
+def schedules(r: Recorded) -> list[Schedule]:
+    """Return the usual schedules of a plan's kernels."""
     steps = [s for s in plan(r.program).steps if isinstance(s, KernelStep)]
     named = ((s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True))) for s in steps)
-    return [(k, form_of(k, ints, DEVICE)) for k, ints in named]
+    return [schedule_of(k, ints, DEVICE) for k, ints in named]
 
 
 @pytest.mark.slow
@@ -76,20 +78,20 @@ def kernels(r: Recorded) -> list[tuple[Kernel, Form]]:
 @pytest.mark.parametrize("name", ["flat", "rows", "sheet", "stencil", "gather"])
 def test_where_blocks_are_free_no_bit_depends_on_them(name: str, tmp_path: Path) -> None:
     r = made(name)
-    assert all(blocks.is_free(k, form) for k, form in kernels(r))
-    assert any(len(blocks.candidates(k, form)) >= 2 for k, form in kernels(r))
-    usual = results(r, tmp_path / "usual", lambda _, form: form)
+    assert all(blocks.is_free(s) for s in schedules(r))
+    assert any(len(blocks.candidates(s)) >= 2 for s in schedules(r))
+    usual = results(r, tmp_path / "usual", lambda s: s)
     for n in (32, 96, 128, 512):
-        found = results(r, tmp_path / str(n), lambda _, form, n=n: blocks.resized(form, n))
+        found = results(r, tmp_path / str(n), lambda s, n=n: blocks.resized(s, n))
         for got, want in zip(found, usual, strict=True):
             assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
 
 
 @pytest.mark.parametrize("name", ["blocks", "total", "columns"])
 def test_where_sums_follow_the_blocks_there_is_no_choice(name: str) -> None:
-    found = [(k, form) for k, form in kernels(made(name)) if not blocks.is_free(k, form)]
+    found = [s for s in schedules(made(name)) if not blocks.is_free(s)]
     assert found
-    assert all(blocks.candidates(k, form) == [form] for k, form in found)
+    assert all(blocks.candidates(s) == [s] for s in found)
 
 
 @pytest.mark.slow
@@ -99,28 +101,30 @@ def test_any_block_gives_right_sums(name: str, tmp_path: Path) -> None:
     r = made(name)
     (want,) = (np.asarray(x) for x in r.leaves)
     for n in (32, 64, 96, 512):
-        (got,) = results(r, tmp_path / str(n), lambda _, form, n=n: blocks.resized(form, n))
+        (got,) = results(r, tmp_path / str(n), lambda s, n=n: blocks.resized(s, n))
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
 
 def test_arrays_in_shared_memory_keep_their_blocks() -> None:
-    small = Form("rows", 32, 256, frozenset({"row"}))
+    facts = KernelFacts(Kernel((), (), (), ()), {})
+    small = RowsByWarp(facts, 256, narrow=True, threads=32, shared=frozenset({"row"}))
     assert blocks.resized(small, 512) == small
     assert blocks.resized(small, 128).block == 128
-    assert blocks.resized(Form("flat", 256, 256), 64) == Form("flat", 64, 64)
+    assert blocks.resized(Flat(facts, 256, narrow=True), 64) == Flat(facts, 64, narrow=True)
 
 
 def test_the_backend_keeps_what_it_has_measured(tmp_path: Path, monkeypatch: Any) -> None:
     from adarray_backends.cuda import tuning
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
-    kernel, form = kernels(made("flat"))[0]
-    name = tuning._name(kernel, form, {"n": 5}, "a GPU")
+    flat = schedules(made("flat"))[0]
+    name = tuning._name(flat, "a GPU")
     assert tuning._known(name) is None
     tuning._keep(name, 512)
     assert tuning._known(name) == 512
-    assert tuning._name(kernel, form, {"n": 5}, "another GPU") != name
-    assert tuning._name(kernel, form, {"n": 6}, "a GPU") != name
+    assert tuning._name(flat, "another GPU") != name
+    ints = {n: v + 1 for n, v in flat.facts.ints.items()}
+    assert tuning._name(schedule_of(flat.facts.kernel, ints, DEVICE), "a GPU") != name
     tuning._path(name).write_text("half a")
     assert tuning._known(name) is None
 
@@ -137,7 +141,7 @@ def test_only_what_is_clearly_faster_is_taken() -> None:
 
 
 class NoGpu:
-    """What `tuning.form` asks of a GPU where nothing is measured."""
+    """What `tuning.schedule` asks of a GPU where nothing is measured."""
 
     target = DEVICE
 
@@ -148,15 +152,15 @@ def test_small_kernels_are_not_measured_and_given_threads_are_taken() -> None:
     p = plan(made("flat").program)
     (step,) = p.steps
     ints = dict(zip(step.kernel.ints, step.ints, strict=True))
-    usual = form_of(step.kernel, ints, DEVICE)
-    assert tuning.form(step.kernel, ints, step.buffers, NoGpu()) == usual
-    assert tuning.form(step.kernel, ints, step.buffers, NoGpu(), 64).block == 64
+    usual = schedule_of(step.kernel, ints, DEVICE)
+    assert tuning.schedule(step.kernel, ints, step.buffers, NoGpu()) == usual
+    assert tuning.schedule(step.kernel, ints, step.buffers, NoGpu(), 64).block == 64
 
 
 def test_a_gradient_has_both_kinds_of_kernels() -> None:
     g = adarray.value_and_grad(lambda x: np.sum(softmax(x) ** 2))
     r = recorded(g, RNG.normal(size=(50, 45)))
-    assert any(k.totals for k, _ in kernels(r))
+    assert any(s.facts.kernel.totals for s in schedules(r))
 
 
 def test_the_command_shows_and_clears_what_is_kept(tmp_path: Path, monkeypatch: Any) -> None:

@@ -30,9 +30,10 @@ from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.planning import planner as planning
-from adarray.compiler.schedule import gpu_blocks as blocks
-from adarray.compiler.schedule import lanes
-from adarray.compiler.schedule.gpu import form_of
+from adarray.compiler.schedule.gpu import blocks
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.schedules import ColumnStrips
+from adarray.compiler.schedule.gpu.strips import MARGIN, width
 from adarray.compiler.stencil import strips
 
 RNG = np.random.default_rng(8)
@@ -51,12 +52,13 @@ def array(*shape, dtype="float64"):
 
 
 def kinds(plan):
-    """Return the forms of a plan's kernels."""
+    """Return the variants of schedules of a plan's kernels."""
     found = []
     for s in plan.steps:
         assert isinstance(s, KernelStep)
         verify(s.kernel)
-        found.append(form_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), SMALL).kind)
+        ints = dict(zip(s.kernel.ints, s.ints, strict=True))
+        found.append(type(schedule_of(s.kernel, ints, SMALL)))
     return found
 
 
@@ -76,8 +78,8 @@ class TestEmulated:
             [*made, *single], folder, GpuTarget(sms=4, threads_per_sm=512, shared_memory=4096)
         )
         for r, x, y in zip(cases, made, single, strict=True):
-            assert "lanes" in kinds(x) or not together
-            assert "lanes" not in kinds(y)
+            assert ColumnStrips in kinds(x) or not together
+            assert ColumnStrips not in kinds(y)
             assert len(x.steps) < len(y.steps) or not together
             arrays = [np.asarray(a) for a in r.arrays]
             found = [DevicePlanRunner(p, compiled)(arrays) for p in (x, y)]
@@ -137,7 +139,7 @@ class TestPlans:
     def test_eight_steps_a_kernel(self):
         u = array(64, 128, dtype="float32")
         plan = planned(lambda u: heat(u, 17), u)
-        assert kinds(plan).count("lanes") == 2
+        assert kinds(plan).count(ColumnStrips) == 2
         assert len(plan.steps) == 3
 
     def test_a_linear_step_keeps_nothing_for_the_gradient(self):
@@ -147,13 +149,13 @@ class TestPlans:
 
     @pytest.mark.parametrize("shape", [(64, 127), (12, 400)])
     def test_small_arrays_take_a_kernel_each(self, shape):
-        assert "lanes" not in kinds(planned(heat, array(*shape, dtype="float32")))
+        assert ColumnStrips not in kinds(planned(heat, array(*shape, dtype="float32")))
 
     def test_arrays_of_a_strip(self, monkeypatch):
         u = array(64, 128, dtype="float32")
-        assert "lanes" in kinds(planned(heat, u))
+        assert ColumnStrips in kinds(planned(heat, u))
         monkeypatch.setattr(strips, "LARGE", u.size + 1)
-        assert "lanes" not in kinds(planned(heat, u))
+        assert ColumnStrips not in kinds(planned(heat, u))
 
     @pytest.mark.parametrize("axis", [0, 1])
     def test_cells_far_away(self, axis):
@@ -162,7 +164,7 @@ class TestPlans:
                 u = u + np.roll(u, 5, axis) * np.roll(u, 1, 1 - axis)
             return u
 
-        assert "lanes" not in kinds(planned(f, array(64, 128)))
+        assert ColumnStrips not in kinds(planned(f, array(64, 128)))
 
     @pytest.mark.parametrize(
         "step",
@@ -178,7 +180,7 @@ class TestPlans:
                 u = step(u)
             return u
 
-        assert "lanes" not in kinds(planned(f, array(64, 128)))
+        assert ColumnStrips not in kinds(planned(f, array(64, 128)))
 
     def test_cells_of_one_row(self):
         def f(u):
@@ -186,7 +188,7 @@ class TestPlans:
                 u = u + np.roll(u, 1, 0) * u[3]
             return u
 
-        assert "lanes" not in kinds(planned(f, array(64, 128)))
+        assert ColumnStrips not in kinds(planned(f, array(64, 128)))
 
     def test_rows_in_another_order(self):
         def f(u):
@@ -194,13 +196,13 @@ class TestPlans:
                 u = u + np.roll(u, 1, 0) * u[::-1]
             return u
 
-        assert "lanes" not in kinds(planned(f, array(64, 128)))
+        assert ColumnStrips not in kinds(planned(f, array(64, 128)))
 
     def test_columns_side_by_side_in_memory(self):
         u = np.asfortranarray(array(128, 128))
         plan = planned(heat, u)
-        assert "lanes" in kinds(plan)  # but for the first step
-        assert kinds(plan)[0] != "lanes"
+        assert ColumnStrips in kinds(plan)  # but for the first step
+        assert kinds(plan)[0] is not ColumnStrips
 
     def test_folds_end_a_chain(self):
         def f(u):
@@ -211,68 +213,68 @@ class TestPlans:
             return (u, *found)
 
         plan = planned(f, array(64, 128))
-        assert all(k != "lanes" for k in kinds(plan))
+        assert all(k is not ColumnStrips for k in kinds(plan))
 
 
-class TestForms:
+class TestSchedules:
     """How the kernels of chains run."""
 
     @staticmethod
-    def form(n, **other):
+    def schedule(n, **other):
         u = array(64, n, dtype="float32")
         (step,) = [s for s in planned(lambda u: heat(u, 4), u).steps if not s.kernel.totals]
         ints = dict(zip(step.kernel.ints, step.ints, strict=True))
         ints |= {n: v for n in ints for k, v in other.items() if n.startswith(k)}
-        return form_of(step.kernel, ints, SMALL)
+        return schedule_of(step.kernel, ints, SMALL)
 
     def test_whole_packs(self):
-        assert self.form(132).packs
-        assert not self.form(133).packs
-        assert not self.form(132, stride=133).packs
-        assert not self.form(132, columns=133).packs
+        assert self.schedule(132).aligned
+        assert not self.schedule(133).aligned
+        assert not self.schedule(132, stride=133).aligned
+        assert not self.schedule(132, columns=133).aligned
 
     def test_integers_of_32_bits(self):
-        assert self.form(132).narrow
-        assert self.form(132, rows=1 << 15, stride=1 << 14).narrow
-        assert not self.form(132, rows=1 << 17, stride=1 << 15).narrow
+        assert self.schedule(132).narrow
+        assert self.schedule(132, rows=1 << 15, stride=1 << 14).narrow
+        assert not self.schedule(132, rows=1 << 17, stride=1 << 15).narrow
 
     def test_blocks(self):
-        form = self.form(132)
-        assert form.kind == "lanes"
-        assert blocks.resized(form, 64).block == 64
-        assert blocks.resized(form, 1024).block == 256
+        schedule = self.schedule(132)
+        assert isinstance(schedule, ColumnStrips)
+        assert blocks.resized(schedule, 64).block == 64
+        assert blocks.resized(schedule, 1024).block == 256
 
 
-class TestLanes:
+class TestColumns:
     """Which kernels keep rows in registers."""
 
     @staticmethod
-    def kernel(by=0, loaded="row", size=64 + 2 * lanes.MARGIN, stop=64 + lanes.MARGIN, index=None):
+    def kernel(by=0, loaded="row", size=64 + 2 * MARGIN, stop=64 + MARGIN, index=None):
         """Return a kernel that stores a row and loads from beside it."""
         j = Var("int64", "j")
         beside = Apply("int64", "add", (j, integer(by)))
-        inner = For("j", integer(lanes.MARGIN), integer(stop), (
+        inner = For("j", integer(MARGIN), integer(stop), (
             Store("row", j, Load("float64", "a", integer(0))),
         ), "vector")  # fmt: skip
-        after = For("j", integer(lanes.MARGIN), integer(stop), (
+        after = For("j", integer(MARGIN), integer(stop), (
             Store("out", j, Load("float64", loaded, index or beside)),
         ), "vector")  # fmt: skip
         body = (Local("row", "float64", integer(size)), inner, after)
         loop = For("i", integer(0), integer(3), body, "parallel")
         return Kernel((Param("a", "float64"), Param("out", "float64", "out")), (), (), (loop,))
 
-    @pytest.mark.parametrize("by", [0, 1, -1, lanes.MARGIN, -lanes.MARGIN])
+    @pytest.mark.parametrize("by", [0, 1, -1, MARGIN, -MARGIN])
     def test_cells_beside(self, by):
-        assert lanes.width(self.kernel(by)) == 2
+        assert width(self.kernel(by)) == 2
 
     @pytest.mark.parametrize(
         "other",
         [
-            {"by": lanes.MARGIN + 1},
-            {"by": -lanes.MARGIN - 1},
-            {"size": 65 + 2 * lanes.MARGIN},
-            {"stop": 65 + lanes.MARGIN},
-            {"stop": 63 + lanes.MARGIN},
+            {"by": MARGIN + 1},
+            {"by": -MARGIN - 1},
+            {"size": 65 + 2 * MARGIN},
+            {"stop": 65 + MARGIN},
+            {"stop": 63 + MARGIN},
             {"loaded": "a"},  # past the end of the loop, where lanes read, too
             {"loaded": "out"},
             {"index": integer(5)},
@@ -280,4 +282,4 @@ class TestLanes:
         ],
     )
     def test_what_lanes_cannot_do(self, other):
-        assert lanes.width(self.kernel(**other)) == 0
+        assert width(self.kernel(**other)) == 0

@@ -192,6 +192,21 @@ def test_equal_kernels_are_shown_once():
     assert "kernel of steps 0, 2: multiply, sin, reduce add" in str(shown)
 
 
+def test_kernels_of_a_gpu_say_how_they_run():
+    class OnGpu(Executable):
+        def schedule_of(self, step):
+            return f"flat: all blocks of {64 << step} threads share each loop"
+
+    program, plan = example()
+    shown = Explanation(
+        "f", "", "cuda", [Segment(-1, None, (), program, program, plan, OnGpu())], [0]
+    )
+    assert "flat: all blocks of 256 threads" in shown.kernels[1].schedule
+    lines = part(str(shown), "kernel of step 2: multiply")
+    assert lines[0] == shown.kernels[1].schedule
+    assert lines[-1] == shown.kernels[1].source
+
+
 def test_compiling(explanation):
     rows = [line.split("  ") for line in part(str(explanation), "compiling")[2:]]
     told = {row[0]: row[-1].strip() for row in rows}

@@ -24,7 +24,7 @@ from adarray.compiler.ir.loopir import (
     walk,
 )
 from adarray.compiler.scalars.functions import SIZES
-from adarray.compiler.schedule.vectors import expressions
+from adarray.compiler.schedule.vectors import expressions, longest
 
 WARP = 32
 SECTOR = 32  # bytes of memory that come together at least
@@ -270,6 +270,19 @@ def is_whole(loops: list[For], t: Total) -> bool:
     (loop,) = loops
     indices = [s.index for s in loop.body if isinstance(s, Fold) and s.index is not None]
     return all(i == Var("int64", loop.var) for i in indices)
+
+
+def sheet_width(kernel: Kernel, loop: For) -> int:
+    """Return how many elements of array totals a thread of a sheet has side by side."""
+    passes = longest(loop, {})
+    if len(loop.body) > LONG or (passes is not None and passes < 64):
+        return 1
+    dtypes = {b.name: b.dtype for b in kernel.buffers} | {t.name: t.dtype for t in kernel.totals}
+    names = {e.buffer for s in loop.body for x in expressions(s) for e in walk(x)
+             if isinstance(e, Load)}  # fmt: skip
+    names |= {s.buffer for s in loop.body if isinstance(s, Store)}
+    names |= {s.target for s in loop.body if isinstance(s, Fold)}
+    return PACK // max((SIZES[dtypes[n]] for n in names if n in dtypes), default=PACK)
 
 
 def walks(index: Expr, var: str, lets: Mapping[str, Expr]) -> bool:

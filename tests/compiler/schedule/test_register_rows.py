@@ -1,9 +1,10 @@
-"""Rows that the threads of a block hold in registers while several loops go over them."""
+"""Rows that are register-resident while several loops go over them."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,16 @@ from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule import gpu as device
-from adarray.compiler.schedule import gpu_blocks as blocks
-from adarray.compiler.schedule.gpu import form_of, launch_of
-from adarray.compiler.schedule.gpu_rows import REGISTERS, Held, held, shape_of
+from adarray.compiler.schedule.gpu import blocks, choose
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+from adarray.compiler.schedule.gpu.register_rows import (
+    REGISTERS,
+    ResidentRows,
+    resident_rows,
+    shape_of,
+)
+from adarray.compiler.schedule.gpu.schedules import RegisterRows, Schedule
 from adarray.compiler.schedule.vectors import expressions
 
 RNG = np.random.default_rng(11)
@@ -48,15 +55,15 @@ def gradient(n: int, dtype: Any = np.float32) -> tuple[Kernel, dict[str, int]]:
     return kernel_of(adarray.value_and_grad(layer_norm, (0, 1, 2)), x, scale, shift)
 
 
-def holds(kernel: Kernel) -> Held:
-    """Return what a kernel holds."""
-    found = held(kernel)
+def resident(kernel: Kernel) -> ResidentRows:
+    """Return what is register-resident in a kernel."""
+    found = resident_rows(kernel)
     assert found is not None
     return found
 
 
 def of_rows(rows: int, n: int, dtype: Any) -> list[Recorded]:
-    """Return functions whose rows are held, if they are whole packs."""
+    """Return functions whose rows are register-resident, if they are whole packs."""
     x, w = RNG.normal(size=(2, rows, n)).astype(dtype)
     scale, shift = RNG.normal(size=(2, n)).astype(dtype)
     return [
@@ -87,7 +94,7 @@ def compare(cases: list[Recorded], folder: Path, target: GpuTarget, **options: A
 
 @emulated
 class TestEmulated:
-    """What kernels compute that hold rows."""
+    """What kernels compute whose rows are register-resident."""
 
     @pytest.mark.slow
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -97,20 +104,23 @@ class TestEmulated:
         self, dtype: Any, rows: int, n: int, target: GpuTarget, tmp_path: Path
     ) -> None:
         seen = compare(of_rows(rows, n, dtype), tmp_path, target)
-        assert sum(form.turns > 0 for form, _ in seen.texts.values()) >= (2 if n < 1024 else 1)
+        assert sum(isinstance(s, RegisterRows) for s, _ in seen.texts.values()) >= (
+            2 if n < 1024 else 1
+        )
 
-    @pytest.mark.parametrize("packs", [True, False])
+    @pytest.mark.parametrize("aligned", [True, False])
     def test_totals_of_many_blocks_are_combined_by_a_kernel_of_its_own(
-        self, packs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, aligned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(device, "PARTS", 0)
-        seen = compare(
-            of_rows(37, 388, np.float32), tmp_path, LARGE,
-            choose=lambda _, form: form._replace(packs=packs) if form.turns else form,
-        )  # fmt: skip
-        held_ = [(form, t) for form, t in seen.texts.values() if form.turns]
-        assert any(form.far and t.followers for form, t in held_)
-        assert all(("adarray_load_each" in t.text) != packs for form, t in held_)
+        monkeypatch.setattr(choose, "PARTS", 0)
+
+        def changed(s: Schedule) -> Schedule:
+            return replace(s, aligned=aligned) if isinstance(s, RegisterRows) else s
+
+        seen = compare(of_rows(37, 388, np.float32), tmp_path, LARGE, choose=changed)
+        found = [(s, t) for s, t in seen.texts.values() if isinstance(s, RegisterRows)]
+        assert any(s.far and t.followers for s, t in found)
+        assert all(("adarray_load_each" in t.text) != aligned for _, t in found)
 
     def test_quotients_of_all_kinds_of_numbers(self, tmp_path: Path) -> None:
         x = floats(4)
@@ -148,11 +158,11 @@ class TestEmulated:
 
 
 class TestKernels:
-    """What is held."""
+    """What is register-resident."""
 
     def test_each_row_is_loaded_once(self) -> None:
         kernel, _ = gradient(512)
-        found = holds(kernel)
+        found = resident(kernel)
         x = kernel.buffers[[b.access for b in kernel.buffers].index("in")].name
 
         def loops(k: Kernel) -> int:
@@ -172,7 +182,7 @@ class TestKernels:
 
     def test_costly_values_are_computed_once(self) -> None:
         kernel, _ = gradient(512)
-        found = holds(kernel)
+        found = resident(kernel)
 
         def calls(k: Kernel, name: str) -> int:
             return sum(
@@ -189,39 +199,41 @@ class TestKernels:
 
     def test_a_softmax_is_left_as_it_is(self) -> None:
         kernel, _ = kernel_of(softmax, np.ones((50, 512), np.float32))
-        assert held(kernel) is None
+        assert resident_rows(kernel) is None
 
     @pytest.mark.parametrize("n", [510, 252, 65536])
-    def test_rows_that_are_no_packs_or_short_or_long_are_not_held(self, n: int) -> None:
+    def test_rows_that_are_no_packs_or_short_or_long_are_not_resident(self, n: int) -> None:
         kernel, ints = gradient(n)
-        found = held(kernel)
+        found = resident_rows(kernel)
         assert found is None or shape_of(found, kernel, ints, GPU) is None
-        assert form_of(kernel, ints, GPU).turns == 0
+        assert not isinstance(schedule_of(kernel, ints, GPU), RegisterRows)
 
     @pytest.mark.parametrize("n", [256, 260, 1024, 4096, 8192])
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_registers_suffice(self, n: int, dtype: Any) -> None:
         kernel, ints = gradient(n, dtype)
-        form = form_of(kernel, ints, GPU)
-        if not form.turns:
+        schedule = schedule_of(kernel, ints, GPU)
+        if not isinstance(schedule, RegisterRows):
             assert n == 8192
             assert dtype is np.float64
             return
-        found = holds(kernel)
-        assert form.turns * form.block * found.width >= n
-        assert form.block * form.side * form.turns * found.words < REGISTERS
-        assert launch_of(kernel, form, ints, GPU).blocks <= 132 * form.side
-        assert f"__launch_bounds__({form.block}, {form.side})" in cuda.source(kernel, form).text
+        found = resident(kernel)
+        block, packs, side = schedule.block, schedule.packs, schedule.resident
+        assert packs * block * found.width >= n
+        assert block * side * packs * found.words < REGISTERS
+        assert launch_of(schedule, GPU).blocks <= 132 * side
+        assert f"__launch_bounds__({block}, {side})" in cuda.source(schedule).text
 
-    @pytest.mark.parametrize(("n", "turns"), [(256, 2), (260, 1), (1024, 4), (1028, 2), (2052, 4)])
-    def test_few_threads_have_less_to_do_than_others(self, n: int, turns: int) -> None:
+    @pytest.mark.parametrize(("n", "packs"), [(256, 2), (260, 1), (1024, 4), (1028, 2), (2052, 4)])
+    def test_few_threads_have_less_to_do_than_others(self, n: int, packs: int) -> None:
         kernel, ints = gradient(n)
-        form = form_of(kernel, ints, GPU)
-        assert form.turns == turns
-        assert form.even == (n in (256, 1024))
+        schedule = schedule_of(kernel, ints, GPU)
+        assert isinstance(schedule, RegisterRows)
+        assert schedule.packs == packs
+        assert schedule.even == (n in (256, 1024))
 
     def test_blocks_stay_what_rows_need(self) -> None:
         kernel, ints = gradient(1024)
-        form = form_of(kernel, ints, GPU)
-        assert blocks.resized(form, 64) == form
-        assert blocks.candidates(kernel, form) == [form]
+        schedule = schedule_of(kernel, ints, GPU)
+        assert blocks.resized(schedule, 64) == schedule
+        assert blocks.candidates(schedule) == [schedule]

@@ -37,10 +37,12 @@ from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule import gpu as device
-from adarray.compiler.schedule.gpu import form_of, launch_of
-from adarray.compiler.schedule.gpu_fetch import fetched
-from adarray.compiler.schedule.gpu_kept import KEPT, kept
+from adarray.compiler.schedule.gpu import choose, facts
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+from adarray.compiler.schedule.gpu.row_values import ROW_VALUES, replacing
+from adarray.compiler.schedule.gpu.schedules import RowsByBlock, Schedule, SharedRows
+from adarray.compiler.schedule.gpu.shared_rows import fetched_rows
 
 RNG = np.random.default_rng(7)
 LARGE = GpuTarget(sms=2, threads_per_sm=1024, shared_memory=96 << 10)
@@ -61,7 +63,7 @@ def steps_of(p: Plan) -> list[tuple[Kernel, dict[str, int]]]:
 
 def whatever(kernel: Kernel) -> Any:
     """Return what a kernel can fetch, as if it read nothing else."""
-    found = fetched(kernel)
+    found = fetched_rows(kernel)
     return None if found is None else found._replace(others=False)
 
 
@@ -69,14 +71,14 @@ def whatever(kernel: Kernel) -> Any:
 def fetching(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let rows be fetched whatever their length is, by blocks of choice."""
 
-    def choose(*forms: tuple[int, int]) -> None:
-        monkeypatch.setattr(device, "FETCHED", 0)
-        monkeypatch.setattr(device, "KEPT", 0)
-        monkeypatch.setattr(device, "FETCHING", tuple((*form, 1 << 30) for form in forms))
-        monkeypatch.setattr(device, "fetched", whatever)
-        monkeypatch.setattr(device, "held", lambda kernel: None)
+    def by(*blocks: tuple[int, int]) -> None:
+        monkeypatch.setattr(choose, "FETCHED", 0)
+        monkeypatch.setattr(choose, "REPLACED", 0)
+        monkeypatch.setattr(choose, "FETCHING", tuple((*block, 1 << 30) for block in blocks))
+        monkeypatch.setattr(facts, "fetched_rows", whatever)
+        monkeypatch.setattr(facts, "resident_rows", lambda kernel: None)
 
-    return choose
+    return by
 
 
 def compare(
@@ -97,7 +99,7 @@ def compare(
 
 def slots(compiled: Compiled) -> list[int]:
     """Return the slots of the kernels that fetch rows."""
-    return [form.slots for form, _ in compiled.texts.values() if form.slots]
+    return [s.slots for s, _ in compiled.texts.values() if isinstance(s, SharedRows)]
 
 
 def of_rows(dtype: Any, rows: int, n: int) -> list[Recorded]:
@@ -127,7 +129,11 @@ class TestEmulated:
         fetching((64, 1))
         seen = compare(of_rows(dtype, rows, n), tmp_path)
         assert len(slots(seen)) >= 4
-        assert all("adarray_arrived<1>" in t.text for f, t in seen.texts.values() if f.slots)
+        assert all(
+            "adarray_arrived<1>" in t.text
+            for s, t in seen.texts.values()
+            if isinstance(s, SharedRows)
+        )
 
     @pytest.mark.parametrize("room", [10, 12, 15, 17, 40])
     def test_with_as_many_slots_as_there_is_room_for(
@@ -185,8 +191,8 @@ class TestEmulated:
         source = cuda.source
         for i, old in enumerate(["adarray_arrived<1>();", "adarray_commit();"]):
 
-            def broken(kernel: Kernel, form: Any, old: str = old) -> Any:
-                text = source(kernel, form)
+            def broken(schedule: Schedule, old: str = old) -> Any:
+                text = source(schedule)
                 return text._replace(text=text.text.replace(old, ""))
 
             folder = tmp_path / str(i)
@@ -209,29 +215,29 @@ class TestEmulated:
         np.testing.assert_array_equal(*results)
 
 
-def kinds(kernel: Kernel, found: Any) -> list[str]:
-    """Return the functions whose values a kernel keeps for its last loop."""
-    made = kept(kernel, found)
+def functions(kernel: Kernel, found: Any) -> list[str]:
+    """Return the functions whose values take the place of a row in a kernel."""
+    made = replacing(kernel, found)
     if made is None:
         return []
     (stored,) = (
-        s for s in statements(made.kernel.body) if isinstance(s, Store) and s.buffer == KEPT
+        s for s in statements(made.kernel.body) if isinstance(s, Store) and s.buffer == ROW_VALUES
     )
     lets = {s.name: s.value for s in statements(made.kernel.body) if isinstance(s, Let)}
     return [lets[stored.value.name].name]
 
 
-class TestKept:
+class TestReplaced:
     """Values that the last loop over a row finds where the row was."""
 
     def of(self, f: Any, *args: Any) -> list[str]:
         found = []
         for kernel, _ in steps_of(plan(recorded(f, *args).program)):
-            fetches = fetched(kernel)
-            found += [] if fetches is None else kinds(kernel, fetches)
+            fetches = fetched_rows(kernel)
+            found += [] if fetches is None else functions(kernel, fetches)
         return found
 
-    def test_what_the_last_loop_follows_from_is_kept(self) -> None:
+    def test_what_the_last_loop_follows_from_replaces_the_row(self) -> None:
         x = RNG.normal(size=(50, 400))
         scale, shift = RNG.normal(size=(2, 400))
         assert self.of(softmax, x) == ["exp"]
@@ -248,7 +254,7 @@ class TestKept:
         # The gradient of the maximum needs the row, beside the exponentials.
         assert self.of(adarray.value_and_grad(cross_entropy), x, labels) == []
 
-    def test_values_of_a_sum_that_grows_meanwhile_are_not_kept(self) -> None:
+    def test_values_of_a_sum_that_grows_meanwhile_replace_nothing(self) -> None:
         i, j, k = (Var("int64", n) for n in "ijk")
         load = lambda v: Load("float64", "x", Apply("int64", "add", (i, v)))  # noqa: E731
         total = Var("float64", "sum")
@@ -263,9 +269,9 @@ class TestKept:
         rows = For("i", ZERO, Var("int64", "m"), body, "parallel")
         buffers = (Param("x", "float64"), Param("y", "float64", "out"))
         kernel = Kernel(buffers, ("n", "m"), (), (rows,))
-        found = fetched(kernel)
+        found = fetched_rows(kernel)
         assert found is not None
-        assert kept(kernel, found) is None
+        assert replacing(kernel, found) is None
 
     @pytest.mark.slow
     @emulated
@@ -281,21 +287,25 @@ class TestKept:
                      z.astype(np.float32)),
         ]  # fmt: skip
         results = []
-        for name, choose in (
-            ("kept", lambda _, form: form),
-            ("not", lambda _, form: form._replace(kept=False)),
-        ):
+        for name, replaces in (("replaced", True), ("not", False)):
+
+            def changed(s: Schedule, replaces: bool = replaces) -> Schedule:
+                if isinstance(s, SharedRows):
+                    return replace(s, replaces=s.replaces and replaces)
+                return s
+
             plans = [plan(r.program) for r in cases]
             folder = tmp_path / name
             folder.mkdir()
-            compiled = Compiled(plans, folder, LARGE, choose)
+            compiled = Compiled(plans, folder, LARGE, changed)
             runs = [
                 DevicePlanRunner(p, compiled)(r.arrays) for p, r in zip(plans, cases, strict=True)
             ]
             results.append([x for run in runs for x in run])
-            keeps = sum(form.kept for form, _ in compiled.texts.values())
+            found = [s for s, _ in compiled.texts.values() if isinstance(s, SharedRows)]
+            count = sum(s.replaces for s in found)
             # Packs of float32 have four elements, of which 518 are no multiple.
-            assert keeps == (0 if name == "not" else 3 if n % 4 == 0 else 2)
+            assert count == (0 if name == "not" else 3 if n % 4 == 0 else 2)
         for got, want in zip(*results, strict=True):
             np.testing.assert_array_equal(got, want)
 
@@ -303,29 +313,29 @@ class TestKept:
 class TestChoice:
     """Which rows are fetched, and how many blocks there are."""
 
-    def forms(self, f: Any, *args: Any, target: GpuTarget | None = None) -> list[Any]:
+    def schedules(self, f: Any, *args: Any, target: GpuTarget | None = None) -> list[Any]:
         gpu = target or GPU
-        return [
-            (form_of(k, ints, gpu), launch_of(k, form_of(k, ints, gpu), ints, gpu))
-            for k, ints in steps_of(plan(recorded(f, *args).program))
+        found = [
+            schedule_of(k, ints, gpu) for k, ints in steps_of(plan(recorded(f, *args).program))
         ]
+        return [(s, launch_of(s, gpu)) for s in found]
 
     @pytest.mark.slow
     def test_long_rows_are_fetched_and_short_ones_are_not(self) -> None:
-        ((long, launch),) = self.forms(softmax, np.ones((300, 32768), np.float32))
+        ((long, launch),) = self.schedules(softmax, np.ones((300, 32768), np.float32))
         assert long.slots >= 32768 // (4 * long.block)
         assert launch.blocks == 132
         assert 128 << 10 < launch.shared <= 227 << 10
-        ((short, _),) = self.forms(softmax, np.ones((300, 512), np.float32))
-        assert short.slots == 0
-        ((kept_, launch),) = self.forms(softmax, np.ones((3000, 4096), np.float32))
-        assert kept_.kept
-        assert kept_.block == 256
+        ((short, _),) = self.schedules(softmax, np.ones((300, 512), np.float32))
+        assert not isinstance(short, SharedRows)
+        ((replaced, launch),) = self.schedules(softmax, np.ones((3000, 4096), np.float32))
+        assert replaced.replaces
+        assert replaced.block == 256
         assert launch.blocks == 4 * 132
-        ((longer, _),) = self.forms(softmax, np.ones((300, 100_000)))
-        assert longer.slots == 0
+        ((longer, _),) = self.schedules(softmax, np.ones((300, 100_000)))
+        assert not isinstance(longer, SharedRows)
 
-    def test_rows_beside_other_operands_are_fetched_if_something_is_kept(self) -> None:
+    def test_rows_beside_other_operands_are_fetched_if_something_replaces_them(self) -> None:
         x = RNG.normal(size=(300, 32768)).astype(np.float32)
         scale, shift = x[:2]
 
@@ -333,26 +343,28 @@ class TestChoice:
             c = x - np.mean(x, axis=1, keepdims=True)
             return c / np.sqrt(np.mean(c * c, axis=1, keepdims=True)) * scale + shift
 
-        ((form, _),) = self.forms(norm, x, scale, shift)
-        assert form.slots == 0
-        form, launch = self.forms(
+        ((schedule, _),) = self.schedules(norm, x, scale, shift)
+        assert not isinstance(schedule, SharedRows)
+        schedule, launch = self.schedules(
             adarray.value_and_grad(scaled_squares, (0, 1, 2)), x, scale, shift
         )[0]  # fmt: skip
-        assert form.slots
-        assert form.kept
+        assert isinstance(schedule, SharedRows)
+        assert schedule.replaces
         assert launch.shared <= 227 << 10
 
     def test_threads_that_are_asked_for_read_rows_as_before(self) -> None:
-        from adarray.compiler.schedule import gpu_blocks as blocks
+        from adarray.compiler.schedule.gpu import blocks
 
-        ((form, _),) = self.forms(softmax, np.ones((300, 32768), np.float32))
-        assert blocks.resized(form, form.block) == form
-        assert blocks.resized(form, 64).slots == 0
+        ((schedule, _),) = self.schedules(softmax, np.ones((300, 32768), np.float32))
+        assert blocks.resized(schedule, schedule.block) == schedule
+        assert isinstance(blocks.resized(schedule, 64), RowsByBlock)
 
     def test_what_several_loops_read_at_the_same_places_is_fetched(self) -> None:
         def sources(f: Any, *args: Any) -> list[Any]:
             kernels = [k for k, _ in steps_of(plan(recorded(f, *args).program))]
-            return [None if fetched(k) is None else len(fetched(k).sources) for k in kernels]
+            return [
+                None if (found := fetched_rows(k)) is None else len(found.sources) for k in kernels
+            ]
 
         x, y = np.ones((2, 50, 400), np.float32)
         assert sources(softmax, x) == [1]
@@ -370,4 +382,4 @@ class TestChoice:
 
         x = RNG.normal(size=(50, 400))
         kernels = steps_of(plan(recorded(pairs, x).program))
-        assert [fetched(k) for k, _ in kernels] == [None]
+        assert [fetched_rows(k) for k, _ in kernels] == [None]

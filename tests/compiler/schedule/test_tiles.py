@@ -28,9 +28,11 @@ from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule import gpu_blocks as blocks
-from adarray.compiler.schedule.gpu import form_of, launch_of
-from adarray.compiler.schedule.gpu_tiles import tiled
+from adarray.compiler.schedule.gpu import blocks
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+from adarray.compiler.schedule.gpu.schedules import RowsByBlock, RowsByWarp, Tiles
+from adarray.compiler.schedule.gpu.tiles import pair_folds
 
 RNG = np.random.default_rng(3)
 plan = partial(planning.plan, target=GPU)
@@ -63,7 +65,7 @@ def test_tiles_at_every_end(dtype: Any, n: int, m: int, k: int, tmp_path: Path) 
         got = DevicePlanRunner(made, compiled)(arrays)
         for found, want in zip(got, interpret(r.program, arrays), strict=True):
             close(found, want, 2e-5 if dtype is np.float32 else 1e-12)
-    assert sum(form.kind == "tiles" for form, _ in compiled.texts.values()) >= 5
+    assert sum(isinstance(s, Tiles) for s, _ in compiled.texts.values()) >= 5
 
 
 class TestKernels:
@@ -71,32 +73,32 @@ class TestKernels:
 
     def test_both_arrays_are_staged_once(self) -> None:
         kernel, _ = step_of(squares, np.ones((600, 9)), np.ones((500, 9)))
-        found = tiled(kernel)
+        found = pair_folds(kernel)
         assert found is not None
         assert [s.left for s in found.staged] == [True, False]
         assert found.total is None
-        text = cuda.source(kernel, form_of(kernel, dict.fromkeys(kernel.ints, 600), GPU)).text
+        text = cuda.source(schedule_of(kernel, dict.fromkeys(kernel.ints, 600), GPU)).text
         assert text.count("adarray_stage<") == 2
         assert "fma(" in text  # squares are added without being rounded
 
     def test_extrema_of_rows_are_folded_as_they_are(self) -> None:
-        kernel, _ = step_of(largest, np.ones((600, 9)), np.ones((500, 9)))
-        assert "fma(" not in cuda.source(kernel, form_of(kernel, _, GPU)).text
+        kernel, ints = step_of(largest, np.ones((600, 9)), np.ones((500, 9)))
+        assert "fma(" not in cuda.source(schedule_of(kernel, ints, GPU)).text
 
     def test_few_results_and_long_rows_have_blocks_of_their_own(self) -> None:
         for change in {600: 64}, {9: 5000}:
             kernel, ints = step_of(squares, np.ones((600, 9)), np.ones((600, 9)))
             ints = {name: change.get(value, value) for name, value in ints.items()}
-            assert tiled(kernel) is not None
-            assert form_of(kernel, ints, GPU).kind == "rows"
+            assert pair_folds(kernel) is not None
+            assert isinstance(schedule_of(kernel, ints, GPU), RowsByWarp | RowsByBlock)
 
     def test_sums_over_the_rows_of_results_are_not_tiles(self) -> None:
         def f(a: Any, b: Any) -> Any:
             return np.sum(np.sqrt(squares(a, b)), axis=1)
 
         kernel, ints = step_of(f, np.ones((600, 9)), np.ones((500, 9)))
-        assert tiled(kernel) is None
-        assert form_of(kernel, ints, GPU).kind == "rows"
+        assert pair_folds(kernel) is None
+        assert isinstance(schedule_of(kernel, ints, GPU), RowsByWarp | RowsByBlock)
 
     def test_a_row_of_results_that_is_folded_twice_is_not_tiles(self) -> None:
         def f(a: Any, b: Any) -> Any:
@@ -104,7 +106,7 @@ class TestKernels:
             return d - np.max(d, axis=1, keepdims=True)
 
         kernel, _ = step_of(f, np.ones((600, 9)), np.ones((500, 9)))
-        assert tiled(kernel) is None
+        assert pair_folds(kernel) is None
 
     @pytest.mark.parametrize(("n", "most"), [(600, 10 * 10), (6000, 32 * 132)])
     def test_there_are_blocks_for_all_tiles_up_to_some_for_each_multiprocessor(
@@ -112,7 +114,7 @@ class TestKernels:
     ) -> None:
         kernel, ints = step_of(squares, np.ones((600, 9)), np.ones((600, 9)))
         ints = {name: n if value == 600 else value for name, value in ints.items()}
-        form = form_of(kernel, ints, GPU)
-        assert form.kind == "tiles"
-        assert launch_of(kernel, form, ints, GPU).blocks == most
-        assert blocks.resized(form, 64) == form
+        schedule = schedule_of(kernel, ints, GPU)
+        assert isinstance(schedule, Tiles)
+        assert launch_of(schedule, GPU).blocks == most
+        assert blocks.resized(schedule, 64) == schedule

@@ -44,7 +44,7 @@ MARGIN = 4
 WIDTHS = (1, 2, 4)
 
 
-def turned(index: Expr, count: Expr, own: Expr | None = None) -> Expr:
+def wrapped(index: Expr, count: Expr, own: Expr | None = None) -> Expr:
     """Return an index of a round of `count`, from one of up to a round before or behind it.
 
     Of an array that has fewer elements, `own`, it is the last one where it has no such.
@@ -52,12 +52,12 @@ def turned(index: Expr, count: Expr, own: Expr | None = None) -> Expr:
     Examples
     --------
     >>> i = Var("int64", "i")
-    >>> unturned(turned(i, integer(5), integer(3))) == (i, integer(5), integer(3))
+    >>> unwrapped(wrapped(i, integer(5), integer(3))) == (i, integer(5), integer(3))
     True
     """
     if own is not None and own != count:
         last = Apply("int64", "subtract", (own, integer(1)))
-        return Apply("int64", "minimum", (turned(index, count), last))
+        return Apply("int64", "minimum", (wrapped(index, count), last))
     below = Apply("bool", "less", (index, integer(0)))
     within = Apply("bool", "less", (index, count))
     behind = Apply("int64", "subtract", (index, count))
@@ -65,12 +65,12 @@ def turned(index: Expr, count: Expr, own: Expr | None = None) -> Expr:
     return Apply("int64", "where", (below, Apply("int64", "add", (index, count)), rest))
 
 
-def unturned(expr: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """Return what `turned` was given; None if it did not make `expr`."""
+def unwrapped(expr: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """Return what `wrapped` was given; None if it did not make `expr`."""
     if not isinstance(expr, Apply) or expr.dtype != "int64":
         return None
     if expr.name == "minimum":
-        found, last = unturned(expr.args[0]), expr.args[1]
+        found, last = unwrapped(expr.args[0]), expr.args[1]
         if found is None or not isinstance(last, Apply) or last.name != "subtract":
             return None
         index, count, own = *found[:2], last.args[0]
@@ -78,12 +78,12 @@ def unturned(expr: Expr) -> tuple[Expr, Expr, Expr] | None:
         index, count, own = *plus.args, plus.args[1]
     else:
         return None
-    return (index, count, own) if turned(index, count, own) == expr else None
+    return (index, count, own) if wrapped(index, count, own) == expr else None
 
 
 def fixed_lets(loop: For) -> dict[str, Expr]:
-    """Return the values of names in a vector loop, but for indices that were turned."""
-    return {s.name: s.value for s in loop.body if isinstance(s, Let) and unturned(s.value) is None}
+    """Return the values of names in a vector loop, but for indices that were wrapped."""
+    return {s.name: s.value for s in loop.body if isinstance(s, Let) and unwrapped(s.value) is None}
 
 
 def shift(index: Expr, var: str, lets: Mapping[str, Expr]) -> int | None:
@@ -196,7 +196,7 @@ def in_packs(kernel: Kernel, ints: Mapping[str, int]) -> bool:
     for loop in statements(kernel.body):
         if not isinstance(loop, For) or loop.kind != "vector":
             continue
-        lets, names = fixed_lets(loop), turned_names(loop)
+        lets, names = fixed_lets(loop), wrapped_names(loop)
         places: list[Expr] = []
         for s in loop.body:
             for e in (x for root in expressions(s) for x in walk(root)):
@@ -217,11 +217,11 @@ def _back(bound: Expr) -> Expr:
     return Apply("int64", "subtract", (bound, integer(MARGIN)))
 
 
-def turned_names(loop: For) -> dict[str, tuple[Expr, Expr, Expr]]:
-    """Return what the turned indices of a vector loop were made of, by name."""
+def wrapped_names(loop: For) -> dict[str, tuple[Expr, Expr, Expr]]:
+    """Return what the wrapped indices of a vector loop were made of, by name."""
     found = {}
     for s in loop.body:
-        parts = unturned(s.value) if isinstance(s, Let) else None
+        parts = unwrapped(s.value) if isinstance(s, Let) else None
         if parts is not None:
             assert isinstance(s, Let)
             found[s.name] = parts
@@ -229,12 +229,12 @@ def turned_names(loop: For) -> dict[str, tuple[Expr, Expr, Expr]]:
 
 
 def neighbours(index: Expr, loop: For) -> str | None:
-    """Return the turned name along which an index walks by ones; None if there is no such."""
+    """Return the wrapped name along which an index walks by ones; None if there is no such."""
     lets = fixed_lets(loop)
-    for name in turned_names(loop):
+    for name in wrapped_names(loop):
         if slope(index, name, lets) == ONE and slope(index, loop.var, lets) == ZERO:
             first = at(index, name, ZERO, lets)
-            inner = {*lets, *turned_names(loop), loop.var}
+            inner = {*lets, *wrapped_names(loop), loop.var}
             if not any(isinstance(e, Var) and e.name in inner for e in walk(first)):
                 return name
     return None

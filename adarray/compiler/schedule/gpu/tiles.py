@@ -34,8 +34,8 @@ from adarray.compiler.ir.loopir import (
     walk,
 )
 from adarray.compiler.scalars.functions import SIZES
-from adarray.compiler.schedule.gpu_fetch import resolved
-from adarray.compiler.schedule.gpu_loops import LONG
+from adarray.compiler.schedule.gpu.loops import LONG
+from adarray.compiler.schedule.gpu.shared_rows import resolved
 from adarray.compiler.schedule.vectors import expressions
 
 SIDE = 16  # threads along each side of a tile
@@ -63,7 +63,7 @@ class Staged(NamedTuple):
     left: bool
 
 
-class Tiled(NamedTuple):
+class PairFolds(NamedTuple):
     """A kernel that folds pairs of rows.
 
     Parameters
@@ -90,7 +90,7 @@ class Tiled(NamedTuple):
     total: tuple[str, Total] | None
 
 
-def tiled(kernel: Kernel) -> Tiled | None:
+def pair_folds(kernel: Kernel) -> PairFolds | None:
     """Return the parts of a kernel that folds pairs of rows; None for others."""
     loops = [s for s in kernel.body if isinstance(s, For)]
     if len(loops) != 1 or loops[0].kind != "parallel" or loops[0].start != ZERO:
@@ -112,7 +112,7 @@ def tiled(kernel: Kernel) -> Tiled | None:
     bytes_ = sum(SIZES[s.load.dtype] for s in staged) * (SIDE * EACH + 4) * DEPTH
     if bytes_ > ROOM or not _ends_well(kernel, last, array.name):
         return None
-    return Tiled(loop, across, inner, last, fold, array.name, staged, total)
+    return PairFolds(loop, across, inner, last, fold, array.name, staged, total)
 
 
 def _parts(kernel: Kernel, loop: For) -> tuple[Local, For, For, tuple[str, Total] | None] | None:
@@ -217,7 +217,7 @@ def _ends_well(kernel: Kernel, last: For, array: str) -> bool:
     return len(set(stored)) == len(stored) and set(stored) <= outs
 
 
-def tiles_of(found: Tiled, ints: Mapping[str, int]) -> tuple[int, int]:
+def tiles_of(found: PairFolds, ints: Mapping[str, int]) -> tuple[int, int]:
     """Return the tiles down and across."""
     each = SIDE * EACH
     ends = (found.loop.stop, found.across.stop)
@@ -225,7 +225,7 @@ def tiles_of(found: Tiled, ints: Mapping[str, int]) -> tuple[int, int]:
     return -(-down // each), -(-across // each)
 
 
-def is_worth(found: Tiled, ints: Mapping[str, int], sms: int) -> bool:
+def is_worth(found: PairFolds, ints: Mapping[str, int], sms: int) -> bool:
     """Whether there are tiles for most SMs, and rows are not much longer than wide."""
     down, across = tiles_of(found, ints)
     assert isinstance(found.inner.stop, Var)

@@ -39,9 +39,7 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.scalars.functions import SIZES
-from adarray.compiler.schedule.gpu_fetch import LEAST, resolved
-from adarray.compiler.schedule.gpu_kept import WORTH, Numbers, cost, needed
-from adarray.compiler.schedule.gpu_loops import (
+from adarray.compiler.schedule.gpu.loops import (
     LONG,
     PACK,
     WARP,
@@ -50,6 +48,8 @@ from adarray.compiler.schedule.gpu_loops import (
     scattered,
     walks,
 )
+from adarray.compiler.schedule.gpu.row_values import WORTH, Numbers, cost, needed
+from adarray.compiler.schedule.gpu.shared_rows import LEAST, resolved
 from adarray.compiler.schedule.remainders import Remainders
 from adarray.compiler.schedule.vectors import expressions
 
@@ -81,7 +81,7 @@ class Row(NamedTuple):
     first: Expr
 
 
-class Held(NamedTuple):
+class ResidentRows(NamedTuple):
     """A kernel whose rows are held.
 
     Parameters
@@ -122,7 +122,7 @@ class Held(NamedTuple):
         return sum(self.width * SIZES[d] for d in held) // 4
 
 
-def held(kernel: Kernel) -> Held | None:
+def resident_rows(kernel: Kernel) -> ResidentRows | None:
     """Return the kernel whose rows are held; None if it has no such rows."""
     loops = [s for s in kernel.body if isinstance(s, For)]
     if sum(s.kind == "parallel" for s in loops) != 1 or loops[0].kind != "parallel":
@@ -145,7 +145,7 @@ def held(kernel: Kernel) -> Held | None:
     assert isinstance(stop, Var)
     made = replace(kernel, body=top)
     fetched = tuple(r for r in loads if width * SIZES[r.load.dtype] >= LEAST)
-    return Held(made, changed, stop.name, {**values, **rows}, totals, width, fetched)
+    return ResidentRows(made, changed, stop.name, {**values, **rows}, totals, width, fetched)
 
 
 def _is_simple(kernel: Kernel, loop: For, inner: tuple[For, ...]) -> bool:
@@ -383,7 +383,7 @@ def _replaced(s: Stmt, old: set[Load], new: Load) -> Stmt:
 
 
 def shape_of(
-    found: Held, kernel: Kernel, ints: Mapping[str, int], target: GpuTarget
+    found: ResidentRows, kernel: Kernel, ints: Mapping[str, int], target: GpuTarget
 ) -> tuple[int, int, int] | None:
     """Return threads of a block, packs of each, and blocks that reside side by side.
 
@@ -391,7 +391,7 @@ def shape_of(
 
     Parameters
     ----------
-    found : Held
+    found : ResidentRows
     kernel : Kernel
     ints : mapping of str to int
         Its integers.
@@ -418,7 +418,7 @@ def shape_of(
     return min(shapes, key=lambda x: max(0, 4 * x[0] * x[1] - 5 * packs), default=None)
 
 
-def _in_packs(kernel: Kernel, found: Held, ints: Mapping[str, int]) -> bool:
+def _in_packs(kernel: Kernel, found: ResidentRows, ints: Mapping[str, int]) -> bool:
     """Whether all rows begin at multiples of packs, if arrays do."""
     left = Remainders(kernel, ints, found.width)
     loops = [s for s in statements(kernel.body) if isinstance(s, For) and s.kind == "vector"]

@@ -35,7 +35,7 @@ from adarray.compiler.ir.loopir import (
     walk,
 )
 from adarray.compiler.scalars.functions import SIZES
-from adarray.compiler.schedule.gpu_loops import LONG, PACK, scattered, walks
+from adarray.compiler.schedule.gpu.loops import LONG, PACK, scattered, walks
 from adarray.compiler.schedule.vectors import expressions
 
 LEAST = 4  # bytes that one instruction can fetch
@@ -61,7 +61,7 @@ class Source(NamedTuple):
     first: Expr
 
 
-class Fetched(NamedTuple):
+class FetchedRows(NamedTuple):
     """What a kernel can fetch.
 
     Parameters
@@ -103,7 +103,7 @@ class _Read(NamedTuple):
     first: Expr
 
 
-def fetched(kernel: Kernel) -> Fetched | None:
+def fetched_rows(kernel: Kernel) -> FetchedRows | None:
     """Return what a kernel can fetch; None if no row of an array is read in several loops."""
     loops = [s for s in kernel.body if isinstance(s, For) and s.kind == "parallel"]
     if not loops:
@@ -166,7 +166,7 @@ def resolved(e: Expr, lets: Mapping[str, Expr], known: set[str], depth: int = DE
     return Apply(e.dtype, e.name, made) if len(made) == len(args) else None
 
 
-def _chosen(kernel: Kernel, loop: For, reads: list[_Read]) -> Fetched | None:
+def _chosen(kernel: Kernel, loop: For, reads: list[_Read]) -> FetchedRows | None:
     """Return the rows that several loops read."""
     dtypes = {b.name: b.dtype for b in kernel.buffers}
     places: dict[Key, list[_Read]] = {}
@@ -188,7 +188,7 @@ def _chosen(kernel: Kernel, loop: For, reads: list[_Read]) -> Fetched | None:
     fetches = {s.buffer for s in sources}
     others = any(e.buffer not in fetches for s in inner for e in _loads(s))
     others |= any(isinstance(x, Fold) and x.index is not None for s in inner for x in s.body)
-    return Fetched(loop, inner, ZERO, ZERO, sources, loads, width, others)
+    return FetchedRows(loop, inner, ZERO, ZERO, sources, loads, width, others)
 
 
 def _width(kernel: Kernel, inner: tuple[For, ...]) -> int:
@@ -203,12 +203,12 @@ def _width(kernel: Kernel, inner: tuple[For, ...]) -> int:
     return PACK // max(SIZES[dtypes[n]] for n in moved if n in dtypes)
 
 
-def slots_of(found: Fetched, passes: int, threads: int, room: int) -> int:
+def slots_of(found: FetchedRows, passes: int, threads: int, room: int) -> int:
     """Return how many slots a thread has in `room` bytes; 0 if a row has more packs.
 
     Parameters
     ----------
-    found : Fetched
+    found : FetchedRows
     passes : int
         Of the loops that read a row.
     threads : int

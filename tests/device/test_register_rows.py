@@ -1,7 +1,7 @@
-"""Rows that blocks of a GPU hold in registers, and tiles of folds over pairs of rows.
+"""Rows that are register-resident, and tiles of folds over pairs of rows.
 
-What such kernels compute without a GPU is tested in tests/compiler/schedule/test_gpu_rows.py and
-tests/compiler/schedule/test_gpu_tiles.py.
+What such kernels compute without a GPU is tested in tests/compiler/schedule/test_register_rows.py and
+tests/compiler/schedule/test_tiles.py.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
-from adarray.compiler.schedule.gpu import Form
+from adarray.compiler.schedule.gpu.schedules import RegisterRows, Schedule, Tiles
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 RNG = np.random.default_rng(23)
 plan = partial(planning.plan, target=GPU)
 
 
-def forms(r: Recorded, by: int = 0, limit: float = 1e-4) -> list[Form]:
-    """Compare with the interpreter, and runs with each other; return the forms of kernels."""
+def schedules(r: Recorded, by: int = 0, limit: float = 1e-4) -> list[Schedule]:
+    """Compare with the interpreter, and runs with each other; return the schedules of kernels."""
     from adarray_backends.cuda.plans import executable
 
     run = executable(plan(r.program))
@@ -40,7 +40,7 @@ def forms(r: Recorded, by: int = 0, limit: float = 1e-4) -> list[Form]:
     for _ in range(3):  # the same bits again, from graphs as well
         for got, want in zip(run(given), first, strict=True):
             np.testing.assert_array_equal(got.get(), want)
-    return [k.form for k in run.encoder.kernels.values()]
+    return [k.schedule for k in run.encoder.kernels.values()]
 
 
 @pytest.mark.parametrize("by", [0, 1])
@@ -49,7 +49,7 @@ def forms(r: Recorded, by: int = 0, limit: float = 1e-4) -> list[Form]:
     [(np.float32, 3000, 256), (np.float32, 1500, 1028), (np.float32, 700, 4096),
      (np.float32, 300, 8192), (np.float64, 900, 1022), (np.float64, 300, 2048)],
 )  # fmt: skip
-def test_rows_are_held(dtype: Any, rows: int, n: int, by: int) -> None:
+def test_rows_are_register_resident(dtype: Any, rows: int, n: int, by: int) -> None:
     x, w = RNG.normal(size=(2, rows, n)).astype(dtype)
     scale, shift = RNG.normal(size=(2, n)).astype(dtype)
     cases = [
@@ -58,8 +58,8 @@ def test_rows_are_held(dtype: Any, rows: int, n: int, by: int) -> None:
         recorded(adarray.value_and_grad(scaled_squares, (0, 1, 2)), x, scale, shift),
         recorded(adarray.value_and_grad(norm), x),
     ]
-    held = [any(form.turns for form in forms(r, by, 2e-3)) for r in cases]
-    assert sum(held) >= 3
+    resident = [any(isinstance(s, RegisterRows) for s in schedules(r, by, 2e-3)) for r in cases]
+    assert sum(resident) >= 3
 
 
 @pytest.mark.parametrize("by", [0, 1])
@@ -68,5 +68,5 @@ def test_rows_are_held(dtype: Any, rows: int, n: int, by: int) -> None:
 def test_tiles_of_pairs_of_rows(dtype: Any, n: int, m: int, k: int, by: int) -> None:
     a, b = RNG.normal(size=(n, k)).astype(dtype), RNG.normal(size=(m, k)).astype(dtype)
     for f in (squares, bells, largest, all_of_them, two_of_each):
-        kinds = {form.kind for form in forms(recorded(f, a, b), by)}
-        assert "tiles" in kinds, f.__name__
+        found = schedules(recorded(f, a, b), by)
+        assert any(isinstance(s, Tiles) for s in found), f.__name__

@@ -2,7 +2,7 @@
 
 A statement waits if it touches memory that others of the group may still be writing, or
 writes what they may still be reading, since they last waited. Loops are gone through until
-what a pass leaves behind changes nothing in the next one.
+what an iteration leaves behind changes nothing in the next one.
 
 References
 ----------
@@ -12,37 +12,48 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
 from adarray.compiler.ir.loopir import Expr, For, If, Let, Stmt, Store
 
-Touches = Callable[[tuple[Stmt, ...]], tuple[set[str], set[str]]]
+Body = tuple[Stmt, ...]
+Touches = Callable[[Body], tuple[set[str], set[str]]]
 # Where a loop that wrote to neighbouring places began to, and how far it came.
 Stretch = tuple[Expr, Expr]
-# Passes after which a loop that does not settle begins with a wait.
-PASSES = 4
+# Rounds after which a loop that does not settle begins with a wait.
+ROUNDS = 4
 
 
-class Waits:
-    """The statements before which threads wait, by ``id``.
+def waits(
+    body: Body, touches: Touches, homes: Mapping[str, str], written: Iterable[str]
+) -> frozenset[int]:
+    """Return the statements before which threads wait, by ``id``.
 
     Parameters
     ----------
+    body : tuple of statements
     touches : callable
         Returns what statements read and write, of the memory that threads share.
-    slots : dict
+    homes : mapping
         Name of the memory that an array takes, by the array's name.
+    written : iterable of str
+        What was written before.
     """
+    found = _Waits(touches, homes, written)
+    found.block(body)
+    return frozenset(found.before)
 
-    def __init__(self, touches: Touches, slots: dict[str, str]) -> None:
+
+class _Waits:
+    def __init__(self, touches: Touches, homes: Mapping[str, str], written: Iterable[str]) -> None:
         self._touches = touches
         self._known: dict[int, tuple[set[str], set[str]]] = {}
-        self.slots = slots
+        self.homes = homes
         self.before: set[int] = set()
         self.read: set[str] = set()
         # With the stretch of the last loop where all so far wrote one after the other.
-        self.written: dict[str, Stretch | None] = {}
+        self.written: dict[str, Stretch | None] = dict.fromkeys(written)
 
     def touches(self, s: Stmt) -> tuple[set[str], set[str]]:
         """Return what a statement, and those in it, read and write."""
@@ -85,7 +96,7 @@ class Waits:
             return None
         lets = {x.name: x.value for x in s.body if isinstance(x, Let)}
         stores = [
-            x for x in s.body if isinstance(x, Store) and self.slots.get(x.buffer, x.buffer) == name
+            x for x in s.body if isinstance(x, Store) and self.homes.get(x.buffer, x.buffer) == name
         ]
         if len(stores) != 1 or name not in self.touches(stores[0])[1]:
             return None
@@ -125,14 +136,14 @@ class Waits:
 
     def _loop(self, s: For) -> None:
         read, written = set(self.read), dict(self.written)
-        for turn in range(PASSES):
+        for number in range(ROUNDS):
             begin = set(self.read), dict(self.written)
             count = len(self.before)
             self.block(s.body)
             self.read |= read
             self.written = self._both(written)
             settled = len(self.before) == count and begin == (self.read, self.written)
-            if settled and turn:
+            if settled and number:
                 return
         if s.body:
             self.before.add(id(s.body[0]))

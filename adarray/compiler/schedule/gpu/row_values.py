@@ -2,8 +2,8 @@
 
 The sum of a softmax computes exponentials that its result is made of. Where all that the last
 loop makes of a row follows from one such value, the loop before it writes that into the slots
-of the row (`adarray.compiler.schedule.gpu_fetch`) instead of what was fetched, and the last loop
-reads it.
+of the row (`adarray.compiler.schedule.gpu.shared_rows`) instead of what was fetched, and the last
+loop reads it.
 
 References
 ----------
@@ -33,19 +33,19 @@ from adarray.compiler.ir.loopir import (
     walk,
 )
 from adarray.compiler.scalars.catalogue import FUNCTIONS
-from adarray.compiler.schedule.gpu_fetch import Fetched, fetched
+from adarray.compiler.schedule.gpu.shared_rows import FetchedRows
 from adarray.compiler.schedule.vectors import expressions
 
-KEPT = "kept_"  # the name of the values as an array
-# Operations from which on a value is rather kept than computed again, and what functions count.
+ROW_VALUES = "row_values_"  # the name of the values as an array
+# Operations from which on a value is rather stored than computed again, and what functions count.
 WORTH, CALL = 5, 10
 
 
-class Kept(NamedTuple):
-    """A kernel that keeps values, and what it fetches."""
+class Replacing(NamedTuple):
+    """A kernel that replaces rows by values, and what it fetches."""
 
     kernel: Kernel
-    found: Fetched
+    found: FetchedRows
 
 
 class Numbers:
@@ -113,15 +113,8 @@ class Numbers:
         return replace(e, index=self.rebuilt(e.index, number, new)) if isinstance(e, Load) else e
 
 
-def chosen(kernel: Kernel, keeps: bool) -> tuple[Kernel, Fetched | None]:
-    """Return a kernel as it is printed, and what it fetches."""
-    found = fetched(kernel)
-    made = kept(kernel, found) if keeps and found is not None else None
-    return (kernel, found) if made is None else made
-
-
-def kept(kernel: Kernel, found: Fetched) -> Kept | None:
-    """Return the kernel that keeps a value for its last loop; None if there is no such value."""
+def replacing(kernel: Kernel, found: FetchedRows) -> Replacing | None:
+    """Return the kernel that stores a value for its last loop; None if there is no such value."""
     if len(found.sources) != 1:
         return None
     first, last = found.inner[-2:]
@@ -143,7 +136,7 @@ def kept(kernel: Kernel, found: Fetched) -> Kept | None:
     return _changed(kernel, found, (name, dtype, number), after)
 
 
-def _values(kernel: Kernel, found: Fetched, numbers: Numbers) -> dict[int, tuple[str, str]]:
+def _values(kernel: Kernel, found: FetchedRows, numbers: Numbers) -> dict[int, tuple[str, str]]:
     """Return name and dtype of the values of the first loop that a slot could hold instead."""
     first, last = found.inner[-2:]
     dtype = found.sources[0].dtype
@@ -178,12 +171,14 @@ def _results(loop: For) -> list[Expr]:
     return [e for s in loop.body if not isinstance(s, Let) for e in expressions(s)]
 
 
-def _changed(kernel: Kernel, found: Fetched, value: tuple[str, str, int], numbers: Numbers) -> Kept:
+def _changed(
+    kernel: Kernel, found: FetchedRows, value: tuple[str, str, int], numbers: Numbers
+) -> Replacing:
     """Return the kernel with a store of the value, and with loads of it in the last loop."""
     name, dtype, number = value
     first, last = found.inner[-2:]
-    store = Store(KEPT, Var("int64", first.var), Var(dtype, name))
-    load = Load(dtype, KEPT, Var("int64", last.var))
+    store = Store(ROW_VALUES, Var("int64", first.var), Var(dtype, name))
+    load = Load(dtype, ROW_VALUES, Var("int64", last.var))
     body = [_rebuilt(s, numbers, number, load) for s in last.body]
     new = {
         id(first): replace(first, body=(*first.body, store)),
@@ -199,7 +194,7 @@ def _changed(kernel: Kernel, found: Fetched, value: tuple[str, str, int], number
     }
     loads[id(inner[-1]), load] = 0
     changed = found._replace(loop=loop, inner=inner, loads=loads)
-    return Kept(replace(kernel, body=top), changed)
+    return Replacing(replace(kernel, body=top), changed)
 
 
 def _new(s: Stmt, new: dict[int, For]) -> Stmt:

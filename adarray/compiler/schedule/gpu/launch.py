@@ -1,0 +1,170 @@
+"""Sizes of launches: one function for each schedule."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from adarray.compiler.ir.target import GpuTarget
+from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.schedule.extents import evaluate, padded
+from adarray.compiler.schedule.gpu.memory import array_bytes, is_merged, shared_names
+from adarray.compiler.schedule.gpu.schedules import (
+    ColumnStrips,
+    DeviceScan,
+    Flat,
+    RegisterRows,
+    RowsByBlock,
+    RowsByWarp,
+    Schedule,
+    SharedRows,
+    SheetRows,
+    SingleBlock,
+    Tiles,
+)
+from adarray.compiler.schedule.gpu.tiles import tiles_of
+
+ZEROS = 8192  # bytes of zeros at the beginning of the workspace: numbers of blocks that are done
+PACK = 4  # iterations of a flat loop that a thread makes at a time
+SHEET = 8  # iterations of a vector loop for each thread of a sheet
+MOST_CHUNKS = 1024  # blocks that share a row of a sheet
+SHEET_THREADS = 2048  # of blocks with array totals in sheets, for each SM
+TALL = 512  # rows up to which a block takes all of them for its part of array totals
+TALLER = 2048  # the same where such blocks fill the SMs
+ITEMS = 4  # neighbouring iterations of a running fold that a thread takes at a time
+TILES = 32  # blocks that compute tiles, for each SM
+GROUPS = 64  # most groups of an SM that have array totals of their own
+WAIT_LITTLE = 4  # blocks for each that resides: so that SMs end together
+WAIT_LESS = 8  # the same where no block has totals to combine
+
+
+class Launch(NamedTuple):
+    """Blocks of a launch, bytes of shared memory and of the workspace, and blocks for a row."""
+
+    blocks: int
+    shared: int
+    workspace: int
+    chunks: int = 1
+
+
+def launch_of(s: Schedule, target: GpuTarget) -> Launch:
+    """Return the sizes of the launch of a kernel that runs by a schedule."""
+    match s:
+        case Flat():
+            return _flat(s, target)
+        case SingleBlock():
+            return _launch(s, 1, array_bytes(s))
+        case DeviceScan():
+            return _scan(s, target)
+        case RowsByWarp() | RowsByBlock():
+            return _rows(s, target)
+        case SharedRows():
+            return _shared_rows(s, target)
+        case RegisterRows():
+            return _register_rows(s, target)
+        case SheetRows():
+            return _sheet(s, target)
+        case ColumnStrips():
+            return _strips(s, target)
+        case Tiles():
+            return _tiles(s, target)
+        case _:
+            assert_never(s)
+
+
+def _launch(s: Schedule, blocks: int, shared: int, chunks: int = 1) -> Launch:
+    """Return a launch of so many blocks, with the workspace that their totals and arrays take."""
+    facts, groups = s.facts, blocks * (s.block // s.group)
+    workspace = ZEROS
+    for t in facts.kernel.totals:
+        size = None if t.size is None else evaluate(t.size, facts.known) or 0
+        each = blocks if is_merged(s, t) else groups
+        count = blocks * chunks if size is None else each * padded(size)
+        workspace += padded(count) * SIZES[t.dtype]
+    if not isinstance(s, ColumnStrips | Tiles):  # whose arrays are register-resident
+        near = shared_names(s)
+        workspace += sum(
+            (facts.bytes_of(x) or 0) * groups for x in facts.arrays if x.name not in near
+        )
+    return Launch(blocks, shared, workspace, chunks)
+
+
+def _resident(s: Schedule, shared: int, target: GpuTarget) -> int:
+    """Return how many blocks reside on an SM, as far as threads and shared memory allow."""
+    return max(1, min(target.threads_per_sm // s.block, target.shared_memory // max(shared, 1)))
+
+
+def _over_rows(s: Schedule, resident: int, target: GpuTarget) -> int:
+    """Return the blocks that share out rows, so many on each SM."""
+    wanted = -(-s.facts.rows // (s.block // s.group))
+    return max(1, min(wanted, target.sms * resident))
+
+
+def _flat(s: Flat, target: GpuTarget) -> Launch:
+    facts, shared = s.facts, array_bytes(s)
+    wanted = -(-max(map(facts.count, facts.tops), default=1) // (s.block * PACK))
+    # Many waves, so that SMs end together; one block folds what all have summed.
+    waves = WAIT_LITTLE if facts.kernel.totals else WAIT_LESS
+    return _launch(
+        s, max(1, min(wanted, target.sms * _resident(s, shared, target) * waves)), shared
+    )
+
+
+def _scan(s: DeviceScan, target: GpuTarget) -> Launch:
+    wanted = -(-max(s.facts.extents) // (s.block * ITEMS))
+    blocks = max(1, min(wanted, target.sms * target.threads_per_sm // s.block))
+    launch = _launch(s, blocks, array_bytes(s))
+    return launch._replace(workspace=launch.workspace + padded(blocks) * 8)  # what each block has
+
+
+def _rows(s: RowsByWarp | RowsByBlock, target: GpuTarget) -> Launch:
+    shared = array_bytes(s)
+    resident = _resident(s, shared, target)
+    if s.facts.sized:
+        resident = max(1, min(resident, GROUPS * s.group // s.block))
+    else:
+        resident *= WAIT_LITTLE
+    return _launch(s, _over_rows(s, resident, target), shared)
+
+
+def _shared_rows(s: SharedRows, target: GpuTarget) -> Launch:
+    shared = array_bytes(s) + s.slots * s.block * s.rows.bytes
+    resident = _resident(s, shared, target)  # each begins with rows that it waits for
+    if s.facts.sized:
+        resident = max(1, min(resident, GROUPS * s.group // s.block))
+    return _launch(s, _over_rows(s, resident, target), shared)
+
+
+def _register_rows(s: RegisterRows, target: GpuTarget) -> Launch:
+    shared = array_bytes(s) + s.packs * s.block * s.rows.fetched
+    return _launch(s, _over_rows(s, s.resident, target), shared)
+
+
+def _sheet(s: SheetRows, target: GpuTarget) -> Launch:
+    facts, shared = s.facts, array_bytes(s)
+    chunks = min(-(-max(facts.extents, default=1) // (s.group * SHEET)), MOST_CHUNKS)
+    for t in facts.sized:  # a pack for each thread, which stays there
+        (loop,) = facts.folding[t.name]
+        chunks = max(chunks, -(-facts.count(loop) // (s.group * s.total_width(t))))
+    chunks = max(1, chunks)
+    wanted = -(-facts.rows // (s.block // s.group))
+    most = target.sms << 20
+    if facts.sized:  # few blocks, since each one's totals are stored
+        most = target.sms * SHEET_THREADS // (s.block * chunks)
+        most = 1 if is_tall(chunks, facts.rows, target) else most
+    return _launch(s, max(1, min(wanted, most)), shared, chunks)
+
+
+def is_tall(chunks: int, rows: int, target: GpuTarget) -> bool:
+    """Whether one block takes all rows of a sheet for its part of array totals."""
+    return rows <= (TALLER if 4 * chunks >= 3 * target.sms else TALL)
+
+
+def _strips(s: ColumnStrips, target: GpuTarget) -> Launch:
+    shared = array_bytes(s)
+    resident = _resident(s, shared, target) * WAIT_LITTLE
+    return _launch(s, _over_rows(s, resident, target), shared)
+
+
+def _tiles(s: Tiles, target: GpuTarget) -> Launch:
+    down, across = tiles_of(s.pairs, s.facts.known)
+    return _launch(s, min(down * across, TILES * target.sms), array_bytes(s))
