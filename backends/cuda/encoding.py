@@ -14,7 +14,7 @@ from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
 from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule.gpu.launch import ZEROS, launch_of
+from adarray.compiler.schedule.gpu.launch import ZEROS, grids, launch_of
 from adarray.compiler.schedule.gpu.launch import Launch as Sizes
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips, RegisterRows, Schedule
 
@@ -191,21 +191,12 @@ class Encoder:
             *map(self.place, step.buffers), *step.ints, Place(SCRATCH), Place(REFUSED), *counts,
         )  # fmt: skip
         found: list[Record] = []
+        sizes_of = grids(schedule, sizes, self.target)
         for name in (text.name, *text.followers):
-            grid, threads, shared = (sizes.blocks, sizes.chunks, 1), schedule.block, sizes.shared
-            if name.endswith("_merge"):  # has memory of its own, too much beside the first one's
-                grid, threads, shared = (self._columns(step), 1, 1), cuda.MERGE, 0
-            elif name.endswith("_after"):
-                grid, shared = (1, 1, 1), 0
+            grid, threads, shared = sizes_of[name.removeprefix(text.name)]
             function = self.gpu.address(functions[name], shared)
             found.append(Kernel(function, grid, (threads, 1, 1), shared, arguments))
         return found
-
-    def _columns(self, s: KernelStep) -> int:
-        """Return how many blocks combine array totals."""
-        outs = {t.out for t in s.kernel.totals if t.size is not None}
-        sizes = [b.size for p, b in zip(s.kernel.buffers, s.buffers, strict=True) if p.name in outs]
-        return max(1, min(-(-max(sizes) // 32), 8 * self.target.sms))
 
     def _product(self, s: DotStep) -> list[Record] | None:
         """Return a product as what cuBLAS does, and copies before; None if cuBLAS cannot."""

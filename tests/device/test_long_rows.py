@@ -18,6 +18,7 @@ import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
+from adarray.compiler.schedule.gpu.schedules import SharedRows
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("on_gpu")]
 RNG = np.random.default_rng(19)
@@ -48,7 +49,7 @@ def test_rows_of_every_length_and_alignment(dtype: Any, rows: int, n: int, by: i
     fetching = 0
     for r in cases(dtype, rows, n):
         run = executable(plan(r.program))
-        fetching += any(k.form.slots for k in run.encoder.kernels.values())
+        fetching += any(isinstance(k.schedule, SharedRows) for k in run.encoder.kernels.values())
         arrays = [np.asarray(a) for a in r.arrays]
         expected = interpret(r.program, arrays)
         given = [placed(a, by) for a in arrays]
@@ -66,7 +67,7 @@ def test_rows_that_do_not_fit_are_read_as_before() -> None:
 
     r = recorded(softmax, RNG.normal(size=(140, 40000)))
     run = executable(plan(r.program))
-    assert not any(k.form.slots for k in run.encoder.kernels.values())
+    assert not any(isinstance(k.schedule, SharedRows) for k in run.encoder.kernels.values())
     (got,), (want,) = run([placed(a, 0) for a in r.arrays]), interpret(r.program, r.arrays)
     close(got.get(), want, 1e-10)
 

@@ -16,6 +16,7 @@ from recorded import recorded
 import adarray
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
+from adarray.compiler.schedule.gpu.schedules import ColumnStrips
 from adarray.compiler.stencil import strips
 
 pytestmark = pytest.mark.gpu
@@ -42,8 +43,8 @@ def same(r: Any, skew: int = 0, **options: Any) -> Any:
     for march in (GPU.march, 0):
         made = planning.plan(r.program, target=replace(GPU, march=march))
         run = executable(made, **options)
-        forms = {k.form.kind for k in run.encoder.kernels.values()}
-        assert ("lanes" in forms) == (march > 0)
+        schedules = {type(k.schedule) for k in run.encoder.kernels.values()}
+        assert (ColumnStrips in schedules) == (march > 0)
         for _ in range(2):
             results = [x.get() for x in run([given(np.asarray(a)) for a in r.arrays])]
         found.append(results)

@@ -21,7 +21,7 @@ from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu.choose import schedule_of
-from adarray.compiler.schedule.gpu.launch import ZEROS, launch_of
+from adarray.compiler.schedule.gpu.launch import ZEROS, grids, launch_of
 from adarray.compiler.schedule.gpu.schedules import Schedule
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,15 +101,10 @@ class Compiled:
         values = [*numbers[:-2], workspace, fail, *numbers[-2:]]
         addresses = [*addresses, *(v.ctypes.data for v in values)]
         p = self.ffi.new("void *[]", [self.ffi.cast("void *", a) for a in addresses])
-        sizes = launch.blocks, launch.chunks, schedule.block
-        assert self.functions[text.name](p, *sizes) == 0, "a lost barrier"
-        for name in text.followers:
-            blocks, threads = 1, schedule.block
-            if name.endswith("_merge"):
-                blocks, threads = 2, cuda.MERGE
-            elif name.endswith("_scan"):
-                blocks = launch.blocks
-            assert self.functions[name](p, blocks, 1, threads) == 0, "a lost barrier"
+        for name in (text.name, *text.followers):
+            grid = grids(schedule, launch, self.device)[name.removeprefix(text.name)]
+            sizes = *grid.blocks[:2], grid.threads
+            assert self.functions[name](p, *sizes) == 0, "a lost barrier"
         assert not workspace[:ZEROS].any()
         return int(fail[0])
 

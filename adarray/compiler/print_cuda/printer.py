@@ -16,11 +16,9 @@ from adarray.compiler.print_cuda.emitters import emit
 from adarray.compiler.print_cuda.statements import Printer
 from adarray.compiler.print_cuda.totals import Totals
 from adarray.compiler.scalars.functions import SIZES, STORED
-from adarray.compiler.schedule.gpu.launch import ZEROS
+from adarray.compiler.schedule.gpu.launch import MERGE, ZEROS
 from adarray.compiler.schedule.gpu.outline import Outline, outlined
 from adarray.compiler.schedule.gpu.schedules import DeviceScan, Flat, Schedule, SheetRows
-
-MERGE = 1024  # threads of a block that combines array totals
 
 _KERNEL = """\
 extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})
@@ -40,9 +38,8 @@ class Text(NamedTuple):
     text : str
     followers : tuple of str
         Kernels that must run after it, in this order, with the same arguments:
-        ``<name>_scan`` in the same blocks, ``<name>_merge`` in blocks of `MERGE` threads, for
-        32 elements of an array total each, and ``<name>_after`` in one block of as many threads
-        as the kernel has.
+        ``<name>_scan``, ``<name>_merge`` and ``<name>_after``, whose sizes
+        `adarray.compiler.schedule.gpu.launch.grids` gives.
     """
 
     name: str

@@ -62,7 +62,7 @@ def with_lets(body: tuple[Stmt, ...], known: Mapping[str, int]) -> dict[str, int
 
 
 def count_of(loop: For, known: Mapping[str, int]) -> int | None:
-    """Return the passes of a loop; None if they cannot be told."""
+    """Return the iterations of a loop; None if they cannot be told."""
     start, stop = evaluate(loop.start, known), evaluate(loop.stop, known)
     return None if start is None or stop is None else max(0, stop - start)
 

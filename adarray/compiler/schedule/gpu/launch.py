@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, assert_never
 
 from adarray.compiler.ir.target import GpuTarget
@@ -26,6 +27,9 @@ from adarray.compiler.schedule.gpu.tiles import tiles_of
 ZEROS = 8192  # bytes of zeros at the beginning of the workspace: numbers of blocks that are done
 PACK = 4  # iterations of a flat loop that a thread makes at a time
 SHEET = 8  # iterations of a vector loop for each thread of a sheet
+MERGE = 1024  # threads of a block that combines array totals
+COLUMNS = 32  # elements that it combines, and such blocks for each SM at most
+MERGING = 8
 MOST_CHUNKS = 1024  # blocks that share a row of a sheet
 SHEET_THREADS = 2048  # of blocks with array totals in sheets, for each SM
 TALL = 512  # rows up to which a block takes all of them for its part of array totals
@@ -44,6 +48,32 @@ class Launch(NamedTuple):
     shared: int
     workspace: int
     chunks: int = 1
+
+
+class Grid(NamedTuple):
+    """Blocks of one kernel of a launch, threads of each, and bytes of shared memory."""
+
+    blocks: tuple[int, int, int]
+    threads: int
+    shared: int
+
+
+def grids(s: Schedule, launch: Launch, target: GpuTarget) -> Mapping[str, Grid]:
+    """Return the grids of the kernels that a schedule may be printed as, by their names' ends.
+
+    Those are the first one, ``""``; the second one of a scan; the one that combines array totals,
+    which has memory of its own, too much beside the first one's; and what stands behind the
+    parallel loop.
+    """
+    first = Grid((launch.blocks, launch.chunks, 1), s.block, launch.shared)
+    sizes = [evaluate(t.size, s.facts.known) or 0 for t in s.facts.sized if t.size is not None]
+    columns = max(1, min(-(-max(sizes, default=0) // COLUMNS), MERGING * target.sms))
+    return {
+        "": first,
+        "_scan": first,
+        "_merge": Grid((columns, 1, 1), MERGE, 0),
+        "_after": Grid((1, 1, 1), s.block, 0),
+    }
 
 
 def launch_of(s: Schedule, target: GpuTarget) -> Launch:

@@ -29,7 +29,7 @@ from adarray.compiler.schedule.vectors import expressions, longest
 WARP = 32
 SECTOR = 32  # bytes of memory that come together at least
 PACK = 16  # bytes that one instruction moves
-LONG = 100  # statements of a loop whose passes are printed once
+LONG = 100  # statements of a loop whose iterations are printed once
 
 
 def is_flat(body: tuple[Stmt, ...], checks: bool = False) -> bool:
@@ -70,7 +70,7 @@ def _unchecked(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def neighbours(loop: For) -> tuple[str, set[str]]:
-    """Return what grows by one from pass to pass, and names that mostly stay the same.
+    """Return what grows by one from iteration to iteration, and names that mostly stay the same.
 
     The variable of a parallel loop, or the inner one of those that were joined into it.
     """
@@ -95,7 +95,7 @@ def reads_its_own(body: tuple[Stmt, ...]) -> bool:
 
 
 def crossing(loop: For, kernel: Kernel) -> int:
-    """Return the size of groups if passes read or write across the rows of an array; else 0.
+    """Return the size of groups if iterations read or write across the rows of an array; else 0.
 
     Threads with one number in neighbouring groups then move what lies side by side: as many
     of a warp as fill a sector of memory.
@@ -123,7 +123,7 @@ def crossing(loop: For, kernel: Kernel) -> int:
 
 
 def is_sheet(loop: For) -> bool:
-    """Whether the passes of the vector loops in a parallel loop need nothing of each other."""
+    """Whether the iterations of the vector loops in a parallel loop need nothing of each other."""
     inner = [s for s in loop.body if isinstance(s, For)]
     lets = all(isinstance(s, For | Let | Store) for s in loop.body)
     if not inner or not lets or any(s.kind != "vector" for s in inner):
@@ -143,7 +143,7 @@ def homes(kernel: Kernel) -> dict[str, str]:
     """Return for each local array the one whose memory it takes: mostly itself.
 
     One that is no longer used gives its memory to the next one of the same size, from the
-    loop on that reads it for the last time, if each pass writes only where it reads.
+    loop on that reads it for the last time, if each iteration writes only where it reads.
     """
     found: dict[str, str] = {}
     bodies = [kernel.body]
@@ -183,7 +183,7 @@ def _named(s: Stmt) -> set[str]:
 
 
 def _in_place(s: Stmt, old: str, new: str) -> bool:
-    """Whether each pass of a vector loop reads `old` where it writes `new`, and before."""
+    """Whether each iteration of a vector loop reads `old` where it writes `new`, and before."""
     if not isinstance(s, For) or s.kind != "vector":
         return False
     stored = [x.index for x in s.body if isinstance(x, Store) and x.buffer == new]
@@ -207,7 +207,7 @@ def _in_place(s: Stmt, old: str, new: str) -> bool:
 
 
 def is_shared(loop: For) -> bool:
-    """Whether threads of a group share the passes of a loop."""
+    """Whether threads of a group share the iterations of a loop."""
     return loop.kind == "vector" or running(loop) is not None
 
 
@@ -233,7 +233,7 @@ def running(loop: For) -> tuple[Fold, Store] | None:
 
 
 def across(loop: For) -> bool:
-    """Whether passes of a parallel loop store what they fold across the rows of an array."""
+    """Whether iterations of a parallel loop store what they fold across the rows of an array."""
     lets = {s.name: s.value for s in statements(loop.body) if isinstance(s, Let)}
     for s in statements(loop.body):
         found = running(s) if isinstance(s, For) else None
@@ -264,7 +264,7 @@ def folding(kernel: Kernel, t: Total) -> list[For]:
 
 
 def is_whole(loops: list[For], t: Total) -> bool:
-    """Whether one loop folds into each element, its number being that of the pass."""
+    """Whether one loop folds into each element, its number being that of the iteration."""
     if len(loops) != 1 or loops[0].start != ZERO or loops[0].stop != t.size:
         return False
     (loop,) = loops
@@ -274,8 +274,8 @@ def is_whole(loops: list[For], t: Total) -> bool:
 
 def sheet_width(kernel: Kernel, loop: For) -> int:
     """Return how many elements of array totals a thread of a sheet has side by side."""
-    passes = longest(loop, {})
-    if len(loop.body) > LONG or (passes is not None and passes < 64):
+    iterations = longest(loop, {})
+    if len(loop.body) > LONG or (iterations is not None and iterations < 64):
         return 1
     dtypes = {b.name: b.dtype for b in kernel.buffers} | {t.name: t.dtype for t in kernel.totals}
     names = {e.buffer for s in loop.body for x in expressions(s) for e in walk(x)
@@ -286,7 +286,7 @@ def sheet_width(kernel: Kernel, loop: For) -> int:
 
 
 def walks(index: Expr, var: str, lets: Mapping[str, Expr]) -> bool:
-    """Whether an index grows by one each pass, from a place that is known before the loop."""
+    """Whether an index grows by one each iteration, from a place that is known before the loop."""
     if slope(index, var, lets) != ONE:
         return False
     first = at(index, var, ZERO, lets)
@@ -294,7 +294,7 @@ def walks(index: Expr, var: str, lets: Mapping[str, Expr]) -> bool:
 
 
 def scattered(loop: For, atomic: Container[str] = ()) -> list[Fold]:
-    """Return the folds of a vector loop into elements that several passes may share.
+    """Return the folds of a vector loop into elements that several iterations may share.
 
     Those into buffers, `atomic`, need no care.
     """

@@ -1,8 +1,8 @@
-"""Rows that the threads of a block hold in registers while several loops go over them.
+"""Rows that are register-resident while several loops go over them.
 
 A kernel that folds a row several times and then makes results of it, such as a layer norm and
 its gradient, would read the row in each of its loops, and compute again there what others have
-computed. Where the row is short enough, each thread of a block holds the same packs of it from
+computed. Where the row is short enough, each thread of a block has the same packs of it from
 the first loop to the last: what comes from memory is loaded once, values that later loops need
 stay, and array totals of the row's elements stay from row to row.
 
@@ -53,22 +53,22 @@ from adarray.compiler.schedule.gpu.shared_rows import LEAST, resolved
 from adarray.compiler.schedule.remainders import Remainders
 from adarray.compiler.schedule.vectors import expressions
 
-LOOPS = 2  # over a row, from which on it is held where array totals are
+LOOPS = 2  # over a row, from which on it is register-resident where array totals are
 MANY = 4  # the same where there are none
 REGISTERS = 65536  # of an SM
 BESIDE = 2048  # bytes of shared memory of a block beside what it fetches and combines
 BLOCKS = 32  # that reside on an SM at most
 LEAST_PACKS = 64  # of a row: threads that share shorter ones would wait for each other
-OWN = 48  # registers of a thread beside what it holds
+OWN = 48  # registers of a thread beside its packs
 
 
 class Row(NamedTuple):
-    """A row that is held.
+    """A row that is register-resident.
 
     Parameters
     ----------
     name : str
-        Of what threads hold of it.
+        Of what threads have of it.
     load : Load
         What loads it, once.
     first : Expr
@@ -82,18 +82,18 @@ class Row(NamedTuple):
 
 
 class ResidentRows(NamedTuple):
-    """A kernel whose rows are held.
+    """A kernel whose rows are register-resident.
 
     Parameters
     ----------
     kernel : Kernel
-        It, with loads of what is held from arrays that each thread has of its own.
+        It, with loads from arrays that each thread has of its own.
     inner : tuple of For
         The loops over a row; all begin at zero.
     stop : str
         Their end, an integer of the kernel.
     arrays : dict
-        Dtypes of the arrays that threads hold for a row.
+        Dtypes of the arrays that threads have of a row.
     totals : dict
         The same of array totals.
     width : int
@@ -118,12 +118,12 @@ class ResidentRows(NamedTuple):
     @property
     def words(self) -> int:
         """Return the registers that a thread needs for each pack of a row, at most."""
-        held = [*self.arrays.values(), *self.totals.values()]
-        return sum(self.width * SIZES[d] for d in held) // 4
+        resident = [*self.arrays.values(), *self.totals.values()]
+        return sum(self.width * SIZES[d] for d in resident) // 4
 
 
 def resident_rows(kernel: Kernel) -> ResidentRows | None:
-    """Return the kernel whose rows are held; None if it has no such rows."""
+    """Return the kernel with its rows in registers; None if it has no such rows."""
     loops = [s for s in kernel.body if isinstance(s, For)]
     if sum(s.kind == "parallel" for s in loops) != 1 or loops[0].kind != "parallel":
         return None
@@ -149,7 +149,7 @@ def resident_rows(kernel: Kernel) -> ResidentRows | None:
 
 
 def _is_simple(kernel: Kernel, loop: For, inner: tuple[For, ...]) -> bool:
-    """Whether a pass is vector loops over one row, and scalars between them."""
+    """Whether an iteration is vector loops over one row, and scalars between them."""
     if any(not isinstance(s, For | Let | Local | Fold | Store | Assign) for s in loop.body):
         return False
     if any(isinstance(s, Local) and s.size is not None for s in statements(kernel.body)):
@@ -229,8 +229,8 @@ def _with_values(loop: For, inner: tuple[For, ...]) -> tuple[tuple[For, ...], di
         for x in s.body:
             if isinstance(x, Let) and x.value.dtype in SIZES and _is_dear(x, numbers[i]):
                 first.setdefault(numbers[i].named[x.name], (i, x))
-    kept = dict.fromkeys(n for found in reads for n in found.values())
-    names = {n: f"kept{k}_" for k, n in enumerate(kept)}
+    needed_later = dict.fromkeys(n for found in reads for n in found.values())
+    names = {n: f"value{k}_" for k, n in enumerate(needed_later)}
     made: list[For] = []
     for i, s in enumerate(inner):
         body: list[Stmt] = []
@@ -248,7 +248,7 @@ def _with_values(loop: For, inner: tuple[For, ...]) -> tuple[tuple[For, ...], di
 
 
 def _is_dear(x: Let, numbers: Numbers) -> bool:
-    """Whether a value is rather held than computed again."""
+    """Whether a value rather stays in registers than is computed again."""
     dtype = x.value.dtype
     if dtype not in ("float32", "float64"):
         return False
@@ -401,10 +401,10 @@ def shape_of(
     if rest or packs < LEAST_PACKS or not _in_packs(kernel, found, ints):
         return None
     shapes: list[tuple[int, int, int]] = []
-    for turns in (4, 2, 1):
-        block = (-(-packs // turns) + WARP - 1) // WARP * WARP
-        own = (OWN + turns * found.words + 7) // 8 * 8
-        near = block * (turns * found.fetched + 8) + BESIDE
+    for each in (4, 2, 1):
+        block = (-(-packs // each) + WARP - 1) // WARP * WARP
+        own = (OWN + each * found.words + 7) // 8 * 8
+        near = block * (each * found.fetched + 8) + BESIDE
         if (
             block <= min(1024, target.threads_per_sm)
             and block * own <= REGISTERS
@@ -413,7 +413,7 @@ def shape_of(
             # Each of four schedulers has a quarter of the registers, for whole warps.
             side = min(target.threads_per_sm, REGISTERS // (4 * WARP * own) * 4 * WARP) // block
             side = max(1, min(side, BLOCKS, (target.shared_memory + 1024) // (near + 1024)))
-            shapes.append((block, turns, side))
+            shapes.append((block, each, side))
     # The most packs of each thread, unless more than a fifth of them would be missing.
     return min(shapes, key=lambda x: max(0, 4 * x[0] * x[1] - 5 * packs), default=None)
 

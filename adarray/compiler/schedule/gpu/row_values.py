@@ -70,7 +70,7 @@ class Numbers:
         if isinstance(e, Const):
             return "const", e.dtype, repr(e.value)
         if isinstance(e, Var):
-            return ("pass",) if e.name == self.var else ("name", e.name)
+            return ("iteration",) if e.name == self.var else ("name", e.name)
         if isinstance(e, Load):
             return "load", e.buffer, self.of(e.index)
         assert isinstance(e, Apply)
@@ -137,7 +137,7 @@ def replacing(kernel: Kernel, found: FetchedRows) -> Replacing | None:
 
 
 def _values(kernel: Kernel, found: FetchedRows, numbers: Numbers) -> dict[int, tuple[str, str]]:
-    """Return name and dtype of the values of the first loop that a slot could hold instead."""
+    """Return name and dtype of the values of the first loop that a slot could have instead."""
     first, last = found.inner[-2:]
     dtype = found.sources[0].dtype
     body = found.loop.body

@@ -69,7 +69,7 @@ class FetchedRows(NamedTuple):
     loop : For
         The parallel loop.
     inner : tuple of For
-        The vector loops that read the rows, in their order; all have the same passes.
+        The vector loops that read the rows, in their order; all have the same iterations.
     start, stop : Expr
         Of these loops, of the kernel's integers alone.
     sources : tuple of Source
@@ -203,19 +203,19 @@ def _width(kernel: Kernel, inner: tuple[For, ...]) -> int:
     return PACK // max(SIZES[dtypes[n]] for n in moved if n in dtypes)
 
 
-def slots_of(found: FetchedRows, passes: int, threads: int, room: int) -> int:
+def slots_of(found: FetchedRows, iterations: int, threads: int, room: int) -> int:
     """Return how many slots a thread has in `room` bytes; 0 if a row has more packs.
 
     Parameters
     ----------
     found : FetchedRows
-    passes : int
+    iterations : int
         Of the loops that read a row.
     threads : int
         That share a row.
     room : int
         Bytes of shared memory for these threads.
     """
-    packs = -(-passes // (found.width * threads))
+    packs = -(-iterations // (found.width * threads))
     slots = room // (threads * found.bytes)
     return slots if slots >= packs > 0 else 0

@@ -1,8 +1,8 @@
 """Rows of arrays in the registers of a warp: which kernels of loop IR run so.
 
-A kernel whose threads march down the rows of a strip of columns keeps the last rows of
+A kernel whose threads march down the rows of a strip of columns has the last rows of
 every array as local arrays of a constant size, a few elements wider than the strip. Each of
-the 32 lanes of a warp then holds the same columns of all of them, and gets those beside
+the 32 lanes of a warp then has the same columns of all of them, and gets those beside
 from its neighbours: there is no memory and no waiting.
 
 References
@@ -87,7 +87,7 @@ def fixed_lets(loop: For) -> dict[str, Expr]:
 
 
 def shift(index: Expr, var: str, lets: Mapping[str, Expr]) -> int | None:
-    """Return by how many columns an element of a row lies beside pass `var`; None if unknown.
+    """Return by how many columns an element of a row lies beside iteration `var`; None if unknown.
 
     Passes are numbered like the elements of rows, from `MARGIN` on.
     """
@@ -108,7 +108,7 @@ def _constant(e: Expr) -> int | None:
 
 
 def width(kernel: Kernel) -> int:
-    """Return how many columns each lane holds; 0 if a kernel does not run in lanes."""
+    """Return how many columns each lane has; 0 if a kernel does not march down strips."""
     parallel = [s for s in kernel.body if isinstance(s, For) and s.kind == "parallel"]
     arrays = [s for s in statements(kernel.body) if isinstance(s, Local) and s.size is not None]
     sizes = {s.size.value if isinstance(s.size, Const) else 0 for s in arrays}
@@ -129,7 +129,7 @@ def width(kernel: Kernel) -> int:
 
 
 def _marches(body: tuple[Stmt, ...], names: frozenset[str], columns: int) -> bool:
-    """Whether rows are touched in vector loops alone, at a fixed distance from the pass."""
+    """Whether rows are touched in vector loops alone, at a fixed distance from the iteration."""
     stack: list[Stmt] = list(body)
     while stack:
         s = stack.pop()
@@ -151,7 +151,7 @@ def _loads(roots: Iterable[Expr], names: frozenset[str]) -> bool:
 
 
 def _in_lanes(loop: For, names: frozenset[str], columns: int) -> bool:
-    """Whether lanes can share the passes of a vector loop, as many as there are columns."""
+    """Whether lanes can share the iterations of a vector loop, as many as there are columns."""
     lets = fixed_lets(loop)
     first, last = MARGIN, MARGIN + columns
     if not isinstance(loop.start, Const) or not first <= loop.start.value <= last:
