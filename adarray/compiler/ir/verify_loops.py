@@ -50,21 +50,28 @@ def checking() -> bool:
     return "ADARRAY_CHECK" in os.environ and switch("ADARRAY_CHECK", False)
 
 
-def verify(kernel: Kernel) -> Kernel:
+def verify(kernel: Kernel, after: str = "") -> Kernel:
     """Return `kernel` if it keeps the rules of `adarray.compiler.ir.loopir`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    after : str, optional
+        The pass that made it.
 
     Raises
     ------
     VerifyError
-        Otherwise; the message names the statement and the reason.
+        Otherwise; the message names the pass, the statement and the reason.
     """
-    _Verifier(kernel).run()
+    _Verifier(kernel, f" after {after}" if after else "").run()
     return kernel
 
 
 class _Verifier:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, after: str = "") -> None:
         self.kernel = kernel
+        self.after = after
         self.buffers = {b.name: b for b in kernel.buffers}
         self.totals = {t.name: t for t in kernel.totals}
         # What each visible name is: a dtype (a value), or the statement that declares it.
@@ -78,7 +85,7 @@ class _Verifier:
         if not condition:
             text = repr(where)
             shown = text if len(text) < 300 else text[:300] + "..."
-            raise VerifyError(f"loop IR: {reason}, in {shown}")
+            raise VerifyError(f"loop IR{self.after}: {reason}, in {shown}")
 
     def visible(self, name: str) -> str | Local | None:
         """Return what a name is, None if it is not declared here."""

@@ -165,17 +165,22 @@ def _scan(p: PrefixScan, v: Value) -> str:
     return "" if 0 <= p.axis < x.ndim and _expect(v, x.shape, x.dtype) == "" else "bad"
 
 
-def _dot(p: Matmul, v: Value) -> str:
-    if p.epilogue is not None:
-        return "has an epilogue, which is planning's"
-    a, b = v.args
+def _matmul(p: Matmul, v: Value) -> str:
+    a, b, *added = v.args
     if a.dtype != b.dtype or a.dtype.kind != "f":
         return "multiplies other numbers than floats of one dtype"
     if not a.ndim or not b.ndim or a.shape[-1] != b.shape[-2 if b.ndim > 1 else -1]:
         return f"multiplies {a.shape} and {b.shape}"
     lead = broadcast_shape([a.shape[:-2], b.shape[:-2]])
     columns = b.shape[-1:] if b.ndim > 1 else ()
-    return _expect(v, lead + a.shape[-2:-1] + columns, a.dtype)
+    wrong = _expect(v, lead + a.shape[-2:-1] + columns, a.dtype)
+    if wrong or p.epilogue is None:
+        return wrong or ("has no epilogue for what it adds" if added else "")
+    if len(added) != 1:
+        return f"adds {len(added)} values"
+    (x,) = added
+    shapes = (v.shape[-1:], (1, *v.shape[-1:])) if p.epilogue.row else (v.shape,)
+    return _expect(x, x.shape, v.dtype) if x.shape in shapes else f"adds {x.shape}"
 
 
 def _call(p: PythonCall, v: Value) -> str:
@@ -222,7 +227,7 @@ def _wrong(v: Value) -> str:
         case PrefixScan() as p:
             return _scan(p, v)
         case Matmul() as p:
-            return _dot(p, v)
+            return _matmul(p, v)
         case UpdateSlice() as p:
             return _place(p, v)
         case Concatenate() as p:

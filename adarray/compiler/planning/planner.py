@@ -12,11 +12,12 @@ from functools import partial
 
 import numpy as np
 
+from adarray.base.spans import span
 from adarray.compiler.fusion.divide import SHORT, UNROLLED, Division
 from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.loopir import Kernel, statements
-from adarray.compiler.ir.plan import Buffer, Note, Plan
+from adarray.compiler.ir.plan import Buffer, KernelStep, Note, Operand, Plan
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
@@ -30,6 +31,8 @@ from adarray.compiler.ir.primitives import (
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.ir.uses import is_given, numeric
+from adarray.compiler.ir.verify_loops import checking, verify
+from adarray.compiler.ir.verify_program import verify_program
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.collapse import collapse
 from adarray.compiler.kernels.lower import Lowered
@@ -83,12 +86,24 @@ def plan(
     -------
     Plan
     """
-    program = tabled(_in_c_order(program), target.small)
-    program = biased(accumulated(program, target.adds), target.adds)
+    for name, change in TARGET_PASSES:
+        with span("passes", name):
+            program = change(program, target)
+        if checking():
+            verify_program(program, name)
     if memory_limit is None:
         return Planner(program, None, donated, target, found, unrolled).run()
     made = partial(Planner, donated=donated, target=target, unrolled=unrolled)
     return within(program, memory_limit, made)
+
+
+# What is done to a program for a target, in this order; ADARRAY_CHECK verifies it after each.
+TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
+    ("results_in_c_order", lambda program, _: _in_c_order(program)),
+    ("tabled", lambda program, target: tabled(program, target.small)),
+    ("accumulated", lambda program, target: accumulated(program, target.adds)),
+    ("biased", lambda program, target: biased(program, target.adds)),
+)
 
 
 def _in_c_order(program: Program) -> Program:
@@ -155,6 +170,7 @@ class Planner:
         literal = target.small > 1 and (unrolled or len(program.values) >= UNROLLED)
         kernels = SharedKernels(target, SHORT if literal else 0)
         self.writer = StepWriter(self.fusion, self.storage, kernels, found)
+        self.verified: dict[int, Kernel] = {}  # by `id`
 
     def run(self) -> Plan:
         """Return the plan."""
@@ -173,14 +189,11 @@ class Planner:
             if not group.dead:
                 self._write(group)
         outputs = tuple(self.storage.look(v) for v in self.program.outputs)
+        self._verify("lower")
         kept: list[tuple[int, int, str]] = []
-        if self.donated:
-            self.writer.steps, kept = donate(
-                self.writer.steps, self.storage.made, outputs, self.donated
-            )
-        if self.target.joins and not self.late:
-            launches = Launches(self.target.joins, self.storage.made, self.storage.inside)
-            self.writer.steps = launches.run(self.writer.steps)
+        for name, change in STEP_PASSES:
+            kept += change(self, outputs)
+            self._verify(name)
         arena = place_buffers(self.writer.steps, self.storage.made, outputs, self.storage.inside)
         return Plan(
             tuple(self.writer.steps),
@@ -190,6 +203,30 @@ class Planner:
             arena,
             (*self._notes(), *self._kept(kept)),
         )
+
+    def _donate(self, outputs: tuple[Operand, ...]) -> list[tuple[int, int, str]]:
+        """Let results lie in donated inputs; return which do not, and why."""
+        if not self.donated:
+            return []
+        self.writer.steps, refused = donate(
+            self.writer.steps, self.storage.made, outputs, self.donated
+        )
+        return refused
+
+    def _join(self, _: tuple[Operand, ...]) -> list[tuple[int, int, str]]:
+        """Let small kernels run as one."""
+        if self.target.joins and not self.late:
+            launches = Launches(self.target.joins, self.storage.made, self.storage.inside)
+            self.writer.steps = launches.run(self.writer.steps)
+        return []
+
+    def _verify(self, after: str) -> None:
+        """Check the kernels that a pass has made, where ADARRAY_CHECK asks for it."""
+        if not checking():
+            return
+        for step in self.writer.steps:
+            if isinstance(step, KernelStep) and id(step.kernel) not in self.verified:
+                self.verified[id(step.kernel)] = verify(step.kernel, after)
 
     def stored_values(self) -> Iterable[tuple[Buffer, Value]]:
         """Yield the values in buffers, with the buffer."""
@@ -458,3 +495,11 @@ class Planner:
             if i < len(inputs):
                 reason = f"not in the memory of the donated argument: {why}"
                 yield Note(inputs[i], self.program.outputs[j], reason)
+
+
+# What is done to a plan's steps, in this order; ADARRAY_CHECK verifies their kernels after each.
+StepPass = Callable[[Planner, tuple[Operand, ...]], list[tuple[int, int, str]]]
+STEP_PASSES: tuple[tuple[str, StepPass], ...] = (
+    ("donate", Planner._donate),
+    ("join", Planner._join),
+)

@@ -94,7 +94,7 @@ def source(kernel: Kernel, target: CpuTarget) -> str:
     if not checking():
         return CPrinter(schedule(kernel, target)).text()
     scheduled = schedule(verify(kernel), target)
-    verify(scheduled.kernel)
+    verify(scheduled.kernel, "schedule")
     return CPrinter(scheduled).text()
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from recorded import recorded
 
 import adarray
+from adarray.compiler.ir.loopir import Fail
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
@@ -28,6 +30,8 @@ from adarray.compiler.ir.primitives import (
     View,
 )
 from adarray.compiler.ir.program import Program, Value
+from adarray.compiler.ir.verify_loops import VerifyError
+from adarray.compiler.planning import planner as planning
 from adarray.compiler.rewrite import PASSES, ProgramError, optimise, verify_program
 
 F = "float64"
@@ -38,6 +42,9 @@ def value(primitive, operands, shape, dtype=F):
 
 
 X = value(ProgramInput(0, (4, 1)), (), (3, 4))
+M = value(ProgramInput(1, (5, 1)), (), (4, 5))
+ROW = value(ProgramInput(2, (1,)), (), (4,))
+SUM = value(ProgramInput(3, (5, 1)), (), (3, 5))
 I = value(Iota(0), (), (3,), "int64")  # noqa: E741
 B = value(Map("less"), (X, X), (3, 4), "bool")
 
@@ -67,7 +74,10 @@ WRONG = {
     "value in a call": value(PythonCall(np.sin, ([X],), {}), (X,), (3, 4)),
     "pick": value(CallResult(0), (X,), (3, 4)),
     "constant": value(Constant(np.float32(1)), (), ()),
-    "epilogue": value(Matmul(Epilogue(2.0)), (X, X, X), (3, 4)),
+    "a matrix of another shape is added": value(Matmul(Epilogue(1.0)), (X, M, X), (3, 5)),
+    "a row of another length is added": value(Matmul(Epilogue(1.0, row=True)), (X, M, ROW), (3, 5)),
+    "two matrices are added": value(Matmul(Epilogue(1.0)), (X, M, SUM, SUM), (3, 5)),
+    "a matrix is added without epilogue": value(Matmul(), (X, M, SUM), (3, 5)),
 }
 
 
@@ -96,6 +106,39 @@ def test_a_pass_at_fault_is_named(monkeypatch):
     optimise(Program([X], [X, y], [y]))
     with pytest.raises(ProgramError, match="broken"):
         optimise(Program([X], [X, y], [y]), check=True)
+
+
+def test_what_a_target_changes_is_named_and_verified(monkeypatch):
+    def broken(program, _):
+        return Program(program.inputs, program.values[::-1], program.outputs)
+
+    y = value("map", (X,), (3, 4), name="sin")
+    program = Program([X], [X, y], [y])
+    names = [name for name, _ in planning.TARGET_PASSES]
+    assert names == ["results_in_c_order", "tabled", "accumulated", "biased"]
+    monkeypatch.setenv("ADARRAY_CHECK", "1")
+    assert planning.plan(program).steps
+    monkeypatch.setattr(planning, "TARGET_PASSES", (*planning.TARGET_PASSES, ("broken", broken)))
+    with pytest.raises(ProgramError, match="broken"):
+        planning.plan(program)
+
+
+def test_kernels_are_verified_after_what_changes_steps(monkeypatch):
+    def broken(planner, _):
+        steps = planner.writer.steps
+        kernel = replace(steps[0].kernel, body=(Fail(1), *steps[0].kernel.body[::-1]))
+        buffers = tuple(replace(b, access="in") for b in kernel.buffers)
+        steps[0] = steps[0]._replace(kernel=replace(kernel, buffers=buffers))
+        return []
+
+    y = value("map", (X,), (3, 4), name="sin")
+    program = Program([X], [X, y], [y])
+    assert [name for name, _ in planning.STEP_PASSES] == ["donate", "join"]
+    monkeypatch.setattr(planning, "STEP_PASSES", (*planning.STEP_PASSES, ("broken", broken)))
+    assert planning.plan(program).steps
+    monkeypatch.setenv("ADARRAY_CHECK", "1")
+    with pytest.raises(VerifyError, match="loop IR after broken: "):
+        planning.plan(program)
 
 
 # -- time --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import adarray
 from adarray.compiler.ir.loopir import Fold, For, statements
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU
+from adarray.compiler.ir.verify_loops import VerifyError
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule.gpu import blocks
@@ -187,3 +188,24 @@ class TestOutline:
             for s in statements(outline.body)
         )
         assert outline.resident == schedule.resident
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"), [(RegisterRows, "register_rows"), (SharedRows, "row_values")]
+)
+def test_what_a_schedule_makes_of_a_kernel_is_verified(
+    kind: type, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADARRAY_CHECK", "1")
+    schedule = first(kind)
+    assert cuda.source(schedule).text
+    kernel = outlined(schedule)[0].kernel
+    broken = replace(kernel, body=(*kernel.body, *kernel.body))  # names are taken twice
+    if isinstance(schedule, RegisterRows):
+        schedule = replace(schedule, rows=schedule.rows._replace(kernel=broken))
+    else:
+        found = schedule.facts.replacing
+        assert found is not None
+        schedule.facts.__dict__["replacing"] = found._replace(kernel=broken)
+    with pytest.raises(VerifyError, match=f"loop IR after {step}: "):
+        cuda.source(schedule)

@@ -7,7 +7,7 @@ stand at several places.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
 from adarray.compiler.ir.affine import ZERO
@@ -19,12 +19,14 @@ from adarray.compiler.ir.loopir import (
     Let,
     Load,
     Local,
+    Param,
     Store,
     Total,
     Var,
     statements,
     walk,
 )
+from adarray.compiler.ir.verify_loops import checking, verify
 from adarray.compiler.schedule.gpu.choose import LARGEST, MARCHING
 from adarray.compiler.schedule.gpu.group_loops import GroupLoop, GroupLoops
 from adarray.compiler.schedule.gpu.loops import homes, running
@@ -177,6 +179,8 @@ class Outline:
 def outlined(schedule: Schedule) -> tuple[Outline, Outline | None]:
     """Return the outlines of a kernel, and of what stands behind its parallel loop."""
     kernel, rows = _printed(schedule)
+    if checking():
+        _verify(schedule, kernel)
     where = [i for i, s in enumerate(kernel.body) if isinstance(s, For) and s.kind == "parallel"]
     before = kernel.body[: where[0] + 1] if where else kernel.body
     after = kernel.body[where[0] + 1 :] if where else ()
@@ -196,6 +200,22 @@ def _printed(schedule: Schedule) -> tuple[Kernel, FetchedRows | None]:
         return schedule.facts.kernel, None
     changed = schedule.facts.replacing if schedule.replaces else None
     return (schedule.facts.kernel, schedule.rows) if changed is None else changed
+
+
+def _verify(schedule: Schedule, kernel: Kernel) -> None:
+    """Check a kernel, and what a schedule made of it: arrays in registers count as parameters."""
+    verify(schedule.facts.kernel)
+    arrays: dict[str, str] = {}
+    match schedule:
+        case RegisterRows():
+            arrays = schedule.rows.arrays
+        case SharedRows() if schedule.replaces:
+            arrays = {ROW_VALUES: schedule.rows.sources[0].dtype}
+        case _:
+            return
+    own = tuple(Param(name, dtype, "inout") for name, dtype in arrays.items())
+    name = "register_rows" if isinstance(schedule, RegisterRows) else "row_values"
+    verify(replace(kernel, buffers=(*kernel.buffers, *own)), name)
 
 
 class _Outliner:
