@@ -144,7 +144,7 @@ class TestFacts:
         from adarray.compiler.schedule.gpu import facts
 
         counts: dict[str, int] = {}
-        for name in ("resident_rows", "fetched_rows", "replacing", "arrays", "with_lets"):
+        for name in ("resident_rows", "fetched_rows", "replacing", "homes", "with_lets"):
             usual = getattr(facts, name)
 
             def counted(*args: Any, name: str = name, usual: Any = usual) -> Any:

@@ -18,8 +18,8 @@ from adarray.compiler.schedule.extents import (
 )
 from adarray.compiler.schedule.gpu import strips, tiles
 from adarray.compiler.schedule.gpu.loops import (
-    arrays,
     folding,
+    homes,
     is_flat,
     is_scan,
     is_sheet,
@@ -111,7 +111,13 @@ class KernelFacts:
     @cached_property
     def arrays(self) -> list[Local]:
         """Local arrays that have memory of their own."""
-        return arrays(self.kernel)
+        found = (s for s in statements(self.kernel.body) if isinstance(s, Local))
+        return [s for s in found if s.size is not None and self.homes[s.name] == s.name]
+
+    @cached_property
+    def homes(self) -> dict[str, str]:
+        """The local array whose memory each takes."""
+        return homes(self.kernel)
 
     @cached_property
     def sized(self) -> list[Total]:

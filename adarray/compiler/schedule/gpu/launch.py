@@ -8,7 +8,7 @@ from typing import NamedTuple, assert_never
 from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.scalars.functions import SIZES
 from adarray.compiler.schedule.extents import evaluate, padded
-from adarray.compiler.schedule.gpu.memory import array_bytes, is_merged, shared_names
+from adarray.compiler.schedule.gpu.memory import array_bytes, has_arrays, is_merged, shared_names
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnStrips,
     DeviceScan,
@@ -110,7 +110,7 @@ def _launch(s: Schedule, blocks: int, shared: int, chunks: int = 1) -> Launch:
         each = blocks if is_merged(s, t) else groups
         count = blocks * chunks if size is None else each * padded(size)
         workspace += padded(count) * SIZES[t.dtype]
-    if not isinstance(s, ColumnStrips | Tiles):  # whose arrays are register-resident
+    if has_arrays(s):
         near = shared_names(s)
         workspace += sum(
             (facts.bytes_of(x) or 0) * groups for x in facts.arrays if x.name not in near

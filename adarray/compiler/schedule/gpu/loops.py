@@ -132,13 +132,6 @@ def is_sheet(loop: For) -> bool:
     return not any(scattered(s) for s in inner) and not reads_its_own(loop.body)
 
 
-def arrays(kernel: Kernel) -> list[Local]:
-    """Return the local arrays that have memory of their own, see `homes`."""
-    where = homes(kernel)
-    found = (s for s in statements(kernel.body) if isinstance(s, Local) and s.size is not None)
-    return [s for s in found if where[s.name] == s.name]
-
-
 def homes(kernel: Kernel) -> dict[str, str]:
     """Return for each local array the one whose memory it takes: mostly itself.
 

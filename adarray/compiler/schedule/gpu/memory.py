@@ -38,10 +38,39 @@ def shared_names(s: Schedule) -> frozenset[str]:
             assert_never(s)
 
 
+def has_arrays(s: Schedule) -> bool:
+    """Whether local arrays lie in shared memory or in the workspace, and not in registers."""
+    match s:
+        case ColumnStrips() | Tiles():
+            return False
+        case (
+            Flat()
+            | SingleBlock()
+            | DeviceScan()
+            | RowsByWarp()
+            | RowsByBlock()
+            | SharedRows()
+            | RegisterRows()
+            | SheetRows()
+        ):
+            return True
+        case _:
+            assert_never(s)
+
+
 def is_merged(s: Schedule, t: Total) -> bool:
     """Whether blocks combine what their groups have of an array total, before others do."""
-    in_registers = isinstance(s, SheetRows | RegisterRows)
-    return t.size is not None and (in_registers or t.name in shared_names(s))
+    if t.size is None:
+        return False
+    match s:
+        case SheetRows() | RegisterRows():  # where it is in registers
+            return True
+        case SingleBlock() | RowsByWarp() | RowsByBlock() | SharedRows():
+            return t.name in s.shared
+        case Flat() | DeviceScan() | ColumnStrips() | Tiles():
+            return False
+        case _:
+            assert_never(s)
 
 
 def merge_bytes(s: Schedule) -> int:

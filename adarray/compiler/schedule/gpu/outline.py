@@ -30,7 +30,7 @@ from adarray.compiler.ir.verify_loops import checking, verify
 from adarray.compiler.schedule.gpu.choose import LARGEST, MARCHING
 from adarray.compiler.schedule.gpu.group_loops import GroupLoop, GroupLoops
 from adarray.compiler.schedule.gpu.loops import homes, running
-from adarray.compiler.schedule.gpu.memory import is_merged, merge_bytes, shared_names
+from adarray.compiler.schedule.gpu.memory import has_arrays, is_merged, merge_bytes, shared_names
 from adarray.compiler.schedule.gpu.row_values import ROW_VALUES
 from adarray.compiler.schedule.gpu.scalars import ScalarChoices, applied, scalar_choices
 from adarray.compiler.schedule.gpu.schedules import (
@@ -227,7 +227,8 @@ class _Outliner:
         self.rows = rows
         self.statements = list(statements(kernel.body))
         self.outs = {b.name for b in kernel.buffers if b.access != "in"}
-        self.homes = homes(kernel)
+        facts = schedule.facts
+        self.homes = facts.homes if kernel is facts.kernel else homes(kernel)
         locals_ = [s for s in self.statements if isinstance(s, Local) and s.size is not None]
         self.locals = locals_
         # What threads of a group share, but for buffers.
@@ -314,7 +315,7 @@ class _Outliner:
         stores |= dict.fromkeys(shared, "_near")
         places = {id(x): i for i, x in enumerate((*totals, *self.locals))}
         placed: tuple[Total | Local, ...] = totals
-        if not isinstance(schedule, ColumnStrips | Tiles):  # whose arrays are register-resident
+        if has_arrays(schedule):
             placed += tuple(s for s in self.locals if self.homes[s.name] == s.name)
         merged = frozenset(t.name for t in totals if is_merged(schedule, t))
         return Memory(
