@@ -25,6 +25,7 @@ from adarray.compiler.schedule.gpu.schedules import (
     RowsByBlock,
     RowsByWarp,
     Schedule,
+    SharedRows,
     SheetRows,
 )
 from adarray.jitting import JitWarning
@@ -280,10 +281,8 @@ def test_every_schedule_is_among_the_cases_for_the_sanitiser(monkeypatch: Any) -
         assert len(schedules) > before, case.name
     assert {type(s) for s in schedules} == set(get_args(Schedule))
     assert {bool(shared_names(s)) for s in schedules} == {True, False}
-    assert {s.far for s in schedules if isinstance(s, RowsByWarp | RowsByBlock | RegisterRows)} == {
-        True,
-        False,
-    }
+    rows = RowsByWarp | RowsByBlock | SharedRows | RegisterRows
+    assert {s.far for s in schedules if isinstance(s, rows)} == {True, False}
     assert {Flat, SheetRows} <= past
     assert past & {RowsByWarp, RowsByBlock}
 
