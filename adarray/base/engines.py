@@ -227,6 +227,10 @@ class CompiledPlan:
         """Return the source of a step of the plan, "" if there is none; for `explain`."""
         return ""
 
+    def schedule_of(self, step: int) -> str:  # noqa: ARG002
+        """Return in a few words which threads share what in a step, "" for none; for `explain`."""
+        return ""
+
 
 class AheadCompiler(Protocol):
     """What compiles the kernels of a long plan while that is still being made."""

@@ -1,7 +1,7 @@
 """Rows that are register-resident, and tiles of folds over pairs of rows.
 
-What such kernels compute without a GPU is tested in tests/compiler/schedule/test_register_rows.py and
-tests/compiler/schedule/test_tiles.py.
+What such kernels compute without a GPU is tested in tests/compiler/schedule, by modules of the
+same names.
 """
 
 from __future__ import annotations

@@ -4,6 +4,15 @@ Each thread takes a few neighbouring iterations at a time; what threads have is 
 group. A long loop that is a whole kernel is shared by all blocks, in two kernels: blocks fold
 stretches of it, then begin with what lies before their stretch. The order is the same in
 every run, unlike that of scans whose blocks look back for what is done.
+
+References
+----------
+- G. E. Blelloch, "Prefix sums and their applications", report CMU-CS-90-190, Carnegie Mellon
+  University, 1990.
+- S. Sengupta, M. Harris, Y. Zhang, J. D. Owens, "Scan primitives for GPU computing", Graphics
+  Hardware 2007.
+- D. Merrill, M. Garland, "Single-pass parallel prefix scan with decoupled look-back", report
+  NVR-2016-002, NVIDIA 2016.
 """
 
 from __future__ import annotations

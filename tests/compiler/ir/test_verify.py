@@ -112,7 +112,7 @@ def test_what_a_target_changes_is_named_and_verified(monkeypatch):
     def broken(program, _):
         return Program(program.inputs, program.values[::-1], program.outputs)
 
-    y = value("map", (X,), (3, 4), name="sin")
+    y = value(Map("sin"), (X,), (3, 4))
     program = Program([X], [X, y], [y])
     names = [name for name, _ in planning.TARGET_PASSES]
     assert names == ["results_in_c_order", "tabled", "accumulated", "biased"]
@@ -131,7 +131,7 @@ def test_kernels_are_verified_after_what_changes_steps(monkeypatch):
         steps[0] = steps[0]._replace(kernel=replace(kernel, buffers=buffers))
         return []
 
-    y = value("map", (X,), (3, 4), name="sin")
+    y = value(Map("sin"), (X,), (3, 4))
     program = Program([X], [X, y], [y])
     assert [name for name, _ in planning.STEP_PASSES] == ["donate", "join"]
     monkeypatch.setattr(planning, "STEP_PASSES", (*planning.STEP_PASSES, ("broken", broken)))

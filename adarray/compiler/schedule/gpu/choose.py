@@ -1,6 +1,12 @@
 """The choice of a schedule for a kernel and its integers.
 
 It depends on extents by classes: a kernel's text holds the class alone, and so serves many extents.
+
+References
+----------
+- J. Ragan-Kelley et al., "Halide: a language and compiler for optimizing parallelism, locality, and
+  recomputation in image processing pipelines", PLDI 2013 (a schedule beside the algorithm).
+- M. Harris, "Optimizing parallel reduction in CUDA", NVIDIA 2007.
 """
 
 from __future__ import annotations
