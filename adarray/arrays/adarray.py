@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from sys import _getframe
+from sys import _getframe, getrefcount
 from types import GenericAlias
 from typing import Any
 
@@ -26,6 +26,7 @@ from adarray.base.op import FUNCTIONS, POINTWISE
 from adarray.base.runtime import MODE
 from adarray.base.scope import KEPT_MODULES, SCOPE
 from adarray.core.dispatch import apply, binary, join_hook, unary
+from adarray.core.guard import CALLED_BY_OPERATORS
 from adarray.core.inplace import plain_index, setitem, sync_if_view
 from adarray.core.protocol import call_function, call_ufunc, traced
 from adarray.core.trace import Extras, GradSlot, Handle, leaf, snapshot
@@ -74,7 +75,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
                 if len(inputs) == 1:
                     return unary(op, inputs[0])
                 if len(inputs) == 2:
-                    r = binary(op, *inputs)
+                    r = binary(op, inputs[0], inputs[1])
                     if r is not NotImplemented:
                         return r
         return call_ufunc(ufunc, method, inputs, kwargs)
@@ -312,6 +313,17 @@ def value_of(x: Any) -> Any:
     if is_device(v):
         return v.host()
     return v.copy() if isinstance(v, np.ndarray) else v
+
+
+class _Counting:
+    """Counts the references to an operand that NumPy and a call's tuple hold."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> int:
+        return getrefcount(inputs[0]) - 2  # of the operator, and of this call
+
+
+_counting: Any = _Counting()
+CALLED_BY_OPERATORS[ADArray.__array_ufunc__.__code__] = np.zeros(1) * _counting
 
 
 def stop_gradient(x: Any) -> Any:

@@ -17,6 +17,7 @@ from adarray.base.frames import PRIORITY, is_frame
 from adarray.base.op import FUNCTIONS
 from adarray.base.scope import SCOPE
 from adarray.core.dispatch import apply, binary, join_hook, unary
+from adarray.core.guard import CALLED_BY_OPERATORS
 from adarray.core.inplace import augmented, sync_if_view
 from adarray.core.protocol import call_ufunc, defers, is_foreign, traced
 from adarray.core.refusals import leaves_graph
@@ -98,6 +99,7 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
             return weakened(r) if r.dtype.kind in "fci" else r
         return r
 
+    CALLED_BY_OPERATORS[forward.__code__] = 1
     return forward
 
 

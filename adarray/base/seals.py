@@ -77,6 +77,8 @@ class _Kernel:
         except OSError:
             os.close(self.descriptor)
             raise
+        self._cast, self._buffer = ffi.cast, ffi.from_buffer
+        self._integer, self._bytes = ffi.typeof("uintptr_t"), ffi.typeof("char[]")
         self._found = ffi.new("uint64_t[3]")
         self._at = int(ffi.cast("uintptr_t", self._found))
         try:
@@ -89,6 +91,10 @@ class _Kernel:
         """Give back what the system has opened."""
         os.close(self.descriptor)
         os.close(self.pages)
+
+    def address(self, x: Any) -> int:
+        """Return where the memory of a contiguous buffer begins."""
+        return int(self._cast(self._integer, self._buffer(self._bytes, x)))
 
     def memory(self, address: int, size: int) -> Any:
         """Return a view of memory that compares with bytes."""
@@ -193,12 +199,12 @@ class Seal:
     """Bytes from one address to another that are watched, shared by `users`."""
 
     __slots__ = (
-        "ends", "forked", "held", "high", "low", "question", "rests", "start", "stop", "users",
-        "written",
+        "ends", "forked", "held", "high", "kernel", "low", "question", "rests", "start", "stop",
+        "users", "written",
     )  # fmt: skip
 
     def __init__(self, kernel: _Kernel, low: int, high: int) -> None:
-        self.low, self.high = low, high
+        self.kernel, self.low, self.high = kernel, low, high
         self.start, self.stop = -(-low // _PAGE) * _PAGE, high // _PAGE * _PAGE
         self.written = self.forked = self.rests = False
         # Asked and looked at each time; made once.
@@ -210,19 +216,19 @@ class Seal:
     def begin(self) -> None:
         """Begin to watch; what shares its page with memory of others is copied."""
         self.users = 1
-        self.held: tuple[bytes, bytes] = (self.ends[0][:], self.ends[1][:])
+        head, tail = self.ends
+        self.held: tuple[bytes, bytes] = head[:], tail[:]
 
     def changed(self) -> bool:
         """Whether anything was written to the bytes since they were sealed."""
-        with _lock:
-            kernel = _asked()
-            if not self.written and kernel is not None:
-                self.written = (
-                    kernel.written(self.question)
-                    or self.ends[0] != self.held[0]
-                    or self.ends[1] != self.held[1]
-                )
-            return self.written or kernel is None
+        # No lock: `written` only ever becomes true, also before another seal's pages are protected.
+        if self.written or self.kernel.written(self.question):
+            self.written = True
+        else:
+            head, tail = self.ends
+            if head != self.held[0] or tail != self.held[1]:
+                self.written = True
+        return self.written
 
     def end(self) -> None:
         """Watch no longer, if this was the last user."""
@@ -274,6 +280,30 @@ def _without(low: int, high: int, others: list[Seal]) -> list[tuple[int, int]]:
     return parts
 
 
+def bounds(x: Any) -> tuple[int, int]:
+    """Return where the memory of an array without gaps begins and ends."""
+    kernel = _kernel[0] if _kernel else _asked()
+    if kernel is not None and x.flags.c_contiguous and x.dtype.kind in "fciub":
+        low = kernel.address(x)  # takes a quarter of the time of the line below
+    else:
+        low = x.__array_interface__["data"][0]
+    return low, low + x.nbytes
+
+
+def rested(low: int, high: int) -> Seal | None:
+    """Return the seal of these bytes that has no user, if nothing was written to them."""
+    with _lock:
+        found = _resting.pop((low, high), None)
+        if found is None:
+            return None
+        if not found.kernel.written(found.question):
+            found.begin()
+            return found
+        found.drop()
+        _habits[low, high] = (b"", _UNSTEADY)
+        return None
+
+
 def seal(low: int, high: int, own: bool) -> Seal | None:
     """Watch the bytes from one address to another, several pages of them, until `Seal.end`.
 
@@ -293,15 +323,8 @@ def seal(low: int, high: int, own: bool) -> Seal | None:
         kernel = _asked()
         if kernel is None or high - low < 3 * _PAGE:
             return None
-        rested = _resting.pop((low, high), None)
-        if rested is not None:
-            if not kernel.written(rested.question):
-                rested.begin()
-                return rested
-            rested.drop()
-            _habits[low, high] = (b"", _UNSTEADY)
         try:
-            return _shared(low, high) or _made(kernel, low, high, own)
+            return rested(low, high) or _shared(low, high) or _made(kernel, low, high, own)
         except OSError:
             return None
 

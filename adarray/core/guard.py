@@ -5,14 +5,19 @@ that owns its memory, until the last node that saved it is gone; a later write
 through either raises NumPy's "assignment destination is read-only". Memory can
 also be written through views that were made before, which NumPy cannot enumerate:
 it is sealed (see `adarray.base.seals`), and the rule asks whether anybody wrote to it.
-Where memory cannot be sealed, the rule reads a copy.
+Where memory cannot be sealed, the rule reads a copy. What an expression made for an
+operator alone, as ``1 - y`` in ``x * (1 - y)``, is kept as it is: nobody else knows it.
 """
 
 from __future__ import annotations
 
+import dis
+import sys
 import threading
 import weakref
 from contextvars import ContextVar, Token
+from sys import getrefcount
+from types import CodeType, FrameType
 
 import numpy as np
 from numpy._core.multiarray import get_handler_name
@@ -57,10 +62,24 @@ def unwatch(token: Token[list[weakref.ref[Guard]] | None], failed: bool) -> None
     _made.reset(token)
 
 
-def keep_plain(value: object, layout: bool = False) -> tuple[object, Guard | None]:
+# Functions that Python's operators call, with the references to a plain operand that each holds,
+# and the C code above it.
+CALLED_BY_OPERATORS: dict[CodeType, int] = {}
+_OPERATOR = dis.opmap["BINARY_OP"]
+# Later versions of Python, and those without the interpreter's lock, do not count all references.
+_COUNTED = sys.implementation.name == "cpython" and (
+    sys.version_info < (3, 14) and getattr(sys, "_is_gil_enabled", lambda: True)()
+)
+
+
+def keep_plain(
+    value: object, layout: bool = False, held: int = 0
+) -> tuple[object, Guard | None]:
     """Return `value` as a node may save it, and the guard to hold with it.
 
-    With `layout`, its elements lie in memory as they did: user code will look at it.
+    With `layout`, its elements lie in memory as they did: user code will look at it. `held` are
+    the references to it of the caller, where the caller's caller may be an operator's function:
+    what an expression made for the operator alone needs no guard, no copy.
     """
     if type(value) is not np.ndarray and (
         not isinstance(value, np.ndarray) or isinstance(value, Symbolic) or is_device(value)
@@ -70,8 +89,26 @@ def keep_plain(value: object, layout: bool = False) -> tuple[object, Guard | Non
         value = np.asarray(value)  # memory maps and the like: the rules want plain semantics
     if value.nbytes <= COPY_LIMIT:
         return stand_in(value) if layout else value.copy("K"), None
+    if (
+        held
+        and getrefcount(value) <= held + CALLED_BY_OPERATORS.get(sys._getframe(2).f_code, -9) + 3
+        and _is_temporary(value, sys._getframe(2).f_back)
+    ):
+        return value, None
     guard = Guard(value)
     return (value if guard is None else guard.value), guard
+
+
+def _is_temporary(value: np.ndarray, code: FrameType | None) -> bool:
+    """Whether nobody but an operator of the running `code`, which has one reference, knows it."""
+    if not _COUNTED or code is None or code.f_code.co_code[code.f_lasti] != _OPERATOR:
+        return False
+    owner = value
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+        if getrefcount(owner) > 3:  # of the view, here, and the argument
+            return False
+    return owner.flags.owndata and get_handler_name(owner) == "default_allocator"
 
 
 def _sealed(value: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, seals.Seal | None]:
@@ -79,8 +116,10 @@ def _sealed(value: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, seals.Sea
     if value.dtype.hasobject:
         return value.copy("K"), None
     if value.flags.forc:
-        low = value.__array_interface__["data"][0]
-        high = low + value.nbytes
+        low, high = seals.bounds(value)
+        seal = seals.rested(low, high)
+        if seal is not None:
+            return value, seal
     else:
         low, high = byte_bounds(value)
         if high - low > value.nbytes * (1 + GAPS):
@@ -140,20 +179,23 @@ class Guard:
 
     def __init__(self, value: np.ndarray) -> None:
         chain = [value]
-        while isinstance(chain[-1].base, np.ndarray):
-            chain.append(chain[-1].base)
-        chain.reverse()
-        self.key: int | None = id(chain[0])
+        owner = value
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+            chain.append(owner)
+        self.key: int | None = id(owner)
         self.seal: seals.Seal | None = None
-        self.value, self.seal = _sealed(value, chain[0])
+        self.value, self.seal = _sealed(value, owner)
         with _lock:
             # The owner is always listed first: that keeps its id from being reused.
-            count, arrays = _protected.setdefault(self.key, ([0], [chain[0]]))
-            count[0] += 1
-            for array in chain if _restorable(chain[0]) else ():
+            entry = _protected.get(self.key)
+            if entry is None:
+                _protected[self.key] = entry = [0], [owner]
+            entry[0][0] += 1
+            for array in reversed(chain) if _restorable(owner) else ():
                 if array.flags.writeable:
                     array.flags.writeable = False
-                    arrays.append(array)
+                    entry[1].append(array)
         made = _made.get()
         if made is not None:
             made.append(weakref.ref(self))
@@ -198,4 +240,5 @@ class Guard:
                         continue
 
     def __del__(self) -> None:
-        self.release()
+        if self.key is not None and _lock is not None:  # at the end of the process
+            self.release()
