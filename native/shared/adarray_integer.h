@@ -99,12 +99,34 @@ ADARRAY_INTEGER(uint16_t, uint32_t, u16)
 ADARRAY_INTEGER(uint32_t, uint32_t, u32)
 ADARRAY_INTEGER(uint64_t, uint64_t, u64)
 
+/* Floating-point numbers as integers: out of range as x86-64 has it, and so NumPy there, which is
+ * the smallest number. GPUs give the nearest one. Narrower integers are the low bits of these. */
+#define ADARRAY_WHOLE(T, s, S, f, below, above, smallest)                                  \
+    ADARRAY_FN T adarray_whole_##s##_##f(S x)                                              \
+    {                                                                                      \
+        return (x below) & (x < above) ? (T)x : smallest;                                  \
+    }
+#define ADARRAY_SMALLEST_I32 (-2147483647 - 1)
+#define ADARRAY_SMALLEST_I64 ((int64_t)(-9223372036854775807 - 1))
+ADARRAY_WHOLE(int32_t, i32, double, f64, > -2147483649.0, 2147483648.0, ADARRAY_SMALLEST_I32)
+ADARRAY_WHOLE(int32_t, i32, float, f32, >= -2147483648.0f, 2147483648.0f, ADARRAY_SMALLEST_I32)
+ADARRAY_WHOLE(int64_t, i64, double, f64, >= -9223372036854775808.0, 9223372036854775808.0,
+              ADARRAY_SMALLEST_I64)
+ADARRAY_WHOLE(int64_t, i64, float, f32, >= -9223372036854775808.0f, 9223372036854775808.0f,
+              ADARRAY_SMALLEST_I64)
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define ADARRAY_I64(x) adarray_whole_i64_f64(x)
+#else
+#define ADARRAY_I64(x) (int64_t)(x)
+#endif
+
 /* Out of range, as one element at a time has it on x86-64, and so NumPy. */
 ADARRAY_FN uint64_t adarray_to_u64(double x)
 {
     const double high = x - 9223372036854775808.0;
     const _Bool low = !(x >= 9223372036854775808.0);
-    const uint64_t whole = (uint64_t)(int64_t)(low ? x : high);
+    const uint64_t whole = (uint64_t)ADARRAY_I64(low ? x : high);
     return low ? whole : whole ^ 0x8000000000000000u;
 }
 

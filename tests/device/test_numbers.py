@@ -77,3 +77,25 @@ def test_indices_of_floating_point_come_from_the_device(library: Library) -> Non
         i = x.astype(int)
         assert library.transfers.bytes_to_host - before < x.nbytes  # that all are in range
     np.testing.assert_array_equal(i.numpy(), [0, 1, 2])
+
+
+@pytest.mark.parametrize("source", [np.float32, np.float64])
+@pytest.mark.parametrize("to", "bBhHiIlL")
+def test_compiled_casts_beyond_the_range_of_an_integer(
+    library: Library, source: Any, to: str
+) -> None:
+    info = np.iinfo(to)
+    edges = [float(info.min), float(info.max), info.min - 0.5, info.max + 0.5, info.min - 1.5]
+    values = [0.0, 1.7, -1.2, 300.7, -300.7, 5e9, -5e9, 1e30, -1e30, np.inf, -np.inf, np.nan]
+    x = np.array([*values, *edges]).astype(source)
+
+    def f(x: Any) -> Any:
+        return (x + source(0)).astype(to)
+
+    jitted = adarray.jit(f)
+    with np.errstate(all="ignore"), adarray.use(library.name.partition(":")[0]):
+        expected = x.astype(to)
+        for _ in range(4):
+            found = jitted(library.place(x))
+            found = found.host() if hasattr(found, "host") else np.asarray(found)
+            np.testing.assert_array_equal(found, expected)

@@ -5,6 +5,7 @@ Who runs which iterations, and where arrays lie, is printed by what a `Printer` 
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +17,9 @@ from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu.outline import Outline
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips, Flat
 
-CUDA = Dialect(bool_type="bool", versions="library")
+# What a GPU makes of floats beyond an integer's range is what processors of Arm make of them.
+_SATURATES = platform.machine().lower() in ("x86_64", "amd64")
+CUDA = Dialect(bool_type="bool", versions="library", saturates=_SATURATES)
 CUDA_FAR = CUDA._replace(far=True)  # with calls out of line
 
 

@@ -39,6 +39,9 @@ class Dialect(NamedTuple):
     far : bool
         Whether functions that are calls are those that ``native/cuda/adarray_device.h`` has out of
         line.
+    saturates : bool
+        Whether casts give the nearest integer of what is beyond an integer's range, where NumPy
+        on this machine does not.
     """
 
     types: dict[str, str] = {"float64": "double", "float32": "float"}  # noqa: RUF012
@@ -48,6 +51,7 @@ class Dialect(NamedTuple):
     bool_type: str = "_Bool"
     versions: Literal["library", "vector", "checked"] = "vector"
     far: bool = False
+    saturates: bool = False
 
 
 C = Dialect()

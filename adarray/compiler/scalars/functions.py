@@ -98,7 +98,7 @@ def is_call(name: str, dtype: str) -> bool:
     return dtype in FLOATS and FUNCTIONS[name].is_call
 
 
-def cast(text: str, source: str, dtype: str) -> str:
+def cast(text: str, source: str, dtype: str, dialect: Dialect = C) -> str:
     """Return a value of dtype `source` as one of `dtype`."""
     if source == dtype:
         return text
@@ -108,10 +108,13 @@ def cast(text: str, source: str, dtype: str) -> str:
         return f"{text} ? {number(1, dtype)} : {number(0, dtype)}"
     if source in FLOATS and dtype == "uint64":
         return f"adarray_to_u64({text})"
-    if source in FLOATS and dtype == "uint32":
-        return f"(uint32_t)(int64_t){text}"
-    if source in FLOATS and dtype in INTEGERS and dtype not in ("int32", "int64"):
-        return f"({CTYPES[dtype]})(int32_t){text}"
+    if source in FLOATS and dtype in INTEGERS:
+        # NumPy casts by way of a wide integer.
+        wide = "int64" if dtype in ("int64", "uint32") else "int32"
+        whole = f"({CTYPES[wide]}){text}"
+        if dialect.saturates:
+            whole = f"adarray_whole_{SUFFIX[wide]}_{SUFFIX[source]}({text})"
+        return whole if dtype == wide else f"({CTYPES[dtype]}){whole}"
     return f"({CTYPES[dtype]}){text}"
 
 
@@ -193,7 +196,7 @@ def text(
         For floating-point functions.
     """
     if name == "cast":
-        return cast(args[0], dtypes[0], dtype)
+        return cast(args[0], dtypes[0], dtype, dialect)
     f = FUNCTIONS.get(name)
     if f is None:
         return None
