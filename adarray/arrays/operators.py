@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import operator
 import sys
+import types
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adarray.arrays.plainarrays import shown_to
-from adarray.base.aval import Symbolic
+from adarray.base.aval import BATCHED, Symbolic
 from adarray.base.frames import PRIORITY, is_frame
 from adarray.base.op import FUNCTIONS
-from adarray.base.scope import SCOPE
+from adarray.base.scope import SCOPE, package_of
 from adarray.core.dispatch import apply, binary, join_hook, unary
 from adarray.core.guard import CALLED_BY_OPERATORS
 from adarray.core.inplace import augmented, sync_if_view
@@ -73,6 +74,35 @@ def counted(x: Any) -> Any:
     return x
 
 
+# What Python raises on a zero divisor; NumPy computes on.
+_DIVIDING = {
+    np.true_divide: operator.truediv, np.remainder: operator.mod,
+    np.floor_divide: operator.floordiv,
+}  # fmt: skip
+
+
+def _raise_for_zero(ufunc: Any, x: Any, y: Any) -> None:
+    """Raise ZeroDivisionError where Python does: for two numbers of its own, of which `y` is 0."""
+    if not (_is_number(x) and _is_number(y)):
+        return
+    divisor: Any = y
+    if isinstance(y, Handle):
+        if type(y._v) in BATCHED:
+            return
+        divisor = (y != 0) if isinstance(y._v, Symbolic) else y._v
+    if not divisor and not _is_of_rule():
+        kind = plain_class(x) if isinstance(x, Handle) else type(x)
+        _DIVIDING[ufunc](kind(1), (plain_class(y) if isinstance(y, Handle) else type(y))(0))
+
+
+def _is_of_rule() -> bool:
+    """Whether adarray's own code computes: derivatives at zero are infinite."""
+    frame: types.FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals is globals():
+        frame = frame.f_back
+    return frame is not None and package_of(frame.f_globals.get("__name__")) == "adarray"
+
+
 def _joined(x: Any) -> Any:
     """Return a list with ADArrays in it as the array that NumPy would make of it."""
     return join_hook.call(x, None) if type(x) is list or type(x) is tuple else x
@@ -80,6 +110,7 @@ def _joined(x: Any) -> Any:
 
 def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
     """Return ``x op y`` of a pointwise operation; Python numbers give a Python number."""
+    divides = ufunc in _DIVIDING
 
     def forward(self: Any, other: Any) -> Any:
         kind = type(other)
@@ -94,6 +125,8 @@ def _binary(ufunc: Any) -> Callable[[Any, Any], ADArray]:
             other = _joined(other)
         if self._x is not None and self._x.weak and _is_number(other):
             self, other = counted(self), counted(other)
+            if divides:
+                _raise_for_zero(ufunc, self, other)
         r = binary(FUNCTIONS[ufunc], self, other)
         if self._x is not None and _is_number(self) and _joins(other, self):
             return weakened(r) if r.dtype.kind in "fci" else r
@@ -118,6 +151,8 @@ def _power(self: Any, other: Any) -> Any:
 
 
 def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
+    divides = ufunc in _DIVIDING
+
     def reflected(self: Any, other: Any) -> Any:
         if type(other) not in _KNOWN:
             if is_frame(other):
@@ -127,6 +162,8 @@ def _reflected(ufunc: Any) -> Callable[[Any, Any], ADArray]:
             other = _joined(other)
         if self._x is not None and self._x.weak and _is_number(other):
             self = counted(self)
+            if divides:
+                _raise_for_zero(ufunc, other, self)
         r = binary(FUNCTIONS[ufunc], other, self)
         if self._x is not None and _is_number(self) and _is_number(other):
             return weakened(r) if r.dtype.kind in "fci" else r
@@ -155,6 +192,7 @@ def _inplace(forward: Callable[[Any, Any], Any]) -> Callable[[Any, Any], ADArray
 def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
     """``@``, comparisons, ``//`` and operators of integers."""
     equality = ufunc in (np.equal, np.not_equal)
+    divides = ufunc in _DIVIDING
 
     def forward(self: Any, other: Any) -> Any:
         kind = type(other)
@@ -165,6 +203,8 @@ def _general(ufunc: Any) -> Callable[[Any, Any], Any]:
         if equality and _is_number(self) and not _is_number(other) and _joins(other, self):
             number: Any = other
             other = weakened(number) if isinstance(other, Handle) else float(other)
+        if divides and self._x is not None and self._x.weak:
+            _raise_for_zero(ufunc, self, other)
         op = FUNCTIONS.get(ufunc)
         if op is not None and not is_foreign(other) and not is_frame(other):
             r = _whole(apply(op, (self, _joined(other))), self, other)
@@ -225,6 +265,8 @@ def _general_reflected(ufunc: Any) -> Callable[[Any, Any], Any]:
     def reflected(self: Any, other: Any) -> Any:
         if ufunc is np.matmul and _is_sparse(other):
             return _ours(other) @ self
+        if ufunc in _DIVIDING and self._x is not None and self._x.weak:
+            _raise_for_zero(ufunc, other, self)
         r = _whole(call_ufunc(ufunc, "__call__", (_joined(other), self), {}), self, other)
         return r if SCOPE.get() is None else shown_to(r, sys._getframe(1))
 

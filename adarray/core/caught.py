@@ -9,6 +9,8 @@ run would not have met are refusals.
 from __future__ import annotations
 
 import dis
+import functools
+import itertools
 import sys
 import types
 from typing import Any
@@ -34,6 +36,7 @@ _TIMED = frozenset({
     "sigtimedwait",
 })  # fmt: skip
 _RAISE = dis.opmap["RAISE_VARARGS"]
+_HELD = 256  # values of a container that are looked at
 
 # The levels of open traces of which text was made that is no number.
 _told: set[int] = set()
@@ -106,7 +109,29 @@ def _is_wrongly_missing(error: AttributeError, frames: list[types.FrameType], at
         return True  # we met an object that we do not know
     # An integer was asked for: by some functions, after a float.
     asking = next((f for f in reversed(frames) if not _is_adarray(f)), frames[0])
-    return _NO_INTEGER in str(error) and not _TIMED.isdisjoint(asking.f_code.co_names)
+    return _NO_INTEGER in str(error) and _asks_for_time(asking)
+
+
+def _asks_for_time(frame: types.FrameType) -> bool:
+    """Whether code names a function that asks for a float first, or reads something that is one."""
+    names = frame.f_code.co_names
+    if not _TIMED.isdisjoint(names):
+        return True
+    read = [frame.f_globals[n] for n in names if n in frame.f_globals]
+    return any(map(_is_timed, (*read, *frame.f_locals.values())))
+
+
+def _is_timed(x: Any, inside: bool = False) -> bool:
+    """Whether `x` is such a function, or holds one."""
+    if isinstance(x, (types.BuiltinFunctionType, types.MethodType)):
+        return getattr(x, "__name__", "") in _TIMED
+    if isinstance(x, functools.partial):
+        return _is_timed(x.func)
+    if inside or isinstance(x, (types.ModuleType, Handle)):
+        return False
+    held = x if isinstance(x, (dict, list, tuple, set)) else getattr(x, "__dict__", ())
+    values = held.values() if isinstance(held, (dict, types.MappingProxyType)) else held
+    return any(_is_timed(v, inside=True) for v in itertools.islice(values, _HELD))
 
 
 def _is_adarray(frame: types.FrameType) -> bool:

@@ -29,6 +29,10 @@ _SHOWING = frozenset({
     "print", "pprint", "write", "echo", "secho", "log", "debug", "info", "warn", "warning",
     "error", "critical", "exception", "fail", "skip",
 })  # fmt: skip
+# Those of regular expressions, which read the characters of text that stands for other text.
+_MATCHING = frozenset({
+    "search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "scanner",
+})  # fmt: skip
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _ENDS = ("STORE", "RETURN", "POP_JUMP")
 # Parts of a format: flags, width, precision and type.
@@ -145,7 +149,19 @@ def as_text(text: str, x: object, formatted: bool = False) -> str:
         joined or op == "BINARY_OP" or (formatted and not op.startswith("FORMAT"))
     ):
         raise text_is_kept(x)
+    if fate == "used" and _matches(code, frame):
+        raise leaves_graph("text", "compute with the array, not with its text", x)
     return TracedText(text, x)
+
+
+def _matches(code: types.CodeType, frame: types.FrameType) -> bool:
+    """Whether code, or a function that it names, matches patterns against text."""
+    named = [frame.f_locals.get(n, frame.f_globals.get(n)) for n in code.co_names]
+    codes = [getattr(f, "__code__", None) for f in named]
+    return any(
+        isinstance(c, types.CodeType) and not _MATCHING.isdisjoint(c.co_names)
+        for c in (code, *codes)
+    )
 
 
 def _user() -> types.FrameType | None:

@@ -13,10 +13,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from adarray.base import levels
 from adarray.base.runtime import MODE
 from adarray.base.scope import SCOPE
 from adarray.core.protocol import followed, traced
+from adarray.core.trace import Handle, plain_class
 
 _CACHED = type(functools.cache(lambda: None))
 _TRACED = object()
@@ -25,6 +28,15 @@ _TRACED = object()
 def is_cached(value: Any) -> bool:
     """Whether `value` is a function decorated with `functools.lru_cache` or `cache`."""
     return type(value) is _CACHED
+
+
+def _plain(key: Any) -> Any:
+    """Return parts of a key with what has a hash, or has none, in a plain run."""
+    if isinstance(key, tuple):
+        return tuple(map(_plain, key))
+    if isinstance(key, Handle):
+        return np.zeros(()) if issubclass(plain_class(key), np.ndarray) else 0
+    return key
 
 
 class Memory:
@@ -51,7 +63,8 @@ class Memory:
         key = (self, args, tuple(kwargs.items()), *map(type, args))
         try:
             known = key in scope.memory
-        except TypeError:  # arrays have no hash: nor would the cache take them
+        except TypeError:
+            hash(_plain((*args, *kwargs.values())))  # as the cache: arrays and lists have none
             return self.function(*args, **kwargs)
         if not known:
             r = self.function(*args, **kwargs)

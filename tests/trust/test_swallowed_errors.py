@@ -13,14 +13,18 @@ import contextlib
 import datetime
 import decimal
 import fractions
+import functools
 import io
 import json
 import logging
 import math
+import operator
 import pickle
+import re
 import statistics
 import struct
 import threading
+import time
 import types
 import unittest
 import warnings
@@ -502,3 +506,106 @@ def test_attributes_that_recorded_values_lack() -> None:
         np.testing.assert_array_equal(adarray.jit(constant)(x), x * 1.5)
     gradient = adarray.grad(lambda x: np.sum(constant(x)), intercept=True)(x)
     np.testing.assert_array_equal(gradient, [1.5, 1.5])
+
+
+_alias, _table = time.sleep, {"nap": time.sleep}
+_kept_function = types.SimpleNamespace(nap=time.sleep)
+_number = re.compile(r"[\d.]+")
+
+
+def _parsed(text: str) -> float:
+    found = _number.search(text)
+    return float(found.group()) if found else 1.0
+
+
+@pytest.mark.parametrize("nap", [
+    lambda s: _alias(s), lambda s: _table["nap"](s), lambda s: _kept_function.nap(s),
+    lambda s: (lambda t, f=time.sleep: f(t))(s), lambda s: functools.partial(_alias)(s),
+    lambda s: next(map(_alias, [s])),
+])  # fmt: skip
+def test_functions_of_time_by_other_names(nap: Any) -> None:
+    """They ask a traced number for an integer; the error was taken for a plain run's."""
+
+    def f(x: Any) -> Any:
+        try:
+            nap(x[0] * 1e-9)
+        except Exception:
+            return np.sum(x)
+        return np.sum(x * 2.0)
+
+    with pytest.raises(adarray.TraceError, match="the function caught an error that NumPy"):
+        adarray.grad(f)(X)
+
+
+@pytest.mark.parametrize("divide", [
+    lambda a, b: a / b, lambda a, b: a // b, lambda a, b: a % b, lambda a, b: divmod(a, b)[0],
+    lambda a, b: 1 / b, lambda a, b: 1.0 % b, lambda a, b: 2 // b, lambda a, b: a / 0,
+    lambda a, b: a // 0.0, lambda a, b: a % False, lambda a, b: True / b,
+    lambda a, b: operator.truediv(a, b), lambda a, b: a.__truediv__(b),
+])  # fmt: skip
+@pytest.mark.parametrize("number", [lambda s: float(s), lambda s: s.item(), lambda s: s.tolist()])
+def test_numbers_of_python_are_not_divided_by_zero(divide: Any, number: Any) -> None:
+    """They gave infinities, where Python raises an error that code catches."""
+
+    def f(x: Any) -> Any:
+        try:
+            s = divide(number(x[1]), number(x[0] - 0.8))
+        except ZeroDivisionError:
+            s = x[1]
+        return np.sum(x * s)
+
+    expected = adarray.grad(lambda x: np.sum(x * x[1]))(X)
+    jitted = adarray.jit(adarray.grad(f))
+    for transformed in (adarray.grad(f), jitted, jitted, jitted):
+        np.testing.assert_allclose(transformed(X), expected)
+
+
+def test_a_divisor_that_becomes_zero_between_compiled_calls() -> None:
+    def f(x: Any) -> Any:
+        try:
+            s = float(x[1]) / float(x[0])
+        except ZeroDivisionError:
+            s = x[1]
+        return np.sum(x * s)
+
+    jitted = adarray.jit(adarray.grad(f))
+    for first in (0.5, 0.25, 2.0, 0.0, 0.5, 0.0):
+        x = np.array([first, 1.25, 0.5])
+        np.testing.assert_allclose(jitted(x), adarray.grad(f)(x))
+    with np.errstate(divide="ignore"):  # of a rule, which is no division of Python's
+        assert np.isinf(adarray.grad(lambda x: math.sqrt(x))(0.0))
+
+
+@pytest.mark.parametrize("read", [
+    lambda x: _parsed(str(x[0])), lambda x: _parsed(f"{x[0]}"), lambda x: _parsed(str(x)),
+    lambda x: float(re.findall(r"[\d.]+", str(x))[0]),
+    lambda x: 2.0 if re.fullmatch(r"[\d.]+", str(x[0])) else 3.0,
+    lambda x: float(_number.search(str(x[0])).group()),
+])  # fmt: skip
+def test_text_is_not_matched_with_patterns(read: Any) -> None:
+    with pytest.raises(adarray.TraceError, match="text: a traced value would leave the graph"):
+        adarray.grad(lambda x: np.sum(x) * read(x))(X)
+
+
+def test_what_a_cache_does_not_take() -> None:
+    """A traced array was a key of the cache, and code that falls back did not."""
+
+    @functools.lru_cache
+    def cached(a: Any, b: Any = 1.0) -> Any:
+        return 3.0 * np.sum(a) * b
+
+    def f(x: Any) -> Any:
+        total: Any = 0.0
+        for arguments in ((x,), (x[0], x), (x[0], [1.0]), ((x,),)):
+            try:
+                total = total + cached(*arguments)
+            except TypeError:
+                total = total + np.sum(x)
+        return total + cached(x[0]) + cached(x[0], 2.0)
+
+    np.testing.assert_allclose(f(X), 4 * np.sum(X) + 9 * X[0])
+    expected = np.full(3, 4.0) + np.array([9.0, 0.0, 0.0])
+    np.testing.assert_allclose(adarray.grad(f)(X), expected)
+    jitted = adarray.jit(adarray.grad(f))
+    for _ in range(3):
+        np.testing.assert_allclose(jitted(X), expected)
