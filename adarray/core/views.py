@@ -21,7 +21,11 @@ def wrapped(
     cls: type[Handle],
 ) -> Handle:
     """Return the result as an ADArray: a view of operand 0 where memory is shared."""
-    if r.__class__ is not np.ndarray or (r.base is None and not any(r is v for v in values)):
+    if r.__class__ is not np.ndarray:
+        return cls(r)
+    # What stands for a constant that a layout leaves as it is shares its memory, without a base.
+    stands = isinstance(op.lower, Layout) and isinstance(r, Symbolic)
+    if r.base is None and not stands and not any(r is v for v in values):
         return cls(r)
     source = operands[0]
     if isinstance(op.lower, Layout) and isinstance(source, Handle):

@@ -140,7 +140,8 @@ def _append(arr: Any, values: Any, axis: int | None = None) -> Any:
 def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     arrays = _as_arrays(args)
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    return tuple(np.broadcast_to(a, shape) for a in arrays)
+    # Those that have the shape are returned themselves, for writing, too.
+    return tuple(a if a.shape == shape != () else np.broadcast_to(a, shape) for a in arrays)
 
 
 def _pieces(function: Any, ary: Any, indices_or_sections: Any, axis: int) -> Any:

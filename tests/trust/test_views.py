@@ -228,3 +228,31 @@ def test_captured_arrays_are_looked_at_and_copied_as_by_numpy(layout: str, look:
         for k in range(3):
             np.testing.assert_array_equal(jitted(k + 1.0), f(k + 1.0))
             np.testing.assert_array_equal(x, plain)
+
+
+@pytest.mark.parametrize("made", [
+    lambda x: np.ones(3), lambda x: np.array([1.0, 2.0, 3.0]), lambda x: np.zeros_like(x),
+    lambda x: np.sin(x), lambda x: x.copy(),
+])  # fmt: skip
+@pytest.mark.parametrize("view", [
+    np.squeeze, lambda b: b.squeeze(), lambda b: np.squeeze(b, axis=()),
+    lambda b: np.broadcast_arrays(b, b)[0], lambda b: np.broadcast_arrays(2.0, b)[1],
+    lambda b: np.transpose(b), lambda b: np.reshape(b, 3), lambda b: np.moveaxis(b, 0, 0),
+    lambda b: np.atleast_1d(b), lambda b: np.permute_dims(b), lambda b: np.ravel(b),
+])  # fmt: skip
+def test_views_that_leave_an_array_as_it_is(made: Any, view: Any) -> None:
+    """A write through one of a constant was lost under jit; those of broadcasts were copies."""
+
+    def f(x: Any) -> Any:
+        b = made(x)
+        v = view(b)
+        v[0] = 3.0 * x[1]
+        return x * b * v
+
+    x = np.array([0.8, 1.25, 0.5])
+    derivative = adarray.grad(lambda x: np.sum(f(x)))
+    total = [np.sum(f(x + h) - f(x - h)) / 2e-6 for h in 1e-6 * np.eye(3)]
+    np.testing.assert_allclose(derivative(x), total, rtol=1e-6, atol=1e-8)
+    for jitted, expected in ((adarray.jit(f), f(x)), (adarray.jit(derivative), derivative(x))):
+        for _ in range(3):
+            np.testing.assert_allclose(jitted(x), expected, rtol=1e-12)
