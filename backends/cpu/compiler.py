@@ -9,6 +9,7 @@ import platform
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -327,6 +328,27 @@ def _ended(status: int, source: Path) -> str:
     return _first_error(source.with_suffix(".log").read_text(errors="replace"))
 
 
+def _is_whole(target: Path) -> bool:
+    """Whether a file is a shared library to its end: one that is cut off kills who loads it.
+
+    All parts that the head of an ELF file names lie in the file. Of others the loader can tell.
+    """
+    data = target.read_bytes() if target.is_file() else b""
+    if data[:6] != b"\x7fELF\x02\x01":  # 64 bits, little end first
+        return True
+    if len(data) < 64:
+        return False
+    segments, sections = struct.unpack_from("<QQ", data, 32)
+    size, count, section, number = struct.unpack_from("<4H", data, 54)
+    ends = [sections + section * number, segments + size * count]
+    if max(ends) > len(data):
+        return False
+    for i in range(count):
+        offset, _, _, length = struct.unpack_from("<4Q", data, segments + i * size + 8)
+        ends.append(offset + length)
+    return max(ends) <= len(data)
+
+
 def compile_units(
     compiler: Compiler, flags: list[str], sources: Sequence[Path], targets: Sequence[Path]
 ) -> None:
@@ -362,6 +384,9 @@ def compile_units(
                 continue
             if status != 0 or not target.exists():
                 problem = problem or _failed(compiler, source, _ended(status, source))
+            elif not _is_whole(target):
+                why = f"{target.name} is no whole shared library (is the disk full?)"
+                problem = problem or _failed(compiler, source, why)
     finally:
         for process in running:  # too slow, or there was an interrupt
             stop(process)

@@ -123,6 +123,21 @@ def test_a_compiler_that_makes_nothing_of_use(
         engine.executable(plans.scaled_plan(5))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="no ELF files here")
+@pytest.mark.parametrize("kept", [40, 63, 64, 2000, 3000, -1])
+def test_a_library_that_is_cut_off_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: int
+) -> None:
+    """As on a full disk: the process got a SIGBUS from reading what was not there."""
+    script = f'''case "$1" in --version) exec {_real()} "$@";; esac
+        {_real()} "$@" || exit 1
+        while [ "$1" != -o ]; do shift; done
+        head -c {kept} "$2" > "$2.cut" && mv "$2.cut" "$2"'''
+    monkeypatch.setenv("ADARRAY_CC", _script(tmp_path / "short", script))
+    with pytest.raises(CompileError, match=r"is no whole shared library \(is the disk full\?\)"):
+        _engine().executable(plans.scaled_plan(5))
+
+
 def test_a_compiler_that_takes_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(compiler, "PATIENCE", 0.2)
     slow = compiler.Compiler((_script(tmp_path / "slow", "exec sleep 60"),), "slow 1.0", "gcc")
