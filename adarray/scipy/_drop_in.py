@@ -99,7 +99,8 @@ def untraced(
     """
     written = _written(function, args, kwargs)
     if followed(args) or followed(kwargs):  # `jit` records the call
-        if any(isinstance(x, (Handle, np.ndarray)) for x in written or ()):
+        ordered = written is None and "overwrite_data" in kwargs  # an order, others are hints
+        if ordered or any(isinstance(x, (Handle, np.ndarray)) for x in written or ()):
             raise leaves_graph(f"{name} into an array", "use the array that it returns")
         kwargs = {k: v for k, v in kwargs.items() if not k.startswith("overwrite_")}
         return wrapped(on_plain(function, args, kwargs), name)

@@ -240,3 +240,18 @@ def test_namespace_is_scipys() -> None:
         assert getattr(ours, name) is not None
     assert ours.windows is theirs.windows
     np.testing.assert_array_equal(ours.butter(2, 0.3), theirs.butter(2, 0.3))
+
+
+def test_data_that_detrend_is_told_to_overwrite() -> None:
+    """Under jit the order was dropped like a hint, and the data stayed as they were."""
+
+    def f(x):
+        b = np.sin(x)
+        theirs.detrend(b, overwrite_data=True)
+        return x * b
+
+    x = np.array([0.8, 1.25, 0.5, 2.0])
+    jitted = adarray.jit(f)
+    with pytest.warns(adarray.JitWarning, match="detrend into an array: a traced value"):
+        np.testing.assert_array_equal(jitted(x), f(x))
+    np.testing.assert_array_equal(jitted(x), f(x))
