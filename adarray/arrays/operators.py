@@ -89,7 +89,8 @@ def _raise_for_zero(ufunc: Any, x: Any, y: Any) -> None:
     if isinstance(y, Handle):
         if type(y._v) in BATCHED:
             return
-        divisor = (y != 0) if isinstance(y._v, Symbolic) else y._v
+        # A later run of what is recorded looks at its own divisor.
+        divisor = divisor != 0 if isinstance(y._v, Symbolic) else y._v
     if not divisor and not _is_of_rule():
         kind = plain_class(x) if isinstance(x, Handle) else type(x)
         _DIVIDING[ufunc](kind(1), (plain_class(y) if isinstance(y, Handle) else type(y))(0))

@@ -213,7 +213,12 @@ def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..
                     given = lent  # the user's functions may write into it
                 out = args[at] if len(args) > at else kwargs.pop("out", None)
                 args = tuple(None if i == at else x for i, x in enumerate(args))
-                return finish(function(*given(args), **given(kwargs)), out, function.__name__)
+                values = given(args)
+                r = function(*values, **given(kwargs))
+                for x, v in zip(args, values, strict=True):
+                    if r is v and isinstance(x, Handle):  # as by nan_to_num with copy=False
+                        return x
+                return finish(r, out, function.__name__)
 
             return either
 

@@ -230,6 +230,7 @@ def test_captured_arrays_are_looked_at_and_copied_as_by_numpy(layout: str, look:
             np.testing.assert_array_equal(x, plain)
 
 
+@pytest.mark.filterwarnings("ignore::adarray.JitWarning")  # of nan_to_num, traced
 @pytest.mark.parametrize("made", [
     lambda x: np.ones(3), lambda x: np.array([1.0, 2.0, 3.0]), lambda x: np.zeros_like(x),
     lambda x: np.sin(x), lambda x: x.copy(),
@@ -239,6 +240,7 @@ def test_captured_arrays_are_looked_at_and_copied_as_by_numpy(layout: str, look:
     lambda b: np.broadcast_arrays(b, b)[0], lambda b: np.broadcast_arrays(2.0, b)[1],
     lambda b: np.transpose(b), lambda b: np.reshape(b, 3), lambda b: np.moveaxis(b, 0, 0),
     lambda b: np.atleast_1d(b), lambda b: np.permute_dims(b), lambda b: np.ravel(b),
+    lambda b: np.nan_to_num(b, copy=False),
 ])  # fmt: skip
 def test_views_that_leave_an_array_as_it_is(made: Any, view: Any) -> None:
     """A write through one of a constant was lost under jit; those of broadcasts were copies."""
