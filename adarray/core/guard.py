@@ -72,9 +72,7 @@ _COUNTED = sys.implementation.name == "cpython" and (
 )
 
 
-def keep_plain(
-    value: object, layout: bool = False, held: int = 0
-) -> tuple[object, Guard | None]:
+def keep_plain(value: object, layout: bool = False, held: int = 0) -> tuple[object, Guard | None]:
     """Return `value` as a node may save it, and the guard to hold with it.
 
     With `layout`, its elements lie in memory as they did: user code will look at it. `held` are

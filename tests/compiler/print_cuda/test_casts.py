@@ -18,7 +18,7 @@ from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule.gpu import form_of
+from adarray.compiler.schedule.gpu.choose import schedule_of
 
 plan = partial(planning.plan, target=GPU)
 # NumPy's uint32 out of range are up to its vectors, so those stay calls of NumPy.
@@ -67,7 +67,7 @@ def test_nvcc_compiles_casts(tmp_path: Any) -> None:
             for s in plan(_recorded(source, to)[1].program).steps:
                 if isinstance(s, KernelStep):
                     ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-                    text = cuda.source(s.kernel, form_of(s.kernel, ints, GPU))
+                    text = cuda.source(schedule_of(s.kernel, ints, GPU))
                     texts[text.name] = text.text
     source_file = tmp_path / "casts.cu"
     source_file.write_text("\n".join(texts.values()))
