@@ -14,7 +14,7 @@ from adarray.arrays.attributes import Attributes
 from adarray.arrays.conversion import Conversions
 from adarray.arrays.interchange import Interchange
 from adarray.arrays.operators import Operators, weakened
-from adarray.arrays.plainarrays import shown_to
+from adarray.arrays.plainarrays import constant_data, is_client, shown_to
 from adarray.arrays.questions import is_array, of_some, seen_class, shown_class
 from adarray.arrays.signatures import Methods
 from adarray.base.aval import PLAIN_ARRAYS, Symbolic, refuse_subclass
@@ -98,7 +98,10 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
     def __iter__(self) -> Iterator[ADArray]:
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(len(self)))
+        items = (self[i] for i in range(len(self)))
+        if self.ndim == 1 and self.dtype.kind == "b" and is_client(_getframe(1)):
+            return map(constant_data, items)
+        return items
 
     @of_some("argument of type '{}' is not iterable")
     def __contains__(self, value: Any) -> bool:
@@ -109,7 +112,8 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
         if isinstance(self._v, np.generic) and (index.__class__ is not tuple or index):
             # NumPy's scalars know few indices, and no masks.
             self = call_function(np.copy, (self,), {})
-        return apply(op, (self,), {"index": plain_index(index)})  # type: ignore[no-any-return]
+        r: ADArray = apply(op, (self,), {"index": plain_index(index)})
+        return shown_to(r, _getframe(1)) if type(r._v) is np.bool_ else r  # type: ignore[no-any-return]
 
     @of_some("'{}' object does not support item assignment")
     def __setitem__(self, index: Any, value: Any) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from adarray.base.errors import TraceError
 from adarray.base.redirecting import Noted, all_names, original_of
 from adarray.base.scope import client_of
 from adarray.base.types import Namespace
@@ -112,6 +113,57 @@ def compared(f: types.FunctionType, others: Iterable[object]) -> Comparing:
     return what
 
 
+# What code does with truth values as objects: it compares something by ``is``; it names
+# ``np.True_`` or ``np.False_``; it compares with Python's by ``is``, as ``case True`` does, too.
+COMPARES, NAMES_NUMPYS, COMPARES_PYTHONS = 1, 2, 4
+_NUMPYS = frozenset({"True_", "False_"})
+_truths = Noted()
+
+
+def truths_in(code: types.CodeType) -> int:
+    """Return what code, as the user wrote it, and functions made in it do with truth values."""
+    found: int | None = _truths.get(code)
+    if found is not None:
+        return found
+    names = all_names(code)
+    found = 0 if names.isdisjoint(_NUMPYS) else NAMES_NUMPYS
+    found |= 0 if names.isdisjoint(_COMPARING) else COMPARES
+    steps = [i for i in dis.get_instructions(code) if i.opname not in _ABSENT]
+    lines = {i.positions.lineno for i in steps if i.opname == "IS_OP" and i.positions is not None}
+    if lines:
+        found |= COMPARES
+    for i in steps:
+        if i.argval is True or i.argval is False:
+            on_one_line = i.positions is not None and i.positions.lineno in lines
+            found |= COMPARES_PYTHONS if "CONST" in i.opname and on_one_line else 0
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            found |= truths_in(c)
+    _truths.note(code, found)
+    return found
+
+
+def asks_truths(found: int) -> bool:
+    """Whether code that does all this may compare truth values with the only two that there are."""
+    numpys = COMPARES | NAMES_NUMPYS
+    return bool(found & COMPARES_PYTHONS) or found & numpys == numpys
+
+
+def refuse_truths(found: int) -> None:
+    """Raise if code compares truth values with NumPy's two, and is not intercepted.
+
+    Raises
+    ------
+    TraceError
+    """
+    numpys = COMPARES | NAMES_NUMPYS
+    if found & numpys == numpys:
+        raise TraceError(
+            "np.True_: the function, or code that it calls, compares with it by `is`, which only "
+            "interception can answer; leave out intercept=False, or compare with =="
+        )
+
+
 def bound_to(space: Namespace, name: str) -> object:
     """Return what a global is, also one that `dict.get` does not find; None if there is none."""
     try:
@@ -200,4 +252,7 @@ def _side(
     return Side("computed" if _returns(op) else "value"), 0
 
 
-__all__ = ["Comparing", "bound_to", "compared", "comparing"]
+__all__ = [
+    "COMPARES_PYTHONS", "NAMES_NUMPYS", "Comparing", "asks_truths", "bound_to", "compared",
+    "comparing", "refuse_truths", "truths_in",
+]  # fmt: skip

@@ -22,7 +22,14 @@ from adarray.base.redirecting import Noted, all_names, original_of
 from adarray.base.scope import client_of
 from adarray.base.types import Operands, Params
 from adarray.core.caught import watch_libraries
-from adarray.core.comparing import Comparing, bound_to, compared
+from adarray.core.comparing import (
+    NAMES_NUMPYS,
+    Comparing,
+    asks_truths,
+    bound_to,
+    compared,
+    truths_in,
+)
 from adarray.core.holding import (
     CALLED,
     DATA,
@@ -67,6 +74,8 @@ class Reached:
         itself; pairs of a name in its namespace and what returns that to which it is bound.
     sites : list
         The same of functions that compare objects, or call one that does by its name.
+    truths : int
+        What functions do with truth values as objects: see `truths_in`.
 
     Attributes
     ----------
@@ -74,12 +83,14 @@ class Reached:
         For which modules interception has seen to it (see `adarray.intercepting.rebinding`).
     """
 
-    __slots__ = ("__weakref__", "_generation", "found", "needs", "rebound", "sites")
+    __slots__ = ("__weakref__", "_generation", "found", "needs", "rebound", "sites", "truths")
 
-    def __init__(self, needs: bool, found: list[Found], sites: list[Site]) -> None:
-        self.needs = needs
+    def __init__(self, needs: bool, found: list[Found], sites: list[Site], truths: int) -> None:
+        # What is compared with np.True_ by ``is`` must be the one that NumPy has.
+        self.needs = needs or asks_truths(truths)
         self.found = found
         self.sites = sites
+        self.truths = truths
         self.rebound: object = None
         self._generation = generation()
 
@@ -219,6 +230,7 @@ class _Walk:
         self._found: list[Found] = []
         self._sites: list[Site] = []
         self._needs = False
+        self._truths = 0
         self._seen: dict[int, object] = {}
         self._names: dict[int, Names] = {}  # id of globals -> names that are ours
         self._waiting: list[object] = []
@@ -241,12 +253,15 @@ class _Walk:
                 self._found += [(owner or me, names) for owner, names in known.found]
                 self._sites += [(owner or me, what) for owner, what in known.sites]
                 self._needs |= known.needs
+                self._truths |= known.truths
             else:
                 self._waiting.extend(self._next(x))
-        return Reached(self._needs, self._found, self._sites)
+        return Reached(self._needs, self._found, self._sites, self._truths)
 
     def _next(self, x: Any) -> Iterator[object]:
         kind = type(x)
+        if kind is np.bool_:
+            self._truths |= NAMES_NUMPYS
         if kind in KINDS or issubclass(kind, VALUES):
             return
         if kind is types.FunctionType:
@@ -272,6 +287,8 @@ class _Walk:
                 yield kind
         elif issubclass(kind, type):
             if is_clients(x):
+                if is_clients(kind):  # which may answer for isinstance
+                    yield kind
                 yield from (b for b in x.__mro__[1:] if is_clients(b))
                 yield from tuple(x.__dict__.values())
         elif is_clients(kind):
@@ -302,6 +319,7 @@ class _Walk:
             own = self._names[id(space)] = names_for(space)
         redirect_uses(f, own)
         self._needs = self._needs or needs_interception(f, original_of(f.__code__))
+        self._truths |= truths_in(original_of(f.__code__))
         what = compared(f, (*(bound_to(space, n) for n in names), *captured(f)))
         if what.by:
             self._sites.append((None if f is self._root else weakref.ref(f), what))
@@ -309,6 +327,8 @@ class _Walk:
         for name in names:
             value = space.get(name)
             kind = type(value)
+            if kind is np.bool_:
+                self._truths |= NAMES_NUMPYS
             if value is None:
                 if name in space or name in own.calls:
                     found.append((name, _nothing))

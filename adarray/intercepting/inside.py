@@ -326,7 +326,7 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
         if made.ndim:
             return made
         # NumPy makes a scalar.
-        return np.logical_and(made, True) if made.dtype == bool else np.positive(made)
+        return adopt(np.logical_and(made, True) if made.dtype == bool else np.positive(made))
 
     return convert
 

@@ -12,7 +12,8 @@ from typing import Any
 from adarray.base.aval import BATCHED
 from adarray.base.errors import DTypeError
 from adarray.base.frames import is_labelled
-from adarray.base.scope import package_of
+from adarray.base.scope import SCOPE, package_of
+from adarray.core.comparing import refuse_truths
 from adarray.core.escaping import begin
 from adarray.core.holding import DATA, TABLES, attributes_of, items_of
 from adarray.core.needs import dispatches
@@ -26,7 +27,9 @@ _LOOKED_AT = 500  # objects that a result leads to
 
 def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
     """Return what runs `f` in a transform, inside of `adarray.intercept` if `f` needs that."""
-    intercept = intercept and not dispatches(f)  # other transforms see to their own function
+    own = dispatches(f)  # other transforms see to their own function
+    plainly = not intercept and not own
+    intercept = intercept and not own
     outside = intercept and package_of(getattr(f, "__module__", None)) in _OUTSIDE
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -37,6 +40,8 @@ def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
         reached = reach(f)
         if intercept and (reached.needs or calls):
             return _interception()(f, args, kwargs, None, reached)
+        if plainly and reached.truths and SCOPE.get() is None:
+            refuse_truths(reached.truths)
         return f(*args, **kwargs)
 
     return run

@@ -34,6 +34,8 @@ class Run:
     bound : Bound
     device : OnDevice, optional
         Where it computes, if not on the host.
+    truths : bool
+        Whether code may ask which truth value is which object.
 
     Attributes
     ----------
@@ -62,7 +64,10 @@ class Run:
         What it changed besides arrays.
     """
 
-    def __init__(self, state: State, bound: Bound, device: OnDevice | None = None) -> None:
+    def __init__(
+        self, state: State, bound: Bound, device: OnDevice | None = None, truths: bool = False
+    ) -> None:
+        self._truths = truths
         self._state = state
         self._bound = bound
         self._device = device
@@ -121,6 +126,7 @@ class Run:
             same,
             about,
             kept,
+            self._truths,
         )
         effects = self.kept.effects
         if effects:

@@ -11,6 +11,7 @@ from adarray.base.levels import LEVEL, remembered, restore
 from adarray.base.spans import span
 from adarray.base.telling import detail
 from adarray.compiler.ir.verify_loops import checking
+from adarray.core.comparing import asks_truths
 from adarray.core.reaching import reach, reach_arguments
 from adarray.jitting.calls.attempt import Run
 from adarray.jitting.captures.kinds import kind_of
@@ -23,6 +24,7 @@ from adarray.jitting.shared.options import Options
 from adarray.jitting.shared.signature import INT_VALUES, Bound, element_strides, unaligned
 from adarray.jitting.tree.build import Builder, JitWarning
 from adarray.jitting.tree.entries import Entry, Variant
+from adarray.jitting.tree.nodes import needed
 from adarray.jitting.tree.run import runner
 from adarray.transforms.running import prepared
 
@@ -79,7 +81,8 @@ class Tracing:
         args, kwargs = given
         # Functions may get other code: before it is compared.
         reach_arguments(args, kwargs)
-        reach(self._f)
+        # A reverse walk runs code of the function that it belongs to, and only refers to it.
+        truths = any(asks_truths(reach(f._f).truths) for f in needed(self))
         state = self._state(entry, variant, bound, alone)
         if state is None:
             return self.plainly(args, kwargs), None
@@ -90,7 +93,7 @@ class Tracing:
         except ElsewhereError as error:
             entry.give_up(f"its inputs are on two devices, {error}; move them with to_device")
             return self.plainly(args, kwargs), None
-        run = Run(state, bound, device)
+        run = Run(state, bound, device, truths)
         refused = remembered()
         try:
             start = perf_counter()

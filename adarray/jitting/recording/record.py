@@ -88,6 +88,7 @@ def record(
     same: Sequence[int] = (),
     about: str = "a function",
     kept: Callable[[Any], list[Any]] | None = None,
+    truths: bool = False,
 ) -> Recorded:
     """Run `f` once, with the current backend, and record what it computes.
 
@@ -113,6 +114,8 @@ def record(
         What is recorded, in words.
     kept : callable, optional
         Given the result, returns values that leave the run besides it.
+    truths : bool, optional
+        Whether code may ask if a truth value *is* NumPy's or Python's: each is a guard then.
 
     Raises
     ------
@@ -121,6 +124,7 @@ def record(
     """
     recorder = Recorder(MODE.get(), draws)
     recorder.about = about
+    recorder.truths = truths
     if original is not None:
         recorder.original = original
     if calls is not None:

@@ -82,6 +82,7 @@ class Recorder(BaseEngine):
         self.about = "a function"  # what is recorded, in words
         self._silent = perf_counter() + SILENT  # until when no line says that it takes long
         self.shown = False  # whether values were made into text
+        self.truths = False  # whether code compares truth values as objects
         # An error that an operation raised: if the function catches it, what it does depends
         # on values in a way that nothing here shows.
         self.error: BaseException | None = None
@@ -282,6 +283,8 @@ class Recorder(BaseEngine):
             self._silent = inf
             tell(_long(self.about, len(self.recording.events), call.where))
         if not several:
+            if self.truths and isinstance(r, (bool, np.bool_)):
+                return type(r)(bool(made[0]))  # its identity is asked for: a guard
             return made[0]
         return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
 

@@ -193,7 +193,7 @@ def are_of(owners: list[Any], values: list[Any]) -> bool:
     return all(h._v is x for h, x in pairs if isinstance(h, Handle))
 
 
-def _needed(function: Any) -> list[Any]:
+def needed(function: Any) -> list[Any]:
     """Return a function with those that it only refers to, whose reverse walks it may be."""
     found = [function]
     while True:
@@ -220,7 +220,7 @@ def attach(op: Op, function: Any, bound: Bound, captured: list[Any], result: Any
         return result
     parents: list[Node | None] = []
     avals = tuple(aval_of(x._v) for x in floating)
-    saved: list[Any] = [(avals, _needed(function))]
+    saved: list[Any] = [(avals, needed(function))]
     guards = []
     span: tuple[int, int] | None = None
     for x in (*bound.targets, *captured):
