@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from adarray.base.runtime import MODE
 from adarray.core.graph import LEAF
 from adarray.core.guard import guarded
 from adarray.core.inplace import setitem, sync_if_view
+from adarray.core.origins import origin_of
 from adarray.core.protocol import call_function, traced
 from adarray.core.refusals import leaves_graph
 from adarray.core.trace import Handle, root_of
@@ -83,10 +85,19 @@ class Base:
     What is read there would have no gradient.
     """
 
-    __slots__ = ("_view",)
+    __slots__ = ("__weakref__", "_memory")
+    _known: ClassVar[weakref.WeakValueDictionary[int, Base]] = weakref.WeakValueDictionary()
 
-    def __init__(self, view: np.ndarray) -> None:
-        self._view = view
+    def __init__(self, memory: Any) -> None:
+        self._memory = memory
+
+    @classmethod
+    def of(cls, memory: Any) -> Base:
+        """Return the one that stands for the base of an array."""
+        known = cls._known.get(id(memory))
+        if known is None:
+            known = cls._known[id(memory)] = cls(memory)
+        return known
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and not name.startswith("__array"):
@@ -175,17 +186,21 @@ class Attributes(_State):
     def base(self) -> Any:
         """The array that this one is a view of; of an argument, see `Base`."""
         root: Any = root_of(self)
-        if root is not self:
-            return root
         mode = MODE.get()
         recorder = mode.recorder if mode is not None else None
-        if recorder is not None and isinstance(self._v, Symbolic):
-            recorder.asked_for_memory(_base_of)  # the next argument may be no view
+        if recorder is not None and isinstance(root._v, Symbolic):
+            if root is self or recorder.is_input(root._v):
+                recorder.asked_for_memory(_base_of)  # the next argument may be no view
+        lies = origin_of(root)
+        if lies is not None:
+            return Base.of(lies.base)
+        if root is not self:
+            return root
         v, node = self._v, self._node
         if type(v) is not np.ndarray or v.base is None:
             return None
         given = type(v.base) is ArgumentMemory or (node is not None and node.op is LEAF)
-        return Base(v) if given else None
+        return Base.of(v.base) if given else None
 
     @property
     def T(self) -> ADArray:  # noqa: N802  (NumPy's name)

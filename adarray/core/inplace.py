@@ -199,6 +199,10 @@ def sync_if_view(x: T) -> T:
     return x
 
 
+# Why an array that the caller made read-only is not written into: in NumPy's words.
+READ_ONLY = "assignment destination is read-only"
+
+
 def setitem(x: Handle, index: object, value: object) -> None:
     """Write ``x[index] = value``; `x` may be a view.
 
@@ -218,6 +222,12 @@ def setitem(x: Handle, index: object, value: object) -> None:
         _write(x, index, value)
         return
     if isinstance(peers, str):
+        if peers == READ_ONLY:
+            error, mode = ValueError(READ_ONLY), MODE.get()
+            if mode is not None and mode.symbolic:
+                engine: Any = mode.engine  # the argument of another call may be written into
+                engine.error = error
+            raise error
         raise TraceError(f"in-place update: {peers}")
     index = plain_index(index)
     value = snapshot(value) if isinstance(value, Handle) else value
@@ -258,7 +268,7 @@ def _write(x: Handle, index: object, value: object) -> None:
     if not isinstance(root._v, np.ndarray):
         raise TypeError(f"'{type(root._v).__name__}' object does not support item assignment")
     if not isinstance(x._v, np.ndarray) or not (x._v.flags.writeable or _is_kept(root)):
-        raise ValueError("assignment destination is read-only")
+        raise ValueError(READ_ONLY)
     if BATCHED and _write_members(root, x, steps, index, v):
         pass
     elif mode is not None and mode.recorder is not None:
@@ -273,7 +283,7 @@ def _write(x: Handle, index: object, value: object) -> None:
         own_buffer(root)
         target = replay(root._v, steps)
         if not target.flags.writeable:  # a view that is read-only by itself, as of a broadcast
-            raise ValueError("assignment destination is read-only")
+            raise ValueError(READ_ONLY)
         target[index] = v
         reflect(root)
     if recording and (node is not None or root._node is not None):

@@ -9,6 +9,7 @@ import numpy as np
 from adarray.base.op import ALIKE, METADATA, composite, constant, dynamic, refuse
 from adarray.base.runtime import MODE
 from adarray.core.dispatch import replay
+from adarray.core.origins import origin_of
 from adarray.core.protocol import finish, plain
 from adarray.core.trace import Handle, root_of
 from adarray.ops.common import newer
@@ -89,6 +90,9 @@ def _as_passed(x: Any) -> Any:
     """
     if not isinstance(x, Handle):
         return plain(x)
+    lies = origin_of(x)
+    if lies is not None:
+        return lies
     root = root_of(x)
     peers = root._x.peers if root._x is not None else None
     if peers is None:

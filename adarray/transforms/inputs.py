@@ -17,7 +17,7 @@ from adarray.core.inplace import sync_if_view
 from adarray.core.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.device import KINDS, adopt, host, is_device
 from adarray.ops.common import zero_beside
-from adarray.transforms.shared import Place, check_held, tie
+from adarray.transforms.shared import Place, check_held, remember, tie
 from adarray.transforms.tree import Leaf, flatten, is_array
 from adarray.transforms.variables import Variables, check_variables, no_array
 
@@ -103,6 +103,8 @@ class Inputs:
             ]
         if len(places) > 1:
             self.held = tie(f, places)
+        for k, x, h, _ in self.plain:
+            remember(f"{name}: argument {k}", x, h)
         self.nodes: list[Node] = [h._node for h in self.leaves if h._node is not None]
 
     def pull(self, results: list[tuple[Node, Any]], release: bool = False) -> Any:

@@ -27,7 +27,7 @@ from adarray.transforms.inputs import (
     plain_result,
 )
 from adarray.transforms.running import check_function, check_returned, prepared, with_aux
-from adarray.transforms.shared import Place, refuse_unseen, tie
+from adarray.transforms.shared import Place, refuse_unseen, remember, tie
 from adarray.transforms.tree import Leaf, flatten, is_number
 from adarray.transforms.variables import Variables, check_variables
 
@@ -321,6 +321,8 @@ def run_moving(
         for i, (x, d) in enumerate(zip(xs, duals, strict=True))
         if has_memory(x) and has_memory(d)
     ]
+    for i, x, d, _ in plain:
+        remember(f"{name}: input {i}", x, d)
     y = prepared(f, intercept)(*_arguments(trees, duals))
     if plain:
         refuse_unseen(f, f"{name}: input", plain)

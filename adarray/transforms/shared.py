@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.base.aliasing import owner, share
+from adarray.base.aliasing import overlaps, owner, share
 from adarray.base.aval import Symbolic
 from adarray.base.errors import TraceError
 from adarray.base.redirecting import all_names, original_of
 from adarray.base.runtime import MODE
 from adarray.core.comparing import Comparing, bound_to, comparing
+from adarray.core.guard import guarded
 from adarray.core.holding import arrays_of, captured_last, functions_of
+from adarray.core.inplace import READ_ONLY
+from adarray.core.origins import note_origin
 from adarray.core.reaching import Site, sites
 from adarray.core.trace import Extras, Handle, root_of
 
@@ -142,6 +145,40 @@ def _give(handle: Handle | None, peers: Any) -> None:
     x = handle._x
     handle._x = Extras(tangents=x.tangents, weak=x.weak) if x is not None else Extras()
     handle._x.peers = peers
+
+
+def remember(where: str, given: Any, handle: Handle) -> None:
+    """Let what stands for an argument lie where that does, and refuse the writes that it refuses.
+
+    Parameters
+    ----------
+    where : str
+        For errors.
+    given : ndarray or ADArray
+        What the caller passed.
+    handle : ADArray
+        What the function gets.
+    """
+    note_origin(handle, given)
+    if isinstance(given, Handle):
+        extra = root_of(given)._x
+        if extra is None or extra.peers != READ_ONLY:
+            return
+        refusal = Refusal(READ_ONLY)
+    elif type(given) is not np.ndarray:
+        return
+    elif not given.flags.writeable and not guarded(given):
+        refusal = Refusal(READ_ONLY)
+    elif overlaps(given) and (handle._x is None or handle._x.peers is None):
+        refusal = Refusal(
+            f"{where} has elements that share memory, where a write into one would not be seen in "
+            "the others; pass a copy"
+        )
+    else:
+        return
+    refusal.memory = _memory(given)
+    refusal.given = given
+    _give(handle, refusal)
 
 
 def check_held(held: list[tuple[Place, np.ndarray]]) -> None:

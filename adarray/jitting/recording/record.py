@@ -17,8 +17,9 @@ import numpy as np
 from adarray.base.levels import MET, RECORDED, RECORDINGS
 from adarray.base.recording import Recording, Symbol
 from adarray.base.runtime import MODE, Mode
-from adarray.core.inplace import sync_if_view
-from adarray.core.trace import Handle
+from adarray.core.guard import guarded
+from adarray.core.inplace import READ_ONLY, sync_if_view
+from adarray.core.trace import Handle, extras
 from adarray.device import is_device
 from adarray.intercepting import intercepted
 from adarray.jitting.captures.cached import CachedCall
@@ -149,6 +150,8 @@ def record(
         given[k] = recorder.handle(t)
         if isinstance(x, np.ndarray):
             handles.append((i, given[k]))
+            if not (x.flags.writeable or is_device(x) or guarded(x)):
+                extras(given[k]).peers = READ_ONLY
     args, kwargs = rebuild(given)
     inner = MODE.get()
     token = MODE.set(Mode(recorder, inner is None or inner.record, recorder.name))

@@ -315,6 +315,10 @@ class Recorder(BaseEngine):
             "places; ask outside of the jitted function"
         )
 
+    def is_input(self, x: Any) -> bool:
+        """Whether a traced value is an argument, or captured, as it was given."""
+        return type(x) is Traced and any(s is x.symbol for s in self.recording.inputs)
+
     def check(self, function: Any, args: Any, kwargs: Any) -> None:
         """Run a function that raises where values are not as they should be, in every call."""
         try:

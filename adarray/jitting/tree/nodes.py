@@ -231,7 +231,8 @@ def attach(op: Op, function: Any, bound: Bound, captured: list[Any], result: Any
             if node is not None:
                 span = node.span if span is None else merge_spans(span, node.span)
         else:
-            kept, guard = keep_plain(adopt(x) if type(x) in KINDS else x)
+            # The function will look at it again: with the flags and strides that it has.
+            kept, guard = keep_plain(adopt(x) if type(x) in KINDS else x, layout=True)
             saved.append(kept)
             if guard is not None:
                 guards.append(guard)
