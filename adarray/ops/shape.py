@@ -314,7 +314,7 @@ def _trace(
 @composite(np.diag)
 def _diag(v: Any, k: int = 0) -> Any:
     if v.ndim == 2:
-        return np.copy(np.diagonal(v, k))
+        return np.diagonal(v, k)  # a view, which sees what is written into `v` later
     if v.ndim != 1:
         raise ValueError("Input must be 1- or 2-d.")
     n = v.shape[0] + abs(k)

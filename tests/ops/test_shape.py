@@ -302,3 +302,22 @@ def test_lists_with_traced_numbers_beside_a_traced_array(f):
     got, _ = adarray.vjp(f, V)
     np.testing.assert_allclose(np.asarray(got), f(V), rtol=1e-15)
     check_grads(f, (V,))
+
+
+# -- diagonals -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [0, 1, -1])
+def test_diagonals_see_what_is_written_later(k):
+    """np.diag of a matrix is a view, which cannot be written through; it was a copy."""
+
+    def f(x):
+        y = x * 2.0
+        d = np.diag(y, k)
+        y[1, 1:] = x[0, 0] ** 2
+        y[2, 1] *= 3.0
+        with pytest.raises(ValueError, match="read-only"):
+            d[0] = 1.0
+        return d * 1.0
+
+    same(f, X)
