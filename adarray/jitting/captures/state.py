@@ -156,17 +156,15 @@ class State:
             restore(old)
         for array, content in self._contents:
             content.restore(array)
+            if not content.same(array):
+                raise _not_put_back("a captured object", array)
         changed = [f for f in self._walk.order if f.held is not None and not f.held.same(f.value)]
         if changed:
             for undo in self._walk.undo:
                 undo()
         for found in changed:
             if found.held is not None and not found.held.same(found.value):
-                raise TraceError(
-                    f"jit: {found.name}, of type {type(found.value).__name__}, was changed by a "
-                    "run that cannot be recorded, and cannot be put back for another; call this "
-                    "function without jit"
-                )
+                raise _not_put_back(found.name, found.value)
 
     def overlap(self, arrays: list[Any]) -> bool:
         """Whether arrays may share memory with one that plain code reads as well."""
@@ -223,3 +221,10 @@ def _is_cached(edge: Edge) -> bool:
 def _is_constant(x: Any) -> bool:
     """Whether a captured ADArray that is not traced is an array like others."""
     return x._x is None or (x._x.escaped and x._x.base is None and not x._x.weak)
+
+
+def _not_put_back(name: str, x: Any) -> TraceError:
+    return TraceError(
+        f"jit: {name}, of type {type(x).__name__}, was changed by a run that cannot be recorded, "
+        "and cannot be put back for another; call this function without jit"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 from typing import Any
 
@@ -45,9 +46,9 @@ class Content:
         """Give an array what it held, if it holds something else and can be written into."""
         if self.same(array):
             return
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, BufferError):
             if self._form is None:
-                array[:] = type(array)(self._copy)
+                _put_bytes(array, self._copy)
             elif self._large is not None:
                 _ordered(array).view(np.uint8).reshape(-1)[...] = self._large.view(np.uint8)
             else:
@@ -57,6 +58,21 @@ class Content:
 def _bytes_of(array: Any) -> bytes:
     array = host(array)
     return array.tobytes() if isinstance(array, (np.ndarray, np.generic)) else bytes(array)
+
+
+def _put_bytes(x: Any, copy: bytes) -> None:
+    """Give what is no array of ours its bytes, and its length, again."""
+    if isinstance(x, array.array):
+        del x[:]
+        x.frombytes(copy)
+    elif isinstance(x, memoryview):
+        x.cast("B")[:] = copy
+    elif isinstance(x, np.void):
+        (then,) = np.frombuffer(copy, x.dtype)
+        for name in x.dtype.names or ():
+            x[name] = then[name]
+    else:
+        x[:] = copy
 
 
 def _ordered(array: Any) -> Any:

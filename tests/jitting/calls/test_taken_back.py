@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 from collections.abc import Callable
 from typing import Any
@@ -117,13 +118,57 @@ def left_deque() -> Made:
     return f, lambda: list(d)
 
 
+def buffer() -> Made:
+    b = array.array("d", [0.0])
+
+    def f(x: Any) -> Any:
+        b[0] += 1.0
+        b.append(1.0)
+        return x * b[0] * len(b)
+
+    return f, lambda: list(b)
+
+
+def row_of_bytes() -> Made:
+    b = bytearray(1)
+
+    def f(x: Any) -> Any:
+        b[0] += 1
+        b.append(2)
+        return x * b[0] * len(b)
+
+    return f, lambda: bytes(b)
+
+
+def look_at_a_buffer() -> Made:
+    b = array.array("d", [0.0, 0.0])
+    look = memoryview(b)
+
+    def f(x: Any) -> Any:
+        look[1] += 1.0
+        return x * look[1]
+
+    return f, lambda: list(b)
+
+
+def record() -> Made:
+    rows = np.zeros(3, [("v", float), ("n", int)])
+    row = rows[1]
+
+    def f(x: Any) -> Any:
+        row["v"] += 1.0
+        return x * float(row["v"])
+
+    return f, lambda: rows.tolist()
+
+
 @pytest.mark.filterwarnings("ignore::adarray.JitWarning")
 @pytest.mark.parametrize("mode", ["jit", "jit(grad)", "grad of jit"])
 @pytest.mark.parametrize(
     "make",
     [
         counter, adding, noisy, doubling, own_attribute, attribute_of_another, short_deque,
-        left_deque,
+        left_deque, buffer, row_of_bytes, look_at_a_buffer, record,
     ],
 )  # fmt: skip
 def test_state_after_each_call_is_that_of_plain_calls(make: Callable[[], Made], mode: str) -> None:
