@@ -33,7 +33,7 @@ from adarray.jitting.shared.keys import value_key
 from adarray.jitting.shared.signature import INPUT_LIMIT
 
 Check = Callable[[Any], "list[Any] | None"]
-_ENVIRONMENT = frozenset({"environ", "getenv"})
+ENVIRONMENT = frozenset({"environ", "getenv"})
 # Names in code that goes on where an attribute is not there.
 _ASKING = INDIRECT | {"AttributeError"}
 
@@ -129,7 +129,7 @@ class Maker:
             known = self._constant((tuple(space), tuple(space.values())))
             self._space["entries"] = same_entries
             self._lines.append(f"if not entries({self._constant(space)}, {known}): return N")
-        if not self._names.isdisjoint(_ENVIRONMENT):
+        if not self._names.isdisjoint(ENVIRONMENT):
             copy = self._constant(dict(os.environ))
             self._lines.append(f"if dict({self._constant(os.environ)}) != {copy}: return N")
         self._test_surroundings(walk)

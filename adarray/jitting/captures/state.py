@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -15,7 +16,7 @@ from adarray.core.protocol import traced
 from adarray.intercepting.memory import is_cached
 from adarray.intercepting.rebinding import rebind_class, rebind_reached
 from adarray.jitting.captures import rules as _rules  # noqa: F401  (registers them)
-from adarray.jitting.captures.checks import Maker, same_scalar
+from adarray.jitting.captures.checks import ENVIRONMENT, Maker, same_scalar
 from adarray.jitting.captures.clones import Clones
 from adarray.jitting.captures.effects import NUMBERS, Effect, Kept, Reader, can_grow
 from adarray.jitting.captures.walk import Edge, TooMuchError, Walk
@@ -67,6 +68,7 @@ class State:
     ) -> None:
         rebind_reached(f, None)
         self.reason = ""
+        self._settings: list[Callable[[], None]] = []  # what puts back settings of the process
         # Of generators whose draws are not seen: name, itself, state now and before, what sets it.
         self._before: list[tuple[str, Any, Callable[[], Any], Any, Callable[[Any], None]]] = []
         try:
@@ -100,9 +102,13 @@ class State:
             elif found.kind == "held" and isinstance(found.value, random.Random):
                 name, x = f"the random generator {found.name}", found.value
                 self._before.append((name, x, x.getstate, x.getstate(), x.setstate))
+            elif found.kind == "variable":
+                self._settings.append(_variable_put_back(found.value))
             elif found.kind == "random" and (found.hidden or not found.direct):
                 name = f"the random generator {found.name}, which a class or slots hold"
                 self._watch(name, source_of(found.value))
+        if not ENVIRONMENT.isdisjoint(self._walk.names):
+            self._settings.append(_environment_put_back())
         if "random" in self._walk.names:
             self._watch("the random state of NumPy", STREAM)
             name, now = "the random state of Python", random.getstate
@@ -154,6 +160,8 @@ class State:
         """Give watched random generators the state that they had before the run."""
         for _, _, old, restore in self._changed(draws):
             restore(old)
+        for put_back in self._settings:
+            put_back()
         for array, content in self._contents:
             content.restore(array)
             if not content.same(array):
@@ -221,6 +229,30 @@ def _is_cached(edge: Edge) -> bool:
 def _is_constant(x: Any) -> bool:
     """Whether a captured ADArray that is not traced is an array like others."""
     return x._x is None or (x._x.escaped and x._x.base is None and not x._x.weak)
+
+
+def _variable_put_back(variable: Any) -> Callable[[], None]:
+    """Return what gives a context variable the value that it has now."""
+    value = variable.get()
+
+    def put_back() -> None:
+        if variable.get() is not value:
+            variable.set(value)
+
+    return put_back
+
+
+def _environment_put_back() -> Callable[[], None]:
+    """Return what gives the process the environment that it has now."""
+    before = dict(os.environ)
+
+    def put_back() -> None:
+        if dict(os.environ) != before:
+            for name in os.environ.keys() - before.keys():
+                del os.environ[name]
+            os.environ.update(before)
+
+    return put_back
 
 
 def _not_put_back(name: str, x: Any) -> TraceError:

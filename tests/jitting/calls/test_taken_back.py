@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import array
 import collections
+import contextvars
+import itertools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -151,6 +154,31 @@ def look_at_a_buffer() -> Made:
     return f, lambda: list(b)
 
 
+def variable() -> Made:
+    count: contextvars.ContextVar[int] = contextvars.ContextVar("count")
+    count.set(0)
+
+    def f(x: Any) -> Any:
+        count.set(count.get() + 1)
+        return x * count.get()
+
+    return f, count.get
+
+
+def environment() -> Made:
+    name = f"ADARRAY_TEST_{next(_names)}"
+    os.environ[name] = "0"
+
+    def f(x: Any) -> Any:
+        os.environ[name] = str(int(os.environ[name]) + 1)
+        return x * int(os.environ[name])
+
+    return f, lambda: os.environ[name]
+
+
+_names = itertools.count()
+
+
 def record() -> Made:
     rows = np.zeros(3, [("v", float), ("n", int)])
     row = rows[1]
@@ -169,6 +197,7 @@ def record() -> Made:
     [
         counter, adding, noisy, doubling, own_attribute, attribute_of_another, short_deque,
         left_deque, buffer, row_of_bytes, look_at_a_buffer, record,
+        variable, environment,
     ],
 )  # fmt: skip
 def test_state_after_each_call_is_that_of_plain_calls(make: Callable[[], Made], mode: str) -> None:
