@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from adarray import ops as _ops  # noqa: F401  (gives ADArray its methods)
 from adarray.arrays.adarray import ADArray, weakened
 from adarray.arrays.questions import Indexing, Lacking, Shy, visible
 from adarray.base.elsewhere import OF_ARRAYS, Elsewhere, shown
+from adarray.base.levels import LEVEL
+from adarray.base.scope import SCOPE, asking
 from adarray.core.trace import Handle, plain_class
 
 # What stays of an array in a Python number: adarray's own attributes. NumPy's protocols and the
@@ -58,8 +61,13 @@ _hide()
 
 
 def _listed(x: Handle) -> list[str]:
-    """Return the attributes of a value, for ``dir``: those of its plain class, and our own."""
+    """Return the attributes of a value, for ``dir``: those of its plain class, and our own.
+
+    Transformed code looks for arrays of other libraries by them, and gets the plain class's.
+    """
     plain = plain_class(x)
+    if (LEVEL.get() or SCOPE.get() is not None) and asking(sys._getframe(1)) is not None:
+        return dir(plain)
     return [n for n in shown(x) if n[0] == "_" or n in _OWN or hasattr(plain, n)]
 
 

@@ -38,6 +38,7 @@ _METHOD_BIT = dis.opmap["LOAD_ATTR"] == _METHOD  # the lowest bit of its argumen
 _ATTRIBUTE = {dis.opmap["LOAD_ATTR"], dis.opmap.get("LOAD_METHOD", -1)}
 _NULL_FIRST = sys.version_info < (3, 13)  # the NULL of a call lies below the function
 
+_COMPARES = {dis.opmap[n] for n in ("IS_OP", "COMPARE_OP", "CONTAINS_OP")}
 _CALLS = {dis.opmap.get("PRECALL", dis.opmap["CALL"])}
 _CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
 _FOR_ITER = dis.opmap["FOR_ITER"]
@@ -53,7 +54,8 @@ _ONE = {
 V = TypeVar("V")
 
 # ``make(name, how)`` returns what answers for a load; None leaves it. `how` is "call",
-# "attribute" (an attribute is taken of it next), "look", or "method", of any object.
+# "attribute" (an attribute is taken of it next), "look", "compared" (the same, on the right of
+# ``is``, ``==`` or ``in``), or "method", of any object.
 Maker = Callable[[str, str], object]
 
 
@@ -246,6 +248,8 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> Cha
                 how = "look"
             elif not called and decorates(code.co_code, 2 * end):
                 how = "call"
+            if how == "look" and ops[following] in _COMPARES:
+                how = "compared"
             place = places.get((name, how))
             if place is None:
                 load = make(name, how)

@@ -58,11 +58,45 @@ def _type(*args: Any, **kwargs: Any) -> type:
     """``type(x)`` of what may be traced; ``type(name, bases, space)``."""
     if len(args) == 1 and not kwargs:
         return class_of(args[0])
+    return _new_class(sys._getframe(1), args, kwargs)
+
+
+def _new_class(frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 3 and isinstance(args[2], dict) and "__module__" not in args[2]:
         # Python takes the module from the frame that calls.
-        module = sys._getframe(1).f_globals.get("__name__", "builtins")
+        module = frame.f_globals.get("__name__", "builtins")
         args = (*args[:2], {**args[2], "__module__": module})
     return type(*args, **kwargs)
+
+
+class _Asking(type):
+    """The class of `Type`, and of classes that are made of that."""
+
+    def __call__(cls, *args: object, **kwargs: object) -> object:
+        if cls is not Type:
+            return super().__call__(*args, **kwargs)
+        if len(args) == 1 and not kwargs:
+            return class_of(args[0])
+        return _new_class(sys._getframe(1), args, kwargs)
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, type) if cls is Type else super().__instancecheck__(x)
+
+    def __subclasscheck__(cls, x: object) -> bool:
+        return issubclass(x, type) if cls is Type else super().__subclasscheck__(x)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or (cls is Type and other is type)
+
+    def __hash__(cls) -> int:
+        return hash(type) if cls is Type else type.__hash__(cls)
+
+    def __repr__(cls) -> str:
+        return repr(type) if cls is Type else super().__repr__()
+
+
+class Type(type, metaclass=_Asking):
+    """What `type` is where transformed code passes it on: whoever calls it asks for that code."""
 
 
 def _has(x: Handle, name: str) -> bool:
@@ -81,13 +115,32 @@ def _hasattr(*args: Any) -> bool:
 
 def _getattr(*args: Any) -> object:
     """``getattr(x, name, default)`` of what may be traced."""
-    if len(args) == 3 and issubclass(type(args[0]), Handle) and isinstance(args[1], str):
-        return getattr(*args) if _has(*args[:2]) else args[2]
+    if len(args) > 1 and issubclass(type(args[0]), Handle) and isinstance(args[1], str):
+        if args[1] == "__class__":
+            return class_of(args[0])
+        if len(args) == 3 and not _has(*args[:2]):
+            return args[2]
     return getattr(*args)
 
 
 # Builtins that ask what a value is, and what answers in their place in all transforms.
 _QUESTIONS: dict[Function, Function] = {type: _type, hasattr: _hasattr, getattr: _getattr}
+# The same where they are passed on, to be called elsewhere.
+_PASSED: dict[int, Function] = {id(type): Type, id(hasattr): _hasattr, id(getattr): _getattr}
+
+
+class _Builtins:
+    """What the module `builtins` is, where an attribute is taken of it: ``builtins.type(x)``."""
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(builtins, name)
+        return _PASSED.get(id(value), value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(builtins, name, value)
+
+
+_BUILTINS = _Builtins()
 
 
 def _own_type(*args: object, **kwargs: object) -> type:
@@ -123,7 +176,7 @@ class Load:
     name : str
     how : str
         ``"call"``; ``"attribute"`` if an attribute is taken of it; ``"look"`` at a stand-in;
-        ``"own"``, a call of ``type`` by code that knows of ADArrays.
+        ``"passed"`` on, a builtin that asks; ``"own"``, a call of ``type`` by code that knows of ADArrays.
     package : str
         The package of the code.
     """
@@ -149,6 +202,9 @@ class Load:
         if self.how == "own":
             return _own_type if value is type else value
         scope = SCOPE.get()
+        if self.how == "passed":
+            asked = LEVEL.get() or (scope is not None and scope.covers(self.package))
+            return _PASSED.get(id(value), value) if asked else value
         if self.how == "look":  # outside, nobody meets a stand-in
             inside = scope is not None and scope.covers(self.package)
             return value if inside or not issubclass(type(value), StandIn) else original(value)
@@ -157,6 +213,8 @@ class Load:
             if found is None or found[0] is not value:
                 found = self._find(value)
             return found[1]
+        if value is builtins:
+            return _BUILTINS if LEVEL.get() else value
         if LEVEL.get() and (answer := Load.asked.get(id(value))) is not None:
             return answer
         return value
@@ -234,6 +292,8 @@ def method_load_of(name: str, package: str) -> MethodLoad:
 
 def standing_for(value: object, how: str) -> Function | None:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
+    if value is builtins:
+        return _BUILTINS if how == "attribute" else None
     if value is map or id(value) in Load.asked:
         return Load.asked.get(id(value), _map) if how == "call" else None
     if not issubclass(type(value), type):
@@ -297,7 +357,7 @@ def names_for(space: Namespace) -> Names:
     looks, modules = set(), set()
     for name, value in tuple(space.items()):
         kind = type(value)
-        if any(value is b for b in builtin):
+        if value is builtins or any(value is b for b in builtin):
             calls.add(name)
         elif issubclass(kind, type):
             if _inside.call(value, "call") is not None:
@@ -328,18 +388,20 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
         methods = Methods(_METHODS & used, names.modules & used)
     if not package or not (calls or looks or methods.names or handles(code)):
         return
-    own: frozenset[str] = frozenset()
-    if "ADArray" in used:  # it knows what it is given
-        bound = {n: space.get(n, getattr(builtins, n, None)) for n in calls}
-        own = frozenset(n for n, v in bound.items() if any(v is q for q in _QUESTIONS))
+    bound = {n: space.get(n, getattr(builtins, n, None)) for n in calls}
+    asking = frozenset(n for n, v in bound.items() if any(v is q for q in _QUESTIONS))
+    own = asking if "ADArray" in used else frozenset()  # it knows what it is given
 
     def make(name: str, how: str) -> object:
         if how == "method":
             return method_load_of(name, package)
         if name not in calls and name not in looks:
             return None
-        if (how == "look") is not (name in looks) or (name in own and how != "call"):
+        looked = how in ("look", "compared")
+        if how == "look" and name in asking and name not in own:
+            return load_of(name, "passed", package)
+        if looked is not (name in looks) or (name in own and how != "call"):
             return None
-        return load_of(name, "own" if name in own else how, package)
+        return load_of(name, "own" if name in own else "look" if looked else how, package)
 
     redirect(function, calls | looks, make, (package, calls, looks), CAUGHT, methods)

@@ -30,9 +30,10 @@ LOOKS = [
     "[float][0](x)", "(float, int)[0](x)", "{'a': float}['a'](x)", "(f if float else f)(x)",
     "{int: f, float: f}[float](x)", "{float}.pop()(x)", "[f for q in (float,)][0](x)",
     "f(float)", "f(x, float)", "f(dtype=float)", "{float: {float: f}}[float][float](x)",
-    "(f, float)[0](x)", "(lambda q: q)(float)", "kind(x) is float", "isinstance(x, float)",
+    "(f, float)[0](x)", "(lambda q: q)(float)", "isinstance(x, float)",
     "kind('X', (float,), {})(2)",
 ]  # fmt: skip
+COMPARISONS = ["kind(x) is float", "kind(x) == float"]
 ATTRIBUTES = ["float.fromhex('0x1')", "float.__name__", "[0, float.fromhex('0x1'), 2][1]"]
 FORMS = [
     "def h(x):\n    return {}\n",
@@ -72,6 +73,7 @@ def made(source: str) -> Any:
     ("how", "expression"),
     [("call", e) for e in CALLS]
     + [("look", e) for e in LOOKS]
+    + [("compared", e) for e in COMPARISONS]
     + [("attribute", e) for e in ATTRIBUTES],
 )
 def test_uses_are_told_apart(how: str, expression: str, form: str) -> None:

@@ -9,6 +9,7 @@ For tests of questions about types (`adarray.arrays.questions`).
 from __future__ import annotations
 
 import abc
+import builtins
 import collections.abc
 import copy
 import functools
@@ -35,7 +36,9 @@ np.generic np.number np.inexact np.floating np.integer np.signedinteger np.compl
 np.float64 np.float32 np.float16 np.int64 np.bool_ np.matrix np.ma.MaskedArray abc.Iterable
 abc.Sized abc.Container abc.Collection abc.Sequence abc.MutableSequence abc.Hashable abc.Callable
 abc.Mapping abc.Iterator abc.Reversible abc.Set typing.SupportsFloat typing.SupportsInt
-typing.SupportsAbs Measured Vectorlike
+typing.SupportsAbs Measured Vectorlike typing.Iterable typing.Sized typing.Hashable typing.Sequence
+typing.Callable typing.Mapping typing.Optional[float] typing.Union[float,list] typing.List
+typing.Union[typing.Sized,int] Answering
 """)
 NAMES = _words("""
 __len__ __iter__ __getitem__ __contains__ __setitem__ __index__ __call__ __float__ __next__ shape
@@ -74,7 +77,12 @@ QUESTIONS = [
     "looped(q)", "numbered(q)", "any(isinstance(i, np.ndarray) for i in (q, 1.0))",
     "all(map(np.isscalar, [q, 2.0]))", "isinstance([q][0], float)", "isinstance(*(q, float))",
     "functools.partial(isinstance, q)(float)", "[*map(isinstance, [q], [np.ndarray])][0]",
-    "written(q)", "counted(q)",
+    "written(q)", "counted(q)", "aliased(q)", "passed(type, q) is float",
+    "passed(getattr, q, '__class__') is np.float64", "passed(hasattr, q, 'detach')",
+    "builtins.type(q) is np.ndarray", "builtins.hasattr(q, 'numpy')",
+    "getattr(q, '__class__') is np.ndarray", "next(itertools.groupby([q], key=type))[0] is float",
+    "'backward' in dir(q)", "'shape' in dir(q)", "{type: q is None}[type]", "isinstance(q, type)",
+    "isinstance(type(q), type) and issubclass(type(type(q)), type)",
 ]  # fmt: skip
 SUBJECTS = _words("""
 x A t z x[0] A[1] A[0,1] np.sum(x) np.sum(A,axis=0) t*2.0 -t t+t np.sin(t) np.sin(x[0]) x.mean()
@@ -104,6 +112,17 @@ VALUES = _words("""
 x[0]*t np.sum(x) np.sum(A*A) t*t z*x[1] np.sin(t)*x[2] np.sum(np.sin(x)*t) np.mean(A)*z x[1]**2
 x[0]*((t>0)+(t<9)) t*(3+-(t<9))
 """)
+
+
+class AnsweringMeta(type):
+    """Answers for `isinstance` by the class that it sees."""
+
+    def __instancecheck__(cls, q: Any) -> bool:
+        return type(q) in (np.ndarray, float)
+
+
+class Answering(metaclass=AnsweringMeta):
+    """Arrays and Python numbers."""
 
 
 class Measured(abc.ABC):  # noqa: B024
@@ -222,6 +241,17 @@ def counted(q: Any) -> int:
     return 1
 
 
+def aliased(q: Any) -> bool:
+    """Whether it is an array or a number of NumPy, by another name of `type`."""
+    kind = type
+    return kind(q) in (np.ndarray, np.float64)
+
+
+def passed(f: Any, *args: Any) -> Any:
+    """Call what it is given."""
+    return f(*args)
+
+
 has = hasattr
 
 
@@ -238,7 +268,8 @@ GLOBALS = {
     "np": np, "numbers": numbers, "abc": collections.abc, "typing": typing, "copy": copy,
     "functools": functools, "Measured": Measured, "Vectorlike": Vectorlike,
     **{f.__name__: f for f in (dispatched, matched, sized, iterated, indexed, shaped, unpacked,
-                               looped, numbered, counted, written, asked)},
+                               looped, numbered, counted, written, asked, aliased, passed)},
+    "Answering": Answering, "builtins": builtins, "itertools": itertools,
 }  # fmt: skip
 _count = itertools.count()
 
