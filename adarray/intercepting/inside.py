@@ -336,6 +336,16 @@ def _ndenumerate(arr: Any) -> Any:
     return ((index, x[index]) for index in np.ndindex(*np.shape(x)))
 
 
+def _nditer(op: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if followed(op):
+        raise leaves_graph(
+            "np.nditer",
+            "loop over x.flat or np.ndenumerate(x) to read, and write x[index] = ... for elements",
+        )
+    iterator: Any = np.nditer
+    return iterator(op, *args, **kwargs)
+
+
 def _frompyfunc(func: Any, /, nin: int, nout: int, **kwargs: Any) -> Callable[..., Any]:
     """Return a ufunc of Python's; traced arguments go through `func` one by one."""
     ufunc = np.frompyfunc(func, nin, nout, **kwargs)
@@ -431,6 +441,8 @@ def inside_class(value: type) -> Callable[..., Any] | None:
         return Inside(buffers.ndarray)
     if value is np.ndenumerate:
         return _ndenumerate
+    if value is np.nditer:
+        return _nditer
     if value in (np.random.Generator, np.random.RandomState):
         return random_function(value.__name__)
     return None

@@ -13,6 +13,7 @@ import pytest
 from numpy import vectorize
 
 import adarray
+from adarray.errors import TraceError
 
 SOURCE = """
 import functools
@@ -305,3 +306,24 @@ def test_classes_that_decorate() -> None:
     x = np.array([0.1, 0.4, 0.3])
     expected = 2 * np.cos(x) + np.where(x > 0.2, 2 * x, 0.5 / np.sqrt(x))
     np.testing.assert_allclose(adarray.grad(f)(x), expected)
+
+
+def test_nditer_refuses_what_it_cannot_follow() -> None:
+    """NumPy's own error spoke of objects that cannot be written back to."""
+
+    def writes(x):
+        y = x * 2.0
+        for v in np.nditer(y, op_flags=["readwrite"]):
+            v[...] = v * 2
+        return np.sum(y)
+
+    def reads(x):
+        weights = np.array([3.0, 5.0])
+        return sum(float(w) * x[i] for i, w in enumerate(np.nditer(weights)))
+
+    x = np.array([0.5, 1.5])
+    with pytest.raises(TraceError, match=r"np\.nditer: a traced value would leave .*x\.flat"):
+        adarray.grad(writes)(x)
+    np.testing.assert_array_equal(adarray.grad(reads)(x), [3.0, 5.0])
+    with pytest.warns(adarray.JitWarning, match="np.nditer"):
+        assert adarray.jit(writes)(x) == 8.0
