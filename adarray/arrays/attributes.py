@@ -17,11 +17,11 @@ from adarray.base.op import Layout, Op
 from adarray.base.runtime import MODE
 from adarray.core.graph import LEAF
 from adarray.core.guard import guarded
-from adarray.core.inplace import setitem, sync_if_view
+from adarray.core.inplace import READ_ONLY, setitem, sync_if_view
 from adarray.core.origins import origin_of
 from adarray.core.protocol import call_function, traced
 from adarray.core.refusals import leaves_graph
-from adarray.core.trace import Handle, root_of
+from adarray.core.trace import Handle, extras, root_of
 
 if TYPE_CHECKING:
     from adarray.arrays.adarray import ADArray
@@ -34,6 +34,8 @@ else:
 def _part(function: Any, x: Any) -> ADArray:
     """Return a part of an array; of a traced Python number, a Python number."""
     r: ADArray = call_function(function, (counted(x),), {})
+    if function is np.imag and isinstance(r._v, Symbolic) and x.dtype.kind != "c" and r.ndim:
+        extras(r).peers = READ_ONLY  # as the zeros that NumPy gives
     weak = x._x is not None and x._x.weak
     return weakened(r) if weak and not (r._x is not None and r._x.weak) else r
 
@@ -77,6 +79,38 @@ class Flags:
 
     def __repr__(self) -> str:
         return repr(self._flags).replace("WRITEABLE : False", "WRITEABLE : True")
+
+
+class RecordedFlags:
+    """Flags of an array while `jit` records: to set them is to ask for memory."""
+
+    __slots__ = ("_engine", "_flags")
+
+    def __init__(self, flags: Any, engine: Any) -> None:
+        object.__setattr__(self, "_flags", flags)
+        object.__setattr__(self, "_engine", engine)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._flags, name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._flags[name]
+
+    def __repr__(self) -> str:
+        return repr(self._flags)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._engine.asked_for_memory(_flags_of)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._engine.asked_for_memory(_flags_of)
+
+
+def _flags_of(x: Any) -> Any:
+    return x.flags
+
+
+_flags_of.__name__ = "flags"  # for errors
 
 
 class Base:
@@ -171,6 +205,9 @@ class Attributes(_State):
         if not isinstance(v, (np.ndarray, np.generic)):
             return np.asarray(v).flags
         flags = v.flags
+        mode = MODE.get()
+        if isinstance(v, Symbolic) and mode is not None and mode.symbolic:
+            return RecordedFlags(flags, mode.engine)
         if flags.writeable or type(v) is not np.ndarray or not guarded(root_of(self)._v):
             return flags
         steps = self._x.steps if self._x is not None else ()

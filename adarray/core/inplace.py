@@ -344,11 +344,7 @@ def _is_kept(root: Handle) -> bool:
 
     It is a plain array that is saved for the rules, or an input, which is never written.
     """
-    if not root._frozen:
-        return False
-    if isinstance(root._v, Symbolic) or guarded(root._v):
-        return True
-    return root._node is not None and root._node.op is LEAF
+    return root._frozen and (isinstance(root._v, Symbolic) or guarded(root._v))
 
 
 def own_buffer(root: Handle) -> None:

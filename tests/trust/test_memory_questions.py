@@ -119,6 +119,37 @@ def test_arguments_that_are_read_only() -> None:
     np.testing.assert_array_equal(grad(x.copy()), [0.0, 1.0, 1.0])
 
 
+def _locked(x: Any, y: Any) -> Any:
+    y[0] = 3.0
+    y.flags.writeable = False
+    return _writes(y) + np.sum(y * x)
+
+
+@pytest.mark.filterwarnings("ignore::adarray.jitting.JitWarning")
+@pytest.mark.parametrize(
+    "text",
+    ["x.view()", "x[:2]", "np.sin(x)", "x * 2.0", "x.reshape(-1)", "x", "x.copy()[::-1]"],
+)
+def test_arrays_that_code_makes_read_only(text: str) -> None:
+    """Views of arguments were written into nevertheless, and under `jit` all."""
+    space: dict[str, Any] = {"np": np, "locked": _locked}
+    exec(f"def f(x, s):\n    return locked(np.sin(x) * s, ({text}).view())\n", space)
+    counts = check(space["f"], (np.array([0.5, 1.5]), 0.75), backends=("numpy",), calls=3)
+    assert not counts["refused"], counts
+
+
+@pytest.mark.filterwarnings("ignore::adarray.jitting.JitWarning")
+def test_imaginary_parts_of_real_arrays_are_read_only() -> None:
+    def f(x: Any) -> Any:
+        return _writes(x.imag) + np.sum(x * x)
+
+    jitted, gradient = adarray.jit(f), adarray.jit(adarray.grad(f))
+    x = np.array([0.5, 1.5])
+    for _ in range(3):
+        assert jitted(x) == f(x)
+        np.testing.assert_array_equal(gradient(x), 2 * x)
+
+
 def test_arguments_that_repeat_their_elements() -> None:
     def asks(x: Any) -> Any:
         return np.sum(x * x) * (2.0 if 0 in x.strides else 3.0)
