@@ -113,7 +113,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
             # NumPy's scalars know few indices, and no masks.
             self = call_function(np.copy, (self,), {})
         r: ADArray = apply(op, (self,), {"index": plain_index(index)})
-        return shown_to(r, _getframe(1)) if type(r._v) is np.bool_ else r  # type: ignore[no-any-return]
+        return shown_to(r, _getframe(1)) if type(r._v) is np.bool_ else r
 
     @of_some("'{}' object does not support item assignment")
     def __setitem__(self, index: Any, value: Any) -> None:

@@ -116,7 +116,8 @@ def stand_in(x: np.ndarray, marked: bool = False) -> np.ndarray:
 
     With `marked`, the base of that is an `ArgumentMemory`.
     """
-    made = _broadcast(x)
+    repeats = 0 in x.strides and not x.flags.forc
+    made: np.ndarray = _broadcast(x) if repeats else duplicate(x)
     if x.base is not None and marked:
         # NumPy leaves out bases on the way that are of the class of the view.
         made = made.view(ArgumentMemory)[...].view(np.ndarray)
@@ -129,17 +130,13 @@ def stand_in(x: np.ndarray, marked: bool = False) -> np.ndarray:
 
 def _broadcast(x: np.ndarray) -> np.ndarray:
     """Return a duplicate that repeats its elements along the axes along which `x` does."""
-    made: np.ndarray
-    if 0 not in x.strides or x.flags.forc:
-        made = duplicate(x)
-        return made
     once = [
         slice(1) if n > 1 and s == 0 else slice(None)
         for n, s in zip(x.shape, x.strides, strict=True)
     ]
     small: np.ndarray = duplicate(x[tuple(once)])
     strides = [0 if i.stop else s for i, s in zip(once, small.strides, strict=True)]
-    made = np.lib.stride_tricks.as_strided(small, x.shape, strides)
+    made: np.ndarray = np.lib.stride_tricks.as_strided(small, x.shape, strides)
     return made
 
 

@@ -30,7 +30,7 @@ class _SeenClass:
 
 
 def answer_for_typing() -> None:
-    """Let these checks ask for the class that the code sees which makes them; costs nothing again."""
+    """Let these checks ask for the class that the code which makes them sees; done once."""
     if _answered:
         return
     _answered.append(True)

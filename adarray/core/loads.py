@@ -176,7 +176,8 @@ class Load:
     name : str
     how : str
         ``"call"``; ``"attribute"`` if an attribute is taken of it; ``"look"`` at a stand-in;
-        ``"passed"`` on, a builtin that asks; ``"own"``, a call of ``type`` by code that knows of ADArrays.
+        ``"passed"`` on, a builtin that asks; ``"own"``, a call of ``type`` by code that knows of
+        ADArrays.
     package : str
         The package of the code.
     """

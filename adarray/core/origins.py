@@ -7,34 +7,29 @@ arrays of the caller.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import numpy as np
 
-from adarray.base.redirecting import Noted
+from adarray.base.levels import GIVEN
 from adarray.core.dispatch import replay
 from adarray.core.trace import Handle, root_of
 
-_origins = Noted()  # of the handles that a function gets
-
-
-def note_origin(handle: Handle, given: np.ndarray | Handle) -> None:
-    """Note what the caller passed, if it is a view: an array with memory of its own shares none."""
-    if isinstance(given, Handle):
-        lies = origin_of(given)
-        if lies is not None:
-            _origins.note(handle, lambda: lies)
-    elif given.base is not None:
-        _origins.note(handle, weakref.ref(given))
-
 
 def origin_of(x: Handle) -> np.ndarray | None:
-    """Return an array that lies where `x` would without transforms; None if nothing is known."""
+    """Return an array that lies where `x` would without transforms; None if nothing is known.
+
+    An array that owns its memory is not looked for: it shares it with its own views alone.
+    """
     root = root_of(x)
-    found = _origins.get(root)
-    lies: Any = None if found is None else found()
-    if lies is None or root is x or x._x is None:
+    lies: Any = None
+    for inputs in tuple(GIVEN.values()):
+        for _, given, handle, _ in inputs:
+            if handle is root:
+                lies = origin_of(given) if isinstance(given, Handle) else given
+    if lies is None or lies.base is None:
+        return None
+    if root is x or x._x is None:
         return lies  # type: ignore[no-any-return]
     made = replay(lies, x._x.steps)
     return made if isinstance(made, np.ndarray) else None

@@ -103,8 +103,8 @@ class Inputs:
             ]
         if len(places) > 1:
             self.held = tie(f, places)
-        for k, x, h, _ in self.plain:
-            remember(f"{name}: argument {k}", x, h)
+        if self.plain:
+            remember(f"{name}: argument", level, self.plain)
         self.nodes: list[Node] = [h._node for h in self.leaves if h._node is not None]
 
     def pull(self, results: list[tuple[Node, Any]], release: bool = False) -> Any:

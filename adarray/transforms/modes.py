@@ -281,7 +281,7 @@ def forward(
         for x, t, where in zip(xs, ts, wheres, strict=True):
             refuse_complex(where, x, t)
             duals.append(dual(x, t, level, where))
-        y = run_moving(name, f, trees, duals, intercept)
+        y = run_moving(name, f, trees, duals, intercept, level)
         aux = None
         if has_aux:
             y, aux = with_aux(name, y)
@@ -295,7 +295,12 @@ def forward(
 
 
 def run_moving(
-    name: str, f: Callable[..., Any], trees: list[Variables], duals: list[Any], intercept: bool
+    name: str,
+    f: Callable[..., Any],
+    trees: list[Variables],
+    duals: list[Any],
+    intercept: bool,
+    level: int,
 ) -> Any:
     """Return what `f` returns for arguments whose variables have tangents.
 
@@ -321,8 +326,8 @@ def run_moving(
         for i, (x, d) in enumerate(zip(xs, duals, strict=True))
         if has_memory(x) and has_memory(d)
     ]
-    for i, x, d, _ in plain:
-        remember(f"{name}: input {i}", x, d)
+    if plain:
+        remember(f"{name}: input", level, plain)
     y = prepared(f, intercept)(*_arguments(trees, duals))
     if plain:
         refuse_unseen(f, f"{name}: input", plain)

@@ -14,13 +14,13 @@ import numpy as np
 from adarray.base.aliasing import overlaps, owner, share
 from adarray.base.aval import Symbolic
 from adarray.base.errors import TraceError
+from adarray.base.levels import GIVEN
 from adarray.base.redirecting import all_names, original_of
 from adarray.base.runtime import MODE
 from adarray.core.comparing import Comparing, bound_to, comparing
 from adarray.core.guard import guarded
 from adarray.core.holding import arrays_of, captured_last, functions_of
 from adarray.core.inplace import READ_ONLY
-from adarray.core.origins import note_origin
 from adarray.core.reaching import Site, sites
 from adarray.core.trace import Extras, Handle, root_of
 
@@ -147,38 +147,47 @@ def _give(handle: Handle | None, peers: Any) -> None:
     handle._x.peers = peers
 
 
-def remember(where: str, given: Any, handle: Handle) -> None:
-    """Let what stands for an argument lie where that does, and refuse the writes that it refuses.
+def remember(name: str, level: int, inputs: list[tuple[int, Any, Handle, Any]]) -> None:
+    """Let what stands for arguments lie where they do, and refuse the writes that they refuse.
 
     Parameters
     ----------
-    where : str
+    name : str
         For errors.
-    given : ndarray or ADArray
-        What the caller passed.
-    handle : ADArray
-        What the function gets.
+    level : int
+        Of the trace.
+    inputs : list of (int, object, ADArray, object)
+        See `refuse_unseen`.
     """
-    note_origin(handle, given)
+    GIVEN[level] = inputs
+    for k, given, handle, _ in inputs:
+        if type(given) is np.ndarray:
+            flags = given.flags
+            if flags.writeable and flags.forc:
+                continue
+        why = _refused(f"{name} {k}", given, handle)
+        if why:
+            refusal = Refusal(why)
+            refusal.memory = _memory(given)
+            refusal.given = given
+            _give(handle, refusal)
+
+
+def _refused(where: str, given: Any, handle: Handle) -> str:
+    """Return why an argument is not written into, "" if it may be."""
     if isinstance(given, Handle):
         extra = root_of(given)._x
-        if extra is None or extra.peers != READ_ONLY:
-            return
-        refusal = Refusal(READ_ONLY)
-    elif type(given) is not np.ndarray:
-        return
-    elif not given.flags.writeable and not guarded(given):
-        refusal = Refusal(READ_ONLY)
-    elif overlaps(given) and (handle._x is None or handle._x.peers is None):
-        refusal = Refusal(
+        return READ_ONLY if extra is not None and extra.peers == READ_ONLY else ""
+    if type(given) is not np.ndarray:
+        return ""
+    if not given.flags.writeable and not guarded(given):
+        return READ_ONLY
+    if overlaps(given) and (handle._x is None or handle._x.peers is None):
+        return (
             f"{where} has elements that share memory, where a write into one would not be seen in "
             "the others; pass a copy"
         )
-    else:
-        return
-    refusal.memory = _memory(given)
-    refusal.given = given
-    _give(handle, refusal)
+    return ""
 
 
 def check_held(held: list[tuple[Place, np.ndarray]]) -> None:

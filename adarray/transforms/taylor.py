@@ -124,7 +124,7 @@ def jet(
                     made = moved
                 attach(made, level, c)
             duals.append(made)
-        y = run_moving(name, f, trees, duals, intercept)
+        y = run_moving(name, f, trees, duals, intercept, levels[-1])
         check_returned(name, y)
         leaves, rebuild = flatten(y)
         given = mirrored((*xs, *(t for ts in terms for t in ts)))
