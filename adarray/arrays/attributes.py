@@ -11,6 +11,7 @@ import numpy as np
 from adarray.arrays.operators import counted, weakened
 from adarray.arrays.questions import MissingError, is_array
 from adarray.base.aval import Symbolic, aval_of
+from adarray.base.engines import TracingEngine
 from adarray.base.errors import TraceError
 from adarray.base.memory import ArgumentMemory
 from adarray.base.op import Layout, Op
@@ -84,11 +85,12 @@ class Flags:
 class RecordedFlags:
     """Flags of an array while `jit` records: to set them is to ask for memory."""
 
-    __slots__ = ("_engine", "_flags")
+    __slots__ = ("_flags", "_recorder")
+    _recorder: TracingEngine
 
-    def __init__(self, flags: Any, engine: Any) -> None:
+    def __init__(self, flags: Any, recorder: TracingEngine) -> None:
         object.__setattr__(self, "_flags", flags)
-        object.__setattr__(self, "_engine", engine)
+        object.__setattr__(self, "_recorder", recorder)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._flags, name)
@@ -100,10 +102,10 @@ class RecordedFlags:
         return repr(self._flags)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._engine.asked_for_memory(_flags_of)
+        self._recorder.asked_for_memory(_flags_of)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._engine.asked_for_memory(_flags_of)
+        self._recorder.asked_for_memory(_flags_of)
 
 
 def _flags_of(x: Any) -> Any:
@@ -206,8 +208,8 @@ class Attributes(_State):
             return np.asarray(v).flags
         flags = v.flags
         mode = MODE.get()
-        if isinstance(v, Symbolic) and mode is not None and mode.symbolic:
-            return RecordedFlags(flags, mode.engine)
+        if isinstance(v, Symbolic) and mode is not None and mode.recorder is not None:
+            return RecordedFlags(flags, mode.recorder)
         if flags.writeable or type(v) is not np.ndarray or not guarded(root_of(self)._v):
             return flags
         steps = self._x.steps if self._x is not None else ()
@@ -225,9 +227,12 @@ class Attributes(_State):
         root: Any = root_of(self)
         mode = MODE.get()
         recorder = mode.recorder if mode is not None else None
-        if recorder is not None and isinstance(root._v, Symbolic):
-            if root is self or recorder.is_input(root._v):
-                recorder.asked_for_memory(_base_of)  # the next argument may be no view
+        if (
+            recorder is not None
+            and isinstance(root._v, Symbolic)
+            and (root is self or recorder.is_input(root._v))
+        ):
+            recorder.asked_for_memory(_base_of)  # the next argument may be no view
         lies = origin_of(root)
         if lies is not None:
             return Base.of(lies.base)

@@ -372,5 +372,8 @@ class TracingEngine(Protocol):
     def touched(self) -> None:
         """Note that a transform wrote into what it differentiates."""
 
+    def is_input(self, x: Any) -> bool:
+        """Whether a traced value is an argument, or captured, as it was given."""
+
     def asked_for_memory(self, function: Any) -> None:
         """Refuse a question about memory, to which compiled code has another answer."""

@@ -117,7 +117,7 @@ def compared(f: types.FunctionType, others: Iterable[object]) -> Comparing:
 # ``np.True_`` or ``np.False_``; it compares with Python's by ``is``, as ``case True`` does, too.
 COMPARES, NAMES_NUMPYS, COMPARES_PYTHONS = 1, 2, 4
 _NUMPYS = frozenset({"True_", "False_"})
-_truths = Noted()
+_truths: Noted[int] = Noted()
 
 
 def truths_in(code: types.CodeType) -> int:

@@ -23,7 +23,7 @@ from adarray.base.op import Layout, Op, Scatter
 from adarray.base.runtime import MODE
 from adarray.base.types import DType, Function
 from adarray.core.dispatch import replay, sync
-from adarray.core.graph import LEAF, Node, Steps, merge_spans
+from adarray.core.graph import Node, Steps, merge_spans
 from adarray.core.guard import guarded
 from adarray.core.mirrors import absorb, is_mirrored, reflect
 from adarray.core.refusals import leaves_graph, refuse_whole_numbers
@@ -224,9 +224,9 @@ def setitem(x: Handle, index: object, value: object) -> None:
     if isinstance(peers, str):
         if peers == READ_ONLY:
             error, mode = ValueError(READ_ONLY), MODE.get()
-            if mode is not None and mode.symbolic:
-                engine: Any = mode.engine  # the argument of another call may be written into
-                engine.error = error
+            if mode is not None and mode.recorder is not None:
+                # The argument of another call may be written into.
+                mode.recorder.error = error
             raise error
         raise TraceError(f"in-place update: {peers}")
     index = plain_index(index)

@@ -82,7 +82,7 @@ class _Asking(type):
     def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, type) if cls is Type else super().__instancecheck__(x)
 
-    def __subclasscheck__(cls, x: object) -> bool:
+    def __subclasscheck__(cls, x: type) -> bool:
         return issubclass(x, type) if cls is Type else super().__subclasscheck__(x)
 
     def __eq__(cls, other: object) -> bool:
@@ -291,7 +291,7 @@ def method_load_of(name: str, package: str) -> MethodLoad:
     return MethodLoad(name, package)
 
 
-def standing_for(value: object, how: str) -> Function | None:
+def standing_for(value: object, how: str) -> Any:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
     if value is builtins:
         return _BUILTINS if how == "attribute" else None
