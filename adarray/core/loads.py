@@ -61,7 +61,7 @@ def _type(*args: Any, **kwargs: Any) -> type:
     return _new_class(sys._getframe(1), args, kwargs)
 
 
-def _new_class(frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _new_class(frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> type:
     if len(args) == 3 and isinstance(args[2], dict) and "__module__" not in args[2]:
         # Python takes the module from the frame that calls.
         module = frame.f_globals.get("__name__", "builtins")

@@ -179,7 +179,12 @@ class Inputs:
 
 def has_memory(x: Any) -> bool:
     """Whether an argument is an array that others may see, too."""
-    return type(x) is np.ndarray or (isinstance(x, Handle) and isinstance(x._v, np.ndarray))
+    kind = type(x)
+    return (
+        kind is np.ndarray
+        or kind is np.memmap
+        or (isinstance(x, Handle) and isinstance(x._v, np.ndarray))
+    )
 
 
 def _value(x: Any) -> Any:

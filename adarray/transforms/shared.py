@@ -178,7 +178,7 @@ def _refused(where: str, given: Any, handle: Handle) -> str:
     if isinstance(given, Handle):
         extra = root_of(given)._x
         return READ_ONLY if extra is not None and extra.peers == READ_ONLY else ""
-    if type(given) is not np.ndarray:
+    if type(given) not in (np.ndarray, np.memmap):
         return ""
     if not given.flags.writeable and not guarded(given):
         return READ_ONLY
