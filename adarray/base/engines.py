@@ -10,7 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter_ns
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
+
+from adarray.base.types import Function, Operands, Params, Shape, Value
 
 if TYPE_CHECKING:
     from adarray.base.op import Op
@@ -41,16 +44,16 @@ class Engine(Protocol):
     name: str
     threads: int
 
-    def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:
+    def pointwise(self, op: Op, values: Operands) -> Any:
         """Compute the pointwise operation `op` on `values` with broadcasting."""
 
-    def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
+    def derivative(self, op: Op, operand: int, g: Value, saved: Operands) -> Any:
         """Compute ``op.rules[operand](g, *saved)`` in one pass over memory.
 
         `saved` is ``(out, *operands)`` with None where the rule reads nothing.
         """
 
-    def call(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    def call(self, op: Op, values: Operands, params: Params) -> Any:
         """Compute any other operation, for instance a reduction or a product."""
 
 
@@ -81,9 +84,9 @@ class BaseEngine:
     name: str = ""
     threads: int = 1
     device: Library | None = None
-    place: Callable[[Any], Any] | None = None
-    check_cotangent: Callable[[Op, int, int, Any, Any], None] | None = None
-    rule: Callable[[Node, int, Any, tuple[Any, ...]], Any] | None = None
+    place: Function | None = None
+    check_cotangent: Callable[[Op, int, int, Value, Value], None] | None = None
+    rule: Callable[[Node, int, Value, Operands], object] | None = None
 
     @property
     def innermost(self) -> BaseEngine | None:
@@ -95,19 +98,19 @@ class BaseEngine:
         """The engine itself, if it records for `adarray.jit` what it computes."""
         return None
 
-    def pointwise(self, op: Op, values: tuple[Any, ...]) -> Any:  # noqa: ARG002
+    def pointwise(self, op: Op, values: Operands) -> Any:  # noqa: ARG002
         """Compute a pointwise operation; see `Engine`."""
         return NotImplemented
 
-    def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
+    def derivative(self, op: Op, operand: int, g: Value, saved: Operands) -> Any:  # noqa: ARG002
         """Compute a derivative rule of a pointwise operation; see `Engine`."""
         return NotImplemented
 
-    def call(self, op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> Any:  # noqa: ARG002
+    def call(self, op: Op, values: Operands, params: Params) -> Any:  # noqa: ARG002
         """Compute any other operation; see `Engine`."""
         return NotImplemented
 
-    def enter(self) -> Any:
+    def enter(self) -> object:
         """Begin a `use` block that chose this engine, for instance by providing memory.
 
         Returns
@@ -117,7 +120,7 @@ class BaseEngine:
         """
         return None
 
-    def leave(self, token: Any) -> None:
+    def leave(self, token: object) -> None:
         """End a `use` block; `token` is what `enter` returned."""
 
     def synchronize(self) -> None:
@@ -166,7 +169,7 @@ class FaultHandler(Protocol):
     def hears(self, flags: int) -> bool:
         """Whether anybody asked for any of the raised flags, now."""
 
-    def __call__(self, arrays: list[Any], flags: int, code: int, results: Any) -> Any:
+    def __call__(self, arrays: list[object], flags: int, code: int, results: Any) -> Any:
         """Return what the call returns in place of `results`; let NumPy warn or raise.
 
         Parameters
@@ -312,68 +315,68 @@ class TracingEngine(Protocol):
     error: BaseException | None
     shown: bool
 
-    def capture(self, array: Any) -> Any:
+    def capture(self, array: object) -> Any:
         """Return a plain array that the run reads as a symbolic value."""
 
-    def constant(self, number: Any) -> Handle:
+    def constant(self, number: object) -> Handle:
         """Return a number of adarray's own as an ADArray, so that what is computed is recorded."""
 
-    def as_operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    def as_operands(self, operands: Operands) -> Operands:
         """Return operands with plain arrays as ADArrays over captures."""
 
     def handle(self, x: Any) -> Handle:
         """Return a symbolic value as an ADArray."""
 
-    def handles(self, x: Any) -> Any:
+    def handles(self, x: object) -> Any:
         """Return symbolic values, or a sequence of them, as ADArrays."""
 
-    def opened(self, x: Any) -> Any:
+    def opened(self, x: object) -> Any:
         """Return `x` with the ADArrays in it replaced by their values."""
 
     def number(self, x: Any) -> Any:
         """Return a symbolic value without axes as a Python number."""
 
-    def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def function(self, func: Function, args: Operands, kwargs: Params) -> Any:
         """Run a NumPy function on plain and symbolic values, and record it."""
 
-    def write(self, old: Any, steps: tuple[Any, ...], index: Any, value: Any) -> Any:
+    def write(self, old: object, steps: Operands, index: object, value: object) -> Any:
         """Return `old` with `value` written at ``index`` of the view that `steps` lead to."""
 
-    def zeros(self, beside: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    def zeros(self, beside: object, shape: Shape, dtype: object) -> Any:
         """Return zeros where `beside` is, whose contents the recorder knows."""
 
-    def look(self, kind: str, x: Any, outcome: Any) -> Any:
+    def look(self, kind: str, x: Any, outcome: object) -> Any:
         """Record that Python saw a value, and return it."""
 
-    def check(self, function: Any, args: Any, kwargs: Any) -> None:
+    def check(self, function: Function, args: object, kwargs: object) -> None:
         """Run a function that raises where values are not as they should be, in every call."""
 
-    def host(self, function: Any, args: Any, r: Any, params: Any = None) -> Any:
+    def host(self, function: Function, args: object, r: object, params: object = None) -> Any:
         """Record a call that later runs make in Python."""
 
-    def made(self, function: Any, args: Any, symbol: Symbol) -> None:
+    def made(self, function: Function, args: object, symbol: Symbol) -> None:
         """Record a call in Python that makes something that is no array."""
 
-    def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def cached(self, function: Function, args: Operands, kwargs: Params) -> Any:
         """Call a function with a cache, as code outside of the recording does."""
 
-    def generator(self, raw: Any) -> Any:
+    def generator(self, raw: object) -> Any:
         """Return a random generator that is the same one in every run."""
 
-    def seeded(self, kind: Callable[[Any], Any], seed: Any) -> Any:
+    def seeded(self, kind: Function, seed: object) -> Any:
         """Return a random generator that every run makes anew."""
 
     def drawn(self) -> int:
         """Return how many draws of random numbers were recorded so far."""
 
-    def lend(self, array: Any, to: Any) -> None:
+    def lend(self, array: Any, to: FrameType | None) -> None:
         """Note that other code is given the memory of an array made in this run."""
 
     def touched(self) -> None:
         """Note that a transform wrote into what it differentiates."""
 
-    def is_input(self, x: Any) -> bool:
+    def is_input(self, x: object) -> bool:
         """Whether a traced value is an argument, or captured, as it was given."""
 
-    def asked_for_memory(self, function: Any) -> None:
+    def asked_for_memory(self, function: Function) -> None:
         """Refuse a question about memory, to which compiled code has another answer."""
