@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from op_groups import differentiable, grouped, moved
-from records import CORE, one_precision_on_a_stand_in
+from records import CORE, part_on_a_stand_in
 from transformed import INPUTS, TRANSFORMS
 
 import adarray
@@ -81,7 +81,7 @@ def placed(x: Any) -> Any:
 @PRECISIONS
 @pytest.mark.parametrize("name", CORE)
 def test_values(name: str, dtype: str, device_backend: str) -> None:
-    one_precision_on_a_stand_in(name, dtype, device_backend)
+    part_on_a_stand_in(name, dtype, device_backend)
     op = OPS[name]
     group = grouped(op, dtype, lambda _: True)
     if not group.leaves:
@@ -98,7 +98,7 @@ def test_values(name: str, dtype: str, device_backend: str) -> None:
 @PRECISIONS
 @pytest.mark.parametrize("name", [n for n in CORE if OPS[n].rules])
 def test_gradients(name: str, dtype: str, device_backend: str) -> None:
-    one_precision_on_a_stand_in(name, dtype, device_backend)
+    part_on_a_stand_in(name, dtype, device_backend)
     op = OPS[name]
     group = grouped(op, dtype, lambda case: case.order > 0)
     smooth = differentiable(op, group)

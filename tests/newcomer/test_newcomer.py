@@ -3,6 +3,7 @@
 import warnings
 
 import pytest
+from differential import skip_unless_long
 from newcomer_runs import MODULES, NEEDS, Program, compare, grad, programs
 
 import adarray
@@ -42,6 +43,7 @@ def test_gradient(program, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("program", WORKING, ids=_name)
 def test_compiled_gradient(program, capsys):
+    skip_unless_long(WORKING.index(program) % 2 == 0)  # compilers take their time
     jitted = adarray.jit(grad(program.function))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", JitWarning)  # some stay eager
