@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.estimators.calls import Call, Estimate
+from adarray.estimators.calls import Estimate, EstimatorCall
 from adarray.estimators.credit import check_finite, check_losses, spread
 from adarray.estimators.directions import Drawn
 from adarray.estimators.sites import Perturbed, Silent, run_with
@@ -19,7 +19,7 @@ from adarray.transforms.tree import flatten
 Noise = dict[str, list[Drawn]]
 
 
-class BatchedCall(Call):
+class BatchedCall(EstimatorCall):
     """One estimate from noise of all copies."""
 
     noise: Noise
@@ -42,26 +42,26 @@ class BatchedCall(Call):
     def losses(self, each: dict[str, list[Any]], sign: float) -> Any:
         """Return the losses of one copy."""
         run = Perturbed(self.adders(each, sign))
-        made = run_with(run, self.how.f, self.args)
+        losses = run_with(run, self.how.f, self.args)
         run.finish()
-        return check_losses(made)
+        return check_losses(losses)
 
     def cut(self, moving: tuple[Any, ...], adders: dict[str, list[Any]]) -> Any:
         """Return (values of the sites, losses) of a run whose sites let no derivative through."""
         run = Perturbed(adders, cut=_same, plain=not self.how.vectorize)
-        made = run_with(run, self.how.f, self.with_moving(moving))
+        losses = run_with(run, self.how.f, self.with_moving(moving))
         run.finish()
-        return run.values, check_losses(made)
+        return run.values, check_losses(losses)
 
     def of_copies(self, f: Callable[..., Any], each: Any) -> Any:
         """Return what `f` returns for all copies, along a first axis."""
         if self.how.vectorize:
             return vmap(f)(each)
         leaves, rebuild = flatten(each)
-        made = [f(rebuild([x[k] for x in leaves])) for k in range(len(leaves[0]))]
-        found = [flatten(m)[0] for m in made]
-        stacked = [np.stack(xs) for xs in zip(*found, strict=True)]
-        return flatten(made[0])[1](stacked)
+        results = [f(rebuild([x[k] for x in leaves])) for k in range(len(leaves[0]))]
+        leaves_of_copies = [flatten(m)[0] for m in results]
+        stacked = [np.stack(xs) for xs in zip(*leaves_of_copies, strict=True)]
+        return flatten(results[0])[1](stacked)
 
     def blocks(self, names: list[str]) -> Any:
         """Yield the parts of the copies, some `copies_per_block` of them at a time."""
@@ -94,13 +94,13 @@ class BatchedCall(Call):
             shapes = [shape_of(v) for v in values[name]]
             sums: list[Any] = [None] * len(shapes)
             for block, share in self.blocks([name]):
-                found = self.perturbed(block)
-                weights = self.weights(found, losses)
+                noisy = self.perturbed(block)
+                weights = self.weights(noisy, losses)
                 for k, (drawn, shape) in enumerate(zip(block[name], shapes, strict=True)):
                     w = self.at(name, weights, shape)
                     sums[k] = _add(sums[k], self.kind.estimate(w, drawn, shape) * share)
                 if self.how.learn_sigma:
-                    even = self.even(found, losses)
+                    even = self.even(noisy, losses)
                     self.slopes(slopes, name, block[name], even, shapes, share)
             deltas[name] = [d / self.scale(name, d) for d in sums]
         gradient = pull((deltas, self.seed(losses)))
@@ -114,15 +114,15 @@ class BatchedCall(Call):
         slopes: dict[str, Any] = {}
         for block, share in self.blocks(list(self.noise)):
             runs = [self.noisy(block, sign) for sign in self.signs]
-            found = [made for _, _, made in runs]
-            level = self.level(found, losses)
-            for sign, (pull, values, made) in zip(self.signs, runs, strict=True):
-                cotangents = self.cotangents(block, values, made - level, sign * share)
-                seed = np.broadcast_to(self.seed(losses), shape_of(made))
-                part = pull((cotangents, seed * (share / (len(runs) * shape_of(made)[0]))))
+            noisy = [sample for _, _, sample in runs]
+            level = self.level(noisy, losses)
+            for sign, (pull, values, sample) in zip(self.signs, runs, strict=True):
+                cotangents = self.cotangents(block, values, sample - level, sign * share)
+                seed = np.broadcast_to(self.seed(losses), shape_of(sample))
+                part = pull((cotangents, seed * (share / (len(runs) * shape_of(sample)[0]))))
                 gradient = part if gradient is None else _sum(gradient, part)
             if self.how.learn_sigma:
-                even = self.even(found, losses)
+                even = self.even(noisy, losses)
                 for name, values in runs[0][1].items():
                     shapes = [shape_of(v)[1:] for v in values]
                     self.slopes(slopes, name, block[name], even, shapes, share)
@@ -141,24 +141,26 @@ class BatchedCall(Call):
 
     def cotangents(self, block: Any, values: Any, weights: Any, factor: float) -> Any:
         """Return the estimates of the derivatives by the values of the sites, of all copies."""
-        made: dict[str, list[Any]] = {}
+        estimates: dict[str, list[Any]] = {}
         for name, places in block.items():
-            made[name] = []
+            estimates[name] = []
             for v, drawn in zip(values[name], places, strict=True):
                 copies, *rest = shape_of(v)
                 shape = tuple(rest)
                 w = spread(self.at(name, weights, shape), shape)
                 score = self.scores(drawn, shape) / self.scale(name, w)
-                made[name].append(w * score * (factor / (len(self.signs) * copies)))
-        return made
+                estimates[name].append(w * score * (factor / (len(self.signs) * copies)))
+        return estimates
 
     def perturbed(self, block: dict[str, list[Drawn]]) -> list[Any]:
         """Return the losses of the copies of a block, for each sign of the noise."""
         each = {name: [d.each for d in places] for name, places in block.items()}
-        made = [self.of_copies(lambda parts, s=s: self.losses(parts, s), each) for s in self.signs]
-        for losses in made:
+        of_signs = [
+            self.of_copies(lambda parts, s=s: self.losses(parts, s), each) for s in self.signs
+        ]
+        for losses in of_signs:
             check_finite(losses, "with noise")
-        return made
+        return of_signs
 
     def scores(self, drawn: Drawn, shape: tuple[int, ...]) -> Any:
         """Return the scores of all copies."""

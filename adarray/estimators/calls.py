@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
     losses: Any
 
 
-class Layout(NamedTuple):
+class SiteLayout(NamedTuple):
     """The active sites of a function for arguments of some shapes.
 
     Attributes
@@ -52,7 +52,7 @@ class Layout(NamedTuple):
     credit: dict[str, Credit]
 
 
-class Call:
+class EstimatorCall:
     """One estimate: arguments, noise and scales.
 
     Parameters
@@ -75,17 +75,17 @@ class Call:
 
     def with_moving(self, moving: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments with others in the place of those that are differentiated."""
-        given = list(self.args)
+        new_args = list(self.args)
         for k, x in zip(self.how.argnums, moving, strict=True):
-            given[k] = x
-        return tuple(given)
+            new_args[k] = x
+        return tuple(new_args)
 
     @property
     def signs(self) -> tuple[float, ...]:
         """Return the signs with which copies get the noise that was drawn."""
         return (1.0, -1.0) if self.how.antithetic else (1.0,)
 
-    def level(self, found: list[Any], losses: Any) -> Any:
+    def level(self, noisy: list[Any], losses: Any) -> Any:
         """Return the baseline: independent of the noise that it is subtracted for."""
         kind = self.how.baseline
         if kind is None:
@@ -94,29 +94,29 @@ class Call:
             return kind(*self.args)
         if kind == "clean":
             return losses
-        total = sum(found) / len(found)  # of pairs
+        total = sum(noisy) / len(noisy)  # of pairs
         count = shape_of(total)[0]
         mean = np.sum(total, axis=0)
         if kind == "mean":
             return mean / count
         return (mean - total) / (count - 1)
 
-    def weights(self, found: list[Any], losses: Any) -> Any:
+    def weights(self, noisy: list[Any], losses: Any) -> Any:
         """Return what the scores are weighted with, one for each copy and loss."""
-        if len(found) == 2:
-            return (found[0] - found[1]) * 0.5
-        return found[0] - self.level(found, losses)
+        if len(noisy) == 2:
+            return (noisy[0] - noisy[1]) * 0.5
+        return noisy[0] - self.level(noisy, losses)
 
-    def even(self, found: list[Any], losses: Any) -> Any:
+    def even(self, noisy: list[Any], losses: Any) -> Any:
         """Return what the derivative by the scale is weighted with."""
-        return sum(found) / len(found) - self.level(found, losses)
+        return sum(noisy) / len(noisy) - self.level(noisy, losses)
 
     def at(self, name: str, weights: Any, shape: tuple[int, ...]) -> Any:
         """Return the weights of a place, of shape (copies, rows), for the sum or mean of losses."""
-        made = credited(name, weights, shape, self.credit[name])
+        own = credited(name, weights, shape, self.credit[name])
         if self.how.reduce == "mean" and weights.ndim == 2:
-            made = made / weights.shape[1]
-        return made
+            own = own / weights.shape[1]
+        return own
 
     def seed(self, losses: Any) -> Any:
         """Return the cotangent of the losses."""
@@ -151,9 +151,9 @@ class Call:
             Of these copies among all.
         """
         scale = self.scales[name]
-        made = np.mean(weights * self.kind.scale_score(eps), axis=0) * share
-        made = _folded(made, shape_of(scale)) / scale
-        slopes[name] = made if name not in slopes else slopes[name] + made
+        slope = np.mean(weights * self.kind.scale_score(eps), axis=0) * share
+        slope = _folded(slope, shape_of(scale)) / scale
+        slopes[name] = slope if name not in slopes else slopes[name] + slope
 
     def result(self, losses: Any, gradient: Any, slopes: Any) -> Estimate:
         """Return what the caller gets."""

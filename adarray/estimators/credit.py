@@ -53,14 +53,18 @@ def credited(name: str, weights: Any, shape: tuple[int, ...], credit: Credit) ->
                 "pass credit='total' or a matrix of shape (rows, losses)"
             )
         return weights
-    made = credit(weights.T) if callable(credit) else credit @ weights.T
-    if made.ndim != 2 or made.shape[1] != weights.shape[0] or not _leads(made.shape[0], shape):
+    weighted = credit(weights.T) if callable(credit) else credit @ weights.T
+    if (
+        weighted.ndim != 2
+        or weighted.shape[1] != weights.shape[0]
+        or not _leads(weighted.shape[0], shape)
+    ):
         raise ShapeError(
-            f"likelihood_ratio: credit gives shape {made.shape} for site {name!r} of shape "
+            f"likelihood_ratio: credit gives shape {weighted.shape} for site {name!r} of shape "
             f"{shape}, from {losses} losses of {weights.shape[0]} copies; it must have a row for "
             "each of the leading axes of the site and a column for each copy"
         )
-    return made.T
+    return weighted.T
 
 
 def rows_are_apart(run: Callable[[Probed], Any], name: str, losses: np.ndarray) -> bool:

@@ -46,10 +46,10 @@ class Reinforce:
         """Return the estimate, from new decisions."""
         rng = np.random.default_rng(rng)
 
-        def mean(*given: Any) -> Any:
+        def mean(*operands: Any) -> Any:
             costs, scores = [], []
             for _ in range(self.copies):
-                cost, log_prob = self.f(*given, rng=rng)
+                cost, log_prob = self.f(*operands, rng=rng)
                 costs.append(cost)
                 scores.append(log_prob)
             cost = np.stack(costs)

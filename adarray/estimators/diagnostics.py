@@ -174,8 +174,8 @@ def diagnose(
     >>> f = lambda w, x: (x @ w) ** 2
     >>> w, x = np.array([1.0, -1.0]), np.array([[1.0, 0.0], [0.5, 1.0]])
     >>> exact = adarray.grad(lambda w: np.mean(f(w, x)))(w)
-    >>> found = diagnose(forward_gradient(f, copies=200), exact, w, x, rng=0)
-    >>> found.rows[0].cosine > 0.9
+    >>> report = diagnose(forward_gradient(f, copies=200), exact, w, x, rng=0)
+    >>> report.rows[0].cosine > 0.9
     True
     """
     if repeats < 2:
@@ -191,9 +191,9 @@ def diagnose(
     for name, est in named.items():
         seconds[name], moments = _measured(name, est, values, args, repeats, rng)
         copies[name] = getattr(est, "copies", 1)
-        found = [_row(name, leaf, *m, repeats) for leaf, m in zip(names, moments, strict=True)]
-        if len(found) > 1:
-            rows += found
+        leaf_rows = [_row(name, leaf, *m, repeats) for leaf, m in zip(names, moments, strict=True)]
+        if len(leaf_rows) > 1:
+            rows += leaf_rows
         rows.append(_row(name, "all", *_together(moments), repeats))
     return Diagnosis(tuple(rows), seconds, copies, repeats)
 
@@ -214,14 +214,14 @@ def _measured(
     for r in range(repeats):
         start = time.perf_counter()
         gradient = est(*args, rng=rng).gradient
-        found = [np.asarray(host_of(x), np.float64) for x in flatten(gradient)[0]]
+        estimate = [np.asarray(host_of(x), np.float64) for x in flatten(gradient)[0]]
         times.append(time.perf_counter() - start)
-        if [x.shape for x in found] != [v.shape for v in values]:
+        if [x.shape for x in estimate] != [v.shape for v in values]:
             raise ShapeError(
-                f"diagnose: estimator {name!r} gives shapes {[x.shape for x in found]} and the "
+                f"diagnose: estimator {name!r} gives shapes {[x.shape for x in estimate]} and the "
                 f"exact gradient has {[v.shape for v in values]}; they must be equal"
             )
-        for k, (x, v) in enumerate(zip(found, values, strict=True)):
+        for k, (x, v) in enumerate(zip(estimate, values, strict=True)):
             sums[k] += x
             products[k, r] = np.vdot(x, v)
             squares[k, r] = np.vdot(x, x)

@@ -157,13 +157,13 @@ class Hadamard(Directions):
             [host.permutation(order) for _ in range(-(-copies // order))]  # each equally often
         )[:copies]
         columns = host.permutation(order)
-        made, start = [], 0
+        drawn, start = [], 0
         for (shape, dtype), width in zip(places, widths, strict=True):
             own = columns[start : start + width]
             start += width
             h = beside(elements(order, rows, own).astype(dtype), rng)
-            made.append(Drawn((h.reshape(copies, *shape[1:]),), (signs(rng, shape, dtype),)))
-        return made
+            drawn.append(Drawn((h.reshape(copies, *shape[1:]),), (signs(rng, shape, dtype),)))
+        return drawn
 
     def noise(self, each: tuple[Any, ...], shared: tuple[Any, ...]) -> Any:
         """Return the noise of one copy."""
@@ -209,8 +209,8 @@ class LowRank(Directions):
         left, right = drawn.each
         copies, rank, features = right.shape
         scaled = np.reshape(np.moveaxis(left * weights[:, :, None], 0, 1), (-1, copies * rank))
-        made = np.matmul(scaled, np.reshape(right, (copies * rank, features))) / copies
-        return np.reshape(made, shape)
+        mean = np.matmul(scaled, np.reshape(right, (copies * rank, features))) / copies
+        return np.reshape(mean, shape)
 
 
 class QuasiMonteCarlo(Gaussian):
@@ -236,15 +236,15 @@ class QuasiMonteCarlo(Gaussian):
         sobol = qmc.Sobol(sum(widths), seed=host)
         points = sobol.random_base2((copies - 1).bit_length())[:copies]
         tiny = np.finfo(np.float64).epsneg
-        made, start = [], 0
+        drawn, start = [], 0
         for (shape, dtype), width in zip(places, widths, strict=True):
             own = points[:, start : start + width]
             start += width
             lead = shape[:1]
             u = own.reshape(copies, *(1,) * len(lead), width) + host.random((*lead, width))
             eps = ndtri(np.clip(u % 1.0, tiny, 1.0 - tiny)).astype(dtype)
-            made.append(Drawn((beside(eps.reshape(copies, *shape), rng),), ()))
-        return made
+            drawn.append(Drawn((beside(eps.reshape(copies, *shape), rng),), ()))
+        return drawn
 
 
 KINDS: dict[str, type[Directions]] = {
@@ -269,9 +269,9 @@ def generator(rng: Any, leaves: list[Any]) -> Any:
         if is_device(v):
             v = v.raw
         module = sys.modules.get(type(v).__module__.partition(".")[0])
-        made = getattr(getattr(module, "random", None), "default_rng", None)
-        if made is not None and module is not np and hasattr(v, "shape"):
-            return made(rng)
+        default_rng = getattr(getattr(module, "random", None), "default_rng", None)
+        if default_rng is not None and module is not np and hasattr(v, "shape"):
+            return default_rng(rng)
     return np.random.default_rng(rng)
 
 

@@ -37,14 +37,14 @@ def elements(order: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     ----------
     R. E. A. C. Paley, "On orthogonal matrices", Journal of Mathematics and Physics 12 (1933).
     """
-    found = _split(order)
-    assert found is not None
-    small, _ = found
+    split = _split(order)
+    assert split is not None
+    small, _ = split
     parity = np.bitwise_count(rows[:, None] // small & columns // small) & 1
-    made: np.ndarray = 1 - 2 * parity.astype(np.int8)
+    entries: np.ndarray = 1 - 2 * parity.astype(np.int8)
     if small > 1:
-        made = made * _paley(small)[rows[:, None] % small, columns % small]
-    return made
+        entries = entries * _paley(small)[rows[:, None] % small, columns % small]
+    return entries
 
 
 @functools.lru_cache(maxsize=4096)

@@ -24,7 +24,7 @@ from adarray.base.scope import SCOPE
 from adarray.core.graph import Node
 from adarray.core.inplace import sync_if_view
 from adarray.core.trace import Handle, tracing
-from adarray.estimators.calls import Call, Estimate
+from adarray.estimators.calls import Estimate, EstimatorCall
 from adarray.estimators.credit import check_finite, check_losses, spread
 from adarray.estimators.directions import Directions, generator
 from adarray.estimators.sites import RUN, Perturbed, Silent, constant, run_with
@@ -106,8 +106,8 @@ class LocalPullback:
     def gradient(self) -> tuple[Any, ...]:
         """Return the cotangents of all arguments; the trace is over."""
         self.inputs.closed = True
-        made: tuple[Any, ...] = self.inputs.rebuild(self.inputs.cotangents(self.totals))
-        return made
+        gradient: tuple[Any, ...] = self.inputs.rebuild(self.inputs.cotangents(self.totals))
+        return gradient
 
 
 class Pulling:
@@ -146,7 +146,7 @@ class Pulling:
         return on
 
 
-class LeanCall(Call):
+class LeanCall(EstimatorCall):
     """One estimate; see the module."""
 
     noise: Seeds
@@ -183,12 +183,12 @@ class LeanCall(Call):
             return add
 
         run = Perturbed({n: [at(n, p) for p in range(len(self.places[n]))] for n in names})
-        made = check_losses(run_with(run, self.how.f, self.args))
+        losses = check_losses(run_with(run, self.how.f, self.args))
         run.finish()
-        check_finite(made, "with noise")
-        return made
+        check_finite(losses, "with noise")
+        return losses
 
-    def found(self, names: Any) -> list[Any]:
+    def perturbed(self, names: Any) -> list[Any]:
         """Return the losses of all copies, for each sign of the noise."""
         draws = range(self.how.draws)
         return [np.stack([self.of_copy(k, s, names) for k in draws]) for s in self.signs]
@@ -224,14 +224,14 @@ class LeanCall(Call):
             delta, deltas[name][place] = deltas[name][place], None
             return delta, constant(v, True)
 
-        gradient = self.pulled(cotangent, lambda made: self.seed(made))
+        gradient = self.pulled(cotangent, lambda losses: self.seed(losses))
         return self.result(losses, gradient, slopes)
 
     def deltas(self, name: str, losses: Any, slopes: dict[str, Any]) -> list[Any]:
         """Return the estimated derivatives by the places of one site."""
-        found = self.found((name,))
-        odd, even = self.weights(found, losses), self.even(found, losses)
-        made = []
+        noisy = self.perturbed((name,))
+        odd, even = self.weights(noisy, losses), self.even(noisy, losses)
+        deltas = []
         for place, (shape, _) in enumerate(self.places[name]):
             w = spread(self.at(name, odd, shape), shape) / self.how.draws
             total: Any = None
@@ -242,8 +242,8 @@ class LeanCall(Call):
                     eps = self.eps(k, name, place)
                     each = spread(self.at(name, even[k : k + 1], shape), shape)
                     self.slope(slopes, name, each, eps[None], 1.0 / self.how.draws)
-            made.append(total / self.scale(name, total))
-        return made
+            deltas.append(total / self.scale(name, total))
+        return deltas
 
     def full(self) -> Estimate:
         """Return the estimate with noise at all sites in one pass."""
@@ -251,17 +251,17 @@ class LeanCall(Call):
         slopes: dict[str, Any] = {}
         totals: Any = None
         one = self.noise.kind == "sign"
-        found = None if one else self.found(self.places)
-        level = self.level(found or [], losses)
+        noisy = None if one else self.perturbed(self.places)
+        level = self.level(noisy or [], losses)
         for k in range(self.how.draws):
             of_draw = []
             for i, sign in enumerate(self.signs):
-                if found is None:
-                    part, made = self.in_one_pass(k, sign, level)
+                if noisy is None:
+                    part, sample = self.in_one_pass(k, sign, level)
                 else:
-                    made = found[i][k]
-                    part = self.in_two_passes(k, sign, made - level)
-                of_draw.append(made)
+                    sample = noisy[i][k]
+                    part = self.in_two_passes(k, sign, sample - level)
+                of_draw.append(sample)
                 totals = part if totals is None else _added(totals, part)
             if self.how.learn_sigma:
                 even = (sum(of_draw) / len(of_draw) - level)[None]
@@ -279,7 +279,7 @@ class LeanCall(Call):
             g = w * self.kind.score(eps)
             return g / self.scale(name, g), self.moved(constant(v, True), eps, name, sign)
 
-        return self.pulled(cotangent, lambda made: self.seed(made) / runs)
+        return self.pulled(cotangent, lambda losses: self.seed(losses) / runs)
 
     def in_one_pass(self, draw: int, sign: float, level: Any) -> Any:
         """Return what one copy gives, and its losses: inputs of layers and signs are kept."""

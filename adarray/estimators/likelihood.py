@@ -22,7 +22,7 @@ from adarray.base.errors import NotDifferentiableError
 from adarray.core.protocol import traced
 from adarray.device import is_device
 from adarray.estimators.batched import BatchedCall, Noise
-from adarray.estimators.calls import Estimate, Layout
+from adarray.estimators.calls import Estimate, SiteLayout
 from adarray.estimators.credit import check_losses, host_of, rows_are_apart
 from adarray.estimators.devices import adopted, of_devices
 from adarray.estimators.directions import KINDS, Directions, generator
@@ -82,7 +82,7 @@ class LikelihoodRatio:
         self.vectorize = vectorize
         self.learn_sigma = learn_sigma
         self.encoding = encoding
-        self._known: dict[Any, Layout] = {}
+        self._known: dict[Any, SiteLayout] = {}
 
     def __repr__(self) -> str:
         return f"<likelihood_ratio of {self.f!r}, {self.mode}, {self.copies} copies>"
@@ -94,7 +94,7 @@ class LikelihoodRatio:
         """How often noise is drawn: a pair of copies shares its noise."""
         return self.copies // 2 if self.antithetic else self.copies
 
-    def layout(self, *args: Any) -> Layout:
+    def layout(self, *args: Any) -> SiteLayout:
         """Return the active sites, and which losses their rows are credited with.
 
         It is found once for arguments of some shapes and dtypes.
@@ -113,20 +113,20 @@ class LikelihoodRatio:
             known = self._known[key] = self._surveyed(rebuild([_concrete(x) for x in leaves]))
         return known
 
-    def _surveyed(self, args: tuple[Any, ...]) -> Layout:
+    def _surveyed(self, args: tuple[Any, ...]) -> SiteLayout:
         survey = Survey()
         losses = check_losses(run_with(survey, self.f, args))
-        found = survey.found
+        sites = survey.places
         for option, names in (("sites", self.sites or ()), ("exact", self.exact)):
             for name in names:
-                if name not in found:
+                if name not in sites:
                     raise ValueError(
                         f"likelihood_ratio: {option} has {name!r}, which f does not meet; it "
-                        f"meets {', '.join(map(repr, found)) or 'no site'}"
+                        f"meets {', '.join(map(repr, sites)) or 'no site'}"
                     )
         active = {
             name: places
-            for name, places in found.items()
+            for name, places in sites.items()
             if (self.sites is None or name in self.sites) and name not in self.exact
         }
         if not active:
@@ -146,19 +146,19 @@ class LikelihoodRatio:
                 )
                 chosen = "rows" if apart else "total"
             credit[name] = chosen
-        return Layout(active, credit)
+        return SiteLayout(active, credit)
 
     def draw(self, *args: Any, rng: Any = None) -> Noise | Seeds:
         """Return the noise of one call with these arguments, for `evaluate`."""
         if self.encoding is not None:
             return Seeds(int(np.random.default_rng(rng).integers(1 << 62)), self.encoding)
         rng = generator(rng, flatten(args)[0])
-        found = self.layout(*args).places
+        places_of = self.layout(*args).places
         if self.mode == "layerwise":
-            return {n: self.directions.draw(rng, self.draws, p) for n, p in found.items()}
-        together = [place for places in found.values() for place in places]
-        made = iter(self.directions.draw(rng, self.draws, together))
-        return {n: list(itertools.islice(made, len(p))) for n, p in found.items()}
+            return {n: self.directions.draw(rng, self.draws, p) for n, p in places_of.items()}
+        together = [place for places in places_of.values() for place in places]
+        drawn = iter(self.directions.draw(rng, self.draws, together))
+        return {n: list(itertools.islice(drawn, len(p))) for n, p in places_of.items()}
 
     # -- the estimate --------------------------------------------------------------------
 

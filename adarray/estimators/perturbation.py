@@ -34,7 +34,7 @@ Reduce = Literal["mean", "sum"]
 Fitness = Literal["raw", "standardized", "ranks", "sign"]
 
 
-class Factors(NamedTuple):
+class NoiseFactors(NamedTuple):
     """Moves of a parameter in all copies: ``left @ right.T`` of each, or `left` itself.
 
     Attributes
@@ -109,26 +109,26 @@ class ParameterEstimator:
         """Return the parameters."""
         return Variables(tuple(args[k] for k in self.argnums))
 
-    def draw(self, *args: Any, rng: Any = None) -> list[Factors]:
+    def draw(self, *args: Any, rng: Any = None) -> list[NoiseFactors]:
         """Return the directions of one call with these arguments, for `evaluate`."""
         rng = generator(rng, flatten(args)[0])
         some = normal if self.directions == "gaussian" else signs
-        made = []
+        factors = []
         for x in self.variables(args).moving:
             shape, dtype = shape_of(x), np.dtype(dtype_of(x))
             if self.rank is None or len(shape) != 2:
-                made.append(Factors(some(rng, (self.draws, *shape), dtype), None))
+                factors.append(NoiseFactors(some(rng, (self.draws, *shape), dtype), None))
                 continue
             left, right = (some(rng, (self.draws, n, self.rank), dtype) for n in shape)
-            made.append(Factors(left / math.sqrt(self.rank), right))
-        return made
+            factors.append(NoiseFactors(left / math.sqrt(self.rank), right))
+        return factors
 
     def __call__(self, *args: Any, rng: Any = None, sigma: Any = None) -> Estimate:
         """Return the estimate, from new directions."""
         return self.evaluate(self.draw(*args, rng=rng), *args, sigma=sigma)
 
     @of_devices
-    def evaluate(self, noise: list[Factors], *args: Any, sigma: Any = None) -> Estimate:
+    def evaluate(self, noise: list[NoiseFactors], *args: Any, sigma: Any = None) -> Estimate:
         """Return the estimate from given directions: a pure function of its arguments.
 
         Raises
@@ -150,16 +150,21 @@ class ParameterEstimator:
         return Estimate(value, gradient[0] if self.single else gradient, None, losses)
 
     def sums(
-        self, noise: list[Factors], args: tuple[Any, ...], trees: Variables, value: Any, sigma: Any
+        self,
+        noise: list[NoiseFactors],
+        args: tuple[Any, ...],
+        trees: Variables,
+        value: Any,
+        sigma: Any,
     ) -> list[Any]:
         """Return the estimates for all parameters."""
         signs = (1.0, -1.0) if self.antithetic else (1.0,)
-        found: list[list[Any]] = [[] for _ in signs]
+        of_signs: list[list[Any]] = [[] for _ in signs]
         for part in self.blocks():
-            each = [Factors(*(None if x is None else x[part] for x in d)) for d in noise]
+            each = [NoiseFactors(*(None if x is None else x[part] for x in d)) for d in noise]
             for k, sign in enumerate(signs):
-                found[k].append(self.of_copies(each, args, trees, sign * sigma))
-        totals = [x[0] if len(x) == 1 else np.concatenate(x) for x in found]
+                of_signs[k].append(self.of_copies(each, args, trees, sign * sigma))
+        totals = [x[0] if len(x) == 1 else np.concatenate(x) for x in of_signs]
         weights = self.weights(totals, value) / (sigma * self.draws)
         return [
             weighted(weights, d, shape_of(x), np.dtype(dtype_of(x)))
@@ -173,49 +178,49 @@ class ParameterEstimator:
         return [slice(k, min(k + most, self.draws)) for k in range(0, self.draws, most)]
 
     def of_copies(
-        self, each: list[Factors], args: tuple[Any, ...], trees: Variables, scale: float
+        self, each: list[NoiseFactors], args: tuple[Any, ...], trees: Variables, scale: float
     ) -> Any:
         """Return the summed losses of all copies of a block."""
 
-        def one(parts: list[Factors]) -> Any:
+        def one(parts: list[NoiseFactors]) -> Any:
             moved = [
                 x + scale * left if right is None else LowRankSum(x, scale * left, right)
                 for x, (left, right) in zip(trees.moving, parts, strict=True)
             ]
-            given = list(args)
+            new_args = list(args)
             for k, x in zip(self.argnums, trees.argument(moved), strict=True):
-                given[k] = x
-            return self.total(check_losses(self.f(*given)))
+                new_args[k] = x
+            return self.total(check_losses(self.f(*new_args)))
 
         if self.vectorize:
-            made = vmap(one)(each)
+            losses = vmap(one)(each)
         else:
             leaves, rebuild = flatten(each)
-            made = np.stack([one(rebuild([x[k] for x in leaves])) for k in range(len(leaves[0]))])
-        check_finite(made, "with noise")
-        return made
+            losses = np.stack([one(rebuild([x[k] for x in leaves])) for k in range(len(leaves[0]))])
+        check_finite(losses, "with noise")
+        return losses
 
     def total(self, losses: Any) -> Any:
         """Return the sum or mean of the losses of samples."""
         return np.mean(losses) if self.reduce == "mean" else np.sum(losses)
 
-    def weights(self, found: list[Any], value: Any) -> Any:
+    def weights(self, noisy: list[Any], value: Any) -> Any:
         """Return by what each direction is weighted."""
         if self.fitness in ("standardized", "ranks"):
-            both = np.concatenate(found)
+            both = np.concatenate(noisy)
             if self.fitness == "ranks":
                 order = np.argsort(np.argsort(both))
                 both = (order / max(1, len(both) - 1) - 0.5).astype(both.dtype)
             else:
                 both = (both - np.mean(both)) / (np.std(both) + np.finfo(both.dtype).tiny)
-            found = [both[k * self.draws : (k + 1) * self.draws] for k in range(len(found))]
-        elif len(found) == 1:
-            found = [found[0] - value]
-        odd = (found[0] - found[1]) * 0.5 if len(found) == 2 else found[0]
+            noisy = [both[k * self.draws : (k + 1) * self.draws] for k in range(len(noisy))]
+        elif len(noisy) == 1:
+            noisy = [noisy[0] - value]
+        odd = (noisy[0] - noisy[1]) * 0.5 if len(noisy) == 2 else noisy[0]
         return np.sign(odd) if self.fitness == "sign" else odd
 
 
-def weighted(weights: Any, d: Factors, shape: tuple[int, ...], dtype: Any) -> Any:
+def weighted(weights: Any, d: NoiseFactors, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return the weighted sum of the directions of all copies."""
     weights = weights.astype(dtype)
     if d.right is None:
@@ -239,7 +244,7 @@ class ForwardGradient(ParameterEstimator):
 
     def sums(
         self,
-        noise: list[Factors],
+        noise: list[NoiseFactors],
         args: tuple[Any, ...],
         trees: Variables,
         value: Any,  # noqa: ARG002
@@ -249,21 +254,21 @@ class ForwardGradient(ParameterEstimator):
 
         def along(parts: list[Any]) -> Any:
             def f(*moving: Any) -> Any:
-                given = list(args)
+                new_args = list(args)
                 for k, x in zip(self.argnums, trees.argument(list(moving)), strict=True):
-                    given[k] = x
-                return self.total(check_losses(self.f(*given)))
+                    new_args[k] = x
+                return self.total(check_losses(self.f(*new_args)))
 
             return jvp(f, tuple(trees.moving), tuple(parts))[1]
 
-        found = []
+        parts = []
         for part in self.blocks():
             each = [d.left[part] for d in noise]
             if self.vectorize:
-                found.append(vmap(along)(each))
+                parts.append(vmap(along)(each))
             else:
-                found.append(np.stack([along([x[k] for x in each]) for k in range(len(each[0]))]))
-        slopes = found[0] if len(found) == 1 else np.concatenate(found)
+                parts.append(np.stack([along([x[k] for x in each]) for k in range(len(each[0]))]))
+        slopes = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return [
             weighted(slopes / self.draws, d, shape_of(x), np.dtype(dtype_of(x)))
             for d, x in zip(noise, trees.moving, strict=True)

@@ -1,4 +1,4 @@
-"""Sites that are found: products of values with parameters."""
+"""Automatic noise sites: products of values and parameters."""
 
 from __future__ import annotations
 
@@ -47,34 +47,34 @@ class Marked:
 
     def __call__(self, *args: Any) -> Any:
         """Return what the function returns."""
-        given = list(args)
+        new_args = list(args)
         names: dict[int, str] = {}  # by the identity of values, which this call holds
         plain = True
         for n in self.argnums:
             leaves, rebuild = flatten(args[n])
             prefix = "" if len(self.argnums) == 1 else str(n)
-            made = []
+            marked = []
             for k, x in enumerate(leaves):
                 if is_floating(x):
                     h = x if isinstance(x, Handle) else ADArray(x)
                     names[id(sync_if_view(h)._v)] = _named(prefix, args[n], k)
-                    made.append(h)
+                    marked.append(h)
                 else:
-                    made.append(x)
-            given[n] = rebuild(made)
+                    marked.append(x)
+            new_args[n] = rebuild(marked)
             plain = plain and not any(isinstance(x, Handle) for x in leaves)
         token = _PARAMETERS.set(names)
         _watch(1)
         try:
-            made = prepared(self.f, True)(*given)
+            result = prepared(self.f, True)(*new_args)
         finally:
             _watch(-1)
             _PARAMETERS.reset(token)
-        if plain and isinstance(made, Handle):
-            value = sync_if_view(made)._v
+        if plain and isinstance(result, Handle):
+            value = sync_if_view(result)._v
             kind = type(value)  # a value of members passes for an ndarray
-            return value if kind is np.ndarray or issubclass(kind, np.generic) else made
-        return made
+            return value if kind is np.ndarray or issubclass(kind, np.generic) else result
+        return result
 
 
 def _watch(change: int) -> None:
@@ -98,10 +98,10 @@ def _product(op: Any, operands: tuple[Any, ...], params: Any) -> Any:
         return NotImplemented
     token = _PARAMETERS.set(None)
     try:
-        made = apply(op, operands, params)
+        product = apply(op, operands, params)
     finally:
         _PARAMETERS.reset(token)
-    return noise_site(made, name)
+    return noise_site(product, name)
 
 
 def _identity(x: Any) -> int | None:

@@ -89,12 +89,12 @@ class Survey:
 
     Attributes
     ----------
-    found : dict of str to list of (shape, dtype)
+    places : dict of str to list of (shape, dtype)
         In the order in which the sites were met first.
     """
 
     def __init__(self) -> None:
-        self.found: dict[str, list[tuple[tuple[int, ...], np.dtype[Any]]]] = {}
+        self.places: dict[str, list[tuple[tuple[int, ...], np.dtype[Any]]]] = {}
 
     def visit(self, v: Any, name: str) -> Any:
         """Note the place."""
@@ -104,7 +104,7 @@ class Survey:
                 f"noise_site {name!r}: the value is {dtype}; noise is added to real floating-point "
                 "arrays alone"
             )
-        self.found.setdefault(name, []).append((shape_of(v), dtype))
+        self.places.setdefault(name, []).append((shape_of(v), dtype))
         return v
 
 
