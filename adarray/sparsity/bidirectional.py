@@ -26,7 +26,7 @@ _TRIED = 3  # numbers of them that are coloured
 GAIN = 2  # passes that both modes have to save: the function itself runs for each
 
 
-class Part(NamedTuple):
+class ColoredPart(NamedTuple):
     """Entries that one mode computes.
 
     Parameters
@@ -46,11 +46,11 @@ class Both(NamedTuple):
 
     Parameters
     ----------
-    parts : tuple of Part
+    parts : tuple of ColoredPart
         Forward and reverse.
     """
 
-    parts: tuple[Part, Part]
+    parts: tuple[ColoredPart, ColoredPart]
 
     @property
     def mode(self) -> str:
@@ -96,9 +96,9 @@ def of_both(pattern: Half, n: int) -> Both | None:
     for way in sorted(_ways(*lengths))[:_TRIED]:
         if best is None or way.bound < best.total:
             chosen = _longest(lengths[not way.rows], way.chosen)
-            made = _divided(pattern, n, chosen, way.rows)
-            if best is None or made.total < best.total:
-                best = made
+            divided = _divided(pattern, n, chosen, way.rows)
+            if best is None or divided.total < best.total:
+                best = divided
     return best
 
 
@@ -132,9 +132,9 @@ def _divided(pattern: Half, n: int, chosen: np.ndarray, of_rows: bool) -> Both:
     rows = np.repeat(np.arange(m, dtype=np.int64), np.diff(start))
     backward = chosen[rows] if of_rows else ~chosen[at]
     parts = []
-    for kept, mode in ((~backward, "forward"), (backward, "reverse")):
-        entries = np.flatnonzero(kept)
-        own, columns = rows[kept], at[kept]
+    for selected, mode in ((~backward, "forward"), (backward, "reverse")):
+        entries = np.flatnonzero(selected)
+        own, columns = rows[selected], at[selected]
         begin = np.zeros(m + 1, np.int64)
         np.cumsum(np.bincount(own, minlength=m), out=begin[1:])
         across: Half = (begin, columns)
@@ -148,5 +148,5 @@ def _divided(pattern: Half, n: int, chosen: np.ndarray, of_rows: bool) -> Both:
             where = colors[columns].astype(np.int64) * m + own
         else:
             where = colors[own].astype(np.int64) * n + columns
-        parts.append(Part(entries, Coloring(mode, colors, count, order, where)))
+        parts.append(ColoredPart(entries, Coloring(mode, colors, count, order, where)))
     return Both((parts[0], parts[1]))

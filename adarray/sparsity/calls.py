@@ -52,13 +52,13 @@ def of_record(
     ):
         return None
     moving = [of(x) if isinstance(x, Value) else () for x in operands]
-    made = []
+    results = []
     for shape, dtype in shapes:
         terms = _result(op, operands, moving, kwargs, tuple(shape), known, n)
         if terms is None:
             return None
-        made.append(terms if np.dtype(dtype).kind in "fc" else ())
-    return made
+        results.append(terms if np.dtype(dtype).kind in "fc" else ())
+    return results
 
 
 def _holds_slots(x: Any) -> bool:
@@ -149,8 +149,8 @@ def _along(source: Value, terms: Terms, axis: Any, shape: tuple[int, ...], n: in
     axes = normalized_axes(axis, source.ndim)
     folded = reduced(terms, axes, n)
     if len(shape) == source.ndim:
-        kept = tuple(1 if k in axes else m for k, m in enumerate(source.shape))
-        folded = tuple(Term(t.table, t.row.reshape(kept)) for t in folded)
+        keepdims_shape = tuple(1 if k in axes else m for k, m in enumerate(source.shape))
+        folded = tuple(Term(t.table, t.row.reshape(keepdims_shape)) for t in folded)
     elif len(shape) != source.ndim - len(axes):
         return None
     return _broadcast(folded, shape)
@@ -175,10 +175,10 @@ def _stacked(
     for s, lead, terms in zip(shapes, leads, moving, strict=False):
         folded = reduced(terms, tuple(range(len(lead), len(s))), n)
         full = (1,) * (len(outer) - len(lead)) + lead + (1,) * (len(shape) - len(outer))
-        made = _broadcast([Term(t.table, t.row.reshape(full)) for t in folded], shape)
-        if made is None:
+        broadcast = _broadcast([Term(t.table, t.row.reshape(full)) for t in folded], shape)
+        if broadcast is None:
             return None
-        parts.append(made)
+        parts.append(broadcast)
     return union(parts, shape, n)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from adarray.core.protocol import concrete
 from adarray.device import host
-from adarray.sparsity.detection import Given
+from adarray.sparsity.detection import Arguments
 from adarray.transforms.matrices import picked_call
 from adarray.transforms.modes import forward
 from adarray.transforms.products import gradient_of
@@ -16,7 +16,7 @@ from adarray.transforms.tree import flatten
 from adarray.transforms.variables import Variables
 
 
-def check_pattern(task: Any, matrix: Any, given: Given) -> None:
+def check_pattern(task: Any, matrix: Any, arguments: Arguments) -> None:
     """Raise if a matrix that was evaluated with the pattern of a user is not the derivative.
 
     Its product with a random vector is compared with the derivative along that, which an entry that
@@ -29,17 +29,19 @@ def check_pattern(task: Any, matrix: Any, given: Given) -> None:
     name, intercept = task.name, task.options["intercept"]
     f = gradient_of(name, task.f, task.argnums, False, intercept) if task.hessian else task.f
     inside = intercept and not task.hessian
-    call, xs = picked_call(name, f, *given, task.argnums, inside, False)
+    call, xs = picked_call(name, f, *arguments, task.argnums, inside, False)
     tree = Variables(xs)
     rng = np.random.default_rng(0)
     parts = [np.asarray(rng.normal(size=np.shape(x)), np.result_type(x)) for x in tree.moving]
     _, dy, _ = forward(name, call, xs, tree.gradient([p[()] for p in parts]), False)
     v = np.concatenate([np.ravel(p) for p in parts])
-    found = np.concatenate([np.ravel(host(concrete(t))) for t in flatten(dy)[0] if t is not None])
+    expected = np.concatenate(
+        [np.ravel(host(concrete(t))) for t in flatten(dy)[0] if t is not None]
+    )
     ours = matrix @ v
-    size = abs(matrix) @ np.abs(v) + np.abs(found)
+    size = abs(matrix) @ np.abs(v) + np.abs(expected)
     with np.errstate(invalid="ignore"):
-        wrong = np.abs(ours - found) > np.finfo(found.dtype).eps ** 0.4 * size
+        wrong = np.abs(ours - expected) > np.finfo(expected.dtype).eps ** 0.4 * size
     if wrong.any():
         rows = np.flatnonzero(wrong)
         more = f" and {rows.size - 1} more" if rows.size > 1 else ""

@@ -81,8 +81,8 @@ def transposed(pattern: Half, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
     start, at = pattern
     numbers = np.arange(at.size, dtype=np.int64)
-    turned = scipy.sparse.csr_array((numbers, at, start), shape=(start.size - 1, n)).tocsc()
-    return turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data
+    columns = scipy.sparse.csr_array((numbers, at, start), shape=(start.size - 1, n)).tocsc()
+    return columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data
 
 
 def of_jacobian(pattern: Half, n: int, mode: str) -> Coloring:
@@ -109,9 +109,9 @@ def of_jacobian(pattern: Half, n: int, mode: str) -> Coloring:
         across, along, least = ways[way]
         if best is not None and least >= best[2]:
             continue
-        found = fewest(across, along, least)
-        if best is None or found[1] < best[2] or (found[1] == best[2] and way == "forward"):
-            best = (way, *found)
+        candidate = fewest(across, along, least)
+        if best is None or candidate[1] < best[2] or (candidate[1] == best[2] and way == "forward"):
+            best = (way, *candidate)
     way, colors, count, order = best
     rows = np.repeat(np.arange(m, dtype=np.int64), np.diff(start))
     if way == "forward":
@@ -195,12 +195,12 @@ def of_hessian(pattern: Half, recovery: str) -> Coloring:
     colors, count, name = best
     place = colors[at].astype(np.int64) * n + rows
     if edges is not None:
-        made = _substituted(place, other, max(count * n, 1))
-        return Coloring("forward", colors, count, name, *made)
+        substitution = _substituted(place, other, max(count * n, 1))
+        return Coloring("forward", colors, count, name, *substitution)
     alone = np.bincount(place, minlength=1)[place] == 1
-    turned = place[other]
+    mirrored = place[other]
     assert np.all(alone | alone[other])  # that is what stars are
-    return Coloring("forward", colors, count, name, np.where(alone, place, turned))
+    return Coloring("forward", colors, count, name, np.where(alone, place, mirrored))
 
 
 def _starts(rows: np.ndarray, n: int) -> np.ndarray:

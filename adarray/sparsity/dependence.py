@@ -163,13 +163,13 @@ class Dependence:
         if name == "where":
             return self._where(v)
         parts = [self.of(a) for a in v.args]
-        made = union(parts, v.shape, self.n)
+        terms = union(parts, v.shape, self.n)
         if name == "multiply" and not all(parts):
             (factor,) = [a for a, terms in zip(v.args, parts, strict=True) if not terms]
             zero = self._zeros(factor)
             if zero is not None:
-                return masked(made, np.broadcast_to(~zero, v.shape))
-        return made
+                return masked(terms, np.broadcast_to(~zero, v.shape))
+        return terms
 
     def _where(self, v: Value) -> Terms:
         condition, *branches = v.args
@@ -223,15 +223,15 @@ class Dependence:
         terms = self.of(source)
         varying = [a for a, i in zip(p.axes, indices, strict=True) if self.known.varies(i)]
         if varying:  # anything along these axes, which become one element each
-            kept = tuple(1 if a in varying else m for a, m in enumerate(source.shape))
+            keepdims_shape = tuple(1 if a in varying else m for a, m in enumerate(source.shape))
             folded = reduced(terms, tuple(sorted(varying)), self.n)
-            terms = tuple(Term(t.table, t.row.reshape(kept)) for t in folded)
-        found = [
+            terms = tuple(Term(t.table, t.row.reshape(keepdims_shape)) for t in folded)
+        positions = [
             np.zeros(i.shape, np.int64) if self.known.varies(i) else np.asarray(self.known.value(i))
             for i in indices
         ]
-        run = run_of(v, Step(tuple(range(1 + len(found))), None, False))
-        return tuple(Term(t.table, run([t.row, *found])) for t in terms)
+        run = run_of(v, Step(tuple(range(1 + len(positions))), None, False))
+        return tuple(Term(t.table, run([t.row, *positions])) for t in terms)
 
     def _scatter(self, p: ScatterND, v: Value) -> Terms:
         base, value, *indices = v.args
@@ -246,12 +246,12 @@ class Dependence:
                     row = np.expand_dims(row, a)
                 spread.append(Term(t.table, np.broadcast_to(row, v.shape)))
             return union([self.of(base), tuple(spread)], v.shape, self.n)
-        found = [np.asarray(self.known.value(i)) for i in indices]
+        positions = [np.asarray(self.known.value(i)) for i in indices]
         numbers = np.arange(v.size, dtype=np.int64).reshape(v.shape)
         gather = GatherND(p.axes, p.position)
         look_up = Value(gather, (base, *indices), value.shape, np.int64)
-        run = run_of(look_up, Step(tuple(range(1 + len(found))), None, False))
-        targets = run([numbers, *found])
+        run = run_of(look_up, Step(tuple(range(1 + len(positions))), None, False))
+        targets = run([numbers, *positions])
         if p.add:
             count = np.bincount(targets.reshape(-1), minlength=v.size)
             if count.max(initial=0) > 1:
@@ -294,7 +294,7 @@ class Dependence:
     @staticmethod
     def _spread(v: Value, folded: Terms, x: Value, other: Value, left: bool) -> Terms:
         """Return the dependence of products on whole rows (left) or columns of an operand."""
-        made = []
+        spread = []
         for t in folded:
             row = t.row
             if left and other.ndim > 1:
@@ -302,8 +302,8 @@ class Dependence:
                 row = row if x.ndim > 1 else row.reshape((1,) * v.ndim)
             elif not left and other.ndim > 1:
                 row = row[..., None, :] if x.ndim > 1 else row.reshape((1,) * max(v.ndim, 1))
-            made.append(Term(t.table, np.broadcast_to(row, v.shape)))
-        return tuple(made)
+            spread.append(Term(t.table, np.broadcast_to(row, v.shape)))
+        return tuple(spread)
 
     def _by_matrix(self, v: Value, terms: Terms, nonzero: np.ndarray, left: bool) -> Terms:
         """Return the dependence of a product with a matrix of which the zeros are known."""
@@ -330,20 +330,20 @@ class Dependence:
         said = of_record(p, v, shapes, self.of, self.known, self.n)
         if said is not None:
             return said[0] if results is None else said
-        found: Terms = ()
+        terms: Terms = ()
         for a in v.args:
             if a.dtype.kind in "fc":
-                found = union([found, whole(self.of(a), self.n)], (), self.n)
+                terms = union([terms, whole(self.of(a), self.n)], (), self.n)
         name = getattr(p.function, "__name__", "?")
-        if found and name not in _CONSTANT:
+        if terms and name not in _CONSTANT:
             self.dense.add(name)
-        made = [
-            tuple(Term(t.table, np.broadcast_to(t.row, shape)) for t in found)
+        of_results = [
+            tuple(Term(t.table, np.broadcast_to(t.row, shape)) for t in terms)
             if np.dtype(dtype).kind in "fc" and name not in _CONSTANT
             else ()
             for shape, dtype in shapes
         ]
-        return made[0] if results is None else made
+        return of_results[0] if results is None else of_results
 
 
 # Terms of a value with several uses, which would meet again in different places.

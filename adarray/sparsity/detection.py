@@ -34,10 +34,10 @@ from adarray.sparsity.terms import NotSparseError, rows_of
 from adarray.transforms.tree import flatten
 from adarray.transforms.variables import Variables
 
-Given = tuple[tuple[Any, ...], dict[str, Any]]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class Found(NamedTuple):
+class DetectedPattern(NamedTuple):
     """What one recorded run says of a derivative.
 
     Parameters
@@ -49,7 +49,7 @@ class Found(NamedTuple):
     shape : tuple of int
         Of the result; of a gradient, that of all its elements.
     straight : bool
-        Whether Python looked at no value: there is no other path then, while what is captured
+        Whether Python read no value: there is no other path then, while what is captured
         stays the same.
     state : State or None
         What was captured.
@@ -69,9 +69,9 @@ class Found(NamedTuple):
     assumed: list[tuple[int, np.ndarray]]
     dense: tuple[str, ...]
 
-    def holds(self, given: Given) -> bool:
+    def holds(self, arguments: Arguments) -> bool:
         """Whether what the pattern relies on is the same for these arguments."""
-        bound = Bound(*given, Ints())
+        bound = Bound(*arguments, Ints())
         captured = [] if self.state is None else self.state.check(bound.statics)
         if captured is None:
             return False
@@ -85,12 +85,12 @@ class Found(NamedTuple):
 def find(
     name: str,
     f: Callable[..., Any],
-    given: Given,
+    arguments: Arguments,
     places: list[int],
     several: bool,
     before: State | None,
     changing: set[str],
-) -> Found:
+) -> DetectedPattern:
     """Record a run of `f`, and return on what its results depend.
 
     Parameters
@@ -98,7 +98,7 @@ def find(
     name : str
         The transform, for errors.
     f : callable
-    given : tuple
+    arguments : tuple
         ``(args, kwargs)``.
     places : list of int
         The leaves among those of the arguments that are differentiated.
@@ -116,7 +116,7 @@ def find(
     ShapeError, DTypeError
         If the result is no array of real numbers.
     """
-    args, kwargs = _apart(given, places)
+    args, kwargs = _apart(arguments, places)
     reach_arguments(args, kwargs)
     reach(f)
     bound = Bound(args, kwargs, Ints())
@@ -147,9 +147,9 @@ def find(
         state.forget()
 
 
-def _apart(given: Given, places: list[int]) -> Given:
+def _apart(arguments: Arguments, places: list[int]) -> Arguments:
     """Return arguments whose variables are no other argument, nor captured: each is its own."""
-    leaves, rebuild = flatten(given)
+    leaves, rebuild = flatten(arguments)
     for k in places:
         if isinstance(leaves[k], np.ndarray):
             leaves[k] = leaves[k].copy()
@@ -204,7 +204,7 @@ def _pattern(
     shape: tuple[int, ...],
     state: State,
     bound: Bound,
-) -> Found:
+) -> DetectedPattern:
     """Return the pattern of recorded results; `places` are the differentiated inputs."""
     constants: dict[Symbol, np.ndarray] = {}
     keys: dict[int, Any] = {}
@@ -235,15 +235,15 @@ def _pattern(
         follows = type(x) is Symbol
         size = int(np.prod(x.shape, dtype=int)) if follows else int(np.size(x))
         parts.append(rows_of(terms[id(x)] if follows else (), size, n))
-    start, at = joined(parts)
+    start, at = concatenated(parts)
     copies = [(i, np.array(plain_value(values[i]))) for i in sorted(known.used)]
-    return Found(
+    return DetectedPattern(
         start, at, n, shape, straight, state, copies,
         tuple(sorted(walk.dense)),
     )  # fmt: skip
 
 
-def joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def concatenated(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Return patterns below one another."""
     if len(parts) == 1:
         return parts[0]

@@ -82,12 +82,12 @@ def along_columns(
                 return batch, _path()
         directions = [ins.argument(d) for d in _directions(colors, ins.moving, first, count)]
         try:
-            made = [forward(name, of_picked, xs, d, False)[1] for d in directions]
+            along_directions = [forward(name, of_picked, xs, d, False)[1] for d in directions]
         except ForwardModeError as error:  # a rule of the user's, say
             forget(error)
             _, tangents = linearize(of_picked, *xs, intercept=False)
-            made = [tangents(*d) for d in directions]
-        return _flat([x for t in made for x in flatten(t)[0]]), _path()
+            along_directions = [tangents(*d) for d in directions]
+        return _flat([x for t in along_directions for x in flatten(t)[0]]), _path()
 
     return compressed
 
@@ -110,8 +110,8 @@ def along_rows(
             if batch is not None:
                 return batch, _path()
         directions = _directions(colors, leaves, first, count)
-        made = [pullback(rebuild(d)) for d in directions]
-        return _flat([x for g in made for x in flatten(g)[0]]), _path()
+        gradients = [pullback(rebuild(d)) for d in directions]
+        return _flat([x for g in gradients for x in flatten(g)[0]]), _path()
 
     return compressed
 
@@ -132,12 +132,12 @@ def _batched(
     ]
     before = remembered()
     try:
-        made = vmap_strictly(one, (0,) * len(directions))(*directions)
+        blocks = vmap_strictly(one, (0,) * len(directions))(*directions)
     except Exception as error:  # what it is shows where the directions come one by one
         forget(error)
         restore(before)
         return None
-    parts = [np.reshape(x, (count, -1)) for x in made]
+    parts = [np.reshape(x, (count, -1)) for x in blocks]
     return np.reshape(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), (-1,))
 
 
@@ -200,8 +200,8 @@ class Evaluation:
         values: Any = None
         sums = []
         for k in range(self._blocks):
-            found, path = self._call(k, args, kwargs)
-            stacked = _plain(found)
+            compressed, path = self._call(k, args, kwargs)
+            stacked = _plain(compressed)
             if steps is not None:
                 sums.append(stacked)
                 continue
@@ -233,12 +233,12 @@ class Divided:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[np.ndarray, Any]:
         """Return the values of the entries, and the path that was taken."""
-        made = [(entries, *e.run(args, kwargs)) for entries, e in self._parts]
-        dtype = np.result_type(*(values for _, values, _ in made))
-        total = np.empty(sum(entries.size for entries, _, _ in made), dtype)
-        for entries, values, _ in made:
+        results = [(entries, *e.run(args, kwargs)) for entries, e in self._parts]
+        dtype = np.result_type(*(values for _, values, _ in results))
+        total = np.empty(sum(entries.size for entries, _, _ in results), dtype)
+        for entries, values, _ in results:
             total[entries] = values
-        paths = tuple(path for _, _, path in made)
+        paths = tuple(path for _, _, path in results)
         return total, None if None in paths else paths
 
 
@@ -247,8 +247,8 @@ def _short(where: np.ndarray) -> np.ndarray:
     return where.astype(np.int32) if where.max(initial=0) <= np.iinfo(np.int32).max else where
 
 
-def _plain(found: Any) -> np.ndarray:
-    return np.asarray(host(plain_value(found)))
+def _plain(x: Any) -> np.ndarray:
+    return np.asarray(host(plain_value(x)))
 
 
 def compiled(f: Callable[..., Any]) -> JitFunction:

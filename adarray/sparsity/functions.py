@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from adarray.base.transformed import again, global_name
-from adarray.sparsity.prepared import Prepared, Task
+from adarray.sparsity.prepared import DerivativeTask, Prepared
 from adarray.transforms.inputs import Argnums
 
 # Signatures that are kept.
@@ -19,7 +19,7 @@ MANY = 64
 class SparseFunction:
     """A function that computes a sparse derivative; see `sparse_jacobian`."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: DerivativeTask) -> None:
         with contextlib.suppress(AttributeError, TypeError):
             functools.update_wrapper(self, task.f)
         self._task = task
@@ -42,14 +42,14 @@ class SparseFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the matrix; the first call with arguments of some shapes prepares."""
         key = self._task.key(args, kwargs)
-        found = self._prepared.get(key)
-        if found is None:
-            found = self.prepare(*args, **kwargs)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = self.prepare(*args, **kwargs)
             with self._lock:
                 while len(self._prepared) >= MANY:
                     del self._prepared[next(iter(self._prepared))]
-                self._prepared[key] = found
-        return found(*args, **kwargs)
+                self._prepared[key] = prepared
+        return prepared(*args, **kwargs)
 
 
 def sparse_jacobian(
@@ -151,7 +151,7 @@ def sparse_jacobian(
         )
     options = {"mode": mode, "format": format, "jit": jit, "pattern": pattern,
                "check": check, "intercept": intercept}  # fmt: skip
-    return SparseFunction(Task("sparse_jacobian", f, argnums, False, options))
+    return SparseFunction(DerivativeTask("sparse_jacobian", f, argnums, False, options))
 
 
 def sparse_hessian(
@@ -235,4 +235,4 @@ def sparse_hessian(
         raise ValueError(f"sparse_hessian: recovery {recovery!r}; one of 'direct', 'substitution'")
     options = {"recovery": recovery, "format": format, "jit": jit, "pattern": pattern,
                "check": check, "intercept": intercept}  # fmt: skip
-    return SparseFunction(Task("sparse_hessian", f, argnums, True, options))
+    return SparseFunction(DerivativeTask("sparse_hessian", f, argnums, True, options))

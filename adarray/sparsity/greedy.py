@@ -43,7 +43,7 @@ def smallest_last(rows: Any, down: Any) -> np.ndarray:
     """Return columns in the order in which each has the fewest neighbours before it."""
     across, along = _lists(rows), _lists(down)
     near = [{w for r in along[v] for w in across[r]} - {v} for v in range(len(along))]
-    degree = {v: len(found) for v, found in enumerate(near)}
+    degree = {v: len(neighbours) for v, neighbours in enumerate(near)}
     order: list[int] = []
     while degree:
         v = min(degree, key=degree.__getitem__)
@@ -104,10 +104,10 @@ def acyclic(
 
 def peel(place: np.ndarray, other: np.ndarray, places: int) -> np.ndarray:
     """Return slots in an order in which each is known from its sum and those before it."""
-    held: list[set[int]] = [set() for _ in range(places)]
+    unknown: list[set[int]] = [set() for _ in range(places)]
     at, twin = place.tolist(), other.tolist()
     for s, q in enumerate(at):
-        held[q].add(s)
+        unknown[q].add(s)
     known = [False] * len(at)
     order: list[int] = []
 
@@ -117,16 +117,16 @@ def peel(place: np.ndarray, other: np.ndarray, places: int) -> np.ndarray:
             order.append(s)
 
     for s, q in enumerate(at):
-        if len(held[q]) == 1:
+        if len(unknown[q]) == 1:
             note(s)
     for s in order:  # it grows meanwhile
         t = twin[s]
-        held[at[s]].discard(s)
+        unknown[at[s]].discard(s)
         if t != s:
             known[t] = True
-            held[at[t]].discard(t)
-            if len(held[at[t]]) == 1:
-                note(next(iter(held[at[t]])))
+            unknown[at[t]].discard(t)
+            if len(unknown[at[t]]) == 1:
+                note(next(iter(unknown[at[t]])))
     return np.array(order, np.int32)
 
 

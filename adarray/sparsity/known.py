@@ -19,7 +19,7 @@ class Known:
     Parameters
     ----------
     program : Program
-    given : mapping of int to ndarray
+    values : mapping of int to ndarray
         Inputs by number that are not differentiated, with what they hold now.
 
     Attributes
@@ -28,8 +28,8 @@ class Known:
         Inputs whose contents somebody has asked for.
     """
 
-    def __init__(self, program: Program, given: Mapping[int, Any]) -> None:
-        self._given = given
+    def __init__(self, program: Program, values: Mapping[int, Any]) -> None:
+        self._inputs = values
         self.used: set[int] = set()
         self._place = {v: i for i, v in enumerate(program.values)}
         self._all = program.values
@@ -40,9 +40,15 @@ class Known:
             self._varies.append(self._starts_varying(v))
 
     def _starts_varying(self, v: Value) -> bool:
+<<<<<<< HEAD
         if isinstance(v.primitive, ProgramInput):
             return v.primitive.index not in self._given
         if not pure(v):
+=======
+        if v.kind == "input":
+            return v.params["index"] not in self._inputs
+        if v.kind == "call" and not pure(v):
+>>>>>>> ae17962 (Words: sparsity)
             return True
         return any(self._varies[self._place[a]] for a in v.args)
 
@@ -52,18 +58,28 @@ class Known:
 
     def inputs_of(self, v: Value) -> set[int]:
         """Return the numbers of the inputs that a known value is computed from."""
+<<<<<<< HEAD
         found: set[int] = set()
         seen: set[Value] = set()
         stack = [v]
+=======
+        indices, seen, stack = set(), set(), [v]
+>>>>>>> ae17962 (Words: sparsity)
         while stack:
             w = stack.pop()
             if w in seen:
                 continue
+<<<<<<< HEAD
             seen.add(w)
             if isinstance(w.primitive, ProgramInput):
                 found.add(w.primitive.index)
+=======
+            seen.add(id(w))
+            if w.kind == "input":
+                indices.add(w.params["index"])
+>>>>>>> ae17962 (Words: sparsity)
             stack += w.args
-        return found
+        return indices
 
     def value(self, v: Value) -> Any:
         """Return what a value that does not vary holds; note which inputs that relies on."""
@@ -84,11 +100,19 @@ class Known:
         return self._values[self._place[v]]
 
     def _computed(self, v: Value) -> Any:
+<<<<<<< HEAD
         if isinstance(v.primitive, ProgramInput):
             return np.asarray(self._given[v.primitive.index])
         constant = constant_value(v)
         if constant is not None:
             return constant
         operands = tuple(self._place[a] for a in v.args)
+=======
+        if v.kind == "input":
+            return np.asarray(self._inputs[v.params["index"]])
+        if v.kind in CONSTANTS:
+            return CONSTANTS[v.kind](v)
+        operands = tuple(self._place[id(a)] for a in v.args)
+>>>>>>> ae17962 (Words: sparsity)
         with np.errstate(all="ignore"):
             return run_of(v, Step(operands, None, False))(self._values)

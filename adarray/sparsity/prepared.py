@@ -20,7 +20,7 @@ from adarray.jitting.shared.symbolic import Traced, UntraceableError
 from adarray.sparsity.bidirectional import GAIN, Both, bound_of_both, of_both
 from adarray.sparsity.checking import check_pattern
 from adarray.sparsity.coloring import Coloring, of_hessian, of_jacobian
-from adarray.sparsity.detection import Found, Given, check_result, find, places_of
+from adarray.sparsity.detection import Arguments, DetectedPattern, check_result, find, places_of
 from adarray.sparsity.evaluation import Divided, Evaluation, along_columns, along_rows, compiled
 from adarray.transforms.inputs import pick
 from adarray.transforms.matrices import picked_call
@@ -53,7 +53,7 @@ def scipy_sparse(name: str) -> Any:
     return scipy.sparse
 
 
-class Task:
+class DerivativeTask:
     """What is asked for: which derivative of which function, and in which form.
 
     Parameters
@@ -92,8 +92,8 @@ class Task:
         if (mode, count) not in self._ways:
             make = along_columns if mode == "forward" else along_rows
             intercept = self.options["intercept"] and not self.hessian
-            made: Any = make(self.name, self._inner, self.argnums, intercept, count)
-            self._ways[mode, count] = compiled(made) if self.options["jit"] else made
+            evaluate: Any = make(self.name, self._inner, self.argnums, intercept, count)
+            self._ways[mode, count] = compiled(evaluate) if self.options["jit"] else evaluate
         return self._ways[mode, count]
 
     def sorted(self, args: Any, kwargs: Any) -> tuple[Any, Any, list[int], tuple[str, ...]]:
@@ -119,9 +119,9 @@ class Task:
             If it is not real floating point, or is traced.
         """
         for k in picked:
-            found = Variables(args[k])
-            check_variables(self.name, k, args[k], found, False)
-            for i, x in zip(found.places, found.moving, strict=True):
+            variables = Variables(args[k])
+            check_variables(self.name, k, args[k], variables, False)
+            for i, x in zip(variables.places, variables.moving, strict=True):
                 where = Leaf(self.name, k, args[k], i)
                 value = plain_value(x)
                 if type(value) is Traced:
@@ -142,31 +142,31 @@ class Task:
                     )
         return Variables(tuple(args[k] for k in picked))
 
-    def find(self, args: Any, kwargs: Any) -> Found:
+    def find(self, args: Any, kwargs: Any) -> DetectedPattern:
         """Return the pattern for the path that these arguments take."""
         args, kwargs, picked, moved = self.sorted(args, kwargs)
         f, intercept = self.f, self.options["intercept"]
         run = with_names(prepared(f, intercept), moved)
-        given = (args, kwargs)
+        arguments = (args, kwargs)
         if self.fixed:
-            return self._fixed(run, given, self.variables(args, picked).moving)
+            return self._fixed(run, arguments, self.variables(args, picked).moving)
         if self.hessian:
             run = gradient_of(self.name, run, tuple(picked), False, False)
         run = _traced(self.name, run, tuple(picked))
-        found = find(
-            self.name, run, given, places_of(args, picked), self.hessian, self._scalars,
+        detected = find(
+            self.name, run, arguments, places_of(args, picked), self.hessian, self._scalars,
             self._numbers,
         )  # fmt: skip
-        self._scalars = found.state
-        return found
+        self._scalars = detected.state
+        return detected
 
-    def _fixed(self, run: Any, given: Given, leaves: list[Any]) -> Found:
+    def _fixed(self, run: Any, arguments: Arguments, leaves: list[Any]) -> DetectedPattern:
         """Return the pattern that the user gave."""
         sparse = scipy_sparse(self.name)
         size = sum(int(np.size(x)) for x in leaves)
         shape = (size,)
         if not self.hessian:
-            y = flatten(run(*given[0], **given[1]))[0]
+            y = flatten(run(*arguments[0], **arguments[1]))[0]
             check_result(self.name, y)
             shape = np.shape(y[0])
         wanted = (int(np.prod(shape, dtype=int)), size)
@@ -176,10 +176,10 @@ class Task:
                 f"{self.name}: pattern has shape {np.shape(pattern)} and the matrix {wanted}; "
                 "they must be equal"
             )
-        made = sparse.csr_array(pattern, dtype=bool, copy=True)
-        made.sum_duplicates()
-        return Found(
-            made.indptr.astype(np.int64), made.indices.astype(np.int32), size, shape, True,
+        matrix = sparse.csr_array(pattern, dtype=bool, copy=True)
+        matrix.sum_duplicates()
+        return DetectedPattern(
+            matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), size, shape, True,
             None, [], (),
         )  # fmt: skip
 
@@ -209,24 +209,26 @@ def _form(x: Any) -> Hashable:
     return static_key(x)
 
 
-class Plan:
+class ColoringPlan:
     """A pattern with its colours, and what computes its entries.
 
     Parameters
     ----------
-    task : Task
-    found : Found
+    task : DerivativeTask
+    detected : DetectedPattern
     variables : Variables
         What is differentiated.
     """
 
-    def __init__(self, task: Task, found: Found, variables: Variables) -> None:
+    def __init__(
+        self, task: DerivativeTask, detected: DetectedPattern, variables: Variables
+    ) -> None:
         sparse = scipy_sparse(task.name)
         self.task = task
-        self.found = found
+        self.detected = detected
         shapes = [np.shape(x) for x in variables.moving]
-        rows, n = found.start.size - 1, found.size
-        start, at = found.start, found.at
+        rows, n = detected.start.size - 1, detected.size
+        start, at = detected.start, detected.at
         if task.hessian:
             start, at = _symmetric(sparse, start, at, n)
             self.coloring: Coloring | Both = of_hessian((start, at), task.options["recovery"])
@@ -239,7 +241,7 @@ class Plan:
             forward = coloring.mode == "forward"
             way = functools.partial(task.way, coloring.mode)
             return Evaluation(
-                way, coloring, shapes if forward else [found.shape], rows if forward else n
+                way, coloring, shapes if forward else [detected.shape], rows if forward else n
             )
 
         self.evaluation: Evaluation | Divided
@@ -251,13 +253,13 @@ class Plan:
         sizes = [int(np.prod(s, dtype=int)) for s in shapes]
         self.ends = np.cumsum([0, *sizes]).tolist()
         self._sparse, self._form = sparse, task.options["format"]
-        self._blocks: dict[Any, Block] = {}
+        self._blocks: dict[Any, MatrixBlock] = {}
 
     def _indices(self, start: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the starts of rows and column numbers, of one dtype, read-only."""
         small = at.size < np.iinfo(np.int32).max
-        made = (start.astype(np.int32) if small else start, at if small else at.astype(np.int64))
-        return _readonly(made[0]), _readonly(made[1])
+        index = (start.astype(np.int32) if small else start, at if small else at.astype(np.int64))
+        return _readonly(index[0]), _readonly(index[1])
 
     def pattern(self) -> Any:
         """Return the pattern as a matrix of truth values."""
@@ -272,28 +274,28 @@ class Plan:
         single = isinstance(self.task.argnums, (int, str))
         blocks = []
         for row in rows:
-            made = [self._block(row, column).matrix(values) for column in columns]
-            built = variables.gradient(made)
+            matrices = [self._block(row, column).matrix(values) for column in columns]
+            built = variables.gradient(matrices)
             blocks.append(built[0] if single else built)
         if not self.task.hessian:
             return blocks[0]
         built = variables.gradient(blocks)
         return built[0] if single else built
 
-    def _block(self, rows: tuple[int, int], columns: tuple[int, int]) -> Block:
+    def _block(self, rows: tuple[int, int], columns: tuple[int, int]) -> MatrixBlock:
         """Return a part of the matrix."""
         key = (*rows, *columns)
         if key not in self._blocks:
             start, at = self.index
             if (rows, columns) == ((0, self.shape[0]), (0, self.shape[1])):
-                made = Block(self._sparse, self._form, start, at, None, self.shape)
-                self._blocks[key] = made
-                return made
+                block = MatrixBlock(self._sparse, self._form, start, at, None, self.shape)
+                self._blocks[key] = block
+                return block
             numbers = np.arange(at.size, dtype=np.int64)
             whole = self._sparse.csr_array((numbers, at, start), shape=self.shape)
             part = whole[slice(*rows), slice(*columns)]
             index = _readonly(part.indptr), _readonly(part.indices)
-            self._blocks[key] = Block(self._sparse, self._form, *index, part.data, part.shape)
+            self._blocks[key] = MatrixBlock(self._sparse, self._form, *index, part.data, part.shape)
         return self._blocks[key]
 
 
@@ -318,7 +320,7 @@ def _readonly(x: np.ndarray) -> np.ndarray:
     return x
 
 
-class Block:
+class MatrixBlock:
     """The structure of one matrix, which all that are returned share.
 
     Parameters
@@ -350,21 +352,21 @@ class Block:
         if self._like is None or self._like.dtype != data.dtype:
             self._like = self._made(data)
         # A copy of an object that was made and checked once, with other values.
-        made = object.__new__(type(self._like))
-        made.__dict__.update(self._like.__dict__)
-        made.data = data
-        return made
+        matrix = object.__new__(type(self._like))
+        matrix.__dict__.update(self._like.__dict__)
+        matrix.data = data
+        return matrix
 
     def _made(self, data: np.ndarray) -> Any:
         """Return a matrix without values of its own: with those of nobody."""
         data = np.broadcast_to(np.zeros(1, data.dtype), data.shape)
         if self._rows is not None:
-            made = self._make((data, (self._rows, self._at)), shape=self._shape)
+            matrix = self._make((data, (self._rows, self._at)), shape=self._shape)
         else:
-            made = self._make((data, self._at, self._start), shape=self._shape)
-            made.has_sorted_indices = True
-        made.has_canonical_format = True
-        return made
+            matrix = self._make((data, self._at, self._start), shape=self._shape)
+            matrix.has_sorted_indices = True
+        matrix.has_canonical_format = True
+        return matrix
 
 
 def _symmetric(
@@ -397,14 +399,14 @@ class Prepared:
         Of the matrix.
     """
 
-    def __init__(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, task: DerivativeTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         scipy_sparse(task.name)
         self._task = task
         self._key = task.key(args, kwargs)
         self._forms = _forms(args, kwargs)
         task.variables(*task.sorted(args, kwargs)[::2])
-        self._plans: list[Plan] = []
-        self._paths: dict[Any, Plan] = {}  # by the path that an evaluation takes
+        self._plans: list[ColoringPlan] = []
+        self._paths: dict[Any, ColoringPlan] = {}  # by the path that an evaluation takes
         self._plan = self._known((args, kwargs))
         if task.fixed and task.options["check"]:
             self._check(args, kwargs)
@@ -420,7 +422,7 @@ class Prepared:
     def __repr__(self) -> str:
         m, n = self.shape
         at = self._plan.index[1].size
-        dense = self._plan.found.dense
+        dense = self._plan.detected.dense
         note = f", all depends on all in {', '.join(dense)}" if dense else ""
         return (
             f"<prepared {self._task.name}: {m} by {n}, {at} entries, {self.n_colors} colours, "
@@ -456,7 +458,7 @@ class Prepared:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the matrix for arguments."""
         task = self._task
-        given = (args, kwargs)
+        arguments = (args, kwargs)
         if _forms(args, kwargs) != self._forms and task.key(args, kwargs) != self._key:
             raise ShapeError(
                 f"{task.name}: prepared for arguments of other shapes, dtypes or structure; call "
@@ -465,49 +467,49 @@ class Prepared:
         variables = task.variables(*task.sorted(args, kwargs)[::2])
         plan = self._plan
         if not task.fixed and not task.options["jit"]:
-            plan = self._fitting(plan, given)
-        elif plan.found.assumed and not plan.found.holds(given):
-            plan = self._known(given)
+            plan = self._fitting(plan, arguments)
+        elif plan.detected.assumed and not plan.detected.holds(arguments):
+            plan = self._known(arguments)
         values, path = plan.evaluation.run(args, kwargs)
-        now = self._plan = self._of_path(path, plan, given)
+        now = self._plan = self._of_path(path, plan, arguments)
         if now.evaluation is not plan.evaluation:
             values, _ = now.evaluation.run(args, kwargs)
         return now.assembled(values, variables)
 
-    def _fitting(self, plan: Plan, given: Given) -> Plan:
+    def _fitting(self, plan: ColoringPlan, arguments: Arguments) -> ColoringPlan:
         """Return `plan` if it is sure to be that of these arguments, or the one that is."""
-        if plan.found.straight and plan.found.holds(given):
+        if plan.detected.straight and plan.detected.holds(arguments):
             return plan
-        return self._known(given)
+        return self._known(arguments)
 
-    def _of_path(self, path: Any, plan: Plan, given: Given) -> Plan:
+    def _of_path(self, path: Any, plan: ColoringPlan, arguments: Arguments) -> ColoringPlan:
         """Return the plan for the path that an evaluation with `plan` has taken."""
         task = self._task
         if task.fixed:
             return plan
         if path is None:  # nothing was recorded
-            return self._fitting(plan, given) if task.options["jit"] else plan
+            return self._fitting(plan, arguments) if task.options["jit"] else plan
         now = self._paths.get(path)
-        if now is None or (now.found.assumed and not now.found.holds(given)):
+        if now is None or (now.detected.assumed and not now.detected.holds(arguments)):
             while len(self._paths) >= MANY:
                 del self._paths[next(iter(self._paths))]
-            now = self._paths[path] = self._fitting(plan, given)
+            now = self._paths[path] = self._fitting(plan, arguments)
         return now
 
-    def _known(self, given: Given) -> Plan:
+    def _known(self, arguments: Arguments) -> ColoringPlan:
         """Record a run, and return the plan for its pattern, made now if there is none."""
         task = self._task
-        args, kwargs = given
-        found = task.find(args, kwargs)
+        args, kwargs = arguments
+        detected = task.find(args, kwargs)
         for plan in self._plans:
-            if np.array_equal(plan.found.start, found.start) and np.array_equal(
-                plan.found.at, found.at
+            if np.array_equal(plan.detected.start, detected.start) and np.array_equal(
+                plan.detected.at, detected.at
             ):
                 # What this path relies on is its own.
                 plan = copy.copy(plan)
-                plan.found = found
+                plan.detected = detected
                 self._plans = [plan, *self._plans[: MANY - 1]]
                 return plan
-        plan = Plan(task, found, task.variables(*task.sorted(args, kwargs)[::2]))
+        plan = ColoringPlan(task, detected, task.variables(*task.sorted(args, kwargs)[::2]))
         self._plans = [plan, *self._plans[: MANY - 1]]
         return plan

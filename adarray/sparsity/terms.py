@@ -30,7 +30,7 @@ class NotSparseError(ADArrayError):
     """A pattern has so many entries that nothing is gained from it."""
 
 
-class Table:
+class IndexTable:
     """Rows of numbers of input elements, ascending and each of them once.
 
     Parameters
@@ -60,12 +60,12 @@ class Term(NamedTuple):
 
     Parameters
     ----------
-    table : Table
+    table : IndexTable
     row : ndarray of int32
         Of the shape of the value; may be a view. Not written to.
     """
 
-    table: Table
+    table: IndexTable
     row: np.ndarray
 
 
@@ -75,7 +75,7 @@ Terms = tuple[Term, ...]
 def identity(first: int, shape: tuple[int, ...], n: int) -> Terms:
     """Return the dependence of an input whose elements have the numbers from `first` on."""
     numbers = np.arange(n, dtype=np.int32)
-    table = Table(np.arange(n + 1, dtype=np.int64), numbers, True)
+    table = IndexTable(np.arange(n + 1, dtype=np.int64), numbers, True)
     return (Term(table, numbers[first : first + math.prod(shape)].reshape(shape)),)
 
 
@@ -86,12 +86,12 @@ def _key(t: Term) -> Any:
 
 def union(parts: Iterable[Terms], shape: tuple[int, ...], n: int) -> Terms:
     """Return the dependence of an elementwise result of broadcast operands."""
-    found: dict[Any, Term] = {}
+    by_key: dict[Any, Term] = {}
     for terms in parts:
         for t in terms:
-            made = t if t.row.shape == shape else Term(t.table, np.broadcast_to(t.row, shape))
-            found.setdefault(_key(made), made)
-    terms = tuple(found.values())
+            term = t if t.row.shape == shape else Term(t.table, np.broadcast_to(t.row, shape))
+            by_key.setdefault(_key(term), term)
+    terms = tuple(by_key.values())
     if len(terms) > FEW:
         terms = distinct(terms)
     return terms if len(terms) <= MANY else settled(terms, shape, n)
@@ -99,21 +99,21 @@ def union(parts: Iterable[Terms], shape: tuple[int, ...], n: int) -> Terms:
 
 def distinct(terms: Terms) -> Terms:
     """Return terms without those of equal contents: ``roll(roll(x, 1), -1)`` is `x`."""
-    found: dict[Any, list[Term]] = {}
+    by_contents: dict[Any, list[Term]] = {}
     for t in terms:
         flat = t.row.reshape(-1) if t.row.flags.c_contiguous else t.row.flat
         step = max(t.row.size // 8, 1)
-        same = found.setdefault((id(t.table), *map(int, flat[::step])), [])
+        same = by_contents.setdefault((id(t.table), *map(int, flat[::step])), [])
         if not any(np.array_equal(t.row, other.row) for other in same):
             same.append(t)
-    return tuple(t for same in found.values() for t in same)
+    return tuple(t for same in by_contents.values() for t in same)
 
 
 def settled(terms: Terms, shape: tuple[int, ...], n: int) -> Terms:
     """Return the same dependence as one term, of a table with a row for each element."""
     start, at = rows_of(terms, math.prod(shape), n)
     numbers = np.arange(start.size - 1, dtype=np.int32).reshape(shape)
-    return (Term(Table(start, at), numbers),)
+    return (Term(IndexTable(start, at), numbers),)
 
 
 def whole(terms: Terms, n: int) -> Terms:
@@ -127,14 +127,14 @@ def reduced(terms: Terms, axes: tuple[int, ...], n: int) -> Terms:
         return terms
     old = terms[0].row.shape
     count = math.prod(old[a] for a in axes)
-    kept = tuple(k for k in range(len(old)) if k not in axes)
-    shape = tuple(old[k] for k in kept)
+    remaining = tuple(k for k in range(len(old)) if k not in axes)
+    shape = tuple(old[k] for k in remaining)
     if count * len(terms) <= MANY:
-        made = []
+        slices = []
         for t in terms:
-            moved = np.transpose(t.row, (*axes, *kept)).reshape((count, *shape))
-            made.append(tuple(Term(t.table, moved[i, ...]) for i in range(count)))
-        return union(made, shape, n)
+            moved = np.transpose(t.row, (*axes, *remaining)).reshape((count, *shape))
+            slices.append(tuple(Term(t.table, moved[i, ...]) for i in range(count)))
+        return union(slices, shape, n)
     outs = np.arange(math.prod(shape), dtype=np.int32).reshape(
         tuple(1 if k in axes else m for k, m in enumerate(old))
     )
@@ -143,13 +143,13 @@ def reduced(terms: Terms, axes: tuple[int, ...], n: int) -> Terms:
 
 
 def gathered(
-    pairs: Sequence[tuple[Table, np.ndarray, np.ndarray]], shape: tuple[int, ...], n: int
+    pairs: Sequence[tuple[IndexTable, np.ndarray, np.ndarray]], shape: tuple[int, ...], n: int
 ) -> Terms:
     """Return the dependence of elements that are given as pairs.
 
     Parameters
     ----------
-    pairs : sequence of (Table, ndarray, ndarray)
+    pairs : sequence of (IndexTable, ndarray, ndarray)
         Numbers of elements of the result, and rows of the table that they depend on.
     shape : tuple of int
         Of the result.
@@ -164,14 +164,14 @@ def gathered(
     if total is None:
         return ()
     start, at = _sorted(total)
-    return (Term(Table(start, at), np.arange(size, dtype=np.int32).reshape(shape)),)
+    return (Term(IndexTable(start, at), np.arange(size, dtype=np.int32).reshape(shape)),)
 
 
 def _by_table(
-    pairs: Sequence[tuple[Table, np.ndarray, np.ndarray]],
-) -> Iterable[tuple[Table, np.ndarray, np.ndarray]]:
+    pairs: Sequence[tuple[IndexTable, np.ndarray, np.ndarray]],
+) -> Iterable[tuple[IndexTable, np.ndarray, np.ndarray]]:
     """Yield pairs such that each table comes once."""
-    groups: dict[int, list[tuple[Table, np.ndarray, np.ndarray]]] = {}
+    groups: dict[int, list[tuple[IndexTable, np.ndarray, np.ndarray]]] = {}
     for pair in pairs:
         groups.setdefault(id(pair[0]), []).append(pair)
     for group in groups.values():
@@ -180,7 +180,7 @@ def _by_table(
         yield group[0][0], np.concatenate(outs), np.concatenate(rows)
 
 
-def _selection(size: int, table: Table, out: np.ndarray, row: np.ndarray, n: int) -> Any:
+def _selection(size: int, table: IndexTable, out: np.ndarray, row: np.ndarray, n: int) -> Any:
     """Return a boolean matrix: the union of rows of a table for each element of a result."""
     import scipy.sparse
 
@@ -191,7 +191,7 @@ def _selection(size: int, table: Table, out: np.ndarray, row: np.ndarray, n: int
     ones = np.ones(row.size, np.int32)
     picks = scipy.sparse.csr_array((ones, (out, row)), shape=(size, table.rows))
     if table.identity:
-        made = picks
+        selection = picks
     else:
         counts = np.diff(table.start)
         expected = int(np.dot(np.bincount(row, minlength=table.rows), counts))
@@ -202,9 +202,9 @@ def _selection(size: int, table: Table, out: np.ndarray, row: np.ndarray, n: int
         rows = scipy.sparse.csr_array(
             (np.ones(table.at.size, np.int32), table.at, table.start), shape=(table.rows, n)
         )
-        made = picks @ rows
-    made.data[:] = 1
-    return made
+        selection = picks @ rows
+    selection.data[:] = 1
+    return selection
 
 
 def _check(entries: int) -> None:
@@ -246,8 +246,8 @@ def rows_of(terms: Terms, size: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     outs = np.arange(size, dtype=np.int32)
     pairs = [(t.table, outs, t.row) for t in terms if not t.table.identity]
     for table, out, row in _by_table(pairs):
-        made = _selection(size, table, out, row, n)
-        matrix = made if matrix is None else matrix + made
+        selection = _selection(size, table, out, row, n)
+        matrix = selection if matrix is None else matrix + selection
         matrix.data[:] = 1
         _check(matrix.nnz)
     return _sorted(matrix)
@@ -267,9 +267,9 @@ def _side_by_side(terms: list[Term], size: int) -> tuple[np.ndarray, np.ndarray]
     return start, block[used]
 
 
-def masked(terms: Terms, kept: np.ndarray) -> Terms:
+def masked(terms: Terms, mask: np.ndarray) -> Terms:
     """Return a dependence without that of some elements."""
-    return tuple(Term(t.table, np.where(kept, t.row, np.int32(-1))) for t in terms)
+    return tuple(Term(t.table, np.where(mask, t.row, np.int32(-1))) for t in terms)
 
 
 def slotted(
@@ -292,27 +292,27 @@ def slotted(
             (settled(terms, terms[0].row.shape, n) if len(terms) > MANY_SLOTS else terms, m, k)
             for terms, m, k in parts
         ]
-    tables: dict[int, Table] = {id(t.table): t.table for terms, _, _ in parts for t in terms}
+    tables: dict[int, IndexTable] = {id(t.table): t.table for terms, _, _ in parts for t in terms}
     rows: dict[int, list[np.ndarray]] = {key: [] for key in tables}
-    for number, (terms, kept, index) in enumerate(parts):
-        taken = dict.fromkeys(tables, 0)
+    for number, (terms, mask, index) in enumerate(parts):
+        used = dict.fromkeys(tables, 0)
         if apart and number:
-            taken = {key: len(found) for key, found in rows.items()}
+            used = {key: len(slots) for key, slots in rows.items()}
         elif number and index is not None:
-            for found in rows.values():
-                for row in found:
+            for slots in rows.values():
+                for row in slots:
                     row[index] = -1
         for t in terms:
             key = id(t.table)
-            k = taken[key]
-            taken[key] += 1
+            k = used[key]
+            used[key] += 1
             if k == len(rows[key]):
                 rows[key].append(np.full(shape, -1, np.int32))
             if index is not None:
                 rows[key][k][index] = t.row
-            elif kept is not None:
-                np.copyto(rows[key][k], t.row, where=kept)
+            elif mask is not None:
+                np.copyto(rows[key][k], t.row, where=mask)
             else:
                 rows[key][k][...] = t.row
-    made = tuple(Term(tables[key], row) for key, found in rows.items() for row in found)
-    return made if len(made) <= 2 * MANY_SLOTS else settled(made, shape, n)
+    merged = tuple(Term(tables[key], row) for key, slots in rows.items() for row in slots)
+    return merged if len(merged) <= 2 * MANY_SLOTS else settled(merged, shape, n)
