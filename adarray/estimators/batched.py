@@ -25,7 +25,7 @@ class BatchedCall(EstimatorCall):
     noise: Noise
 
     def adders(self, each: dict[str, list[Any]], sign: float) -> dict[str, list[Any]]:
-        """Return what adds the noise of one copy at each place; `each` are its own parts."""
+        """Return functions that add the noise of one copy at each place, from its own parts."""
 
         def at(name: str, k: int, parts: Any) -> Callable[[Any], Any]:
             def add(v: Any) -> Any:
@@ -54,7 +54,7 @@ class BatchedCall(EstimatorCall):
         return run.values, check_losses(losses)
 
     def of_copies(self, f: Callable[..., Any], each: Any) -> Any:
-        """Return what `f` returns for all copies, along a first axis."""
+        """Call `f` for all copies; return the results stacked along a first axis."""
         if self.how.vectorize:
             return vmap(f)(each)
         leaves, rebuild = flatten(each)

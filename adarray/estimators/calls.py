@@ -1,4 +1,4 @@
-"""What every way to compute an estimate shares: scales, weights, credit and the result."""
+"""What all ways to compute an estimate share: scales, weights, credit and the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Estimate(NamedTuple):
-    """What an estimator returns.
+    """The result of an estimator.
 
     Attributes
     ----------
@@ -102,13 +102,13 @@ class EstimatorCall:
         return (mean - total) / (count - 1)
 
     def weights(self, noisy: list[Any], losses: Any) -> Any:
-        """Return what the scores are weighted with, one for each copy and loss."""
+        """Return the weights of the scores, one for each copy and loss."""
         if len(noisy) == 2:
             return (noisy[0] - noisy[1]) * 0.5
         return noisy[0] - self.level(noisy, losses)
 
     def even(self, noisy: list[Any], losses: Any) -> Any:
-        """Return what the derivative by the scale is weighted with."""
+        """Return the weights of the derivative by the scale."""
         return sum(noisy) / len(noisy) - self.level(noisy, losses)
 
     def at(self, name: str, weights: Any, shape: tuple[int, ...]) -> Any:
@@ -156,7 +156,7 @@ class EstimatorCall:
         slopes[name] = slope if name not in slopes else slopes[name] + slope
 
     def result(self, losses: Any, gradient: Any, slopes: Any) -> Estimate:
-        """Return what the caller gets."""
+        """Return the estimate."""
         value = np.mean(losses) if self.how.reduce == "mean" else np.sum(losses)
         return Estimate(
             value,

@@ -29,7 +29,7 @@ def adopted_tree(tree: Any) -> Any:
 
 
 def _place_of(x: Any) -> Callable[[Any], Any] | None:
-    """Return what brings arrays to where one is; None for one of the host."""
+    """Return a function that moves arrays to the device of `x`; None if `x` is on the host."""
     v = adopt(x) if type(x) in KINDS else getattr(x, "_v", None)
     return v.library.place if is_device(v) else None
 

@@ -13,7 +13,7 @@ import numpy as np
 from adarray.base.errors import ShapeError
 from adarray.base.report import Table, table_lines
 from adarray.estimators.credit import host_of
-from adarray.transforms.tree import Leaf, flatten
+from adarray.transforms.tree import LeafPath, flatten
 
 # Standard errors of a mean within which it lies with a probability of 95 %, for many draws.
 NORMAL95 = 1.96
@@ -51,7 +51,7 @@ class LeafDiagnosis(NamedTuple):
 
 
 class Diagnosis(NamedTuple):
-    """What `diagnose` returns; its text is a table.
+    """The result of `diagnose`; its text is a table.
 
     Attributes
     ----------
@@ -275,4 +275,4 @@ def _row(
 
 
 def _name(tree: Any, k: int) -> str:
-    return str(Leaf("", "w", tree, k)).removeprefix(": ")
+    return str(LeafPath("", "w", tree, k)).removeprefix(": ")

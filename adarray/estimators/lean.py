@@ -163,7 +163,7 @@ class LeanCall(EstimatorCall):
         drawn = self.kind.draw(rng, 1, [self.places[name][place]])[0]
         return self.kind.noise(tuple(x[0] for x in drawn.each), drawn.shared)
 
-    def kept_score(self, draw: int, name: str, place: int) -> Any:
+    def stored_score(self, draw: int, name: str, place: int) -> Any:
         """Return the score of noise that a run has drawn before."""
         if self.noise.kind == "sign":
             return self.bits.pop((draw, name, place)).signs() * sign_factor(self.kind)
@@ -236,7 +236,7 @@ class LeanCall(EstimatorCall):
             w = spread(self.at(name, odd, shape), shape) / self.how.draws
             total: Any = None
             for k in range(self.how.draws):
-                part = w[k] * self.kept_score(k, name, place)
+                part = w[k] * self.stored_score(k, name, place)
                 total = part if total is None else np.add(total, part, out=total)
                 if self.how.learn_sigma:
                     eps = self.eps(k, name, place)
@@ -269,7 +269,7 @@ class LeanCall(EstimatorCall):
         return self.result(losses, totals, slopes)
 
     def in_two_passes(self, draw: int, sign: float, weights: Any) -> tuple[Any, ...]:
-        """Return what one copy gives, whose losses are known: the graph of one layer at a time."""
+        """Return the gradient of one copy with known losses: the graph of one layer at a time."""
         runs = self.how.draws * len(self.signs)
 
         def cotangent(name: str, place: int, v: Any) -> Any:
@@ -282,7 +282,7 @@ class LeanCall(EstimatorCall):
         return self.pulled(cotangent, lambda losses: self.seed(losses) / runs)
 
     def in_one_pass(self, draw: int, sign: float, level: Any) -> Any:
-        """Return what one copy gives, and its losses: inputs of layers and signs are kept."""
+        """Return the gradient of one copy, and its losses; inputs of layers and signs are saved."""
         runs = self.how.draws * len(self.signs)
 
         def at(name: str, place: int) -> Callable[[Any], Any]:
@@ -309,7 +309,7 @@ class LeanCall(EstimatorCall):
                     values[place] = None
                     shape = self.places[name][place][0]
                     w = spread(self.at(name, weights, shape), shape)[0] * (sign / runs)
-                    g = w * self.kept_score(draw, name, place)
+                    g = w * self.stored_score(draw, name, place)
                     local.pull(node, g / self.scale(name, g))
         return local.gradient(), losses
 

@@ -187,7 +187,7 @@ class LikelihoodRatio:
 
 
 def _told_apart_by(x: Any) -> Any:
-    """Return what the sites of a function may depend on, of a leaf of its arguments."""
+    """Return the properties of a leaf of the arguments that the sites may depend on."""
     if x is None or isinstance(x, (bool, int, str, bytes)):
         return type(x), x
     return (shape_of(x), np.dtype(dtype_of(x))) if is_array(x) else type(x)

@@ -16,7 +16,7 @@ from adarray.core.inplace import sync_if_view
 from adarray.core.trace import Handle, root_of
 from adarray.estimators.sites import noise_site
 from adarray.transforms.running import prepared
-from adarray.transforms.tree import Leaf, flatten, is_floating
+from adarray.transforms.tree import LeafPath, flatten, is_floating
 
 # Records of operations that multiply and sum.
 PRODUCTS = ("matmul", "einsum", "tensordot", "conv2d", "matvec", "vecmat", "vecdot")
@@ -46,7 +46,7 @@ class Marked:
         return repr(self.f)
 
     def __call__(self, *args: Any) -> Any:
-        """Return what the function returns."""
+        """Call the function."""
         new_args = list(args)
         names: dict[int, str] = {}  # by the identity of values, which this call holds
         plain = True
@@ -105,10 +105,10 @@ def _product(op: Any, operands: tuple[Any, ...], params: Any) -> Any:
 
 
 def _identity(x: Any) -> int | None:
-    """Return what tells a parameter from others, also behind a view of all or part of it."""
+    """Return a key of a parameter, which its views share."""
     return id(root_of(sync_if_view(x))._v) if isinstance(x, Handle) else None
 
 
 def _named(prefix: str, tree: Any, k: int) -> str:
     """Return how a parameter is written in Python, less the name of the argument."""
-    return str(Leaf("", prefix, tree, k)).removeprefix(": ") or "parameter"
+    return str(LeafPath("", prefix, tree, k)).removeprefix(": ") or "parameter"

@@ -21,7 +21,7 @@ class Visitor(Protocol):
     """What happens at the sites of one run."""
 
     def visit(self, v: Any, name: str) -> Any:
-        """Return what the function goes on with."""
+        """Return the value that the function continues with."""
 
 
 RUN: ContextVar[Visitor | None] = ContextVar("adarray_noise_sites", default=None)
@@ -66,7 +66,7 @@ def noise_site(v: Any, name: str) -> Any:
 
 
 def run_with(visitor: Visitor, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Return what `f` returns while the sites are what a visitor makes of them."""
+    """Call `f` while a visitor replaces the values of its sites."""
     token, inline = RUN.set(visitor), INLINE.set(True)  # compiled code has no sites
     try:
         return f(*args)

@@ -97,7 +97,7 @@ def _as_passed(x: Any) -> Any:
     peers = root._x.peers if root._x is not None else None
     if peers is None:
         return plain(x)
-    given = peers[0]._v if isinstance(peers, list) else _as_passed(getattr(peers, "given", root._v))
+    given = peers[0]._v if isinstance(peers, list) else _as_passed(getattr(peers, "array", root._v))
     return given if x is root or x._x is None else replay(given, x._x.steps)
 
 

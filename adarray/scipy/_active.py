@@ -60,16 +60,16 @@ class _Rows:
 
     def __call__(self, x: Any) -> Any:
         """Return the values of all constraints."""
-        found = [np.reshape(array(f(x)), (-1,)) for f in self._functions]
-        return np.concatenate(found) if found else np.zeros(0)
+        values = [np.reshape(array(f(x)), (-1,)) for f in self._functions]
+        return np.concatenate(values) if values else np.zeros(0)
 
     @staticmethod
     def _limits(limits: list[Any], sizes: list[int]) -> Any:
-        found = [
+        broadcast = [
             np.broadcast_to(np.reshape(array(v), (-1,)), (n,))
             for v, n in zip(limits, sizes, strict=True)
         ]
-        return np.concatenate(found) if found else np.zeros(0)
+        return np.concatenate(broadcast) if broadcast else np.zeros(0)
 
 
 class _Sides(NamedTuple):
@@ -88,7 +88,7 @@ class _Sides(NamedTuple):
     both: Any
 
     @property
-    def held(self) -> Any:
+    def at_limit(self) -> Any:
         """Those that are at a limit."""
         return self.low | self.high
 
@@ -141,15 +141,15 @@ def minimum(
     gradient = value(grad(cost)(x))
     size = max(np.max(np.abs(gradient)), np.max(np.abs(value(grad(cost)(start)))))
     box, sides, forces = _active_set(x, low, high, rows, gradient, size)
-    free = np.flatnonzero(~box.held)
-    held = np.where(box.low, low, np.where(box.high, high, x))
-    active = np.flatnonzero(sides.held)
-    source = free.size + np.arange(x.size)  # held variables come from behind the free ones
+    free = np.flatnonzero(~box.at_limit)
+    fixed = np.where(box.low, low, np.where(box.high, high, x))
+    active = np.flatnonzero(sides.at_limit)
+    source = free.size + np.arange(x.size)  # fixed variables come from behind the free ones
     source[free] = np.arange(free.size)
     limits = np.where(sides.low, rows.low, rows.high)[active] if active.size else np.zeros(0)
 
     def placed(u: Any) -> Any:
-        return np.concatenate([u, held])[source]
+        return np.concatenate([u, fixed])[source]
 
     def lagrangian(v: Any, multipliers: Any) -> Any:
         if not active.size:
@@ -171,9 +171,9 @@ def minimum(
             "that follow from others"
         )
     z = polished(name, equations, begin) if begin.size else begin
-    found = placed(z[: free.size])
+    solution = placed(z[: free.size])
     multipliers = value(z[free.size :])
-    at = value(found)
+    at = value(solution)
     slopes = value(grad(lambda v: lagrangian(v, multipliers))(at))
     _check_forces(name, "bound of variable", slopes, box, size)
     normals = np.max(np.abs(rows.normals), axis=1, initial=0.0)
@@ -184,7 +184,7 @@ def minimum(
         raise _far(name)
     _check_place(name, "bound of variable", at, low, high, box)
     _check_place(name, "constraint", value(rows(at)), rows.low, rows.high, sides)
-    return corrected(found, x)
+    return corrected(solution, x)
 
 
 def _active_set(
@@ -193,17 +193,17 @@ def _active_set(
     """Return which bounds and constraints are active, and the multipliers of the constraints."""
     box = _sides(x, low, high, _NEAR)
     sides = _sides(rows.values, rows.low, rows.high, _NEAR)
-    variables, active = np.flatnonzero(box.held), np.flatnonzero(sides.held)
+    variables, active = np.flatnonzero(box.at_limit), np.flatnonzero(sides.at_limit)
     forces = np.zeros(rows.values.shape)
     if active.size:  # the gradient as a sum of the normals, of those that push alone
         matrix = np.concatenate([np.eye(x.size)[variables], rows.normals[active]]).T
         both = np.concatenate([box.both[variables], sides.both[active]])
         lower = np.concatenate([box.low[variables], sides.low[active]])
         limits = np.where(both | ~lower, -np.inf, 0.0), np.where(both | lower, np.inf, 0.0)
-        found = scipy.optimize.lsq_linear(matrix, gradient, limits, tol=1e-14).x
+        multipliers = scipy.optimize.lsq_linear(matrix, gradient, limits, tol=1e-14).x
         push = np.zeros(x.shape)
-        push[variables] = found[: variables.size]
-        forces[active] = found[variables.size :]
+        push[variables] = multipliers[: variables.size]
+        forces[active] = multipliers[variables.size :]
     else:
         push = gradient
     normals = np.max(np.abs(rows.normals), axis=1, initial=0.0)
@@ -234,10 +234,10 @@ def _check_forces(name: str, what: str, forces: Any, sides: _Sides, size: float)
 def _check_place(name: str, what: str, values: Any, low: Any, high: Any, sides: _Sides) -> None:
     """Raise if what is not held at a limit is beyond it, or there."""
     gap = np.minimum(values - value(low), value(high) - values) / (1 + np.abs(values))
-    if np.any(~sides.held & (gap < -_NEAR)):
+    if np.any(~sides.at_limit & (gap < -_NEAR)):
         raise _far(name)
-    if np.any(~sides.held & (gap < _AT)):
-        raise _weak(name, what, ~sides.held & (gap < _AT))
+    if np.any(~sides.at_limit & (gap < _AT)):
+        raise _weak(name, what, ~sides.at_limit & (gap < _AT))
 
 
 def _weak(name: str, what: str, which: Any) -> NotDifferentiableError:

@@ -74,8 +74,8 @@ def _interpolation_matrix(x: Any, k: int, t: Any, bc_type: Any) -> Any:
     units = np.eye(len(x))
     if bc_type == "periodic":  # the last value is the first one
         units[-1, 0], units[-1, -1] = 1.0, 0.0
-    made = scipy.interpolate.make_interp_spline(x, units, k, t, bc_type)
-    return made.t, made.c
+    spline = scipy.interpolate.make_interp_spline(x, units, k, t, bc_type)
+    return spline.t, spline.c
 
 
 def make_interp_spline(
@@ -85,11 +85,11 @@ def make_interp_spline(
     """As `scipy.interpolate.make_interp_spline`, linear in the values `y`."""
     refuse_traced("make_interp_spline", x=x, t=t)
     if not holds(y):
-        made = scipy.interpolate.make_interp_spline(
+        spline = scipy.interpolate.make_interp_spline(
             value(x), y, k, value(t), value(bc_type), axis, check_finite
         )
-        c = np.moveaxis(made.c, 0, axis) if axis else made.c
-        return BSpline(made.t, c, k, made.extrapolate, axis)
+        c = np.moveaxis(spline.c, 0, axis) if axis else spline.c
+        return BSpline(spline.t, c, k, spline.extrapolate, axis)
     if (
         bc_type is not None
         and not isinstance(bc_type, str)

@@ -15,29 +15,29 @@ from adarray.scipy._functions import Plainly
 
 
 @dataclasses.dataclass
-class Given:
+class UserConstraint:
     """A constraint as the caller gave it.
 
     Parameters
     ----------
-    given : dict, LinearConstraint or NonlinearConstraint
+    constraint : dict, LinearConstraint or NonlinearConstraint
     """
 
-    given: Any
+    constraint: Any
 
     def plain(self) -> tuple[Any, list[Plainly]]:
         """Return it with plain values, as SciPy takes it, and the functions in it."""
-        if isinstance(self.given, scipy.optimize.LinearConstraint):
-            parts = map(value, (self.given.A, self.given.lb, self.given.ub))
-            return scipy.optimize.LinearConstraint(*parts, self.given.keep_feasible), []
+        if isinstance(self.constraint, scipy.optimize.LinearConstraint):
+            parts = map(value, (self.constraint.A, self.constraint.lb, self.constraint.ub))
+            return scipy.optimize.LinearConstraint(*parts, self.constraint.keep_feasible), []
         watched: dict[str, Plainly] = {}
-        if isinstance(self.given, dict):
-            made, args = dict(self.given), _arguments(self.given)
+        if isinstance(self.constraint, dict):
+            replaced, args = dict(self.constraint), _arguments(self.constraint)
             for key in ("fun", "jac"):
-                if callable(made.get(key)):
-                    made[key] = watched[key] = Plainly(made[key], args)
-            return {**made, "args": ()}, list(watched.values())
-        copied = copy.copy(self.given)
+                if callable(replaced.get(key)):
+                    replaced[key] = watched[key] = Plainly(replaced[key], args)
+            return {**replaced, "args": ()}, list(watched.values())
+        copied = copy.copy(self.constraint)
         for key in ("fun", "jac", "hess"):
             if callable(getattr(copied, key)):
                 watched[key] = Plainly(getattr(copied, key))
@@ -45,36 +45,36 @@ class Given:
         copied.lb, copied.ub = value(copied.lb), value(copied.ub)
         return copied, list(watched.values())
 
-    def constraint(self) -> Constraint:
+    def as_constraint(self) -> Constraint:
         """Return it as a function with limits."""
-        given = self.given
-        if isinstance(given, dict):
-            args, fun = _arguments(given), given["fun"]
-            high = 0.0 if given["type"].lower() == "eq" else np.inf
+        constraint = self.constraint
+        if isinstance(constraint, dict):
+            args, fun = _arguments(constraint), constraint["fun"]
+            high = 0.0 if constraint["type"].lower() == "eq" else np.inf
             return Constraint(lambda x: fun(x, *args), 0.0, high)
-        if isinstance(given, scipy.optimize.LinearConstraint):
-            matrix = given.A.toarray() if scipy.sparse.issparse(given.A) else given.A
-            return Constraint(lambda x: np.matmul(array(matrix), x), given.lb, given.ub)
-        return Constraint(given.fun, given.lb, given.ub)
+        if isinstance(constraint, scipy.optimize.LinearConstraint):
+            matrix = constraint.A.toarray() if scipy.sparse.issparse(constraint.A) else constraint.A
+            return Constraint(lambda x: np.matmul(array(matrix), x), constraint.lb, constraint.ub)
+        return Constraint(constraint.fun, constraint.lb, constraint.ub)
 
     def traced(self) -> bool:
         """Whether its limits or its matrix are ADArrays."""
-        if isinstance(self.given, dict):
-            return holds(_arguments(self.given))
-        parts = (self.given.lb, self.given.ub, getattr(self.given, "A", None))
+        if isinstance(self.constraint, dict):
+            return holds(_arguments(self.constraint))
+        parts = (self.constraint.lb, self.constraint.ub, getattr(self.constraint, "A", None))
         return holds(parts)
 
 
-def _arguments(given: dict[str, Any]) -> tuple[Any, ...]:
-    args = given.get("args", ())
+def _arguments(constraint: dict[str, Any]) -> tuple[Any, ...]:
+    args = constraint.get("args", ())
     return args if isinstance(args, tuple) else (args,)
 
 
-def listed(constraints: Any) -> list[Given]:
+def listed(constraints: Any) -> list[UserConstraint]:
     """Return constraints, one or a sequence of them, as a list."""
     if isinstance(constraints, (list, tuple)):
-        return [Given(c) for c in constraints]
-    return [Given(constraints)] if constraints else []
+        return [UserConstraint(c) for c in constraints]
+    return [UserConstraint(constraints)] if constraints else []
 
 
 def sides(bounds: Any) -> tuple[Any, Any]:

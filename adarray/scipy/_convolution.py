@@ -93,19 +93,21 @@ def _rule_b(g: Any, out: Any, a: Any, b: Any, axes: Any, mode: str, method: str)
 
 
 def _samples(rng: np.random.Generator) -> list[Any]:
-    made = []
+    samples = []
     for mode in ("full", "valid"):
         for method in ("direct", "fft", "oa"):
-            made.append(s(rng.normal(size=7), rng.normal(size=3), (0,), mode, method))
-            made.append(s(rng.normal(size=(4, 5)), rng.normal(size=(2, 3)), (0, 1), mode, method))
+            samples.append(s(rng.normal(size=7), rng.normal(size=3), (0,), mode, method))
+            samples.append(
+                s(rng.normal(size=(4, 5)), rng.normal(size=(2, 3)), (0, 1), mode, method)
+            )
         a, b = rng.normal(size=(2, 6)), rng.normal(size=(1, 3))
-        made.append(s(a, b, (1,), mode, "direct"))
-        made.append(s(a, b * np.array([[1.0], [2.0]]), (1,), mode, "direct"))
-        made.append(s(b, a[:1], (1,), "full", "direct"))
-        made.append(s(a + 0.5j, b, (1,), mode, "direct"))
-        made.append(s(a, b - 0.5j, (1,), mode, "fft"))
-        made.append(s(a + 0.5j, b - 0.5j, (1,), mode, "direct"))
-    return made
+        samples.append(s(a, b, (1,), mode, "direct"))
+        samples.append(s(a, b * np.array([[1.0], [2.0]]), (1,), mode, "direct"))
+        samples.append(s(b, a[:1], (1,), "full", "direct"))
+        samples.append(s(a + 0.5j, b, (1,), mode, "direct"))
+        samples.append(s(a, b - 0.5j, (1,), mode, "fft"))
+        samples.append(s(a + 0.5j, b - 0.5j, (1,), mode, "direct"))
+    return samples
 
 
 convolution: Any = operation(

@@ -44,23 +44,23 @@ def _factors(lu: Any) -> tuple[Any, Any]:
     """Return square L and U of packed factors, filled up with ones on their diagonals."""
     m, n = lu.shape
     k = min(m, n)
-    left = np.tril(lu[:, :k], -1)
+    lower = np.tril(lu[:, :k], -1)
     if m > k:
-        left = np.concatenate([left, np.zeros((m, m - k), lu.dtype)], axis=1)
+        lower = np.concatenate([lower, np.zeros((m, m - k), lu.dtype)], axis=1)
     upper = np.triu(lu[:k])
     if n > k:
         upper = np.concatenate([upper, np.eye(n, dtype=lu.dtype)[k:]], axis=0)
-    return left + np.eye(m, dtype=lu.dtype), upper
+    return lower + np.eye(m, dtype=lu.dtype), upper
 
 
 def _lu_tangent(d: Any, out: Any, a: Any) -> Any:
     """Return ``dL = L tril(F, -1)`` and ``dU = triu(F) U``, packed; F is ``inv(L) P dA inv(U)``."""
     lu, piv = out
-    left, upper = _factors(lu)
-    f = triangular(left, d[_rows(value(piv), d.shape[0])], 0, True, True)
+    lower, upper = _factors(lu)
+    f = triangular(lower, d[_rows(value(piv), d.shape[0])], 0, True, True)
     f = t(triangular(upper, t(f), 1, False))
     m, n = a.shape
-    lower_part = np.matmul(left, np.tril(f, -1))
+    lower_part = np.matmul(lower, np.tril(f, -1))
     upper_part = np.matmul(np.triu(f), upper)
     return lower_part[:m, :n] + upper_part[:m, :n], None
 
@@ -68,9 +68,9 @@ def _lu_tangent(d: Any, out: Any, a: Any) -> Any:
 def _lu_rule(g: Any, out: Any, a: Any) -> Any:
     # The transpose of the tangent, step by step: a = L (F_lower) + (F_upper) U, packed.
     lu, piv = out
-    left, upper = _factors(lu)
-    f = np.tril(np.matmul(t(left), g[0]), -1) + np.triu(np.matmul(g[0], t(upper)))
-    f = triangular(left, f, 1, True, True)
+    lower, upper = _factors(lu)
+    f = np.tril(np.matmul(t(lower), g[0]), -1) + np.triu(np.matmul(g[0], t(upper)))
+    f = triangular(lower, f, 1, True, True)
     f = t(triangular(upper, t(f), 0, False))
     order = np.argsort(_rows(value(piv), a.shape[0]))
     return f[order]
@@ -108,12 +108,12 @@ def lu(a: Any, permute_l: bool = False, p_indices: bool = False) -> Any:
     lu_, piv = packed(a)
     m, n = a.shape
     k = min(m, n)
-    left = np.tril(lu_[:, :k], -1) + np.eye(m, k, dtype=lu_.dtype)
+    lower = np.tril(lu_[:, :k], -1) + np.eye(m, k, dtype=lu_.dtype)
     inverse = np.argsort(_rows(value(piv), m))
     if permute_l:
-        return left[inverse], np.triu(lu_[:k])
+        return lower[inverse], np.triu(lu_[:k])
     p = inverse if p_indices else np.eye(m, dtype=np.abs(value(lu_[:0])).dtype)[inverse]
-    return p, left, np.triu(lu_[:k])
+    return p, lower, np.triu(lu_[:k])
 
 
 @instead_of(scipy.linalg.lu_solve)

@@ -92,7 +92,7 @@ def wrapped(r: Any, name: str) -> Any:
 def untraced(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str
 ) -> Any:
-    """Return what SciPy's `function` gives for ADArrays that are not traced.
+    """Call SciPy's `function` for ADArrays that are not traced.
 
     It writes into the memory of those that it is told to write into. A result that lies in the
     memory of an argument stays there.
@@ -160,11 +160,11 @@ def _written(
         return []
     if any(n.startswith("overwrite_") and x is not False and x for n, x in bound.items()):
         return None
-    found: list[Any] = []
+    outputs: list[Any] = []
     for name in _OUTPUTS & bound.keys():
         x = bound[name]
-        found += x if isinstance(x, (list, tuple)) else [x]
-    return found
+        outputs += x if isinstance(x, (list, tuple)) else [x]
+    return outputs
 
 
 def instead_of(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
@@ -226,15 +226,15 @@ def select(name: str, signature: Any, honoured: Any, bound: dict[str, Any]) -> d
         for key, p in signature.parameters.items()
         if key in honoured and p.default is not p.empty
     }
-    for key, given in bound.items():
+    for key, argument in bound.items():
         if key in honoured:
-            rest[key] = given
-        elif key not in _HINTS and not same_argument(given, signature.parameters[key].default):
+            rest[key] = argument
+        elif key not in _HINTS and not same_argument(argument, signature.parameters[key].default):
             default = signature.parameters[key].default
-            if traced(given):
+            if traced(argument):
                 raise _not_differentiated(name, f"{key}=a traced array", default)
             raise UncoveredError(
-                functools.partial(_not_differentiated, name, f"{key}={given!r}", default)
+                functools.partial(_not_differentiated, name, f"{key}={argument!r}", default)
             )
     return rest
 
@@ -283,13 +283,13 @@ def operation(
 
     @functools.wraps(evaluate)
     def dispatching(*args: Any, **kwargs: Any) -> Any:
-        bound, given, _ = cell[0].bind(args, kwargs)
+        bound, params, _ = cell[0].bind(args, kwargs)
         if any(isinstance(x, Handle) for x in bound):
-            check_params(cell[0], given)
-            return finish(apply(cell[0], tuple(bound), given), None, name)
-        if BATCHED and stands_for_many((*bound, *given.values())) is not None:
-            return run(cell[0], *bound, **given)
-        return evaluate(*bound, **given)
+            check_params(cell[0], params)
+            return finish(apply(cell[0], tuple(bound), params), None, name)
+        if BATCHED and stands_for_many((*bound, *params.values())) is not None:
+            return run(cell[0], *bound, **params)
+        return evaluate(*bound, **params)
 
     op = Op(
         name, dispatching, Opaque(), rules, jvp=jvp, samples=samples, operands=operands,
@@ -306,7 +306,7 @@ def by_original(
     kwargs: dict[str, Any],
     refusal: Callable[[], Exception],
 ) -> Any:
-    """Return what SciPy's own code gives for traced arguments, where NumPy's protocols carry it.
+    """Run SciPy's own code on traced arguments, where NumPy's protocols allow it.
 
     Parameters
     ----------
@@ -370,8 +370,8 @@ def guarded(function: Callable[..., Any], where: str, why: str = "") -> Callable
             return function(*args, **kwargs)
         if not (traced(args) or traced(kwargs)):
             # A function among the arguments may give traced values where it is given ADArrays.
-            given = (*args, *kwargs.values())
-            if any(map(callable, given)) and not followed(given):
+            arguments = (*args, *kwargs.values())
+            if any(map(callable, arguments)) and not followed(arguments):
                 return function(*args, **kwargs)
             return untraced(function, args, kwargs, name)
         if why:
@@ -406,17 +406,17 @@ def fill_in(
 
     def getattribute(name: str) -> Any:
         try:
-            found = getattr(module, name)
+            member = getattr(module, name)
         except AttributeError:
             raise AttributeError(
                 f"module {space['__name__']!r} has no attribute {name!r}"
             ) from None
-        if name.startswith("_") or isinstance(found, (type, types.ModuleType)):
-            return found
-        if callable(found):
-            found = guarded(found, module.__name__, reasons.get(name, ""))
-        space[name] = found  # the same object the next time
-        return found
+        if name.startswith("_") or isinstance(member, (type, types.ModuleType)):
+            return member
+        if callable(member):
+            member = guarded(member, module.__name__, reasons.get(name, ""))
+        space[name] = member  # the same object the next time
+        return member
 
     def names() -> list[str]:
         return sorted({*public, *space})
@@ -468,9 +468,9 @@ def _stack(parts: list[Any], batch: tuple[int, ...]) -> Any:
     return np.reshape(stacked, batch + stacked.shape[1:])
 
 
-def refuse_traced(name: str, **given: Any) -> None:
+def refuse_traced(name: str, **arguments: Any) -> None:
     """Raise for arguments that have no derivative rule and are traced."""
-    for key, x in given.items():
+    for key, x in arguments.items():
         if traced(x):
             raise NotDifferentiableError(
                 f"{name}: there is no derivative with respect to the argument {key}; pass "

@@ -21,9 +21,9 @@ class _Ufuncs:
     """The ufuncs of `scipy.special`, without the coercing wrappers of its array-API mode."""
 
     def __getattr__(self, name: str) -> Any:
-        found = inspect.unwrap(getattr(scipy.special, name))
-        setattr(self, name, found)
-        return found
+        function = inspect.unwrap(getattr(scipy.special, name))
+        setattr(self, name, function)
+        return function
 
 
 sp = _Ufuncs()
@@ -46,16 +46,16 @@ def _draw(domain: Any, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
     return rng.uniform(low, high, size=shape)
 
 
-def made_samples(domains: Sequence[Any], extra: Sequence[tuple[Any, ...]]) -> Any:
+def samples_of(domains: Sequence[Any], extra: Sequence[tuple[Any, ...]]) -> Any:
     """Return the function that makes an operation's samples from ranges, one per operand."""
 
     def samples(rng: np.random.Generator) -> list[Sample]:
         column = [(2, 1)] + [(3,)] * (len(domains) - 1)
-        made = [
+        samples = [
             Sample(tuple(_draw(d, (4,), rng) for d in domains)),
             Sample(tuple(_draw(d, shape, rng) for d, shape in zip(domains, column, strict=True))),
         ]
-        return made + [Sample(tuple(np.asarray(x)[()] for x in args)) for args in extra]
+        return samples + [Sample(tuple(np.asarray(x)[()] for x in args)) for args in extra]
 
     return samples
 
@@ -111,11 +111,11 @@ def _rules_of_scaled(slope: Slope, growth: Slope) -> tuple[Callable[..., Any], C
         return total
 
     def forward(t: Any, out: Any, *operands: Any) -> Any:
-        made = [
+        tangents = [
             t * part if rate is None else t * part - value * np.real(rate * t)
             for value, part, rate in parts(out, operands)
         ]
-        return tuple(made) if isinstance(out, tuple) else made[0]
+        return tuple(tangents) if isinstance(out, tuple) else tangents[0]
 
     return reverse, forward
 
@@ -175,7 +175,7 @@ def elementwise(
         Opaque(),
         rules,
         jvp=tangents,
-        samples=made_samples(domain, extra),
+        samples=samples_of(domain, extra),
         operands=names,
         signature=", ".join(names) + ", /, out=None",
         evaluate=evaluate,

@@ -100,8 +100,8 @@ def _with_state(b: Any, a: Any, x: Any, zi: Any) -> tuple[Any, Any]:
     state = np.matmul(_last(x, order), _tail_matrix(b, order).T)
     state = state - np.matmul(_last(y, order), _tail_matrix(a, order).T)
     if n < order:
-        left = np.concatenate([zi[..., n:], np.zeros((*zi.shape[:-1], n), zi.dtype)], -1)
-        state = state + left
+        remaining = np.concatenate([zi[..., n:], np.zeros((*zi.shape[:-1], n), zi.dtype)], -1)
+        state = state + remaining
     return y, state
 
 

@@ -45,10 +45,10 @@ def picked_axes(axes: Any, ndim: int) -> list[int]:
     """Return the axes to filter as a list of non-negative numbers."""
     if axes is None:
         return list(range(ndim))
-    given = [axes] if isinstance(axes, numbers.Integral) else list(axes)
-    if len({int(i) % ndim for i in given}) != len(given):
+    picked = [axes] if isinstance(axes, numbers.Integral) else list(axes)
+    if len({int(i) % ndim for i in picked}) != len(picked):
         raise ValueError("axes must be unique")
-    return [int(i) % ndim for i in given]
+    return [int(i) % ndim for i in picked]
 
 
 def _spread(size: int, origin: int) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def correlate1d(
     return result(along_axis(x, w, axis % x.ndim, mode, cval, origin), x, output, "correlate1d")
 
 
-def _turned(size: int, origin: int) -> int:
+def _convolution_origin(size: int, origin: int) -> int:
     """Return the origin of the correlation that is a convolution."""
     return -int(origin) - (1 if size % 2 == 0 else 0)
 
@@ -92,7 +92,7 @@ def convolve1d(
     cval: Any = 0.0, origin: int = 0,
 ) -> Any:  # fmt: skip
     x, w = array(input), np.flip(array(weights))
-    r = along_axis(x, w, axis % x.ndim, mode, cval, _turned(w.shape[0], origin))
+    r = along_axis(x, w, axis % x.ndim, mode, cval, _convolution_origin(w.shape[0], origin))
     return result(r, x, output, "convolve1d")
 
 
@@ -128,7 +128,9 @@ def convolve(
 ) -> Any:  # fmt: skip
     x, w = array(input), np.flip(array(weights))
     where = picked_axes(axes, x.ndim)
-    origins = [_turned(k, o) for k, o in zip(w.shape, each(origin, len(where)), strict=True)]
+    origins = [
+        _convolution_origin(k, o) for k, o in zip(w.shape, each(origin, len(where)), strict=True)
+    ]
     return result(_in_all(x, w, mode, cval, origins, where), x, output, "convolve")
 
 
@@ -320,7 +322,7 @@ def _windows(shape: tuple[int, ...], footprint: Any, origins: list[int], modes: 
     for size, k, origin, mode in zip(shape, footprint.shape, origins, modes, strict=True):
         before, after = _spread(k, origin)
         maps.append((positions(size, before, after, mode), np.arange(size)))
-    found = []
+    neighbours = []
     for offset in np.argwhere(footprint):
         flat = np.zeros((1,) * n, int)
         outside = np.zeros((1,) * n, bool)
@@ -328,8 +330,8 @@ def _windows(shape: tuple[int, ...], footprint: Any, origins: list[int], modes: 
             line = np.reshape(at[i + d], tuple(-1 if j == axis else 1 for j in range(n)))
             flat = flat * shape[axis] + line
             outside = outside | (line < 0)
-        found.append(np.broadcast_to(np.where(outside, -1, flat), shape))
-    return np.stack(found)
+        neighbours.append(np.broadcast_to(np.where(outside, -1, flat), shape))
+    return np.stack(neighbours)
 
 
 def _footprint(size: Any, footprint: Any, axes: list[int], ndim: int) -> Any:

@@ -31,7 +31,7 @@ def _grey(name: str, grow: bool, input: Any, size: Any, footprint: Any, structur
         part = np.ones(tuple(int(k) for k in each(size, len(where))), bool)
     part = part.astype(bool)
     origins = [int(o) for o in each(origin, len(where))]
-    if grow:  # a dilation looks the other way
+    if grow:  # a dilation has the reflected footprint
         part = np.flip(part)
         structure = None if structure is None else np.flip(structure)
         origins = [-o - (k % 2 == 0) for o, k in zip(origins, part.shape, strict=True)]
@@ -70,10 +70,10 @@ def grey_dilation(
 def _both(input: Any, args: tuple[Any, ...], axes: Any) -> tuple[Any, Any]:
     """Return the dilation and the erosion."""
     size, footprint, structure, mode, cval, origin = args
-    given = (size, footprint, structure, None, mode, cval, origin)
+    options = (size, footprint, structure, None, mode, cval, origin)
     return (
-        grey_dilation(input, *given, axes=axes),
-        grey_erosion(input, *given, axes=axes),
+        grey_dilation(input, *options, axes=axes),
+        grey_erosion(input, *options, axes=axes),
     )
 
 
@@ -82,8 +82,8 @@ def grey_opening(
     input: Any, size: Any = None, footprint: Any = None, structure: Any = None, output: Any = None,
     mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, axes: Any = None,
 ) -> Any:  # fmt: skip
-    given = (size, footprint, structure, None, mode, cval, origin)
-    small = grey_erosion(input, *given, axes=axes)
+    options = (size, footprint, structure, None, mode, cval, origin)
+    small = grey_erosion(input, *options, axes=axes)
     return grey_dilation(small, size, footprint, structure, output, mode, cval, origin, axes=axes)
 
 
@@ -92,8 +92,8 @@ def grey_closing(
     input: Any, size: Any = None, footprint: Any = None, structure: Any = None, output: Any = None,
     mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, axes: Any = None,
 ) -> Any:  # fmt: skip
-    given = (size, footprint, structure, None, mode, cval, origin)
-    large = grey_dilation(input, *given, axes=axes)
+    options = (size, footprint, structure, None, mode, cval, origin)
+    large = grey_dilation(input, *options, axes=axes)
     return grey_erosion(large, size, footprint, structure, output, mode, cval, origin, axes=axes)
 
 
@@ -156,9 +156,9 @@ def _of_regions(input: Any, labels: Any, index: Any, f: Callable[[Any], Any]) ->
     x = array(input)
     if not isinstance(x.dtype.type(0), np.inexact):
         x = x.astype(float)
-    found, shape = _regions(x, labels, index)
+    regions, shape = _regions(x, labels, index)
     flat = np.reshape(x, (-1,))
-    parts = [f(flat[at]) if at.size else np.zeros((), x.dtype) for at in found]
+    parts = [f(flat[at]) if at.size else np.zeros((), x.dtype) for at in regions]
     return np.reshape(np.stack(parts), shape)
 
 
@@ -167,8 +167,8 @@ def _sum_of(name: str) -> Callable[..., Any]:
     def total(input: Any, labels: Any = None, index: Any = None) -> Any:
         return _of_regions(input, labels, index, np.sum)
 
-    made: Callable[..., Any] = total
-    return made
+    reduction: Callable[..., Any] = total
+    return reduction
 
 
 sum = _sum_of("sum")  # noqa: A001  (SciPy's name)
@@ -248,7 +248,7 @@ def _multiplied(name: str) -> Callable[..., Any]:
         ) -> Any:
             return body(input, sigma, n, axis, output)
 
-        made: Callable[..., Any] = with_sigma
+        fourier_filter: Callable[..., Any] = with_sigma
     elif parameter == "shift":
 
         @instead_of(function)
@@ -257,7 +257,7 @@ def _multiplied(name: str) -> Callable[..., Any]:
         ) -> Any:
             return body(input, shift, n, axis, output)
 
-        made = with_shift
+        fourier_filter = with_shift
     else:
 
         @instead_of(function)
@@ -266,8 +266,8 @@ def _multiplied(name: str) -> Callable[..., Any]:
         ) -> Any:
             return body(input, size, n, axis, output)
 
-        made = with_size
-    return made
+        fourier_filter = with_size
+    return fourier_filter
 
 
 fourier_gaussian = _multiplied("fourier_gaussian")

@@ -151,9 +151,9 @@ def _inside(c: Any, n: int, mode: str) -> tuple[Any, Any]:
         return np.where(out, 0.0, c), out
     if mode == "wrap":
         period = max(n - 1, 1)
-        turns = np.where(v < 0, np.trunc(-v / period) + 1, 0)
-        turns = np.where(v > n - 1, -np.trunc(v / period), turns)
-        return (c + turns * period if n > 1 else c * 0.0), None
+        periods = np.where(v < 0, np.trunc(-v / period) + 1, 0)
+        periods = np.where(v > n - 1, -np.trunc(v / period), periods)
+        return (c + periods * period if n > 1 else c * 0.0), None
     return c, None
 
 
@@ -206,12 +206,12 @@ def _interpolated(x: Any, coordinates: Any, order: int, mode: str, cval: Any,
     _check_order(order)
     c, pad = _prepared(x, order, mode, cval, prefilter)
     flat = np.reshape(c, (-1,))
-    lines, gone = [], None
+    lines, outside = [], None
     for axis, n in enumerate(c.shape):
         terms, out = _line(coordinates[axis] + float(pad), n, order, mode)
         lines.append(terms)
         if out is not None:
-            gone = out if gone is None else gone | out
+            outside = out if outside is None else outside | out
     total: Any = None
     for pick in itertools.product(*lines):
         at, weight, beyond = 0, None, None
@@ -224,7 +224,7 @@ def _interpolated(x: Any, coordinates: Any, order: int, mode: str, cval: Any,
             part = np.where(beyond, cval, part)
         part = part * weight
         total = part if total is None else total + part
-    return total if gone is None or not np.any(gone) else np.where(gone, cval, total)
+    return total if outside is None or not np.any(outside) else np.where(outside, cval, total)
 
 
 @instead_of(scipy.ndimage.map_coordinates)
@@ -249,7 +249,7 @@ def _on_grid(x: Any, lines: list[Any], order: int, mode: str, cval: Any, prefilt
         spread = [np.reshape(u, tuple(-1 if j == i else 1 for j in range(x.ndim)))
                   for i, u in enumerate(lines)]  # fmt: skip
         return _interpolated(x, spread, order, mode, cval, prefilter)
-    gone = None
+    outside = None
     for axis, n in enumerate(x.shape):
         shape = tuple(-1 if j == axis else 1 for j in range(x.ndim))
         terms, out = _line(lines[axis] + float(pad), n + 2 * pad, order, mode)
@@ -262,8 +262,8 @@ def _on_grid(x: Any, lines: list[Any], order: int, mode: str, cval: Any, prefilt
         c = total
         if out is not None:
             out = np.reshape(out, shape)
-            gone = out if gone is None else gone | out
-    return c if gone is None or not np.any(gone) else np.where(gone, cval, c)
+            outside = out if outside is None else outside | out
+    return c if outside is None or not np.any(outside) else np.where(outside, cval, c)
 
 
 @instead_of(scipy.ndimage.shift)
@@ -347,12 +347,12 @@ def rotate(
     if x.ndim < 2:
         raise ValueError("input array should be at least 2D")
     i, j = sorted(int(a) % x.ndim for a in axes)
-    turn = np.deg2rad(angle)
-    c, sine = np.cos(turn), np.sin(turn)
+    radians = np.deg2rad(angle)
+    c, sine = np.cos(radians), np.sin(radians)
     size = np.array([x.shape[i], x.shape[j]])
     plain_c, plain_s = scipy.special.cosdg(value(angle)), scipy.special.sindg(value(angle))
     shape = size
-    if reshape:  # the box around the turned corners
+    if reshape:  # the box around the rotated corners
         corners = np.array([[plain_c, plain_s], [-plain_s, plain_c]]) @ [
             [0, 0, size[0], size[0]], [0, size[1], 0, size[1]],
         ]  # fmt: skip
@@ -369,11 +369,11 @@ def rotate(
     planes = np.moveaxis(x, (i, j), (-2, -1))
     outer = planes.shape[:-2]
     planes = np.reshape(planes, (-1, *planes.shape[-2:]))
-    turned = [
+    rotated = [
         _interpolated(planes[k], lines, order, mode, cval, prefilter)
         for k in range(planes.shape[0])
     ]
-    r = np.reshape(np.stack(turned), (*outer, *tuple(int(k) for k in shape)))
+    r = np.reshape(np.stack(rotated), (*outer, *tuple(int(k) for k in shape)))
     return result(np.moveaxis(r, (-2, -1), (i, j)), x, output, "rotate")
 
 

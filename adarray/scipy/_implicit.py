@@ -25,7 +25,7 @@ from adarray.scipy._functions import corrected, recording
 from adarray.transforms import grad, jacobian
 
 _STEPS = 2  # k Newton steps have the derivatives of the solution up to order 2**k - 1
-_SETTLED = 1e-6  # relative: a second step of this length is not looked at
+_SETTLED = 1e-6  # relative: a second step of this length is ignored
 _SINGULAR = 1e-14  # reciprocal condition number, of a matrix with rows and columns of length 1
 
 

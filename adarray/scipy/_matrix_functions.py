@@ -44,7 +44,7 @@ def along(function: Callable[..., Any], a: Any, e: Any, **params: Any) -> Any:
     return function(np.concatenate([top, bottom], axis=-2), **params)[..., :n, n:]
 
 
-def _kept(r: Any, *like: Any) -> Any:
+def _precision_like(r: Any, *like: Any) -> Any:
     """Return a result in single precision where all operands are."""
     r = np.asarray(r)
     if all(np.dtype(x.dtype).char in "fF" for x in like):
@@ -56,10 +56,10 @@ def _sliced(function: Callable[..., Any], *arrays: Any) -> Any:
     """Call SciPy on each slice of batches, which it does by itself only since version 1.16."""
     batch = np.broadcast_shapes(*(x.shape[:-2] for x in arrays))
     if not batch:
-        return _kept(function(*arrays), *arrays)
+        return _precision_like(function(*arrays), *arrays)
     wide = [np.broadcast_to(x, batch + x.shape[-2:]) for x in arrays]
     parts = [np.asarray(function(*(x[i] for x in wide))) for i in np.ndindex(batch)]
-    return _kept(np.reshape(np.stack(parts), batch + parts[0].shape), *arrays)
+    return _precision_like(np.reshape(np.stack(parts), batch + parts[0].shape), *arrays)
 
 
 def _samples(rng: np.random.Generator) -> list[Any]:
@@ -81,16 +81,16 @@ def matrix_function(name: str, samples: Any = _samples) -> Callable[..., Any]:
     def evaluate(A: Any) -> Any:
         return _sliced(function, A)
 
-    made: Any = operation(
+    primitive: Any = operation(
         f"scipy.linalg.{name}",
         evaluate,
-        [lambda g, out, a: along(made, t(a), g)],
-        jvp=[lambda d, out, a: along(made, a, d)],
+        [lambda g, out, a: along(primitive, t(a), g)],
+        jvp=[lambda d, out, a: along(primitive, a, d)],
         samples=samples,
         operands=("A",),
         batch=stacked(2),
     )
-    return made  # type: ignore[no-any-return]
+    return primitive  # type: ignore[no-any-return]
 
 
 _expm = matrix_function("expm")

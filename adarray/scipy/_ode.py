@@ -38,7 +38,7 @@ from adarray.scipy._ode_adjoint import Adjoint
 from adarray.scipy._ode_jumps import refuse_jumps
 from adarray.scipy._ode_kinks import Refinement, Step
 from adarray.scipy._ode_smooth import Field
-from adarray.scipy._ode_steps import FEWEST, Tableau, Taken, are_small, taken
+from adarray.scipy._ode_steps import FEWEST, StepRecord, Tableau, are_small, record_steps
 from adarray.scipy._ode_track import Dense, Track, located
 
 _ORDERS = 3  # derivatives that recorded Newton iterations give
@@ -57,8 +57,8 @@ def _tableau(name: str) -> Tableau:
     method = getattr(scipy.integrate, name)
     stages = method.n_stages
     a = np.zeros((stages, stages))
-    given = method.A[:stages, :stages]  # SciPy's may lack the last column, of zeros
-    a[:, : given.shape[1]] = given
+    coefficients = method.A[:stages, :stages]  # SciPy's may lack the last column, of zeros
+    a[:, : coefficients.shape[1]] = coefficients
     return Tableau(a, method.B[:stages], method.C[:stages])
 
 
@@ -150,11 +150,11 @@ def _radau(plain_f: Field) -> Step:
                 "smaller rtol or max_step"
             )
         inverse = np.linalg.inv(_stage_matrix(plain_f, t0, h0, stages))
-        found: Any = stages
+        newton: Any = stages
         for _ in range(_ORDERS):
-            residual = _residual(f, t, y, h, [found[i] for i in range(3)])
-            found = found - np.reshape(np.matmul(inverse, np.reshape(residual, (-1,))), (3, n))
-        return found[2]
+            residual = _residual(f, t, y, h, [newton[i] for i in range(3)])
+            newton = newton - np.reshape(np.matmul(inverse, np.reshape(residual, (-1,))), (3, n))
+        return newton[2]
 
     return step
 
@@ -208,7 +208,7 @@ _COMPILED: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDicti
 
 
 def _compiled(fun: Any, name: str, step: Step, args: tuple[Any, ...]) -> Any:
-    """Return whole steps of a jitted right-hand side, compiled: ``taken(t, y, h)``."""
+    """Return whole steps of a jitted right-hand side, compiled: ``record_steps(t, y, h)``."""
     known = _COMPILED.setdefault(fun, {})
     if name not in known:
         text = _text_of(fun)
@@ -217,8 +217,8 @@ def _compiled(fun: Any, name: str, step: Step, args: tuple[Any, ...]) -> Any:
             return step(_field(text, args), t, y, h)
 
         known[name] = fun.like(whole)
-    made = known[name]
-    return lambda t, y, h: made(t, y, h, args)
+    stepper = known[name]
+    return lambda t, y, h: stepper(t, y, h, args)
 
 
 def _field(fun: Any, args: tuple[Any, ...]) -> Field:
@@ -234,13 +234,13 @@ def solve_ivp(
     adjoint = options.pop("adjoint", "discrete")
     if adjoint not in ("discrete", "continuous"):
         raise ValueError(f"solve_ivp: adjoint={adjoint!r}; pass 'discrete' or 'continuous'")
-    given = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    # Inside of transforms jitted functions run as they are written, with a look at each value.
-    call = Plainly(_text_of(fun) if LEVEL.get() > 0 else fun, given)
+    extra = () if args is None else tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    # Inside of transforms jitted functions run uncompiled, as they are written.
+    call = Plainly(_text_of(fun) if LEVEL.get() > 0 else fun, extra)
     if callable(options.get("jac")):
-        options["jac"] = Plainly(options["jac"], given)
+        options["jac"] = Plainly(options["jac"], extra)
     happenings = () if events is None else events if isinstance(events, (list, tuple)) else [events]
-    watched = [_watched(e, given) for e in happenings]
+    watched = [_watched(e, extra) for e in happenings]
     span, start, at = value(t_span), np.asarray(value(array(y0))), value(t_eval)
     options["events"] = None if events is None else watched
     name = method if isinstance(method, str) else method.__name__
@@ -262,23 +262,23 @@ def solve_ivp(
             known = [(solution.t, solution.y), (mesh, states)]
             tolerances = options.get("rtol", 1e-3), options.get("atol", 1e-6)  # SciPy's defaults
             refinement = Refinement(
-                "solve_ivp", step, _field(_text_of(fun), value(given)),
+                "solve_ivp", step, _field(_text_of(fun), value(extra)),
                 lambda t, y: np.asarray(call(t, y)), tolerances, known,
             )  # fmt: skip
         else:
             refuse_jumps(
-                "solve_ivp", _field(fun, value(given)), lambda t, y: np.asarray(call(t, y)),
+                "solve_ivp", _field(fun, value(extra)), lambda t, y: np.asarray(call(t, y)),
                 mesh, states,
             )  # fmt: skip
         ends = _ends(mesh, solution.t)
         batched = None
         if name in _EXPLICIT:
             batched = functools.partial(noted.steps, name, lambda t, y: np.asarray(call(t, y)))
-        taken = None
+        compiled = None
         if name in _EXPLICIT and _text_of(fun) is not fun:
-            taken = _compiled(fun, name, step, given)
-        field = _field(fun, given)
-        track = Track(step, field, t_span[0], first, ends, refinement, batched, taken)
+            compiled = _compiled(fun, name, step, extra)
+        field = _field(fun, extra)
+        track = Track(step, field, t_span[0], first, ends, refinement, batched, compiled)
         return track, refinement
 
     if not (seen or holds((t_span, y0, t_eval))):
@@ -296,7 +296,7 @@ def solve_ivp(
             )
         return _by_adjoint(solution, follow, lambda: scipy.integrate.solve_ivp(
             call, span, start, method, dense_output=True, **options
-        ), _field(fun, given), array(y0), method, options)  # fmt: skip
+        ), _field(fun, extra), array(y0), method, options)  # fmt: skip
     mesh, states = solution.t, solution.y
     if t_eval is not None:
         mesh, states = noted.times, noted.states
@@ -305,28 +305,28 @@ def solve_ivp(
             mesh, states = whole.t, whole.y
     track, refinement = follow(mesh, states)
     happened = [
-        located("solve_ivp", track, functools.partial(_called, e, given), *found)
-        for e, *found in zip(
+        located("solve_ivp", track, functools.partial(_called, e, extra), *points)
+        for e, *points in zip(
             happenings, solution.t_events or (), solution.y_events or (), strict=True
         )
     ]
     times = _times(t_span, t_eval, solution, [t for t, _ in happened])
-    made = dict(solution)
+    fields = dict(solution)
     if times:
         states = track.many(times)
-        made["t"] = np.stack(list(map(array, times))) if traced(times) else np.asarray(times)
-        made["y"] = corrected(states, solution.y)
+        fields["t"] = np.stack(list(map(array, times))) if traced(times) else np.asarray(times)
+        fields["y"] = corrected(states, solution.y)
     if refinement is not None:
         refinement.check_orders([*([states] if times else ()), *(y for _, y in happened)])
     if events is not None:
-        made["t_events"], made["y_events"] = [t for t, _ in happened], [y for _, y in happened]
+        fields["t_events"], fields["y_events"] = [t for t, _ in happened], [y for _, y in happened]
     if dense_output:
-        made["sol"] = Dense(lambda: track, solution.sol, recorded=True)
-    return type(solution)(**made)
+        fields["sol"] = Dense(lambda: track, solution.sol, recorded=True)
+    return type(solution)(**fields)
 
 
 class _Noted:
-    """What a solver of SciPy has done: times, states, and slopes of small systems."""
+    """The steps of a solver of SciPy: times, states, and slopes of small systems."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[Any, ...]] = []
@@ -340,12 +340,12 @@ class _Noted:
             def step(self) -> Any:
                 if not steps:
                     steps.append((self.t, self.y))
-                said = super().step()
+                message = super().step()
                 if self.status != "failed":
                     small = are_small(FEWEST, self.y)
                     slopes = self.K[: self.n_stages].copy() if small else None
                     steps.append((self.t, self.y, slopes))
-                return said
+                return message
 
         return Noting
 
@@ -357,13 +357,13 @@ class _Noted:
     def states(self) -> Any:
         return np.stack([step[1] for step in self._steps], axis=1) if self._steps else None
 
-    def steps(self, name: str, field: Field, times: Any, y0: Any) -> tuple[Tableau, Taken]:
+    def steps(self, name: str, field: Field, times: Any, y0: Any) -> tuple[Tableau, StepRecord]:
         """Return a method, and its steps of a small system, which are taken if they are others."""
         tableau = _tableau(name)
         if np.array_equal(self.times, times):
             slopes = np.stack([step[2] for step in self._steps[1:]])
-            return tableau, Taken(times, self.states.T, slopes)
-        return tableau, taken(tableau, field, times, y0)
+            return tableau, StepRecord(times, self.states.T, slopes)
+        return tableau, record_steps(tableau, field, times, y0)
 
 
 def _by_adjoint(
@@ -400,13 +400,13 @@ def _step_of(name: str, plain_field: Field) -> Step:
     return _explicit(name) if name in _EXPLICIT else _radau(plain_field)
 
 
-def _called(event: Any, given: tuple[Any, ...], t: Any, y: Any) -> Any:
-    return event(t, y, *given)
+def _called(event: Any, extra: tuple[Any, ...], t: Any, y: Any) -> Any:
+    return event(t, y, *extra)
 
 
-def _watched(event: Any, given: tuple[Any, ...]) -> Plainly:
+def _watched(event: Any, extra: tuple[Any, ...]) -> Plainly:
     """Return an event as SciPy may call it, with what it is marked by."""
-    watched = Plainly(event, given)
+    watched = Plainly(event, extra)
     for mark in ("terminal", "direction"):
         if hasattr(event, mark):
             setattr(watched, mark, getattr(event, mark))
@@ -417,8 +417,8 @@ def _times(t_span: Any, t_eval: Any, solution: Any, happened: list[Any]) -> list
     """Return the times of the results: ends of `t_span`, `t_eval` and events may be traced."""
     times: list[Any] = list(solution.t)
     if t_eval is not None:
-        given = array(t_eval)
-        return [given[i] for i in range(len(times))]
+        times_at = array(t_eval)
+        return [times_at[i] for i in range(len(times))]
     if traced(t_span[0]):
         times[0] = t_span[0]
     if traced(t_span[1]) and solution.status == 0:
@@ -469,11 +469,11 @@ def odeint(
     y, *more = result if isinstance(result, tuple) else (result,)
     rtol = 1.49e-8 if options.get("rtol") is None else options["rtol"]
     atol = 1.49e-8 if options.get("atol") is None else options["atol"]
-    turned = call if tfirst else Plainly(lambda time, state: func(state, time, *args))
-    chosen, name = _mesh(turned, times, np.asarray(start, float), rtol, atol)
+    field_of_time = call if tfirst else Plainly(lambda time, state: func(state, time, *args))
+    chosen, name = _mesh(field_of_time, times, np.asarray(start, float), rtol, atol)
 
     def plain_field(time: Any, state: Any) -> Any:
-        return np.atleast_1d(np.asarray(turned(time, state)))
+        return np.atleast_1d(np.asarray(field_of_time(time, state)))
 
     def f(time: Any, state: Any) -> Any:
         r = func(time, state, *args) if tfirst else func(state, time, *args)
@@ -494,8 +494,8 @@ def odeint(
         refuse_jumps("odeint", f, plain_field, chosen.t, chosen.y)
     first = listed[0] if traced(t) else times[0]
     states = replay(step, f, first, begin, chosen.t, listed, refinement, batched)
-    found = corrected(states.T, y)
-    return (found, *more) if more else found
+    solution = corrected(states.T, y)
+    return (solution, *more) if more else solution
 
 
 REPLACEMENTS[scipy.integrate.solve_ivp] = solve_ivp

@@ -22,7 +22,7 @@ from adarray.ad.reverse import WALK
 from adarray.base.errors import NotDifferentiableError, TraceError
 from adarray.core.protocol import plain, traced
 from adarray.scipy._ode_smooth import Field
-from adarray.transforms.calls import Made, Whole
+from adarray.transforms.calls import RuleCall, Whole
 from adarray.transforms.replay import Replay
 from adarray.transforms.running import prepared
 
@@ -67,7 +67,7 @@ class Adjoint(Whole):
     def _along(self, args: tuple[Any, ...]) -> Any:  # noqa: ARG002
         return [self._forward()]
 
-    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+    def _pull(self, call: RuleCall, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         around = WALK.get()
         record = around is not None and (around.record or call.span[0] < around.level)
         if record or any(map(traced, (*operands, *cotangents))):
@@ -75,11 +75,11 @@ class Adjoint(Whole):
                 "solve_ivp: adjoint='continuous' gives first derivatives in reverse mode only; "
                 "leave it out for the derivative of the discrete solution, which has all orders"
             )
-        asked = call.asked()
-        sizes = [n.aval.size for n in asked]
+        targets = call.targets()
+        sizes = [n.aval.size for n in targets]
         g = np.asarray(plain(cotangents[0]))
         n = g.shape[0]
-        total = np.zeros(n + sum(sizes), np.result_type(g, *(k.aval.dtype for k in asked)))
+        total = np.zeros(n + sum(sizes), np.result_type(g, *(k.aval.dtype for k in targets)))
         known = {id(k) for k in call.captured}
 
         def slopes(t: float, z: Any) -> Any:
@@ -89,7 +89,7 @@ class Adjoint(Whole):
                     "solve_ivp: the right-hand side reads other traced values between the times "
                     "of results; pass them by args=, as one array, or leave adjoint= out"
                 )
-            parts = replay.pull([z[:n]], asked)
+            parts = replay.pull([z[:n]], targets)
             return -np.concatenate([np.reshape(np.asarray(plain(x)), (-1,)) for x in parts])
 
         for j in range(len(self._times) - 1, 0, -1):
@@ -105,12 +105,12 @@ class Adjoint(Whole):
         total[:n] += g[:, 0]
         ends = np.cumsum([n, *sizes])
         parts = [total[:n]]
-        for start, stop, node in zip(ends[:-1], ends[1:], asked, strict=True):
+        for start, stop, node in zip(ends[:-1], ends[1:], targets, strict=True):
             part = np.reshape(total[start:stop], node.aval.shape)
             if node.aval.dtype.kind == "f":
                 part = np.real(part)  # it moves along the real axis only
             parts.append(part.astype(node.aval.dtype)[()])
         own = [k for k in call.followed if k < len(operands)]
         at = {id(k): len(operands) + i for i, k in enumerate(call.captured)}
-        made = {at[id(k)]: x for k, x in zip(asked, parts[1:], strict=True)}
-        return {**made, **dict.fromkeys(own, parts[0])}
+        by_operand = {at[id(k)]: x for k, x in zip(targets, parts[1:], strict=True)}
+        return {**by_operand, **dict.fromkeys(own, parts[0])}

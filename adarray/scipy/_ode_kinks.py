@@ -6,7 +6,7 @@ only. So each step is tried with one derivative that is known: moved along the s
 to end as much farther along it. A step that misses is cut at the place where it begins to miss,
 until what is left of the kink matters no more.
 
-A right-hand side of smooth operations that looks at no values has no kinks, and is not tried (see
+A right-hand side of smooth operations that reads no values has no kinks, and is not tried (see
 `adarray.scipy._ode_smooth`).
 
 All steps are tried at once where the right-hand side takes states that are stacked along a further
@@ -50,7 +50,7 @@ _STENCILS = (
     ((2e-4, -2e-4), (2500.0, -2500.0)),
     ((2e-3, -2e-3, 4e-3, -4e-3), (1000 / 3, -1000 / 3, -125 / 3, 125 / 3)),
 )
-_DOUBT = 0.5  # of the tolerance: what plain differences have to find for a closer look
+_DOUBT = 0.5  # of the tolerance: what plain differences have to find for a closer search
 _LEFT = 0.1  # of what a step misses by, at most, after the place of a kink that is believed
 _POINT = 1e-2  # of a step: what is left of it at a kink
 _CLEAR = 1e-6  # of the slopes: what is called a jump
@@ -132,7 +132,7 @@ class Refinement:
         # From here on the states have to be those of the steps that are taken in the end: where
         # others pass a kink is found too inaccurately to cut there.
         slope = self._slope(at, state)
-        found = [at]
+        mesh = [at]
         for i, stop in enumerate(times[1:].tolist()):
             if missed is None:
                 state_there, slope_there, doubtful = self._doubtful(at, state, slope, stop)
@@ -140,17 +140,17 @@ class Refinement:
                 state_there = slope_there = None
                 doubtful = missed[i]
             if doubtful:
-                at, state, slope = self._refined(at, state, slope, stop, times.size, found)
+                at, state, slope = self._refined(at, state, slope, stop, times.size, mesh)
                 continue
             if state_there is None:
                 state_there = np.asarray(self._step(self._slope, at, state, stop - at))
                 slope_there = self._slope(stop, state_there)
             at, state, slope = stop, state_there, slope_there
-            found.append(at)
-        return np.asarray(found)
+            mesh.append(at)
+        return np.asarray(mesh)
 
     def _refined(
-        self, at: float, state: Any, slope: Any, stop: float, count: int, found: list[float]
+        self, at: float, state: Any, slope: Any, stop: float, count: int, mesh: list[float]
     ) -> tuple[float, Any, Any]:
         """Cut a step wherever it misses; return its end."""
         end = self._tried(at, state, slope, stop)
@@ -162,7 +162,7 @@ class Refinement:
                 self._warn(at, stop)
                 break
             before = end.excess
-            at, (state, slope, _) = self._over_kink(at, state, slope, stop, end, found, trusted)
+            at, (state, slope, _) = self._over_kink(at, state, slope, stop, end, mesh, trusted)
             if at == stop:
                 return at, state, slope
             end = self._tried(at, state, slope, stop)
@@ -170,7 +170,7 @@ class Refinement:
         else:
             if end.excess > 1:
                 self._warn(at, stop)
-        found.append(stop)
+        mesh.append(stop)
         return stop, end.state, end.slope
 
     def _warn(self, at: float, stop: float) -> None:
@@ -253,7 +253,7 @@ class Refinement:
         return state, end, self._excess(off, slope, end, state)
 
     def _over_kink(
-        self, at: float, state: Any, slope: Any, stop: float, whole: _End, found: list[float],
+        self, at: float, state: Any, slope: Any, stop: float, whole: _End, mesh: list[float],
         trusted: bool = True,
     ) -> tuple[float, _End]:  # fmt: skip
         """Go as far as a step is right, and over the kink; note both times."""
@@ -265,7 +265,7 @@ class Refinement:
             if max(here.excess, over.excess) <= 1:
                 if abs(high - low) < _POINT * abs(stop - at):
                     self._note_kink(here, high, over)
-                found.extend([low, high] if low != at else [high])
+                mesh.extend([low, high] if low != at else [high])
                 return high, over
         low, high, here, over = at, stop, start, whole
         while over.excess > 1:
@@ -279,7 +279,7 @@ class Refinement:
             else:
                 high = middle
             over = self._tried(low, here.state, here.slope, high)
-        found.extend([low, high] if low != at else [high])
+        mesh.extend([low, high] if low != at else [high])
         return high, over
 
     def _located(
@@ -316,7 +316,7 @@ class Refinement:
         self._case = t, y, slope, 0.0
         return np.asarray(value(jvp(self._slope_moved, (0.0,), (1.0,))[1]))
 
-    # Methods, not functions made anew: `jvp` looks once at what a function may reach.
+    # Methods, not functions made anew: `jvp` inspects once what a function may reach.
 
     def _slope_moved(self, s: Any) -> Any:
         t, y, along, _ = self._case

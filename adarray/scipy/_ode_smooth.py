@@ -1,6 +1,6 @@
 """Whether the right-hand side of an ODE may have kinks at all.
 
-It is run once, recorded, at the start. If it looks at no value that moves (compares none, rounds
+It is run once, recorded, at the start. If it reads no value that moves (compares none, rounds
 none), it is the same formula everywhere; and if the formula has smooth operations alone, steps need
 not be tried for kinks.
 """

@@ -28,7 +28,7 @@ from adarray.scipy._drop_in import array
 from adarray.scipy._ode_smooth import Field
 from adarray.transforms import jvp
 from adarray.transforms.batch import vmap, vmap_strictly
-from adarray.transforms.calls import Made, Whole
+from adarray.transforms.calls import RuleCall, Whole
 from adarray.transforms.replay import Replay, tangents_of
 from adarray.transforms.running import prepared
 
@@ -47,7 +47,7 @@ class Tableau(NamedTuple):
     c: Any
 
 
-class Taken(NamedTuple):
+class StepRecord(NamedTuple):
     """Steps that were taken, with plain values.
 
     Parameters
@@ -67,7 +67,7 @@ def are_small(count: int, y: Any) -> bool:
     return bool(y.dtype == float and y.ndim == 1 and count >= FEWEST and 0 < y.size <= LARGEST)
 
 
-def taken(tableau: Tableau, f: Field, times: Any, y0: Any) -> Taken:
+def record_steps(tableau: Tableau, f: Field, times: Any, y0: Any) -> StepRecord:
     """Take steps with plain values."""
     states, slopes = [y0], []
     for t, h in zip(times[:-1].tolist(), np.diff(times).tolist(), strict=True):
@@ -76,7 +76,7 @@ def taken(tableau: Tableau, f: Field, times: Any, y0: Any) -> Taken:
             k[i] = f(t + c * h, states[-1] + h * (row[:i] @ k[:i]))
         states.append(states[-1] + h * (tableau.b @ k))
         slopes.append(k)
-    return Taken(times, np.stack(states), np.stack(slopes))
+    return StepRecord(times, np.stack(states), np.stack(slopes))
 
 
 class Steps(Whole):
@@ -87,7 +87,7 @@ class Steps(Whole):
     tableau : Tableau
     field : callable
         The right-hand side; traced values that it reads get their gradients.
-    known : Taken
+    known : StepRecord
     one_by_one : callable
         ``one_by_one(y0)`` takes the steps recorded, and returns a list of states: for derivatives
         in forward mode and of second order, and right-hand sides that `vmap` cannot take.
@@ -96,7 +96,7 @@ class Steps(Whole):
     captures = True
 
     def __init__(
-        self, tableau: Tableau, field: Field, known: Taken,
+        self, tableau: Tableau, field: Field, known: StepRecord,
         one_by_one: Callable[[Any], list[Any]],
     ) -> None:  # fmt: skip
         self._tableau, self._known = tableau, known
@@ -106,8 +106,8 @@ class Steps(Whole):
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:  # noqa: ARG002
         return self._known.states.copy(), None
 
-    def _captured(self, start: Node, leaves: list[Any], found: list[Any]) -> list[Node] | None:
-        """Return what the slopes read where steps begin; None if they cannot be batched."""
+    def _captured(self, start: Node, leaves: list[Any], outputs: list[Any]) -> list[Node] | None:
+        """Return the nodes that slopes read where steps begin; None if they cannot be batched."""
         captured: dict[int, Node] = {}
         times, states = self._known.times[:-1], self._known.states[:-1]
         before = remembered()
@@ -120,36 +120,36 @@ class Steps(Whole):
                 return None
             if tangents_of([slopes]):  # which the states have, too, and these do not show
                 return None
-            read = super()._captured(start, leaves, [*found, slopes])
+            read = super()._captured(start, leaves, [*outputs, slopes])
             if read is None or slopes.shape != states[part].shape:
                 return None
             captured.update((n.order, n) for n in read)
         return [captured[k] for k in sorted(captured, reverse=True)]
 
-    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+    def _pull(self, call: RuleCall, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         around = WALK.get()
         record = around is not None and (around.record or call.span[0] < around.level)
-        (g,), asked = cotangents, call.asked()
+        (g,), targets = cotangents, call.targets()
         if not record and type(g) is np.ndarray and not traced(operands):
-            found = self._all_at_once(g, asked)
-            if found is not None:
-                return self._placed(call, operands, found)
+            pulled = self._all_at_once(g, targets)
+            if pulled is not None:
+                return self._placed(call, operands, pulled)
         replay = Replay(self._name, self._f, operands[:1])
         if replay.differs(call.captured):
             raise TraceError(
                 "solve_ivp: the right-hand side read other traced values when it ran again for "
                 "its derivative; what changes meanwhile must be passed by args="
             )
-        return self._placed(call, operands, replay.pull(cotangents, asked))
+        return self._placed(call, operands, replay.pull(cotangents, targets))
 
     @staticmethod
-    def _placed(call: Made, operands: list[Any], found: list[Any]) -> dict[int, Any]:
+    def _placed(call: RuleCall, operands: list[Any], pulled: list[Any]) -> dict[int, Any]:
         """Return cotangents, of the first state and of what was captured, by operand."""
         at = {id(n): len(operands) + k for k, n in enumerate(call.captured)}
-        made = {at[id(n)]: g for n, g in zip(call.asked(), found[1:], strict=True)}
-        return {**made, **{k: found[0] for k in call.followed if k < len(operands)}}
+        by_operand = {at[id(n)]: g for n, g in zip(call.targets(), pulled[1:], strict=True)}
+        return {**by_operand, **{k: pulled[0] for k in call.followed if k < len(operands)}}
 
-    def _all_at_once(self, g: Any, asked: list[Node]) -> list[Any] | None:
+    def _all_at_once(self, g: Any, targets: list[Node]) -> list[Any] | None:
         """Return the cotangents of the first state and of what was captured.
 
         None if the slopes are others than before.
@@ -157,7 +157,7 @@ class Steps(Whole):
         known, (a, b, c) = self._known, self._tableau
         count, stages, size = known.slopes.shape
         carried = g[-1].astype(float)
-        totals: list[Any] = [None] * len(asked)
+        totals: list[Any] = [None] * len(targets)
         for part in reversed(_parts(count, stages * size * size)):
             h = np.diff(known.times)[part, None]
             slopes = known.slopes[part]
@@ -173,12 +173,12 @@ class Steps(Whole):
             for k in range(len(h) - 1, -1, -1):
                 through[k] = carried
                 carried = whole[k] @ carried + g[part.start + k]
-            if asked:
+            if targets:
                 replay = Replay(self._name, lambda y, ts=ts: self._slope(ts, y), [ys])
-                if replay.differs(asked):
+                if replay.differs(targets):
                     return None
                 back = _of_slopes(a, b, h, matrices, through).reshape(-1, size)
-                for k, x in enumerate(replay.pull([back], asked)[1:]):
+                for k, x in enumerate(replay.pull([back], targets)[1:]):
                     totals[k] = x if totals[k] is None else totals[k] + x
         return [carried, *totals]
 
@@ -201,7 +201,7 @@ class Steps(Whole):
 
 
 def _parts(count: int, size: int) -> list[slice]:
-    """Return what is taken at once of so many steps with so many elements each."""
+    """Split the steps into slices that are computed at once, by elements of a step."""
     most = max(1, _ELEMENTS // size)
     return [slice(k, min(k + most, count)) for k in range(0, count, most)]
 
@@ -219,13 +219,13 @@ def _of_steps(a: Any, b: Any, h: Any, matrices: Any) -> Any:
 def _of_slopes(a: Any, b: Any, h: Any, matrices: Any, through: Any) -> Any:
     """Return cotangents of the slopes of all stages from those of the ends of steps."""
     steps, stages, size, _ = matrices.shape
-    found = np.empty((steps, stages, size))
-    states = np.empty_like(found)  # cotangents of the states of stages
+    slopes = np.empty((steps, stages, size))
+    states = np.empty_like(slopes)  # cotangents of the states of stages
     for i in range(stages - 1, -1, -1):
         later = np.tensordot(a[i + 1 :, i], states[:, i + 1 :], (0, 1))
-        found[:, i] = h * (b[i] * through + later)
-        states[:, i] = np.matmul(matrices[:, i], found[:, i, :, None])[..., 0]
-    return found
+        slopes[:, i] = h * (b[i] * through + later)
+        states[:, i] = np.matmul(matrices[:, i], slopes[:, i, :, None])[..., 0]
+    return slopes
 
 
 def _are_same(x: Any, y: Any) -> bool:

@@ -14,7 +14,7 @@ from adarray.scipy._functions import corrected
 from adarray.scipy._implicit import elementwise
 from adarray.scipy._ode_kinks import Refinement, Step
 from adarray.scipy._ode_smooth import Field
-from adarray.scipy._ode_steps import Steps, Tableau, Taken, are_small
+from adarray.scipy._ode_steps import StepRecord, Steps, Tableau, are_small
 from adarray.transforms.checkpointing import Checkpoint
 
 # Bytes of states, one for each evaluation of the right-hand side, from which steps run again on the
@@ -40,7 +40,7 @@ class Track:
         Adds times around kinks.
     batched : callable, optional
         ``batched(times, y0)`` returns how these steps go with plain values, and their method, where
-        they are to be walked back at once: `Taken` and `Tableau`, or None.
+        they are to be walked back at once: `StepRecord` and `Tableau`, or None.
     compiled : callable, optional
         Takes one step as one operation, ``compiled(t, y, h)``.
     """
@@ -48,7 +48,7 @@ class Track:
     def __init__(
         self, step: Step, field: Field, t0: Any, y0: Any, times: Sequence[Any],
         refinement: Refinement | None,
-        batched: Callable[[Any, Any], tuple[Tableau, Taken]] | None = None,
+        batched: Callable[[Any, Any], tuple[Tableau, StepRecord]] | None = None,
         compiled: Callable[[Any, Any, Any], Any] | None = None,
     ) -> None:  # fmt: skip
         self.step, self.field, self._compiled = step, field, compiled
@@ -64,8 +64,8 @@ class Track:
         self.states: Any  # a list of them, or one array, one a row
         start = np.asarray(value(state))
         if batched is not None and are_small(len(self.times) - 1, start):
-            tableau, found = batched(np.asarray(self.times), start)
-            self.states = Steps(tableau, field, found, self._one_by_one)(state)
+            tableau, steps = batched(np.asarray(self.times), start)
+            self.states = Steps(tableau, field, steps, self._one_by_one)(state)
         else:
             self.states = self._one_by_one(state)
         self._index = {t: i for i, t in enumerate(self.times)}
@@ -77,13 +77,13 @@ class Track:
         def one(t: float, y: Any, h: float) -> Any:
             return self.step(self.field, t, y, h)
 
-        taken: Callable[[Any, Any, Any], Any] = one
+        advance: Callable[[Any, Any, Any], Any] = one
         if self._compiled is not None:  # which keeps its arguments alone
-            taken = self._compiled
+            advance = self._compiled
         elif _STAGES * len(self.times) * np.asarray(value(state)).nbytes >= MUCH:
-            taken = Checkpoint("solve_ivp", one)
+            advance = Checkpoint("solve_ivp", one)
         for start, stop in zip(self.times[:-1], self.times[1:], strict=True):
-            state = taken(start, state, stop - start)
+            state = advance(start, state, stop - start)
             states.append(state)
         return states
 
@@ -145,9 +145,9 @@ class Dense(_OdeSolution):  # type: ignore[misc]
         self._track = track = self._track or self._make()
         if times.ndim == 0:
             return corrected(track.at(times), expected)
-        found = [track.at(times[i] if traced(times) else float(value(times[i])))
+        states = [track.at(times[i] if traced(times) else float(value(times[i])))
                  for i in range(times.size)]  # fmt: skip
-        return corrected(np.stack(found, axis=1), expected)
+        return corrected(np.stack(states, axis=1), expected)
 
 
 def located(
@@ -156,7 +156,7 @@ def located(
     """Return times and states of an event with their derivatives: roots along the solution."""
     if len(times) == 0:
         return times, states
-    found = []
+    located_events = []
     for time, state in zip(np.asarray(times).tolist(), states, strict=True):
         solution = track.after(time)
 
@@ -164,5 +164,5 @@ def located(
             return np.reshape(array(event(t, solution(t))), ())
 
         t = elementwise(name, distance, time)
-        found.append((t, corrected(solution(t), state)))
-    return np.stack([array(t) for t, _ in found]), np.stack([y for _, y in found])
+        located_events.append((t, corrected(solution(t), state)))
+    return np.stack([array(t) for t, _ in located_events]), np.stack([y for _, y in located_events])

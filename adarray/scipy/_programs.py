@@ -63,31 +63,31 @@ def linprog(c: Any, A_ub: Any = None, b_ub: Any = None, A_eq: Any = None,
             b_eq: Any = None, bounds: Any = (0, None), method: str = "highs",
             callback: Any = None, options: Any = None, x0: Any = None,
             integrality: Any = None) -> Any:  # fmt: skip
-    given = (c, A_ub, b_ub, A_eq, b_eq)
-    found = scipy.optimize.linprog(
-        *map(value, given), value(bounds), method, callback, options, value(x0), integrality
+    coefficients = (c, A_ub, b_ub, A_eq, b_eq)
+    solution = scipy.optimize.linprog(
+        *map(value, coefficients), value(bounds), method, callback, options, value(x0), integrality
     )
-    if not (holds(given) or holds(bounds)) or found.x is None:
-        return found
+    if not (holds(coefficients) or holds(bounds)) or solution.x is None:
+        return solution
     if integrality is not None and np.any(integrality):
         raise NotDifferentiableError(
             "linprog: a solution in integers moves by jumps; leave integrality out"
         )
-    return _differentiable(found, given, bounds)
+    return _differentiable(solution, coefficients, bounds)
 
 
-def _differentiable(found: Any, given: tuple[Any, ...], bounds: Any) -> Any:
+def _differentiable(solution: Any, coefficients: tuple[Any, ...], bounds: Any) -> Any:
     """Return the result of `linprog` as the root of the constraints that are active."""
-    costs = np.reshape(array(given[0]), (-1,))
-    x, n = found.x, found.x.size
-    a_ub, b_ub = _dense(given[1], n), _limits(given[2])
-    a_eq, b_eq = _dense(given[3], n), _limits(given[4])
+    costs = np.reshape(array(coefficients[0]), (-1,))
+    x, n = solution.x, solution.x.size
+    a_ub, b_ub = _dense(coefficients[1], n), _limits(coefficients[2])
+    a_eq, b_eq = _dense(coefficients[3], n), _limits(coefficients[4])
     low, high = (np.broadcast_to(b, (n,)) for b in _box(bounds, n))
     width = _AT * (1 + np.abs(x))
     at_low, at_high = x - value(low) <= width, value(high) - x <= width
-    held = at_low | at_high
-    free = np.flatnonzero(~held)
-    tight = np.flatnonzero(found.slack <= _AT * (1 + np.abs(value(b_ub))))
+    at_bound = at_low | at_high
+    free = np.flatnonzero(~at_bound)
+    tight = np.flatnonzero(solution.slack <= _AT * (1 + np.abs(value(b_ub))))
     rows = np.concatenate([a_eq, a_ub[tight]])
     limits = np.concatenate([b_eq, b_ub[tight]])
     square = rows[:, free]
@@ -105,16 +105,16 @@ def _differentiable(found: Any, given: tuple[Any, ...], bounds: Any) -> Any:
         x, prices = known, np.zeros(len(limits))
     reduced = costs - np.matmul(rows.T, prices)
     plain_reduced, fixed = value(reduced), value(low) == value(high)
-    forces = np.where(at_low, plain_reduced, -plain_reduced)[held & ~fixed]
+    forces = np.where(at_low, plain_reduced, -plain_reduced)[at_bound & ~fixed]
     _unique(True, np.concatenate([forces, -value(prices)[len(b_eq) :]]), size)
     ends = np.where(at_low, reduced, 0.0), np.where(at_high & ~at_low, reduced, 0.0)
-    return _result(found, x, costs, (a_ub, b_ub), (a_eq, b_eq), tight, prices, ends)
+    return _result(solution, x, costs, (a_ub, b_ub), (a_eq, b_eq), tight, prices, ends)
 
 
-def _result(found: Any, x: Any, costs: Any, above: Any, equal: Any, tight: Any, prices: Any,
+def _result(solution: Any, x: Any, costs: Any, above: Any, equal: Any, tight: Any, prices: Any,
             reduced: Any) -> Any:  # fmt: skip
     """Return SciPy's result with differentiable fields."""
-    x = corrected(x, found.x)
+    x = corrected(x, solution.x)
     slack = above[1] - np.matmul(above[0], x)
     rest = equal[1] - np.matmul(equal[0], x)
     count = len(rest)
@@ -123,15 +123,15 @@ def _result(found: Any, x: Any, costs: Any, above: Any, equal: Any, tight: Any, 
     marginals = {"eqlin": prices[:count], "ineqlin": np.matmul(spread, prices[count:]),
                  "lower": reduced[0], "upper": reduced[1]}  # fmt: skip
     residuals = {"eqlin": rest, "ineqlin": slack}
-    made = {**found, "x": x, "fun": corrected(np.sum(costs * x), found.fun), "slack": slack,
+    fields = {**solution, "x": x, "fun": corrected(np.sum(costs * x), solution.fun), "slack": slack,
             "con": rest}  # fmt: skip
     for name, m in marginals.items():
-        if name in found:
+        if name in solution:
             more = {"marginals": m}
             if name in residuals:
                 more["residual"] = residuals[name]
-            made[name] = type(found[name])(**{**found[name], **more})
-    return type(found)(**made)
+            fields[name] = type(solution[name])(**{**solution[name], **more})
+    return type(solution)(**fields)
 
 
 def _matrix(matrix: Any) -> Any:
@@ -140,27 +140,27 @@ def _matrix(matrix: Any) -> Any:
 
 @functools.wraps(scipy.optimize.nnls)
 def nnls(A: Any, b: Any, **options: Any) -> Any:
-    found = scipy.optimize.nnls(value(array(A)), value(array(b)), **options)
+    solution = scipy.optimize.nnls(value(array(A)), value(array(b)), **options)
     if not holds((A, b)):
-        return found
+        return solution
     matrix, right = array(A), array(b)
 
     def residual(x: Any) -> Any:
         return np.matmul(matrix, x) - right
 
-    zeros = np.zeros(found[0].shape)
-    x = minimum("nnls", lambda x: np.sum(residual(x) ** 2) / 2, found[0], zeros, (0.0, np.inf))
+    zeros = np.zeros(solution[0].shape)
+    x = minimum("nnls", lambda x: np.sum(residual(x) ** 2) / 2, solution[0], zeros, (0.0, np.inf))
     norm = np.sqrt(np.sum(residual(x) ** 2))
-    return x, corrected(norm, found[1])
+    return x, corrected(norm, solution[1])
 
 
 @functools.wraps(scipy.optimize.lsq_linear)
 def lsq_linear(A: Any, b: Any, bounds: Any = (-np.inf, np.inf), *rest: Any,
                **options: Any) -> Any:  # fmt: skip
     pair = (bounds.lb, bounds.ub) if isinstance(bounds, scipy.optimize.Bounds) else bounds
-    found = scipy.optimize.lsq_linear(value(A), value(b), value(pair), *rest, **options)
+    solution = scipy.optimize.lsq_linear(value(A), value(b), value(pair), *rest, **options)
     if not holds((A, b, pair)):
-        return found
+        return solution
     matrix, right = _matrix(A), array(b)
 
     def residual(x: Any) -> Any:
@@ -169,9 +169,9 @@ def lsq_linear(A: Any, b: Any, bounds: Any = (-np.inf, np.inf), *rest: Any,
     def cost(x: Any) -> Any:
         return np.sum(residual(x) ** 2) / 2
 
-    x = minimum("lsq_linear", cost, found.x, np.zeros(found.x.shape), tuple(pair))
-    made = {**found, "x": x, "fun": residual(x), "cost": corrected(cost(x), found.cost)}
-    return type(found)(**made)
+    x = minimum("lsq_linear", cost, solution.x, np.zeros(solution.x.shape), tuple(pair))
+    fields = {**solution, "x": x, "fun": residual(x), "cost": corrected(cost(x), solution.cost)}
+    return type(solution)(**fields)
 
 
 for _function, _ours in (

@@ -40,7 +40,7 @@ def over(f: Callable[[Any], Any], a: Any, b: Any, nodes: Any, weights: Any) -> A
 
 
 def _limit_terms(f: Callable[[Any], Any], a: Any, b: Any) -> Any:
-    """Return what the traced limits add: 0, with their derivatives."""
+    """Return the terms of the traced limits: 0, with their derivatives."""
     total: Any = 0.0
     if traced(b):
         total = total + over(f, value(b), b, _FEW, _FEW_WEIGHTS)
@@ -204,7 +204,7 @@ def _is_plain(func: Any, ranges: Any, args: Any) -> bool:
     if holds(args) or holds([r for r in ranges if not callable(r)]):
         return False
 
-    def look(*xs: Any) -> Any:
+    def integrand(*xs: Any) -> Any:
         r = func(*xs)
         if holds(r):
             raise _Seen
@@ -212,10 +212,10 @@ def _is_plain(func: Any, ranges: Any, args: Any) -> bool:
 
     def bounds(r: Any) -> Any:
         def limits(*xs: Any) -> Any:
-            found = r(*xs)
-            if holds(found):
+            limits = r(*xs)
+            if holds(limits):
                 raise _Seen
-            return found
+            return limits
 
         return limits if callable(r) else r
 
@@ -226,7 +226,7 @@ def _is_plain(func: Any, ranges: Any, args: Any) -> bool:
             low, high = bounds(r)(*outer, *args) if callable(r) else r
             low, high = (np.clip(float(x), -1e6, 1e6) for x in (low, high))
             outer = (low + (high - low) * 0.3819, *outer)
-        look(*outer, *args)
+        integrand(*outer, *args)
     except _Seen:
         return False
     return True

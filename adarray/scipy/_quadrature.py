@@ -222,10 +222,10 @@ def carlson_integral(power: int, exponents: tuple[float, ...], *z: Any) -> Any:
     total = sum(exponents)
 
     def flat(*z: Any) -> Any:
-        turns = [np.abs(np.angle(v)) for v in z]
-        valid = np.all([np.isfinite(v) & (a < 3.1) for v, a in zip(z, turns, strict=True)], axis=0)
+        angles = [np.abs(np.angle(v)) for v in z]
+        valid = np.all([np.isfinite(v) & (a < 3.1) for v, a in zip(z, angles, strict=True)], axis=0)
         z = tuple(np.where(valid, v, 1.0) for v in z)
-        turned = max((float(np.max(a, initial=0.0, where=valid)) for a in turns), default=0.0)
+        widest = max((float(np.max(a, initial=0.0, where=valid)) for a in angles), default=0.0)
         sizes = [np.abs(v) for v in z]
         least = np.min([np.where(s == 0, np.inf, s) for s in sizes], axis=0)
         low, high = np.log(np.minimum(least, 1e300)), np.log(np.max(sizes, axis=0))
@@ -233,7 +233,7 @@ def carlson_integral(power: int, exponents: tuple[float, ...], *z: Any) -> Any:
         at_zero = sum(np.where(s == 0, e, 0.0) for s, e in zip(sizes, exponents, strict=True))
         rate = np.maximum(1 + power - at_zero, 0.25)
         start, stop = low - 42 / rate, high + 42 / (total - 1 - power)
-        step = 0.9 * max(0.05, (math.pi - turned) / math.pi) * 0.5
+        step = 0.9 * max(0.05, (math.pi - widest) / math.pi) * 0.5
         count = int(np.max((stop - start) / step, initial=1.0)) + 2
         s = start[:, None] + step * np.arange(count)
         t = np.exp(s)

@@ -325,8 +325,8 @@ def assoc_legendre_p_all(
 ) -> Any:
     """As `scipy.special.assoc_legendre_p_all`."""
     z, count = array(z), _counted(diff_n)
-    made = _table(n, m, lambda j, k: _associated_rows(branch_cut, norm, j, k, z, count))
-    return np.moveaxis(made, 2, 0)
+    table = _table(n, m, lambda j, k: _associated_rows(branch_cut, norm, j, k, z, count))
+    return np.moveaxis(table, 2, 0)
 
 
 def _spherical_rows(n: Any, m: Any, theta: Any, count: int) -> Any:
@@ -352,8 +352,8 @@ def sph_legendre_p(n: Any, m: Any, theta: Any, *, diff_n: int = 0) -> Any:
 def sph_legendre_p_all(n: Any, m: Any, theta: Any, *, diff_n: int = 0) -> Any:
     """As `scipy.special.sph_legendre_p_all`."""
     theta, count = array(theta), _counted(diff_n)
-    made = _table(n, m, lambda j, k: _spherical_rows(j, k, theta, count))
-    return np.moveaxis(made, 2, 0)
+    table = _table(n, m, lambda j, k: _spherical_rows(j, k, theta, count))
+    return np.moveaxis(table, 2, 0)
 
 
 def _without_derivatives(name: str, diff_n: Any) -> None:

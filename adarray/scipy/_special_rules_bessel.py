@@ -257,7 +257,7 @@ elementwise(
 )  # fmt: skip
 
 
-def _spheroidal(prolate: bool, radial: bool, given: bool) -> Any:
+def _spheroidal(prolate: bool, radial: bool, with_cv: bool) -> Any:
     """Slope from the equation ((1 - x x) y')' + (cv - c c x x - m m / (1 - x x)) y = 0.
 
     The oblate functions have i c for c, and the radial ones of them i x for x.
@@ -265,7 +265,7 @@ def _spheroidal(prolate: bool, radial: bool, given: bool) -> Any:
 
     def slope(out: Any, m: Any, n: Any, c: Any, *rest: Any) -> Any:
         x = rest[-1]
-        value = rest[0] if given else (sp.pro_cv if prolate else sp.obl_cv)(m, n, c)
+        value = rest[0] if with_cv else (sp.pro_cv if prolate else sp.obl_cv)(m, n, c)
         square = -1.0 if radial and not prolate else 1.0  # of the unit of x
         weight = 1 - square * x * x
         bend = square * (c * c if prolate else -c * c) * x * x
@@ -275,14 +275,14 @@ def _spheroidal(prolate: bool, radial: bool, given: bool) -> Any:
     return slope
 
 
-def _register_spheroidal(kind: str, part: str, given: bool) -> None:
-    function = getattr(sp, f"{kind}_{part}" + ("_cv" if given else ""))
+def _register_spheroidal(kind: str, part: str, with_cv: bool) -> None:
+    function = getattr(sp, f"{kind}_{part}" + ("_cv" if with_cv else ""))
     x = (0.2, 0.8) if part == "ang1" else (1.3, 2.0)
     orders: list[Any] = [np.array([1]), np.array([2]), np.array([0.8])]
-    cv = [getattr(sp, f"{kind}_cv")(*orders)] if given else []
-    places = 3 + given
+    cv = [getattr(sp, f"{kind}_cv")(*orders)] if with_cv else []
+    places = 3 + with_cv
     elementwise(
-        function, *[None] * places, _spheroidal(kind == "pro", part != "ang1", given),
+        function, *[None] * places, _spheroidal(kind == "pro", part != "ang1", with_cv),
         domain=[*orders, *cv, x], outputs=2,
         note="in the coordinate only, not in the orders, c and cv",
     )  # fmt: skip
@@ -309,6 +309,6 @@ def spherical(name: str, n: Any, z: Any, derivative: bool) -> Any:
         return np.real(function(n, z + 0j))
     # f(-z) = +-f(z): the sign goes on the argument and on the result, so that 0 is no kink.
     parity = np.where(n % 2 == 0, 1.0, -1.0) * (-1.0 if name == "yn" else 1.0)
-    turn = np.where(z < 0, -1.0, 1.0)
+    sign_z = np.where(z < 0, -1.0, 1.0)
     sign = np.where(z < 0, -parity if derivative else parity, 1.0)
-    return sign * function(n, turn * z)
+    return sign * function(n, sign_z * z)

@@ -116,8 +116,8 @@ elementwise(
 def _f_in_dfd(dfn: Any, dfd: Any, x: Any) -> Any:
     """Return the derivative of the F distribution function in the second degrees of freedom."""
     z = _f_fraction(dfn, dfd, x)
-    turn = -z / (dfd + dfn * x)
-    return 0.5 * beta_slope(1, dfn / 2, dfd / 2, z) + beta_pdf(dfn / 2, dfd / 2, z) * turn
+    rate = -z / (dfd + dfn * x)
+    return 0.5 * beta_slope(1, dfn / 2, dfd / 2, z) + beta_pdf(dfn / 2, dfd / 2, z) * rate
 
 
 def _f_in_x(dfn: Any, dfd: Any, x: Any) -> Any:
@@ -127,8 +127,8 @@ def _f_in_x(dfn: Any, dfd: Any, x: Any) -> Any:
 
 def _f_in_dfn(dfn: Any, dfd: Any, x: Any) -> Any:
     z = _f_fraction(dfn, dfd, x)
-    turn = x * dfd / np.square(dfd + dfn * x)
-    return 0.5 * beta_slope(0, dfn / 2, dfd / 2, z) + beta_pdf(dfn / 2, dfd / 2, z) * turn
+    rate = x * dfd / np.square(dfd + dfn * x)
+    return 0.5 * beta_slope(0, dfn / 2, dfd / 2, z) + beta_pdf(dfn / 2, dfd / 2, z) * rate
 
 
 # -- noncentral chi-square ------------------------------------------------------------------------

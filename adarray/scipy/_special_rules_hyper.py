@@ -222,12 +222,12 @@ elementwise(sp.ellipe, lambda out, m: -sp.elliprd(0.0, 1 - m, 1.0) / 6, domain=[
 
 def _incomplete(complete: Any, part: Any, phi: Any, m: Any) -> Any:
     """Return the derivative in m of an incomplete integral: half periods and the rest."""
-    turns = np.round(phi / math.pi)
-    rest = phi - math.pi * turns
+    periods = np.round(phi / math.pi)
+    rest = phi - math.pi * periods
     sine = np.sin(rest)
     square = sine * sine
     inner = sine * square * part(np.square(np.cos(rest)), 1 - m * square) / 6
-    return inner + 2 * turns * complete(m) if np.any(turns) else inner
+    return inner + 2 * periods * complete(m) if np.any(periods) else inner
 
 
 def first_kind_in_m(phi: Any, m: Any) -> Any:
@@ -270,8 +270,8 @@ def _jacobi_in_u(out: Any, u: Any, m: Any) -> Any:
 
 def _jacobi_in_m(out: Any, u: Any, m: Any) -> Any:
     sn, cn, dn, phi = out
-    turn = -dn * first_kind_in_m(phi, m)  # of the amplitude, at fixed u
-    return cn * turn, -sn * turn, -(sn * sn + 2 * m * sn * cn * turn) / (2 * dn), turn
+    rate = -dn * first_kind_in_m(phi, m)  # of the amplitude, at fixed u
+    return cn * rate, -sn * rate, -(sn * sn + 2 * m * sn * cn * rate) / (2 * dn), rate
 
 
 elementwise(

@@ -34,8 +34,8 @@ def slots(breaks: Any, x: Any, first: int, last: int) -> Any:
 
 def wrapped(x: Any, low: Any, high: Any) -> Any:
     """Return points moved into one period."""
-    turns = np.floor((value(x) - value(low)) / (value(high) - value(low)))
-    return x - turns * (high - low)
+    periods = np.floor((value(x) - value(low)) / (value(high) - value(low)))
+    return x - periods * (high - low)
 
 
 def overlaid(name: str) -> property:
@@ -43,33 +43,33 @@ def overlaid(name: str) -> property:
 
     def parent(self: Any) -> Any:
         for kind in type(self).__mro__:
-            found = vars(kind).get(name)
-            if found is not None and found is not made:
-                return found
+            attribute = vars(kind).get(name)
+            if attribute is not None and attribute is not overlay:
+                return attribute
         return None  # an attribute of the instance, as in older versions of SciPy
 
     def read(self: Any) -> Any:
         for key in ("_traced_" + name, "_plain_" + name):
             if key in self.__dict__:
                 return self.__dict__[key]
-        found = parent(self)
-        if found is None:
+        attribute = parent(self)
+        if attribute is None:
             raise AttributeError(name)
-        return found.__get__(self)
+        return attribute.__get__(self)
 
-    def write(self: Any, given: Any) -> None:
-        if isinstance(given, Handle):
-            self.__dict__["_traced_" + name] = given
+    def write(self: Any, x: Any) -> None:
+        if isinstance(x, Handle):
+            self.__dict__["_traced_" + name] = x
         else:
             self.__dict__.pop("_traced_" + name, None)
-            found = parent(self)
-            if found is None:
-                self.__dict__["_plain_" + name] = given
+            attribute = parent(self)
+            if attribute is None:
+                self.__dict__["_plain_" + name] = x
             else:
-                found.__set__(self, given)
+                attribute.__set__(self, x)
 
-    made = property(read, write)
-    return made
+    overlay = property(read, write)
+    return overlay
 
 
 def refusing(name: str) -> Any:
@@ -102,13 +102,13 @@ class Moved:
         order = list(range(out.ndim))
         return np.transpose(out, order[n : n + self.axis] + order[:n] + order[n + self.axis :])
 
-    def _is_plain(self, *given: Any) -> bool:
+    def _is_plain(self, *inputs: Any) -> bool:
         own = any(key.startswith("_traced_") for key in self.__dict__)
-        return not (own or any(isinstance(v, Handle) for v in given))
+        return not (own or any(isinstance(v, Handle) for v in inputs))
 
 
 class Piecewise(Moved):
-    """What our piecewise polynomials add to SciPy's."""
+    """Traced values, coefficients and points for SciPy's piecewise polynomials."""
 
     x: Any = overlaid("x")
 
@@ -219,8 +219,8 @@ def _end_condition(kind: Any, rest: tuple[int, ...], dtype: Any) -> tuple[Any, A
     names = {"clamped": (1, 0.0), "natural": (2, 0.0)}
     if isinstance(kind, str):
         return names.get(kind, (kind, None))
-    order, given = kind
-    return order, np.broadcast_to(array(given), rest)
+    order, end_value = kind
+    return order, np.broadcast_to(array(end_value), rest)
 
 
 def _spline_slopes(x: Any, y: Any, bc: Any) -> Any:
@@ -252,14 +252,14 @@ def _spline_slopes(x: Any, y: Any, bc: Any) -> Any:
     return np.reshape(banded(np.stack([above, main, below]), flat, 1, 1), y.shape)
 
 
-def _end_row(kind: Any, given: Any, h: Any, hw: Any, slope: Any, units: Any,
+def _end_row(kind: Any, end_value: Any, h: Any, hw: Any, slope: Any, units: Any,
              sign: int = 1) -> tuple[Any, Any]:  # fmt: skip
     """Return ``(diagonal, next to it)`` and the right-hand side of the equation at an end."""
     one, zero = units
     if kind == 1:
-        return (one, zero), given
+        return (one, zero), end_value
     if kind == 2:
-        return (2 * h[:1], h[:1]), 3 * hw[0] * slope[0] - sign * given * hw[0] ** 2 / 2
+        return (2 * h[:1], h[:1]), 3 * hw[0] * slope[0] - sign * end_value * hw[0] ** 2 / 2
     if kind != "not-a-knot":
         raise ValueError(f"bc_type={kind!r} is not allowed.")
     d = h[:1] + h[1:2]
@@ -284,9 +284,9 @@ def _periodic_slopes(h: Any, slope: Any, y: Any) -> Any:
 
 def _pchip_end(h0: Any, h1: Any, m0: Any, m1: Any) -> Any:
     d = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
-    turned = np.sign(value(d)) != np.sign(value(m0))
+    wrong_sign = np.sign(value(d)) != np.sign(value(m0))
     steep = (np.sign(value(m0)) != np.sign(value(m1))) & (np.abs(value(d)) > 3 * np.abs(value(m0)))
-    return np.where(turned, 0.0, np.where(steep, 3 * m0, d))
+    return np.where(wrong_sign, 0.0, np.where(steep, 3 * m0, d))
 
 
 def _pchip_slopes(x: Any, y: Any) -> Any:
@@ -372,8 +372,8 @@ class CubicHermiteSpline(_OfSlopes, scipy.interpolate.CubicHermiteSpline):  # ty
     def __init__(self, x: Any, y: Any, dydx: Any, axis: int = 0, extrapolate: Any = None) -> None:
         x, y, dydx = (array(v) if holds(v) else v for v in (x, y, dydx))
         super().__init__(value(x), value(y), value(dydx), axis, extrapolate)
-        given = np.moveaxis(array(dydx), axis, 0)
-        self._differentiate(x, y, axis, (lambda x, y: given, (), isinstance(dydx, Handle)))
+        slopes = np.moveaxis(array(dydx), axis, 0)
+        self._differentiate(x, y, axis, (lambda x, y: slopes, (), isinstance(dydx, Handle)))
 
 
 @instead_of(scipy.interpolate.pchip_interpolate)

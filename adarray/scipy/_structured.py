@@ -331,10 +331,10 @@ def both_bands(ab: Any, lower: bool) -> Any:
     below, above = [], []
     for k, i in enumerate(order):  # k-th diagonal from the main one
         sign = -k if lower else k
-        given = _band(ab[i], sign, n)
-        other = conj(np.roll(given, -sign))
-        below.append(given if lower else other)
-        above.append(other if lower else given)
+        band = _band(ab[i], sign, n)
+        other = conj(np.roll(band, -sign))
+        below.append(band if lower else other)
+        above.append(other if lower else band)
     main = np.real(below[0]) + 0 * below[0] if is_complex(ab) else below[0]
     return np.stack([*above[:0:-1], main, *below[1:]])
 

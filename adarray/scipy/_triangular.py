@@ -97,11 +97,11 @@ def _jvp_b(
 def _samples(rng: np.random.Generator) -> list[Any]:
     a = rng.normal(size=(4, 4)) + 4 * np.eye(4)
     c = a + 1j * rng.normal(size=(4, 4))
-    made = [s(a, rng.normal(size=4)), s(a, rng.normal(size=(4, 2)), lower=True)]
+    samples = [s(a, rng.normal(size=4)), s(a, rng.normal(size=(4, 2)), lower=True)]
     for trans in (0, 1, 2):
-        made.append(s(a, rng.normal(size=(4, 2)), trans, True, True))
-        made.append(s(c, rng.normal(size=(4, 2)) + 1j, trans, trans == 1))
-    return made
+        samples.append(s(a, rng.normal(size=(4, 2)), trans, True, True))
+        samples.append(s(c, rng.normal(size=(4, 2)) + 1j, trans, trans == 1))
+    return samples
 
 
 triangular: Any = operation(

@@ -27,8 +27,8 @@ def _one(name: str) -> Callable[..., Any]:
     def call(x: Any, n: Any = None, axis: int = -1, norm: Any = None) -> Any:
         return ours(array(x), n, axis, norm)
 
-    made: Callable[..., Any] = call
-    return made
+    transform: Callable[..., Any] = call
+    return transform
 
 
 def _many(name: str) -> Callable[..., Any]:
@@ -41,8 +41,8 @@ def _many(name: str) -> Callable[..., Any]:
             axes = tuple(range(x.ndim - len(np.atleast_1d(s)), x.ndim))
         return ours(x, s, axes, norm)
 
-    made: Callable[..., Any] = call
-    return made
+    transform: Callable[..., Any] = call
+    return transform
 
 
 fft, ifft, rfft, irfft, hfft, ihfft = map(_one, ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"))
@@ -63,8 +63,8 @@ def _hermitian(name: str, forward: bool) -> Callable[..., Any]:
             return irfftn(np.conjugate(x), s, axes, _INVERSE[norm])
         return np.conjugate(rfftn(x, s, axes, _INVERSE[norm]))
 
-    made: Callable[..., Any] = call
-    return made
+    transform: Callable[..., Any] = call
+    return transform
 
 
 hfft2, hfftn = _hermitian("hfft2", True), _hermitian("hfftn", True)
@@ -97,7 +97,7 @@ def _scaled(x: Any, where: list[int], by: float) -> Any:
 
 
 def _transposed(g: Any, kind: str, type: int) -> Any:
-    """Return what the transpose of an unnormalised transform makes of `g`."""
+    """Apply the transpose of an unnormalised transform to `g`."""
     end = 0 if kind == "dct" else -1
     if type == 1 and kind == "dct":
         return _scaled(line(_scaled(g, [0, -1], 2.0), kind, 1), [0, -1], 0.5)
@@ -182,8 +182,8 @@ def _transform(name: str, kind: str, inverse: bool) -> Callable[..., Any]:
     ) -> Any:  # fmt: skip
         return _along(array(x), kind, inverse, type, n, axis, norm, orthogonalize)
 
-    made: Callable[..., Any] = call
-    return made
+    transform: Callable[..., Any] = call
+    return transform
 
 
 def _transform_n(name: str, kind: str, inverse: bool) -> Callable[..., Any]:
@@ -202,8 +202,8 @@ def _transform_n(name: str, kind: str, inverse: bool) -> Callable[..., Any]:
             x = _along(x, kind, inverse, type, n, int(axis), norm, orthogonalize)
         return x
 
-    made: Callable[..., Any] = call
-    return made
+    transform: Callable[..., Any] = call
+    return transform
 
 
 dct, idct = _transform("dct", "dct", False), _transform("idct", "dct", True)
@@ -216,9 +216,9 @@ def _hankel(name: str) -> Callable[..., Any]:
     function = getattr(scipy.fft, name)
     first = "a" if name == "fht" else "A"
 
-    def body(given: Any, dln: Any, mu: Any, offset: Any, bias: Any) -> Any:
+    def body(samples: Any, dln: Any, mu: Any, offset: Any, bias: Any) -> Any:
         refuse_traced(name, dln=dln, mu=mu, offset=offset, bias=bias)
-        x = array(given)
+        x = array(samples)
         # Linear in the samples: the transforms of unit vectors are the matrix.
         return np.matmul(x, function(np.eye(x.shape[-1]), dln, mu, offset, bias))
 
@@ -228,15 +228,15 @@ def _hankel(name: str) -> Callable[..., Any]:
         def forward(a: Any, dln: Any, mu: Any, offset: Any = 0.0, bias: Any = 0.0) -> Any:
             return body(a, dln, mu, offset, bias)
 
-        made: Callable[..., Any] = forward
+        transform: Callable[..., Any] = forward
     else:
 
         @instead_of(function)
         def backward(A: Any, dln: Any, mu: Any, offset: Any = 0.0, bias: Any = 0.0) -> Any:
             return body(A, dln, mu, offset, bias)
 
-        made = backward
-    return made
+        transform = backward
+    return transform
 
 
 fht, ifht = _hankel("fht"), _hankel("ifht")

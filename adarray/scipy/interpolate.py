@@ -81,12 +81,12 @@ class interp1d(scipy.interpolate.interp1d):  # type: ignore[misc]  # noqa: N801
         return np.where(np.reshape(out, shape), plain, r)
 
     def _outside(self, x: Any) -> Any:
-        """Return what SciPy gives outside of the range, where the values play no part."""
-        made = scipy.interpolate.interp1d(
+        """Return SciPy's result outside of the range, which does not depend on the values."""
+        interpolant = scipy.interpolate.interp1d(
             self.x, value(self.y), self._kind_given, self._axis_given,
             bounds_error=self.bounds_error, fill_value=self.fill_value, assume_sorted=True,
         )  # fmt: skip
-        return made(x)
+        return interpolant(x)
 
     def _inside(self, x: Any) -> Any:
         at, y, kind = value(x), self._values, self._kind_given
@@ -190,8 +190,8 @@ class RegularGridInterpolator(scipy.interpolate.RegularGridInterpolator):  # typ
 @instead_of(scipy.interpolate.interpn)
 def interpn(points: Any, values: Any, xi: Any, method: str = "linear", bounds_error: bool = True,
             fill_value: Any = np.nan) -> Any:  # fmt: skip
-    made = RegularGridInterpolator(points, values, method, bounds_error, fill_value)
-    return made(xi)
+    interpolant = RegularGridInterpolator(points, values, method, bounds_error, fill_value)
+    return interpolant(xi)
 
 
 @instead_of(scipy.interpolate.griddata)

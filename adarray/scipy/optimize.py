@@ -57,12 +57,12 @@ def _bracketing(name: str) -> Callable[..., Any]:
     def call(f: Any, a: Any, b: Any, args: Any = (), *rest: Any, **options: Any) -> Any:
         args = _tuple(args)
         plain = Plainly(f, args)
-        found = function(plain, value(a), value(b), (), *value(rest), **value(options))
+        solution = function(plain, value(a), value(b), (), *value(rest), **value(options))
         if not (plain.seen or holds((a, b))):
-            return found
-        root = found[0] if isinstance(found, tuple) else found
+            return solution
+        root = solution[0] if isinstance(solution, tuple) else solution
         root = elementwise(name, _on_args(f, args), root)
-        return (root, *found[1:]) if isinstance(found, tuple) else root
+        return (root, *solution[1:]) if isinstance(solution, tuple) else root
 
     REPLACEMENTS[function] = call
     return call
@@ -79,16 +79,20 @@ def newton(func: Any, x0: Any, fprime: Any = None, args: Any = (), *rest: Any,
     args = tuple(args)  # of any sequence: SciPy unpacks it
     plain = Plainly(func, args)
     slopes = [None if d is None else Plainly(d, args) for d in (fprime, fprime2)]
-    found = scipy.optimize.newton(
+    solution = scipy.optimize.newton(
         plain, value(x0), slopes[0], (), *rest, fprime2=slopes[1], **value(options)
     )
     if not (plain.seen or holds(x0)):
-        return found
-    root = found[0] if isinstance(found, tuple) else found
+        return solution
+    root = solution[0] if isinstance(solution, tuple) else solution
     root = elementwise("newton", _on_args(func, args), root)
-    if not isinstance(found, tuple):
+    if not isinstance(solution, tuple):
         return root
-    return type(found)(root, *found[1:]) if hasattr(found, "_fields") else (root, *found[1:])
+    return (
+        type(solution)(root, *solution[1:])
+        if hasattr(solution, "_fields")
+        else (root, *solution[1:])
+    )
 
 
 @functools.wraps(scipy.optimize.root_scalar)
@@ -98,16 +102,16 @@ def root_scalar(f: Any, args: Any = (), method: Any = None, bracket: Any = None,
     args = _tuple(args)
     plain = Plainly(f, args)
     slopes = [Plainly(d, args) if callable(d) else d for d in (fprime, fprime2)]
-    found = scipy.optimize.root_scalar(
+    solution = scipy.optimize.root_scalar(
         plain, (), method, value(bracket), *slopes, value(x0), value(x1), **options
     )
     if not (plain.seen or holds((bracket, x0, x1))):
-        return found
+        return solution
     if fprime is True:  # the function returns its derivative, too
-        found.root = elementwise("root_scalar", lambda x: f(x, *args)[0], found.root)
+        solution.root = elementwise("root_scalar", lambda x: f(x, *args)[0], solution.root)
     else:
-        found.root = elementwise("root_scalar", _on_args(f, args), found.root)
-    return found
+        solution.root = elementwise("root_scalar", _on_args(f, args), solution.root)
+    return solution
 
 
 # -- systems ---------------------------------------------------------------------------------------
@@ -119,17 +123,17 @@ def root(fun: Any, x0: Any, args: Any = (), method: str = "hybr", jac: Any = Non
     args = _tuple(args)
     plain = Plainly(fun, args)
     slope = Plainly(jac, args) if callable(jac) else jac
-    found = scipy.optimize.root(plain, value(array(x0)), (), method, slope, **options)
+    solution = scipy.optimize.root(plain, value(array(x0)), (), method, slope, **options)
     if not (plain.seen or holds(x0)):
-        return found
+        return solution
     if jac is True:
-        return _with_x(found, system("root", lambda x: fun(x, *args)[0], found.x))
-    return _with_x(found, system("root", _on_args(fun, args), found.x))
+        return _with_x(solution, system("root", lambda x: fun(x, *args)[0], solution.x))
+    return _with_x(solution, system("root", _on_args(fun, args), solution.x))
 
 
-def _with_x(found: Any, x: Any) -> Any:
+def _with_x(solution: Any, x: Any) -> Any:
     """Return SciPy's result with the differentiable solution in it."""
-    return type(found)(**{**found, "x": x})
+    return type(solution)(**{**solution, "x": x})
 
 
 @functools.wraps(scipy.optimize.fsolve)
@@ -138,22 +142,22 @@ def fsolve(func: Any, x0: Any, args: Any = (), fprime: Any = None, full_output: 
     args = _tuple(args)
     plain = Plainly(func, args)
     slope = None if fprime is None else Plainly(fprime, args)
-    found = scipy.optimize.fsolve(plain, value(array(x0)), (), slope, full_output, **options)
+    solution = scipy.optimize.fsolve(plain, value(array(x0)), (), slope, full_output, **options)
     if not (plain.seen or holds(x0)):
-        return found
+        return solution
     if full_output:
-        return (system("fsolve", _on_args(func, args), found[0]), *found[1:])
-    return system("fsolve", _on_args(func, args), found)
+        return (system("fsolve", _on_args(func, args), solution[0]), *solution[1:])
+    return system("fsolve", _on_args(func, args), solution)
 
 
 @functools.wraps(scipy.optimize.fixed_point)
 def fixed_point(func: Any, x0: Any, args: Any = (), **options: Any) -> Any:
     args = _tuple(args)
     plain = Plainly(func, args)
-    found = scipy.optimize.fixed_point(plain, value(array(x0)), (), **options)
+    solution = scipy.optimize.fixed_point(plain, value(array(x0)), (), **options)
     if not (plain.seen or holds(x0)):
-        return found
-    return system("fixed_point", lambda x: array(func(x, *args)) - x, found)
+        return solution
+    return system("fixed_point", lambda x: array(func(x, *args)) - x, solution)
 
 
 # -- minima ----------------------------------------------------------------------------------------
@@ -167,26 +171,26 @@ def minimize(fun: Any, x0: Any, args: Any = (), method: Any = None, jac: Any = N
     plain = Plainly(fun, args)
     slopes = [Plainly(d, args) if callable(d) else d for d in (jac, hess, hessp)]
     rows = listed(constraints)
-    taken = [r.plain() for r in rows]
-    watched = [plain, *(w for _, functions in taken for w in functions)]
-    found = scipy.optimize.minimize(
+    plain_rows = [r.plain() for r in rows]
+    watched = [plain, *(w for _, functions in plain_rows for w in functions)]
+    solution = scipy.optimize.minimize(
         plain, value(array(x0)), (), method, *slopes, plain_bounds(bounds),
-        [c for c, _ in taken] if rows else (), **options,
+        [c for c, _ in plain_rows] if rows else (), **options,
     )  # fmt: skip
     limited = holds((x0, *sides(bounds))) or any(r.traced() for r in rows)
     if not (limited or any(w.seen for w in watched)):
-        return found
+        return solution
 
     def cost(x: Any) -> Any:
         r = fun(x, *args)
         return np.reshape(array(r[0] if jac is True else r), ())
 
     start = np.reshape(np.asarray(value(array(x0)), float), (-1,))
-    limits = [r.constraint() for r in rows]
-    x = minimum("minimize", cost, found.x, start, sides(bounds), limits)
-    made = _with_x(found, x)
-    made["fun"] = corrected(cost(x), found.fun)
-    return made
+    limits = [r.as_constraint() for r in rows]
+    x = minimum("minimize", cost, solution.x, start, sides(bounds), limits)
+    result = _with_x(solution, x)
+    result["fun"] = corrected(cost(x), solution.fun)
+    return result
 
 
 @functools.wraps(scipy.optimize.minimize_scalar)
@@ -194,18 +198,18 @@ def minimize_scalar(fun: Any, bracket: Any = None, bounds: Any = None, args: Any
                     **options: Any) -> Any:  # fmt: skip
     args = _tuple(args)
     plain = Plainly(fun, args)
-    found = scipy.optimize.minimize_scalar(plain, value(bracket), value(bounds), (), **options)
+    solution = scipy.optimize.minimize_scalar(plain, value(bracket), value(bounds), (), **options)
     if not (plain.seen or holds((bracket, bounds))):
-        return found
+        return solution
     cost = _on_args(fun, args)
     low, high = (-np.inf, np.inf) if bounds is None else (array(b) for b in bounds)
-    at = np.reshape(np.asarray(found.x, float), (1,))
+    at = np.reshape(np.asarray(solution.x, float), (1,))
     start = at if bounds is None else np.reshape((value(low) + value(high)) / 2, (1,))
     x = minimum("minimize_scalar", lambda v: np.reshape(array(cost(v[0])), ()), at, start,
                 (low, high))[0]  # fmt: skip
-    made = _with_x(found, x)
-    made["fun"] = corrected(array(cost(x)), found.fun)
-    return made
+    result = _with_x(solution, x)
+    result["fun"] = corrected(array(cost(x)), solution.fun)
+    return result
 
 
 _LOSSES: dict[str, Callable[[Any], Any]] = {
@@ -239,12 +243,12 @@ def least_squares(fun: Any, x0: Any, jac: Any = "2-point", bounds: Any = (-np.in
     plain = Plainly(bound)
     slope = Plainly(lambda x: jac(x, *args, **named)) if callable(jac) else jac
     pair = (bounds.lb, bounds.ub) if isinstance(bounds, scipy.optimize.Bounds) else bounds
-    found = scipy.optimize.least_squares(
+    solution = scipy.optimize.least_squares(
         plain, value(array(x0)), slope, value(pair), method, *rest, loss=loss,
         f_scale=value(f_scale), **options,
     )  # fmt: skip
     if not (plain.seen or holds((x0, pair, f_scale))):
-        return found
+        return solution
     if loss not in _LOSSES:
         raise NotDifferentiableError(
             "least_squares: a loss that is a function is not differentiated; minimize it with "
@@ -252,11 +256,11 @@ def least_squares(fun: Any, x0: Any, jac: Any = "2-point", bounds: Any = (-np.in
         )
     cost = _half_squares(bound, loss, f_scale)
     start = np.reshape(np.asarray(value(array(x0)), float), (-1,))
-    x = minimum("least_squares", cost, found.x, start, tuple(pair))
-    made = _with_x(found, x)
-    made["fun"] = corrected(array(bound(x)), found.fun)
-    made["cost"] = corrected(cost(x), found.cost)
-    return made
+    x = minimum("least_squares", cost, solution.x, start, tuple(pair))
+    result = _with_x(solution, x)
+    result["fun"] = corrected(array(bound(x)), solution.fun)
+    result["cost"] = corrected(cost(x), solution.cost)
+    return result
 
 
 @functools.wraps(scipy.optimize.curve_fit)

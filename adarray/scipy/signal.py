@@ -298,7 +298,7 @@ def find_peaks(
     prominence: Any = None, width: Any = None, wlen: Any = None, rel_height: float = 0.5,
     plateau_size: Any = None,
 ) -> Any:  # fmt: skip
-    peaks, found = scipy.signal.find_peaks(
+    peaks, properties = scipy.signal.find_peaks(
         *map(value, (x, height, threshold, distance, prominence, width, wlen, rel_height,
                      plateau_size))
     )  # fmt: skip
@@ -306,16 +306,16 @@ def find_peaks(
     rules = {"peak_heights": lambda: x[peaks],
              "left_thresholds": lambda: x[peaks] - x[peaks - 1],
              "right_thresholds": lambda: x[peaks] - x[peaks + 1]}  # fmt: skip
-    if "prominences" in found:
-        left, right = found["left_bases"], found["right_bases"]
+    if "prominences" in properties:
+        left, right = properties["left_bases"], properties["right_bases"]
         rules["prominences"] = lambda: x[peaks] - np.maximum(x[left], x[right])
-    lost = {"width_heights", "widths", "left_ips", "right_ips"} & set(found)
+    lost = {"width_heights", "widths", "left_ips", "right_ips"} & set(properties)
     if lost:
         raise NotDifferentiableError(
             f"find_peaks: the properties {sorted(lost)} are not differentiated; leave out width=, "
             "or pass adarray.value_of(x)"
         )
-    return peaks, {k: rules[k]() if k in rules else v for k, v in found.items()}
+    return peaks, {k: rules[k]() if k in rules else v for k, v in properties.items()}
 
 
 _PLAIN = ("argrelextrema", "argrelmax", "argrelmin", "choose_conv_method", "correlation_lags",

@@ -75,18 +75,18 @@ def _fill() -> None:
     for name in dir(scipy.special):
         if name.startswith("_"):
             continue
-        found = getattr(scipy.special, name)
-        ufunc = getattr(sp, name) if callable(found) and not isinstance(found, type) else None
+        function = getattr(scipy.special, name)
+        ufunc = getattr(sp, name) if callable(function) and not isinstance(function, type) else None
         if isinstance(ufunc, np.ufunc):
             globals()[name] = ufunc
         elif name == "sinc":
             globals()[name] = np.sinc  # it is NumPy's
         elif name in DISPATCHING:  # without the coercing wrappers of the array-API mode
-            globals()[name] = inspect.unwrap(found)
+            globals()[name] = inspect.unwrap(function)
         elif name in OTHERS:
-            globals()[name] = found
-        elif callable(found) and found in REPLACEMENTS:
-            globals()[name] = REPLACEMENTS[found]
+            globals()[name] = function
+        elif callable(function) and function in REPLACEMENTS:
+            globals()[name] = REPLACEMENTS[function]
 
 
 _fill()
@@ -94,7 +94,7 @@ _getattr, _names, __all__ = fill_in(globals(), scipy.special, REASONS)
 
 
 def __getattr__(name: str) -> Any:
-    """Return what else `scipy.special` has, such that it refuses traced arguments."""
+    """Return another member of `scipy.special`, which refuses traced arguments."""
     return _getattr(name)
 
 

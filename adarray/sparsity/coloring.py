@@ -65,7 +65,7 @@ class Coloring(NamedTuple):
 
 @functools.cache
 def library() -> Any:
-    """Return what colours: C, or Python where it was not compiled."""
+    """Return the module of colourings: C, or Python where it was not compiled."""
     try:
         backend = load("serial")
         if isinstance(backend, ColoringBackend):

@@ -99,7 +99,7 @@ class Dependence:
                 uses[a] = uses.get(a, 0) + 1
         outputs = set(self.program.outputs)
         for i, v in enumerate(self.program.values):
-            terms = self._made(v)
+            terms = self._compute(v)
             if len(terms) > SHARED and uses.get(v, 0) > 1 and type(terms) is tuple:
                 terms = settled(terms, v.shape, self.n)
             self._terms[v] = terms
@@ -109,11 +109,11 @@ class Dependence:
         return [self.of(v) for v in self.program.outputs]
 
     def of(self, v: Value) -> Terms:
-        """Return what is known of an operand."""
+        """Return the dependence of an operand."""
         terms: Terms = self._terms[v]
         return terms
 
-    def _made(self, v: Value) -> Any:
+    def _compute(self, v: Value) -> Any:
         match v.primitive:
             case ProgramInput() as p:
                 first = self.inputs.get(p.index)
@@ -327,9 +327,9 @@ class Dependence:
         """Return the dependence of a call: all results on all operands, if nothing else is said."""
         results = p.results
         shapes = [(v.shape, v.dtype)] if results is None else list(results)
-        said = of_record(p, v, shapes, self.of, self.known, self.n)
-        if said is not None:
-            return said[0] if results is None else said
+        recorded = of_record(p, v, shapes, self.of, self.known, self.n)
+        if recorded is not None:
+            return recorded[0] if results is None else recorded
         terms: Terms = ()
         for a in v.args:
             if a.dtype.kind in "fc":

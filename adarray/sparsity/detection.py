@@ -38,7 +38,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class DetectedPattern(NamedTuple):
-    """What one recorded run says of a derivative.
+    """The sparsity pattern of a derivative, from one recorded run.
 
     Parameters
     ----------

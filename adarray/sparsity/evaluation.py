@@ -61,7 +61,7 @@ def _directions(colors: list[Any], likes: list[Any], first: Any, count: int) -> 
 def along_columns(
     name: str, f: Callable[..., Any], argnums: Any, intercept: bool, count: int
 ) -> Callable[..., Compressed]:
-    """Return what computes tangents of `f` along the directions of `count` colours.
+    """Return a function that computes tangents of `f` along the directions of `count` colours.
 
     It takes the number of the first colour, the colours of the elements of each leaf, and the
     arguments of `f`; returns the tangents, flat and behind one another, and the path that was
@@ -95,7 +95,7 @@ def along_columns(
 def along_rows(
     name: str, f: Callable[..., Any], argnums: Any, intercept: bool, count: int
 ) -> Callable[..., Compressed]:
-    """Return what computes cotangents of `f` along the directions of `count` colours."""
+    """Return a function that computes cotangents of `f` along directions of `count` colours."""
 
     def compressed(first: Any, colors: list[Any], args: Any, kwargs: Any) -> Compressed:
         of_picked, xs = picked_call(name, f, args, kwargs, argnums, intercept, False)

@@ -36,7 +36,7 @@ class SparseFunction:
         return global_name(self) or (again, (make, task.f, options))
 
     def prepare(self, *args: Any, **kwargs: Any) -> Prepared:
-        """Return what is ready to be evaluated for arguments like these."""
+        """Return a prepared function for arguments like these."""
         return Prepared(self._task, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

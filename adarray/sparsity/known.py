@@ -14,7 +14,7 @@ from adarray.compiler.rewrite.dead import pure
 
 
 class Known:
-    """What is known of the values of a program, whatever the differentiated inputs are.
+    """Values of a program that do not depend on the differentiated inputs.
 
     Parameters
     ----------
@@ -40,15 +40,9 @@ class Known:
             self._varies.append(self._starts_varying(v))
 
     def _starts_varying(self, v: Value) -> bool:
-<<<<<<< HEAD
         if isinstance(v.primitive, ProgramInput):
-            return v.primitive.index not in self._given
+            return v.primitive.index not in self._inputs
         if not pure(v):
-=======
-        if v.kind == "input":
-            return v.params["index"] not in self._inputs
-        if v.kind == "call" and not pure(v):
->>>>>>> ae17962 (Words: sparsity)
             return True
         return any(self._varies[self._place[a]] for a in v.args)
 
@@ -58,31 +52,21 @@ class Known:
 
     def inputs_of(self, v: Value) -> set[int]:
         """Return the numbers of the inputs that a known value is computed from."""
-<<<<<<< HEAD
-        found: set[int] = set()
+        indices: set[int] = set()
         seen: set[Value] = set()
         stack = [v]
-=======
-        indices, seen, stack = set(), set(), [v]
->>>>>>> ae17962 (Words: sparsity)
         while stack:
             w = stack.pop()
             if w in seen:
                 continue
-<<<<<<< HEAD
             seen.add(w)
             if isinstance(w.primitive, ProgramInput):
-                found.add(w.primitive.index)
-=======
-            seen.add(id(w))
-            if w.kind == "input":
-                indices.add(w.params["index"])
->>>>>>> ae17962 (Words: sparsity)
+                indices.add(w.primitive.index)
             stack += w.args
         return indices
 
     def value(self, v: Value) -> Any:
-        """Return what a value that does not vary holds; note which inputs that relies on."""
+        """Return the array of a value that does not vary; note which inputs that relies on."""
         self.used |= self.inputs_of(v)
         stack = [v]
         while stack:
@@ -100,19 +84,11 @@ class Known:
         return self._values[self._place[v]]
 
     def _computed(self, v: Value) -> Any:
-<<<<<<< HEAD
         if isinstance(v.primitive, ProgramInput):
-            return np.asarray(self._given[v.primitive.index])
+            return np.asarray(self._inputs[v.primitive.index])
         constant = constant_value(v)
         if constant is not None:
             return constant
         operands = tuple(self._place[a] for a in v.args)
-=======
-        if v.kind == "input":
-            return np.asarray(self._inputs[v.params["index"]])
-        if v.kind in CONSTANTS:
-            return CONSTANTS[v.kind](v)
-        operands = tuple(self._place[id(a)] for a in v.args)
->>>>>>> ae17962 (Words: sparsity)
         with np.errstate(all="ignore"):
             return run_of(v, Step(operands, None, False))(self._values)

@@ -27,7 +27,7 @@ from adarray.transforms.matrices import picked_call
 from adarray.transforms.modes import vjp
 from adarray.transforms.products import gradient_of
 from adarray.transforms.running import by_position, check_function, prepared, with_names
-from adarray.transforms.tree import Leaf, flatten
+from adarray.transforms.tree import LeafPath, flatten
 from adarray.transforms.variables import Variables, check_variables
 
 FORMATS = ("csr", "coo")
@@ -54,7 +54,7 @@ def scipy_sparse(name: str) -> Any:
 
 
 class DerivativeTask:
-    """What is asked for: which derivative of which function, and in which form.
+    """The derivative to compute: of which function, and in which form.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class DerivativeTask:
         self._ways: dict[Any, Any] = {}
 
     def way(self, mode: str, count: int) -> Any:
-        """Return what evaluates so many directions of a mode, compiled if that is wanted."""
+        """Return the function that evaluates `count` directions; compiled with ``jit``."""
         if (mode, count) not in self._ways:
             make = along_columns if mode == "forward" else along_rows
             intercept = self.options["intercept"] and not self.hessian
@@ -105,13 +105,13 @@ class DerivativeTask:
         return args, kwargs, pick(self.name, args, places), moved
 
     def key(self, args: Any, kwargs: Any) -> Hashable:
-        """Return what calls have in common that one preparation serves."""
+        """Return a key that calls share which one preparation serves."""
         leaves, rebuild = flatten((args, kwargs))
         structure = getattr(rebuild, "args", (None,))[0]
         return (structure, *map(_form, leaves))
 
     def variables(self, args: Any, picked: list[int]) -> Variables:
-        """Return what is differentiated.
+        """Return the variables: the leaves that are differentiated.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class DerivativeTask:
             variables = Variables(args[k])
             check_variables(self.name, k, args[k], variables, False)
             for i, x in zip(variables.places, variables.moving, strict=True):
-                where = Leaf(self.name, k, args[k], i)
+                where = LeafPath(self.name, k, args[k], i)
                 value = plain_value(x)
                 if type(value) is Traced:
                     raise UntraceableError(
@@ -350,14 +350,14 @@ class MatrixBlock:
         """Return the matrix with these entries of the whole."""
         data = values if self._chosen is None else values[self._chosen]
         if self._like is None or self._like.dtype != data.dtype:
-            self._like = self._made(data)
+            self._like = self._template(data)
         # A copy of an object that was made and checked once, with other values.
         matrix = object.__new__(type(self._like))
         matrix.__dict__.update(self._like.__dict__)
         matrix.data = data
         return matrix
 
-    def _made(self, data: np.ndarray) -> Any:
+    def _template(self, data: np.ndarray) -> Any:
         """Return a matrix without values of its own: with those of nobody."""
         data = np.broadcast_to(np.zeros(1, data.dtype), data.shape)
         if self._rows is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from adarray.base.errors import ShapeError
 from adarray.transforms.modes import shape_of
-from adarray.transforms.tree import NAMESPACE, Leaf, flatten, is_array
+from adarray.transforms.tree import NAMESPACE, LeafPath, flatten, is_array
 
 
 def spread(name: str, axes: Any, tree: Any) -> list[int | None]:
@@ -32,18 +32,18 @@ def spread(name: str, axes: Any, tree: Any) -> list[int | None]:
     import optree
 
     try:
-        found = optree.broadcast_prefix(axes, tree, none_is_leaf=True, namespace=NAMESPACE)
+        all_axes = optree.broadcast_prefix(axes, tree, none_is_leaf=True, namespace=NAMESPACE)
         all_leaves = optree.tree_leaves(tree, none_is_leaf=True, namespace=NAMESPACE)
     except ValueError as error:
         raise TypeError(
             f"vmap: {name} has another structure than what it is for: {error}; give an int or "
             "None, or a nest of them"
         ) from None
-    made = [a for a, x in zip(found, all_leaves, strict=True) if x is not None]
-    for a in made:
+    leaf_axes = [a for a, x in zip(all_axes, all_leaves, strict=True) if x is not None]
+    for a in leaf_axes:
         if a is not None and (isinstance(a, bool) or not isinstance(a, (int, np.integer))):
             raise TypeError(f"vmap: {name} holds {a!r}; an axis is an int or None")
-    return [None if a is None else int(a) for a in made]
+    return [None if a is None else int(a) for a in leaf_axes]
 
 
 def axes_of(args: tuple[Any, ...], kwargs: dict[str, Any], in_axes: Any) -> list[int | None]:
@@ -61,17 +61,17 @@ def axes_of(args: tuple[Any, ...], kwargs: dict[str, Any], in_axes: Any) -> list
                 f"vmap: in_axes has {len(in_axes)} entries and the function got {len(args)} "
                 "positional arguments; give one for each"
             )
-        made = [
+        positional = [
             a for axes, x in zip(in_axes, args, strict=True) for a in spread("in_axes", axes, x)
         ]
     elif in_axes is None or isinstance(in_axes, (int, np.integer)):
-        made = spread("in_axes", in_axes, args)
+        positional = spread("in_axes", in_axes, args)
     else:
         raise TypeError(
             f"vmap: in_axes is a {type(in_axes).__name__}; give an int, None, or a tuple with one "
             "entry for each positional argument"
         )
-    return made + spread("in_axes", 0, kwargs)
+    return positional + spread("in_axes", 0, kwargs)
 
 
 def size_of(
@@ -88,10 +88,10 @@ def size_of(
     """
     places = _places(args, kwargs)
     size, first = None, ""
-    made: list[int | None] = []
+    normalized: list[int | None] = []
     for x, axis, where in zip(leaves, axes, places, strict=True):
         if axis is None:
-            made.append(None)
+            normalized.append(None)
             continue
         if not is_array(x):
             raise TypeError(
@@ -103,7 +103,7 @@ def size_of(
                 f"{where}: has shape {shape}, and no axis {axis} along which members lie; give "
                 "another in in_axes, or None for what all members share"
             )
-        made.append(axis % len(shape))
+        normalized.append(axis % len(shape))
         n = shape[axis]
         if size is None:
             size, first = n, f"{where} has {n} members along axis {axis}"
@@ -117,14 +117,14 @@ def size_of(
             "vmap: no argument has an axis of members: in_axes is None for all; give one, or call "
             "the function itself"
         )
-    return size, made
+    return size, normalized
 
 
 def _places(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """Return where every leaf is, for errors."""
     trees: list[tuple[Any, Any]] = [*enumerate(args)]
     trees += [(f"argument {k}", kwargs[k]) for k in sorted(kwargs)]
-    return [Leaf("vmap", k, tree, i) for k, tree in trees for i in range(len(flatten(tree)[0]))]
+    return [LeafPath("vmap", k, tree, i) for k, tree in trees for i in range(len(flatten(tree)[0]))]
 
 
 def result_axes(rebuild: Any, leaves: list[Any], out_axes: Any) -> list[int | None]:

@@ -56,7 +56,7 @@ def vmap(
 
     Notes
     -----
-    Every operation is computed once for all members. Where Python looks at a value that differs
+    Every operation is computed once for all members. Where Python reads a value that differs
     between members (``if x > 0``, ``while``, ``int(x)``, ``x[x > 0]``), the batch is split by the
     outcome, and `f` runs again for each part. The result is always right; in the worst case this is
     a loop over the members. Since `f` may run several times, its side effects, such as appending to
@@ -79,10 +79,10 @@ def vmap(
     if getattr(f, "adarray_jitted", False):  # what it compiles is that for all members
         jitted: Any = f
         of_member = jitted.__wrapped__
-        made: Callable[..., Any] = jitted.like(
+        batched: Callable[..., Any] = jitted.like(
             vmap(of_member, in_axes, out_axes, intercept=intercept)
         )
-        return made
+        return batched
     run = prepared(f, intercept)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -93,7 +93,7 @@ def vmap(
 
 
 def vmap_strictly(f: Callable[..., Any], in_axes: tuple[int | None, ...]) -> Callable[..., Any]:
-    """Return what `vmap` returns, of a function that must not call jitted ones: see `Batch`."""
+    """As `vmap`, of a function that must not call jitted ones: see `Batch`."""
 
     def run_all(*args: Any) -> Any:
         return _members().run_members(f, f, args, {}, in_axes, 0, strict=True)

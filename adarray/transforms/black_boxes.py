@@ -94,10 +94,10 @@ def black_box(
     array([3., 8.])
     """
     check_function("black_box", f)
-    given = {"jacobian": jacobian, "jvp": jvp, "vjp": vjp}
-    if not any(given.values()):
+    derivatives = {"jacobian": jacobian, "jvp": jvp, "vjp": vjp}
+    if not any(derivatives.values()):
         raise TypeError("black_box: pass jacobian=, jvp= or vjp=, the derivative of the function")
-    for function in given.values():
+    for function in derivatives.values():
         if function is not None:
             check_function("black_box", function)
     operands, params = _arguments(f)
@@ -108,7 +108,7 @@ def black_box(
         jvp=[products.push(i) for i in range(len(operands))], evaluate=_of_host(outside(f)),
         operands=operands, params=params, needs=_needs(len(operands)), batch=members,
     )  # fmt: skip
-    options = {**given, "name": name}
+    options = {**derivatives, "name": name}
     return Transformed(Transform(black_box, f, options), dispatching_of(op, f))
 
 
@@ -216,8 +216,8 @@ class _Products:
         """Return the cotangent of operand `i`."""
         shape = shape_of(xs[i])
         if self._vjp is not None:
-            found = self._vjp(xs, g, **params)
-            part = found[i] if isinstance(found, (tuple, list)) else found
+            cotangents = self._vjp(xs, g, **params)
+            part = cotangents[i] if isinstance(cotangents, (tuple, list)) else cotangents
             return self._of_shape("vjp", part, shape)
         if self._jacobian is not None:
             j = self._matrix(i, xs, params)
@@ -241,8 +241,10 @@ class _Products:
         assert self._vjp is not None
         rows = []
         for e in _units(shape, t):
-            found = self._vjp(xs, e, **params)
-            rows.append(np.sum(t * (found[i] if isinstance(found, (tuple, list)) else found)))
+            cotangents = self._vjp(xs, e, **params)
+            rows.append(
+                np.sum(t * (cotangents[i] if isinstance(cotangents, (tuple, list)) else cotangents))
+            )
         return np.reshape(np.stack(rows), shape) if rows else np.zeros(shape)
 
     def _shape(self, xs: Any, params: Any) -> tuple[int, ...]:
@@ -258,20 +260,20 @@ class _Products:
 
     def _matrix(self, i: int, xs: Any, params: Any) -> Any:
         assert self._jacobian is not None
-        found = self._jacobian(*xs, **params)
-        if not isinstance(found, (tuple, list)):
+        jacobian = self._jacobian(*xs, **params)
+        if not isinstance(jacobian, (tuple, list)):
             if len(xs) > 1:
                 raise TypeError(
-                    f"{self._name}: jacobian returned {type(found).__name__}; for {len(xs)} "
+                    f"{self._name}: jacobian returned {type(jacobian).__name__}; for {len(xs)} "
                     "arguments it returns a tuple, with None where there is no derivative"
                 )
-            return found
-        if found[i] is None:
+            return jacobian
+        if jacobian[i] is None:
             raise TypeError(
                 f"{self._name}: jacobian gives no derivative by argument {i}; pass it as a plain "
                 "array"
             )
-        return found[i]
+        return jacobian[i]
 
     def _of_shape(self, what: str, x: Any, shape: tuple[int, ...]) -> Any:
         if shape_of(x) != shape:

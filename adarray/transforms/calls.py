@@ -34,8 +34,8 @@ from adarray.core.tangents import save_tangents
 from adarray.core.trace import Extras, Handle, Tangent, is_weak, root_of, save
 from adarray.transforms.replay import (
     is_forward_over_reverse,
-    made_before,
     mark,
+    nodes_before,
     tangents_of,
     walk_level,
 )
@@ -44,13 +44,13 @@ from adarray.transforms.tree import flatten
 
 
 class Latest(threading.local):
-    """What a thread has computed last in a rule: for which cotangents and operands, and of all."""
+    """The last result of a rule in this thread, with its cotangents and operands."""
 
     last: tuple[Any, tuple[Any, ...], Any] | None = None
 
 
 @dataclasses.dataclass
-class Made(OfMembers):
+class RuleCall(OfMembers):
     """One call, as its rule needs it; no tuple, which the walk would take for results.
 
     Parameters
@@ -59,8 +59,8 @@ class Made(OfMembers):
         As the caller gave them.
     rebuild : callable
         Puts leaves into the structure of those that are differentiated.
-    kept : any
-        Of what the rule asked to be kept.
+    residuals : any
+        What the rule has saved for the way back.
     places : list of int
         The floating leaves of the result.
     leaves : int
@@ -82,7 +82,7 @@ class Made(OfMembers):
 
     args: tuple[Any, ...]
     rebuild: Any
-    kept: Any
+    residuals: Any
     places: list[int]
     leaves: int
     rebuild_result: Any
@@ -93,21 +93,23 @@ class Made(OfMembers):
     span: tuple[int, int] = (0, 0)
     tangents: bool = False
 
-    def of_member(self, of: Callable[[Any], Any]) -> Made:
-        """Return the call as one member of a batch has made it: `of` takes its part of a leaf."""
+    def of_member(self, of: Callable[[Any], Any]) -> RuleCall:
+        """Return the call of one member of a batch: `of` takes its part of a leaf."""
         if self.captured:
             raise TraceError(
                 "vmap: members of a batch go different ways in the rule of a function that reads "
                 "traced values besides its arguments; pass these as arguments"
             )
-        made = copy.copy(self)
-        kept = self.kept
-        made.kept = kept.of_member(of) if isinstance(kept, OfMembers) else _each(kept, of)
-        made.args = _each(self.args, of)
-        return made
+        call = copy.copy(self)
+        residuals = self.residuals
+        call.residuals = (
+            residuals.of_member(of) if isinstance(residuals, OfMembers) else _each(residuals, of)
+        )
+        call.args = _each(self.args, of)
+        return call
 
-    def asked(self) -> list[Node]:
-        """Return what was captured, as far as the walk of now goes there."""
+    def targets(self) -> list[Node]:
+        """Return the captured nodes that the current walk reaches."""
         return [n for n in self.captured if n.span[1] >= walk_level()]
 
 
@@ -145,7 +147,7 @@ class Whole:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make the operation that calls of this object are."""
+        """Make the operation that records calls of this object."""
         text = f"{self._name}({getattr(self._f, '__name__', 'f')})"
         self._op = Op(text, self._f, Opaque(), (self._rule,), operands=("*inputs",))
         self._memory = Latest()
@@ -156,9 +158,9 @@ class Whole:
 
     def over(self, functions: dict[str, Any]) -> Any:
         """Return the same over other functions in the places of these."""
-        made = object.__new__(type(self))
-        made.__setstate__({**self.__dict__, **functions})
-        return made
+        copied = object.__new__(type(self))
+        copied.__setstate__({**self.__dict__, **functions})
+        return copied
 
     def __copy__(self) -> Whole:
         return self  # as functions are
@@ -201,7 +203,7 @@ class Whole:
         tangents = any(isinstance(x, Handle) and x._x is not None and x._x.tangents for x in leaves)
         if tangents and not (self.keeps_tangents and is_forward_over_reverse(leaves)):
             return self._along(args)
-        return self._joined(args, leaves, rebuild)
+        return self._as_one_node(args, leaves, rebuild)
 
     def _moving(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments that are differentiated."""
@@ -212,12 +214,12 @@ class Whole:
         rest = iter(moving)
         return [x if k in self._fixed else next(rest) for k, x in enumerate(args)]
 
-    def _joined(self, args: tuple[Any, ...], leaves: list[Any], rebuild: Any) -> Any:
+    def _as_one_node(self, args: tuple[Any, ...], leaves: list[Any], rebuild: Any) -> Any:
         """Run the function on values alone, and hang what it returns on one node."""
         start = mark()
         values = [untraced(x) for x in leaves]
         before = [x._v if isinstance(x, Handle) else None for x in values]
-        y, kept = self._evaluate(self._full(args, rebuild(values)))
+        y, residuals = self._evaluate(self._full(args, rebuild(values)))
         for x, v in zip(values, before, strict=True):
             if isinstance(x, Handle) and sync_if_view(x)._v is not v:
                 raise TraceError(
@@ -225,24 +227,26 @@ class Whole:
                     "seen outside; copy it first, or return the new value"
                 )
         check_computed(self._op.name, y)
-        found, rebuild_y = flatten(y)
-        captured = self._captured(start, leaves, [*found, *flatten(kept)[0]])
+        outputs, rebuild_y = flatten(y)
+        captured = self._captured(start, leaves, [*outputs, *flatten(residuals)[0]])
         if captured is None:
             return self._along(args)
         if not captured and not any(map(traced, leaves)):
             return y
-        results = [_result(x, before, bool(captured) or self.holds) for x in found]
+        results = [_result(x, before, bool(captured) or self.holds) for x in outputs]
         places = [
             k for k, x in enumerate(results) if isinstance(x, ADArray) and dtype_of(x).kind in "fc"
         ]
         if places:
-            made = Made(args, rebuild, kept, places, len(results), rebuild_y, captured=captured)
-            self._hang([results[k] for k in places], leaves, made)
+            call = RuleCall(
+                args, rebuild, residuals, places, len(results), rebuild_y, captured=captured
+            )
+            self._hang([results[k] for k in places], leaves, call)
         return rebuild_y(results)
 
-    def _captured(self, start: Node, leaves: list[Any], found: list[Any]) -> list[Node] | None:
-        """Return what a run has read besides its arguments; None, if it cannot be one node."""
-        seen = [x for x in found if traced(x)]
+    def _captured(self, start: Node, leaves: list[Any], outputs: list[Any]) -> list[Node] | None:
+        """Return the nodes that a run read besides its arguments; None if it cannot be one node."""
+        seen = [x for x in outputs if traced(x)]
         known = {t.level for t in tangents_of(leaves)}
         if not self.captures and any(
             x._node is not None or any(t.level not in known for t in x._x.tangents) for x in seen
@@ -255,10 +259,10 @@ class Whole:
         return captured if is_forward_over_reverse([*leaves, *seen], captured) else None
 
     def _reached(self, start: Node, seen: list[Any]) -> list[Node]:
-        """Return what was made before the run, and values of the result were computed from."""
-        return made_before(start, [x._node for x in seen])
+        """Return the nodes older than the run that its results depend on."""
+        return nodes_before(start, [x._node for x in seen])
 
-    def _hang(self, floating: list[ADArray], leaves: list[Any], call: Made) -> None:
+    def _hang(self, floating: list[ADArray], leaves: list[Any], call: RuleCall) -> None:
         """Give results a node whose parents are the arguments."""
         nodes = [x._node if isinstance(x, Handle) else None for x in leaves]
         call.nodes = [*nodes, *call.captured]
@@ -268,14 +272,14 @@ class Whole:
         saved = [save(x) if isinstance(x, Handle) else x for x in leaves]
         saved += [None] * len(call.captured)
         call.span = functools.reduce(merge_spans, [n.span for n in call.nodes if n is not None])
-        made = Node(
+        node = Node(
             self._op, tuple(call.nodes), (call, *saved), None, call.avals[0], call.span, None
         )
-        save_tangents(made, (None, *leaves))
+        save_tangents(node, (None, *leaves))
         for k, x in enumerate(floating):
-            x._node = pick(made, k, call.avals[k])
+            x._node = pick(node, k, call.avals[k])
 
-    def _rule(self, g: dict[int, Any], i: int, call: Made, *operands: Any) -> Any:
+    def _rule(self, g: dict[int, Any], i: int, call: RuleCall, *operands: Any) -> Any:
         """Return the cotangent of operand `i`; those of all are computed at once."""
         known = self._memory.last
         if (
@@ -295,14 +299,14 @@ class Whole:
         return known[2][i]
 
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
-        """Return the result for arguments, and what the rule needs of the call besides."""
+        """Return the result for arguments, and the residuals of the rule."""
         return prepared(self._f, True)(*args), None
 
     def _along(self, args: tuple[Any, ...]) -> Any:
         """Run it where tangents are computed."""
         return prepared(self._f, True)(*args)
 
-    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+    def _pull(self, call: RuleCall, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         """Return the cotangents of the operands with these numbers."""
         raise NotImplementedError
 

@@ -22,14 +22,14 @@ from adarray.base.runtime import MODE
 from adarray.core.protocol import concrete
 from adarray.core.trace import Handle
 from adarray.device import host
-from adarray.transforms.calls import Made, Whole, dtype_of, plain_number
+from adarray.transforms.calls import RuleCall, Whole, dtype_of, plain_number
 from adarray.transforms.replay import Replay
 from adarray.transforms.running import check_function, prepared
 from adarray.transforms.tree import flatten, is_array
 
 
 def sums(x: list[Any]) -> list[Any] | None:
-    """Return what tells arrays apart: their sums. None where they are recorded."""
+    """Return the sums of arrays, which tell them apart; None where they are recorded."""
     if any(isinstance(h, Handle) and isinstance(h._v, Symbolic) for h in x):
         return None
     values = [concrete(v) for v in x]
@@ -67,7 +67,7 @@ class Checkpoint(Whole):
         with np.errstate(all="ignore"):
             return y, sums(leaves)
 
-    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+    def _pull(self, call: RuleCall, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         own = [k for k in call.followed if k < len(operands)]
         run = prepared(self._f, True)
 
@@ -75,10 +75,10 @@ class Checkpoint(Whole):
             leaves = list(operands)
             for k, x in zip(own, xs, strict=True):
                 leaves[k] = x
-            made, _ = flatten(run(*self._full(call.args, call.rebuild(leaves))))
-            floating = [x for x in made if is_array(x) and dtype_of(x).kind in "fc"]
+            again_leaves, _ = flatten(run(*self._full(call.args, call.rebuild(leaves))))
+            floating = [x for x in again_leaves if is_array(x) and dtype_of(x).kind in "fc"]
             with np.errstate(all="ignore"):
-                same = agree(call.kept, sums(floating))
+                same = agree(call.residuals, sums(floating))
             if not same:
                 raise TraceError(
                     f"{self._op.name}: the function computed something else when it ran again for "
@@ -92,11 +92,11 @@ class Checkpoint(Whole):
                 f"{self._op.name}: the function read other traced values when it ran again for "
                 "its derivative; what changes meanwhile must be an argument"
             )
-        asked = call.asked()
-        parts = replay.pull(cotangents, asked)
+        targets = call.targets()
+        parts = replay.pull(cotangents, targets)
         first = len(operands)
         at = {id(n): first + k for k, n in enumerate(call.captured)}
-        places = [*own, *(at[id(n)] for n in asked)]
+        places = [*own, *(at[id(n)] for n in targets)]
         return dict(zip(places, map(plain_number, parts), strict=True))
 
 
@@ -223,7 +223,7 @@ def checkpoint_sequential(
 
 
 def _composed(functions: Sequence[Callable[..., Any]]) -> Callable[[Any], Any]:
-    """Return what applies functions one after the other."""
+    """Return a function that applies functions one after the other."""
 
     def composed(x: Any) -> Any:
         for f in functions:

@@ -58,7 +58,7 @@ def _blocks(
 
 def _along(
     leaves: list[Any],
-    given: list[Any],
+    inputs: list[Any],
     few: int,
     one: Callable[..., Directions],
     is_adarray: Callable[[int], bool],
@@ -87,36 +87,36 @@ def _along(
     shapes = [tuple(np.shape(x)) for x in leaves]
     dtypes = [x.dtype if hasattr(x, "dtype") else np.result_type(x) for x in leaves]
     count = sum(int(np.prod(s, dtype=int)) for s in shapes)
-    largest = max([1, *(int(np.size(_value(x))) for x in (*leaves, *given))])
+    largest = max([1, *(int(np.size(_value(x))) for x in (*leaves, *inputs))])
     most = min(DIRECTIONS, ELEMENTS // largest)
-    if count > few and most > few and not _elsewhere((*leaves, *given)):
+    if count > few and most > few and not _elsewhere((*leaves, *inputs)):
         before = remembered()
         try:
-            made = _at_once(shapes, dtypes, most, one, all(isinstance(x, Handle) for x in given))
-            return [[_adarray(p, is_adarray(i)) for i, p in enumerate(s)] for s in made]
+            stacks = _at_once(shapes, dtypes, most, one, all(isinstance(x, Handle) for x in inputs))
+            return [[_adarray(p, is_adarray(i)) for i, p in enumerate(s)] for s in stacks]
         except ForwardModeError:
             raise
         except Exception:  # of what vmap cannot take; the function's own comes again
             restore(before)
-    found: list[list[Any]] = [[] for _ in leaves]
+    results: list[list[Any]] = [[] for _ in leaves]
     for k, hot in _hot(shapes, dtypes):
-        found[k].append(one(*hot))
-    return [[np.stack(p) for p in zip(*rows, strict=True)] for rows in found]
+        results[k].append(one(*hot))
+    return [[np.stack(p) for p in zip(*rows, strict=True)] for rows in results]
 
 
 def _at_once(
     shapes: list[Any], dtypes: list[Any], most: int, one: Callable[..., Any], adarrays: bool
 ) -> list[list[Any]]:
-    """Return what `_along` does, from blocks of directions: ADArrays, or plain where it can."""
-    found: list[list[Any]] = [[] for _ in shapes]
+    """As `_along`, from blocks of directions: ADArrays, or plain where it can."""
+    results: list[list[Any]] = [[] for _ in shapes]
     for k, arrays in _blocks(shapes, dtypes, most):
         axes = tuple(0 if i == k else None for i in range(len(arrays)))
         if adarrays:  # so are the results then, where the arguments are
             arrays[k] = Handle.array_class(arrays[k])
-        found[k].append(vmap_strictly(one, axes)(*arrays))
+        results[k].append(vmap_strictly(one, axes)(*arrays))
     return [
         [p[0] if len(p) == 1 else np.concatenate(p) for p in zip(*blocks, strict=True)]
-        for blocks in found
+        for blocks in results
     ]
 
 

@@ -230,14 +230,14 @@ def reverse(
             y = sync_if_view(y)
             check_scalar(name, y, holomorphic)
             if holomorphic:
-                check_holomorphic(name, inputs.given)
+                check_holomorphic(name, inputs.originals)
             node = y._node if isinstance(y, Handle) else None
             seeds = [] if node is None else [(node, _one_like(y))]
             g = inputs.pull(seeds, release=True)
-            given = mirrored(inputs.given)
-            value = plain_result(y, level, given)
+            kind = mirrored(inputs.originals)
+            value = plain_result(y, level, kind)
             if has_aux:
-                value = (value, closed_tree(aux, level, given))
+                value = (value, closed_tree(aux, level, kind))
             return combine(value, g)
 
     return Transformed(transform, transformed)

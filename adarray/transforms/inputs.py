@@ -17,8 +17,8 @@ from adarray.core.inplace import sync_if_view
 from adarray.core.trace import Extras, Handle, alive, leaf, snapshot
 from adarray.device import KINDS, adopt, host, is_device
 from adarray.ops.common import zero_beside
-from adarray.transforms.shared import Place, check_held, remember, tie
-from adarray.transforms.tree import Leaf, flatten, is_array
+from adarray.transforms.shared import ArgumentPlace, check_copies, remember, tie
+from adarray.transforms.tree import LeafPath, flatten, is_array
 from adarray.transforms.variables import Variables, check_variables, no_array
 
 Argnums = int | str | Sequence[int | str]
@@ -61,33 +61,33 @@ class Inputs:
         picked = pick(name, args, argnums)
         self.trees: list[Variables] = []
         self.leaves: list[Handle] = []
-        self.given: list[Any] = []
+        self.originals: list[Any] = []
         new = list(args)
-        places: list[Place] = []
+        places: list[ArgumentPlace] = []
         others = len(args) > 1 or kwargs  # that may share memory with the first
-        self.held: list[Any] = []  # see `tie`
+        self.copies: list[Any] = []  # see `tie`
         self.plain: list[tuple[int, Any, Handle, Any]] = []  # see `refuse_unseen`
         for k in picked:
             tree = Variables(args[k])
             if not tree.whole:
                 check_variables(name, k, args[k], tree, allow_int)
-            found, made = tree.moving, []
-            for i, x in zip(tree.places, found, strict=True):
-                where: Any = Leaf(name, k, args[k], i)
-                made.append(leaf(ADArray, sync_if_view(x), level, where))
-            self.leaves += made
-            self.given += found
+            moving, new_leaves = tree.moving, []
+            for i, x in zip(tree.places, moving, strict=True):
+                where: Any = LeafPath(name, k, args[k], i)
+                new_leaves.append(leaf(ADArray, sync_if_view(x), level, where))
+            self.leaves += new_leaves
+            self.originals += moving
             self.trees.append(tree)
             # The function gets handles of its own: in-place updates move them.
-            handles = [type(h)(h._v, h._node, h._x, True) for h in made]
-            for x, h, m in zip(found, handles, made, strict=True):
+            handles = [type(h)(h._v, h._node, h._x, True) for h in new_leaves]
+            for x, h, m in zip(moving, handles, new_leaves, strict=True):
                 if has_memory(x):
                     self.plain.append((k, x, h, m._v))
                     if others or len(tree.leaves) > 1:
-                        places.append(Place(f"{name}: argument {k}", x, h))
+                        places.append(ArgumentPlace(f"{name}: argument {k}", x, h))
             if not tree.whole:
-                kept = [x for x in tree.kept if has_memory(x)]
-                places += [Place(f"{name}: argument {k}", x, None) for x in kept]
+                constants = [x for x in tree.constants if has_memory(x)]
+                places += [ArgumentPlace(f"{name}: argument {k}", x, None) for x in constants]
             new[k] = tree.argument(handles)
         if not self.leaves and picked and not allow_int and all(args[k] is None for k in picked):
             raise no_array(f"{name}: argument {picked[0]}", None)
@@ -96,13 +96,13 @@ class Inputs:
             rest = [(f"{name}: argument {k}", x) for k, x in enumerate(args) if k not in picked]
             rest += [(f"{name}: argument {k}", x) for k, x in (kwargs or {}).items()]
             places += [
-                Place(where, y, None)
+                ArgumentPlace(where, y, None)
                 for where, x in rest
                 for y in (flatten(x)[0] if isinstance(x, (list, tuple, dict)) else (x,))
                 if has_memory(y)
             ]
         if len(places) > 1:
-            self.held = tie(f, places)
+            self.copies = tie(f, places)
         if self.plain:
             remember(f"{name}: argument", level, self.plain)
         self.nodes: list[Node] = [h._node for h in self.leaves if h._node is not None]
@@ -120,17 +120,17 @@ class Inputs:
 
     def check(self) -> None:
         """Raise if an argument was changed where that is not seen."""
-        if self.held:
-            check_held(self.held)
+        if self.copies:
+            check_copies(self.copies)
         for n in self.nodes:
             if n.guard is not None:
                 check_guard(n)
 
-    def cotangents(self, found: dict[int, Any]) -> list[Any]:
+    def cotangents(self, by_order: dict[int, Any]) -> list[Any]:
         """Return the cotangents that a walk has found, one for each leaf, of its kind."""
         grads, seen = [], set()
-        for n, x in zip(self.nodes, self.given, strict=True):
-            g = self._mirror(found.get(n.order), n, x)
+        for n, x in zip(self.nodes, self.originals, strict=True):
+            g = self._mirror(by_order.get(n.order), n, x)
             if isinstance(g, np.ndarray):
                 if id(g) in seen:  # one cotangent reached two inputs unchanged
                     g = g.copy()
@@ -138,43 +138,43 @@ class Inputs:
             grads.append(g)
         return grads
 
-    def _mirror(self, g: Any, node: Node, given: Any) -> Any:
+    def _mirror(self, g: Any, node: Node, original: Any) -> Any:
         """Return a gradient as what was given: ADArray for ADArray or traced, else plain."""
-        recorded = isinstance(given, Handle) and isinstance(given._v, Symbolic)
+        recorded = isinstance(original, Handle) and isinstance(original._v, Symbolic)
         if g is None:
-            g = zero_beside(_value(given), node.aval.shape, node.aval.dtype)
+            g = zero_beside(_value(original), node.aval.shape, node.aval.dtype)
             if recorded:  # nobody else has these zeros
                 return g.item() if node.aval.weak else ADArray(g)
         if isinstance(g, Handle):
             sync_if_view(g)
             if recorded and node.aval.weak and not alive(g, self.level, self.closed):
                 return g._v.item()  # as below: a Python number gets one
-            if isinstance(given, Handle) or alive(g, self.level, self.closed):
+            if isinstance(original, Handle) or alive(g, self.level, self.closed):
                 return g
             if isinstance(g._v, Symbolic):
                 return g
             g = g._v
         if type(g) in BATCHED:  # of members of a batch, whatever was given
             return ADArray(g.copy())
-        if isinstance(given, Handle):
-            return _beside(given._v, g)
-        if type(given) in KINDS:
-            return adopt(given).library.place(np.copy(g)).raw
+        if isinstance(original, Handle):
+            return _beside(original._v, g)
+        if type(original) in KINDS:
+            return adopt(original).library.place(np.copy(g)).raw
         g = host(g)
         if node.aval.weak:
             return complex(g) if node.aval.dtype.kind == "c" else float(g)
-        if isinstance(given, np.ndarray):
-            return fresh(g, given.shape)
+        if isinstance(original, np.ndarray):
+            return fresh(g, original.shape)
         return np.asarray(g)[()]
 
     def rebuild(self, leaves: list[Any]) -> Any:
         """Return `leaves` in the structure of the differentiated arguments."""
-        made, at = [], 0
+        gradients, at = [], 0
         for tree in self.trees:
             count = len(tree.places)
-            made.append(tree.gradient(leaves[at : at + count]))
+            gradients.append(tree.gradient(leaves[at : at + count]))
             at += count
-        return made[0] if isinstance(self.argnums, int) else tuple(made)
+        return gradients[0] if isinstance(self.argnums, int) else tuple(gradients)
 
 
 def has_memory(x: Any) -> bool:
@@ -231,19 +231,19 @@ def fresh(g: Any, shape: tuple[int, ...]) -> np.ndarray:
     return np.array(g).reshape(shape)
 
 
-def mirrored(given: Sequence[Any]) -> Any:
-    """Return what results become: as `plain_result` takes it, from what was given.
+def mirrored(inputs: Sequence[Any]) -> Any:
+    """Return the kind that results get, for `plain_result`, from the kinds of inputs.
 
     True for ADArrays, if one was given; the class of an array of a device, if one was; else
     False, for ndarrays.
     """
-    found: Any = False
-    for x in given:
+    kind: Any = False
+    for x in inputs:
         if isinstance(x, Handle):
             return True
-        if KINDS and not found and type(x) in KINDS:
-            found = type(x)
-    return found
+        if KINDS and not kind and type(x) in KINDS:
+            kind = type(x)
+    return kind
 
 
 def plain_result(y: Any, level: int, to: Any) -> Any:
@@ -272,10 +272,10 @@ def _untraced(y: Handle) -> Handle:
     x = y._x
     if y._node is None and (x is None or not x.tangents):
         return y
-    made = snapshot(y)
-    made._node = None
-    made._x = Extras(weak=True) if x is not None and x.weak else None
-    return made
+    handle = snapshot(y)
+    handle._node = None
+    handle._x = Extras(weak=True) if x is not None and x.weak else None
+    return handle
 
 
 def closed_tree(tree: Any, level: int, to: Any = False) -> Any:
@@ -342,14 +342,14 @@ def refuse_whole(name: str, leaves: Sequence[Any]) -> None:
         )
 
 
-def check_holomorphic(name: str, given: Sequence[Any]) -> None:
+def check_holomorphic(name: str, inputs: Sequence[Any]) -> None:
     """Raise unless all differentiated arguments are complex.
 
     Raises
     ------
     DTypeError
     """
-    for i, x in enumerate(given):
+    for i, x in enumerate(inputs):
         dtype = x.dtype if hasattr(x, "dtype") else np.result_type(x)
         if dtype.kind != "c":
             raise DTypeError(

@@ -31,8 +31,8 @@ from adarray.transforms.modes import shape_of, vjp
 from adarray.transforms.replay import (
     Replay,
     is_forward_over_reverse,
-    made_before,
     mark,
+    nodes_before,
     tangents_of,
     walk_level,
 )
@@ -176,7 +176,7 @@ class _System:
         seen = [x for x in (*products, *b_leaves) if traced(x)]
         if not seen:
             return rebuild(values)
-        captured = made_before(start, [x._node for x in products if traced(x)])
+        captured = nodes_before(start, [x._node for x in products if traced(x)])
         nodes = [x._node for x in b_leaves if isinstance(x, Handle)]
         levels = {t.level for t in tangents_of(seen)}
         if not levels:
@@ -194,31 +194,33 @@ class _System:
 
     def _values(self, b: Any, like: Sequence[Any]) -> list[Any]:
         """Return the leaves of the solution as values alone."""
-        found = flatten(prepared(self.solve, True)(self.along(_value).matvec, b))[0]
-        if [shape_of(x) for x in found] != [shape_of(x) for x in like]:
+        solution = flatten(prepared(self.solve, True)(self.along(_value).matvec, b))[0]
+        if [shape_of(x) for x in solution] != [shape_of(x) for x in like]:
             raise ShapeError(
-                f"{_NAME}: solve returned shapes {[shape_of(x) for x in found]}, and the "
+                f"{_NAME}: solve returned shapes {[shape_of(x) for x in solution]}, and the "
                 f"right-hand side has {[shape_of(x) for x in like]}; they must be equal"
             )
-        return [_value(x) for x in found]
+        return [_value(x) for x in solution]
 
     def _moved(self, level: int, b: list[Any], rebuild: Any) -> list[Any]:
         """Return the solution with its tangent at a level, the highest one."""
         system = self.along(lambda x: strip(_synced(x), level))
         x = system.solved(rebuild([strip(y, level) for y in b]))
         leaves = flatten(x)[0]
-        moved: list[Any] = [tangent_of(_synced(y), level) for y in flatten(self.matvec(x))[0]]
+        along_matrix: list[Any] = [
+            tangent_of(_synced(y), level) for y in flatten(self.matvec(x))[0]
+        ]
         right = []
-        for y, t in zip(b, moved, strict=True):
+        for y, t in zip(b, along_matrix, strict=True):
             own: Any = tangent_of(y, level)
             zero = np.zeros(shape_of(y), _dtype(y))[()]
             right.append((zero if own is None else own) - (0.0 if t is None else t))
         tangents = flatten(system.solved(rebuild(right)))[0]
-        made = []
+        solution = []
         for y, t in zip(leaves, tangents, strict=True):
-            made.append(_apart(y))
-            attach(made[-1], level, t)
-        return made
+            solution.append(_apart(y))
+            attach(solution[-1], level, t)
+        return solution
 
     # -- reverse ------------------------------------------------------------------------------
 
@@ -236,21 +238,21 @@ class _System:
         memory: list[Any] = []
 
         def rule(g: dict[int, Any], i: int, xs: Any, *bs: Any) -> Any:  # noqa: ARG001
-            held = next((m for m in memory if m[0] is g), None)
-            if held is None:
-                held = (g, self._pulled(g, xs, avals, nodes, captured, rebuild))
-                memory[:] = [held]
+            known = next((m for m in memory if m[0] is g), None)
+            if known is None:
+                known = (g, self._pulled(g, xs, avals, nodes, captured, rebuild))
+                memory[:] = [known]
             level = walk_level()
             if not any(n is not None and n.span[1] >= level for n in nodes[i + 1 :]):
                 memory.clear()
-            return held[1][i]
+            return known[1][i]
 
         op = Op(_NAME, self.solve, Opaque(), (rule,), operands=("*inputs",), outputs=len(out))
         saved = (tuple(save(x) for x in out), *[None] * len(nodes))
-        made = Node(op, tuple(nodes), saved, None, avals[0], span)
-        save_tangents(made, (tuple(out),))
+        node = Node(op, tuple(nodes), saved, None, avals[0], span)
+        save_tangents(node, (tuple(out),))
         for k, x in enumerate(out):
-            x._node = pick(made, k, avals[k])
+            x._node = pick(node, k, avals[k])
         return out
 
     def _pulled(
@@ -267,11 +269,11 @@ class _System:
         parts: dict[int, Any] = {k: plain_number(_unwrapped(y)) for k, y in enumerate(ls)}
         if captured:
             level = walk_level()
-            asked = [n for n in captured if n.span[1] >= level]
+            targets = [n for n in captured if n.span[1] >= level]
             replay = Replay(_NAME, lambda *vs: self.matvec(rebuild(list(vs))), list(xs))
-            found = replay.pull([-y for y in ls], asked)[len(xs) :]
+            pulled = replay.pull([-y for y in ls], targets)[len(xs) :]
             at = {id(n): len(nodes) - len(captured) + k for k, n in enumerate(captured)}
-            parts |= {at[id(n)]: v for n, v in zip(asked, found, strict=True)}
+            parts |= {at[id(n)]: v for n, v in zip(targets, pulled, strict=True)}
         return parts
 
 

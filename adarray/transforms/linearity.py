@@ -49,10 +49,10 @@ def are_transposes(
 def _drawn(rng: np.random.Generator, x: Any) -> Any:
     """Return random numbers of the shape and dtype of `x`."""
     shape, dtype = shape_of(x), np.result_type(concrete(x))
-    made: Any = rng.normal(size=shape)
+    sample: Any = rng.normal(size=shape)
     if dtype.kind == "c":
-        made = made + 1j * rng.normal(size=shape)
-    return np.asarray(made, dtype)[()]
+        sample = sample + 1j * rng.normal(size=shape)
+    return np.asarray(sample, dtype)[()]
 
 
 def _pairing(gs: _Many, ts: _Many) -> tuple[float, float]:

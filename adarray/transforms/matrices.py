@@ -235,11 +235,11 @@ def _jacobian(transform: Transform, mode: str) -> Transformed:
         in_size = sum(int(np.size(_plain(x))) for x in ins.moving)
         aux: Any = None
         if mode != "forward":
-            kept: list[Any]
-            y, pullback, *kept = vjp(
+            aux_part: list[Any]
+            y, pullback, *aux_part = vjp(
                 of_picked, *xs, has_aux=has_aux, allow_int=True, intercept=False
             )
-            aux = kept[0] if has_aux else None
+            aux = aux_part[0] if has_aux else None
             outs = Variables(y, is_number)
             refuse_whole(name, outs.moving)
             out_size = sum(int(np.size(_plain(v))) for v in outs.moving)
@@ -247,8 +247,8 @@ def _jacobian(transform: Transform, mode: str) -> Transformed:
             if complex_out and (complex_in or mode == "reverse"):
                 raise _not_real(name, "forward")
             if mode == "reverse" or complex_in or (out_size <= in_size and not complex_out):
-                made = _assemble(reverse_rows(pullback, outs, ins), outs, ins, single, "reverse")
-                return (made, aux) if has_aux else made
+                matrix = _assemble(reverse_rows(pullback, outs, ins), outs, ins, single, "reverse")
+                return (matrix, aux) if has_aux else matrix
         if complex_in:
             raise _not_real(name, "reverse")
         try:
@@ -260,8 +260,8 @@ def _jacobian(transform: Transform, mode: str) -> Transformed:
             forget(error)
             parts = reverse_rows(pullback, outs, ins)
             way = "reverse"
-        made = _assemble(parts, outs, ins, single, way)
-        return (made, aux) if has_aux else made
+        matrix = _assemble(parts, outs, ins, single, way)
+        return (matrix, aux) if has_aux else matrix
 
     return Transformed(transform, transformed)
 

@@ -19,7 +19,7 @@ from adarray.core.trace import Handle, snapshot, tracing
 from adarray.device import KINDS, adopt
 from adarray.transforms.axes import axes_of, result_axes, size_of
 from adarray.transforms.inputs import mirrored, plain_result
-from adarray.transforms.running import check_computed, refuse_held
+from adarray.transforms.running import check_computed, refuse_containers
 from adarray.transforms.shared import refuse_captured
 from adarray.transforms.tree import flatten, is_array
 
@@ -33,7 +33,7 @@ def run_members(
     out_axes: Any,
     strict: bool = False,
 ) -> Any:
-    """Return what `f`, which `run` runs, returns for all members: see `adarray.vmap`."""
+    """Return the results of `f`, which `run` runs, for all members: see `adarray.vmap`."""
     install()
     leaves, rebuild = flatten((args, kwargs))
     size, axes = size_of(args, kwargs, leaves, axes_of(args, kwargs, in_axes))
@@ -75,7 +75,7 @@ class _Members:
         self.run = run
         self.rebuild = rebuild
         self.size = size
-        self.given = mirrored(leaves)
+        self.kind = mirrored(leaves)
         self.axes = axes
         self.leaves = [
             x if a is None else _in_front(x, a) for x, a in zip(leaves, axes, strict=True)
@@ -89,14 +89,14 @@ class _Members:
         while waiting:
             numbers = waiting.pop()
             try:
-                made, rebuild = self._once(numbers)
+                results, rebuild = self._once(numbers)
             except _GroupsError as own:
                 groups = own.groups
                 if numbers is not None:
                     groups = [numbers[g] for g in groups]
                 waiting += groups[::-1]
                 continue
-            done.append((numbers, *made))
+            done.append((numbers, *results))
         leaves, mapped = self._together(done)
         places = result_axes(rebuild, leaves, out_axes)
         return rebuild(
@@ -116,15 +116,15 @@ class _Members:
                 for k, x, h, before in checked:
                     if h._v is not before:
                         refuse_captured(self.f, f"vmap: argument {k}", x, "was written into")
-                found, rebuild = flatten(y)
-                refuse_held("vmap", found)
-                if any(is_frame(x) for x in found):
-                    kind = next(type(x).__name__ for x in found if is_frame(x))
+                outputs, rebuild = flatten(y)
+                refuse_containers("vmap", outputs)
+                if any(is_frame(x) for x in outputs):
+                    kind = next(type(x).__name__ for x in outputs if is_frame(x))
                     raise DTypeError(
                         f"vmap: the function returned a {kind}, which has no place for an axis of "
                         "members; return its .to_numpy()"
                     )
-                made = [_stacked(x, batch, level, self.given) for x in found]
+                results = [_stacked(x, batch, level, self.kind) for x in outputs]
             except (SplitError, ValueError) as error:
                 # NumPy wraps what is raised while it converts a value to store it.
                 cause = error if isinstance(error, SplitError) else error.__cause__
@@ -135,41 +135,41 @@ class _Members:
                 raise _GroupsError(cause.groups) from None
             finally:
                 batch.open = False
-        return ([x for x, _ in made], [own for _, own in made]), rebuild
+        return ([x for x, _ in results], [own for _, own in results]), rebuild
 
     def _entered(self, batch: Batch, numbers: np.ndarray | None) -> Any:
         """Return the leaves as the function gets them, and those that must not be written into."""
-        made, checked = [], []
+        entered, checked = [], []
         for k, (x, a) in enumerate(zip(self.leaves, self.axes, strict=True)):
             if a is None:  # a write is no more seen outside than into other arguments
-                made.append(snapshot(sync_if_view(x)) if isinstance(x, Handle) else x)
+                entered.append(snapshot(sync_if_view(x)) if isinstance(x, Handle) else x)
                 continue
             part = x if numbers is None else x[numbers]
             h = enter(part, batch)
             if not isinstance(h, Handle):
                 h = Handle.array_class(h, None, None, True)
-            made.append(h)
+            entered.append(h)
             checked.append((k, x, h, h._v))
-        return made, checked
+        return entered, checked
 
     def _together(self, done: list[Any]) -> tuple[list[Any], list[bool]]:
         """Return the results of all members, in their order, from those of parts."""
         _, leaves, mapped = done[0]
         if len(done) == 1:
             return leaves, mapped
-        if any(len(found) != len(leaves) for _, found, _ in done):
+        if any(len(part) != len(leaves) for _, part, _ in done):
             raise ShapeError(
                 "vmap: members that go different ways return different structures; they must be "
                 "equal"
             )
         numbers = np.concatenate([n for n, _, _ in done])
         back = np.argsort(numbers, kind="stable")
-        made = []
+        merged = []
         for k in range(len(leaves)):
-            parts = [_rows(found[k], own[k], len(n)) for n, found, own in done]
+            parts = [_rows(part[k], own[k], len(n)) for n, part, own in done]
             if any(not is_array(p) for p in parts):
                 _check_one(parts)
-                made.append(parts[0])
+                merged.append(parts[0])
                 continue
             shapes = sorted({np.shape(p)[1:] for p in parts})
             if len(shapes) > 1:
@@ -177,8 +177,8 @@ class _Members:
                     f"vmap: members that go different ways return the shapes {shapes}; they must "
                     "be equal: pad them, or return lists from a loop"
                 )
-            made.append(np.concatenate(parts)[back])
-        return made, [True] * len(made)
+            merged.append(np.concatenate(parts)[back])
+        return merged, [True] * len(merged)
 
     def _placed(self, x: Any, axis: int | None, own: bool) -> Any:
         """Return a result with the members along an axis."""
@@ -219,13 +219,13 @@ def _in_front(x: Any, axis: int) -> Any:
     return np.moveaxis(x, axis, 0) if axis else x
 
 
-def _stacked(x: Any, batch: Batch, level: int, given: Any) -> tuple[Any, bool]:
+def _stacked(x: Any, batch: Batch, level: int, kind: Any) -> tuple[Any, bool]:
     """Return a result of all members as the caller gets it, and whether members have their own."""
     if not isinstance(x, Handle):
-        return plain_result(x, level, given), False
+        return plain_result(x, level, kind), False
     sync_if_view(x)
     own = is_batched(x._v) and x._v.batch is batch
-    return plain_result(leave(x, batch) if own else x, level, given), own
+    return plain_result(leave(x, batch) if own else x, level, kind), own
 
 
 def _check_one(parts: list[Any]) -> None:

@@ -27,8 +27,8 @@ from adarray.transforms.inputs import (
     plain_result,
 )
 from adarray.transforms.running import check_function, check_returned, prepared, with_aux
-from adarray.transforms.shared import Place, refuse_unseen, remember, tie
-from adarray.transforms.tree import Leaf, flatten, is_number
+from adarray.transforms.shared import ArgumentPlace, refuse_unseen, remember, tie
+from adarray.transforms.tree import LeafPath, flatten, is_number
 from adarray.transforms.variables import Variables, check_variables
 
 _P = ParamSpec("_P")
@@ -128,9 +128,9 @@ def vjp(
             x._v.library.place if isinstance(x, Handle) and is_device(x._v) else None
             for x in moving
         ]
-        given = mirrored(inputs.given)
-        value = results.rebuilt([plain_result(x, level, given) for x in results.leaves])
-        closed_aux = closed_tree(aux, level, given)
+        kind = mirrored(inputs.originals)
+        value = results.rebuilt([plain_result(x, level, kind) for x in results.leaves])
+        closed_aux = closed_tree(aux, level, kind)
 
     inputs.closed = True
     results.emptied()
@@ -144,9 +144,9 @@ def vjp(
                 raise ShapeError(
                     "vjp: the cotangent has another structure than the result; they must be equal"
                 )
-            found = [shape_of(c) for c in cotangents or flatten(g)[0]]
+            got = [shape_of(c) for c in cotangents or flatten(g)[0]]
             raise ShapeError(
-                f"vjp: the cotangent has shapes {found} and the result {shapes}; they must be equal"
+                f"vjp: the cotangent has shapes {got} and the result {shapes}; they must be equal"
             )
         reopen(level)
         token = LEVEL.set(level)
@@ -182,13 +182,13 @@ def as_cotangent(c: Any, node: Node, place: Any = None) -> Any:
         root_of(sync_if_view(c))._frozen = True  # the gradient may be this very array
         c = c._v if is_device(c._v) else c
     if isinstance(c, Handle):
-        given: Any = c
-        return c if given.dtype == node.aval.dtype else given.astype(node.aval.dtype)
+        handle: Any = c
+        return c if handle.dtype == node.aval.dtype else handle.astype(node.aval.dtype)
     if type(c) in BATCHED:
         return c if c.dtype == node.aval.dtype else c.astype(node.aval.dtype)
-    made = c.astype(node.aval.dtype, copy=False) if is_device(c) else None
-    made = np.array(c, dtype=node.aval.dtype) if made is None else made
-    return (made if place is None else place(made))[()]
+    array = c.astype(node.aval.dtype, copy=False) if is_device(c) else None
+    array = np.array(c, dtype=node.aval.dtype) if array is None else array
+    return (array if place is None else place(array))[()]
 
 
 def jvp(
@@ -272,7 +272,7 @@ def forward(
     xs = [x for tree in trees for x in tree.moving]
     ts = tangents_along(name, trees, tangents)
     wheres: list[Any] = [
-        Leaf(name, f"primals[{k}]", x, i)
+        LeafPath(name, f"primals[{k}]", x, i)
         for k, (x, tree) in enumerate(zip(primals, trees, strict=True))
         for i in tree.places
     ]
@@ -288,10 +288,10 @@ def forward(
         check_returned(name, y)
         leaves, rebuild_y = flatten(y)
         pairs = [split(x, level) if is_number(x) else (x, None) for x in leaves]
-        given = mirrored((*xs, *ts))
-        primal = rebuild_y([plain_result(p, level, given) for p, _ in pairs])
-        tangent = rebuild_y([plain_result(t, level, given) for _, t in pairs])
-        return primal, tangent, closed_tree(aux, level, given)
+        kind = mirrored((*xs, *ts))
+        primal = rebuild_y([plain_result(p, level, kind) for p, _ in pairs])
+        tangent = rebuild_y([plain_result(t, level, kind) for _, t in pairs])
+        return primal, tangent, closed_tree(aux, level, kind)
 
 
 def run_moving(
@@ -302,21 +302,21 @@ def run_moving(
     intercept: bool,
     level: int,
 ) -> Any:
-    """Return what `f` returns for arguments whose variables have tangents.
+    """Call `f` with arguments whose variables have tangents.
 
     Writes into these must be seen, where others share their memory.
     """
     xs = [x for tree in trees for x in tree.moving]
     places = [
-        Place(f"{name}: input {i}", x, d)
+        ArgumentPlace(f"{name}: input {i}", x, d)
         for i, (x, d) in enumerate(zip(xs, duals, strict=True))
         if has_memory(x) and has_memory(d)
     ]
     places += [
-        Place(f"{name}: input {k}", x, None)
+        ArgumentPlace(f"{name}: input {k}", x, None)
         for k, tree in enumerate(trees)
         if not tree.whole
-        for x in tree.kept
+        for x in tree.constants
         if has_memory(x)
     ]
     if len(places) > 1:
@@ -351,16 +351,16 @@ def refuse_complex(where: Any, x: Any, t: Any) -> None:
 
 def tangents_along(name: str, trees: list[Variables], tangents: Sequence[Any]) -> list[Any]:
     """Return the tangents of the variables of all arguments."""
-    found = None
+    by_argument = None
     if len(trees) == len(tangents):
-        found = [tree.along(t) for tree, t in zip(trees, tangents, strict=True)]
-    if found is None or any(ts is None for ts in found):
-        held = len(flatten(tuple(tangents))[0])
+        by_argument = [tree.along(t) for tree, t in zip(trees, tangents, strict=True)]
+    if by_argument is None or any(ts is None for ts in by_argument):
+        count = len(flatten(tuple(tangents))[0])
         raise ShapeError(
             f"{name}: primals hold {sum(len(tree.places) for tree in trees)} arrays and tangents "
-            f"{held}; their structures must be equal"
+            f"{count}; their structures must be equal"
         )
-    return [t for ts in found for t in ts or ()]
+    return [t for ts in by_argument for t in ts or ()]
 
 
 def _arguments(trees: list[Variables], values: list[Any]) -> list[Any]:

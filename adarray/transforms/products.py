@@ -282,8 +282,8 @@ def elementwise_grad(
         y, pullback = vjp(of_picked, *xs, allow_int=True, intercept=False)
         leaves, rebuild = flatten(y)
         refuse_whole(name, leaves)
-        found = pullback(rebuild([_like(x, 1.0) for x in leaves]))
-        return found[0] if isinstance(argnums, (int, str)) else found
+        gradients = pullback(rebuild([_like(x, 1.0) for x in leaves]))
+        return gradients[0] if isinstance(argnums, (int, str)) else gradients
 
     options = {"argnums": argnums, "allow_int": allow_int, "intercept": intercept}
     return Transformed(Transform(elementwise_grad, f, options), transformed)
@@ -356,10 +356,10 @@ def linearize(
 
     def tangent_map(*tangents: Any) -> Any:
         ts = ins.along(tangents)
-        found = [shape_of(t) for t in (flatten(tangents)[0] if ts is None else ts)]
-        if ts is None or found != shapes:
+        got = [shape_of(t) for t in (flatten(tangents)[0] if ts is None else ts)]
+        if ts is None or got != shapes:
             raise ShapeError(
-                f"linearize: the tangents have shapes {found} and the primals {shapes}; they must "
+                f"linearize: the tangents have shapes {got} and the primals {shapes}; they must "
                 "be equal"
             )
         full = list(constant)
@@ -452,8 +452,8 @@ def gradient_of(
 def _numbers_like(g: Any, xs: tuple[Any, ...]) -> Any:
     """Return derivatives by numbers without axes as what `grad` gives for them."""
     leaves, rebuild = flatten(g)
-    given = Variables(xs).moving
-    return rebuild([number_like(t, x) for t, x in zip(leaves, given, strict=True)])
+    inputs = Variables(xs).moving
+    return rebuild([number_like(t, x) for t, x in zip(leaves, inputs, strict=True)])
 
 
 def _with_vector(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
@@ -466,9 +466,9 @@ def _with_vector(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any
 def _as_gradient(xs: tuple[Any, ...], vs: tuple[Any, ...], single: bool) -> Any:
     """Return vectors for the arguments in the structure that their gradients have."""
     ins = Variables(xs)
-    found = ins.along(vs)
-    made = vs if found is None else ins.gradient(found)
-    return made[0] if single else made
+    moving = ins.along(vs)
+    gradients = vs if moving is None else ins.gradient(moving)
+    return gradients[0] if single else gradients
 
 
 def _still(x: Any) -> Any:

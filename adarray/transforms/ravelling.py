@@ -13,7 +13,7 @@ from adarray.base.errors import DTypeError, ShapeError
 from adarray.core.trace import Handle
 from adarray.device import KINDS, adopt
 from adarray.transforms.modes import shape_of
-from adarray.transforms.tree import Leaf, Unflatten, flatten, is_floating
+from adarray.transforms.tree import LeafPath, Unflatten, flatten, is_floating
 
 
 def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -66,7 +66,9 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """
     leaves, rebuild = flatten(tree)
     parts = [
-        _opened(x, Leaf("ravel", "tree", tree, k)) for k, x in enumerate(leaves) if is_floating(x)
+        _opened(x, LeafPath("ravel", "tree", tree, k))
+        for k, x in enumerate(leaves)
+        if is_floating(x)
     ]
     # Of arrays alone: a Python number would give way to a narrower dtype, and lose digits.
     vector = np.concatenate([np.reshape(p, -1) for p in parts]) if parts else np.zeros(0)
@@ -83,7 +85,7 @@ def _opened(x: Any, where: Any) -> Any:
 
 
 class _Part(NamedTuple):
-    """What becomes of a piece of the vector.
+    """How a piece of the vector becomes a leaf.
 
     Parameters
     ----------
@@ -104,17 +106,17 @@ class _Part(NamedTuple):
 class Unravel:
     """The function that puts the elements of a vector into a nest; see `ravel`."""
 
-    __slots__ = ("_complex", "_kept", "_parts", "_rebuild", "_size")
+    __slots__ = ("_complex", "_constants", "_parts", "_rebuild", "_size")
 
     def __init__(self, leaves: list[Any], rebuild: Unflatten, with_complex: bool) -> None:
         self._rebuild = rebuild
         self._complex = with_complex
-        self._kept: list[Any] = []
+        self._constants: list[Any] = []
         self._parts: list[_Part | None] = []
         at = 0
         for x in leaves:
             moves = is_floating(x)
-            self._kept.append(None if moves else x)
+            self._constants.append(None if moves else x)
             self._parts.append(_part(x, at) if moves else None)
             at += int(np.prod(shape_of(x), dtype=int)) if moves else 0
         self._size = at
@@ -131,7 +133,7 @@ class Unravel:
             raise DTypeError(
                 f"unravel: the vector is {x.dtype}, and the nest is real; pass a real vector"
             )
-        pairs = zip(self._parts, self._kept, strict=True)
+        pairs = zip(self._parts, self._constants, strict=True)
         return self._rebuild([k if p is None else _placed(x, p) for p, k in pairs])
 
     def __repr__(self) -> str:

@@ -33,25 +33,25 @@ def mark() -> Node:
     return Node(STOP, (), (), None, _NONE, (0, 0))
 
 
-def made_before(start: Node, nodes: Iterable[Node | None]) -> list[Node]:
+def nodes_before(start: Node, nodes: Iterable[Node | None]) -> list[Node]:
     """Return the nodes older than `start` that younger ones were computed from, oldest first.
 
     Leaves that were made since are ends: what they stand for is an argument.
     """
     limit = start.order
-    found: dict[int, Node] = {}
+    older: dict[int, Node] = {}
     seen: set[int] = set()
     stack = [n for n in nodes if n is not None]
     while stack:
         node = stack.pop()
         order = node.order
         if order > limit:
-            found[order] = node
+            older[order] = node
         elif order not in seen:
             seen.add(order)
             if node.op is not LEAF:
                 stack += [p for p in node.parents if p is not None]
-    return [found[k] for k in sorted(found, reverse=True)]
+    return [older[k] for k in sorted(older, reverse=True)]
 
 
 class Replay:
@@ -91,7 +91,7 @@ class Replay:
             ]
         inputs.closed = True
         self._inputs = inputs
-        self.captured = made_before(self._start, self._nodes)
+        self.captured = nodes_before(self._start, self._nodes)
 
     def differs(self, known: Iterable[Node]) -> bool:
         """Whether the walk of now reaches other captured nodes than those that are known."""
@@ -119,9 +119,9 @@ class Replay:
         for node, g in zip(self._nodes, cotangents, strict=True):
             if node is not None and g is not None:
                 walk.add(node, walk.seed(as_cotangent(g, node)))
-        found = walk.run()
-        own = inputs.cotangents(found)
-        return own + [self._of(found.get(n.order), n, own, cotangents) for n in captured]
+        by_order = walk.run()
+        own = inputs.cotangents(by_order)
+        return own + [self._of(by_order.get(n.order), n, own, cotangents) for n in captured]
 
     @staticmethod
     def _of(g: Any, node: Node, *beside: Sequence[Any]) -> Any:
@@ -141,14 +141,14 @@ def walk_level() -> int:
 
 def tangents_of(leaves: Iterable[Any]) -> list[Tangent]:
     """Return the tangents of all ADArrays among leaves, with those of tangents."""
-    found: list[Tangent] = []
+    tangents: list[Tangent] = []
     stack = [x for x in leaves if isinstance(x, Handle)]
     while stack:
         x = sync_if_view(stack.pop())
         if x._x is not None and x._x.tangents:
-            found += x._x.tangents
+            tangents += x._x.tangents
             stack += [t.value for t in x._x.tangents]
-    return found
+    return tangents
 
 
 def is_forward_over_reverse(leaves: Sequence[Any], captured: Sequence[Node] = ()) -> bool:

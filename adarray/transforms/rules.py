@@ -15,7 +15,7 @@ from adarray.core.protocol import concrete, traced
 from adarray.core.tangents import SERIES, attach, save_tangents, strip, tangent_of
 from adarray.core.trace import Handle, snapshot
 from adarray.ops.common import zero_beside
-from adarray.transforms.calls import Made, Whole, dtype_of, plain_number
+from adarray.transforms.calls import RuleCall, Whole, dtype_of, plain_number
 from adarray.transforms.linearity import are_transposes
 from adarray.transforms.modes import shape_of, vjp
 from adarray.transforms.replay import tangents_of
@@ -105,30 +105,30 @@ class custom_vjp(Whole):  # noqa: N801  (the name that it has in JAX)
         )
 
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
-        made = prepared(self._rules()[0], True)(*args)
-        if not isinstance(made, tuple) or len(made) != 2:
+        pair = prepared(self._rules()[0], True)(*args)
+        if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(
-                f"{self._op.name}: fwd returned {type(made).__name__}; it returns a pair, of the "
+                f"{self._op.name}: fwd returned {type(pair).__name__}; it returns a pair, of the "
                 "result and of what bwd needs"
             )
-        return made
+        return pair
 
-    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+    def _pull(self, call: RuleCall, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         moving = call.rebuild(operands)
-        kept = call.kept
+        residuals = call.residuals
         if any(map(traced, operands)):  # a derivative of the rule is taken
-            _, kept = self._evaluate(self._full(call.args, moving))
+            _, residuals = self._evaluate(self._full(call.args, moving))
         whole: list[Any] = [None] * call.leaves
         for k, g in zip(call.places, cotangents, strict=True):
             whole[k] = g
         fixed = [x for k, x in enumerate(call.args) if k in self._fixed]
-        parts = prepared(self._rules()[1], True)(*fixed, kept, call.rebuild_result(whole))
+        parts = prepared(self._rules()[1], True)(*fixed, residuals, call.rebuild_result(whole))
         if not isinstance(parts, (tuple, list)) or len(parts) != len(moving):
             raise TypeError(
                 f"{self._op.name}: bwd returned {type(parts).__name__}; it returns a tuple of "
                 f"{len(moving)} cotangents, one for each argument that is differentiated"
             )
-        given: dict[int, Any] = {}
+        by_leaf: dict[int, Any] = {}
         at = 0
         for part, x in zip(parts, moving, strict=True):
             leaves, _ = flatten(x)
@@ -139,9 +139,9 @@ class custom_vjp(Whole):  # noqa: N801  (the name that it has in JAX)
                     f"{len(leaves)}; their structures must be equal"
                 )
             for leaf, ct in zip(leaves, own, strict=True):
-                given[at] = self._fitting(ct, leaf)
+                by_leaf[at] = self._fitting(ct, leaf)
                 at += 1
-        return {k: given[k] for k in call.followed}
+        return {k: by_leaf[k] for k in call.followed}
 
     def _fitting(self, ct: Any, x: Any) -> Any:
         if ct is None:
@@ -262,37 +262,40 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
         y, dy = self._moved(args, rebuild(primals), tangents, rebuild)
         if any(map(traced, primals)):  # a derivative of the result takes the rule, too
             y = self(*self._full(args, rebuild(primals)))
-        found, rebuild_y = flatten(y)
-        self._remember(found, leaves)
-        made = [
-            x if t is None else self._attached(x, t, level) for x, t in zip(found, dy, strict=True)
+        outputs, rebuild_y = flatten(y)
+        self._remember(outputs, leaves)
+        duals = [
+            x if t is None else self._attached(x, t, level)
+            for x, t in zip(outputs, dy, strict=True)
         ]
-        return rebuild_y(made)
+        return rebuild_y(duals)
 
     def _along_series(
         self, args: tuple[Any, ...], leaves: list[Any], rebuild: Any, series: Any
     ) -> Any:
         """Run it where Taylor coefficients are computed: the rule is run on series."""
-        given = list(map(_synced, leaves))
-        y = self(*self._full(args, rebuild(list(map(series.strip, given)))))
-        found, rebuild_y = flatten(y)
-        self._remember(found, leaves)
-        found = [
+        inputs = list(map(_synced, leaves))
+        y = self(*self._full(args, rebuild(list(map(series.strip, inputs)))))
+        outputs, rebuild_y = flatten(y)
+        self._remember(outputs, leaves)
+        outputs = [
             snapshot(_synced(x)) if isinstance(x, Handle)
             else ADArray(np.asarray(x)[()]) if _floats(x) else x
-            for x in found
+            for x in outputs
         ]  # fmt: skip
         series.by_rule(
-            given, found, lambda tangents: self._moved(args, rebuild(given), tangents, rebuild)[1]
+            inputs,
+            outputs,
+            lambda tangents: self._moved(args, rebuild(inputs), tangents, rebuild)[1],
         )
-        return rebuild_y(found)
+        return rebuild_y(outputs)
 
-    def _remember(self, found: list[Any], leaves: list[Any]) -> None:
+    def _remember(self, outputs: list[Any], leaves: list[Any]) -> None:
         """Let the node of a result save the tangents of the arguments, for walks of inner traces.
 
         They differentiate the rule, as it is run with what the node has saved.
         """
-        for x in found:
+        for x in outputs:
             node = x._node if isinstance(x, Handle) else None
             whole = node.parents[0] if node is not None and node.parents else None
             if node is not None and whole is not None and whole.op is self._op:
@@ -313,22 +316,22 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
             for x, t in zip(leaves, tangents, strict=True)
         ]
         fixed = [x for k, x in enumerate(args) if k in self._fixed]
-        made = prepared(self._tangent, True)(*fixed, primals, rebuild(full))
-        if not isinstance(made, (tuple, list)) or len(made) != 2:
+        pair = prepared(self._tangent, True)(*fixed, primals, rebuild(full))
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
-                f"{self._op.name}: the rule returned {type(made).__name__}; it returns a pair, of "
+                f"{self._op.name}: the rule returned {type(pair).__name__}; it returns a pair, of "
                 "the result and of its tangent"
             )
-        y, dy = made
-        found, along = flatten(y)[0], flatten(dy)[0]
-        if len(found) != len(along):
-            along = _aligned(found, dy)
-        if len(found) != len(along):
+        y, dy = pair
+        outputs, along = flatten(y)[0], flatten(dy)[0]
+        if len(outputs) != len(along):
+            along = _aligned(outputs, dy)
+        if len(outputs) != len(along):
             raise ShapeError(
                 f"{self._op.name}: the tangent has {len(along)} arrays, and the result "
-                f"{len(found)}; their structures must be equal"
+                f"{len(outputs)}; their structures must be equal"
             )
-        return y, [self._checked(t, x) for x, t in zip(found, along, strict=True)]
+        return y, [self._checked(t, x) for x, t in zip(outputs, along, strict=True)]
 
     def _by_argument(
         self, args: tuple[Any, ...], primals: Any, tangents: list[Any]
@@ -362,9 +365,9 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
     @staticmethod
     def _attached(x: Any, t: Any, level: int) -> Any:
         """Return a leaf of the result with its tangent."""
-        made = snapshot(_synced(x)) if isinstance(x, Handle) else ADArray(np.asarray(x)[()])
-        attach(made, level, t)
-        return made
+        dual = snapshot(_synced(x)) if isinstance(x, Handle) else ADArray(np.asarray(x)[()])
+        attach(dual, level, t)
+        return dual
 
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
         leaves, _ = flatten(self._moving(tuple(args)))
@@ -374,14 +377,14 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
             raise TypeError(f"{self._op.name}: no rule; set it by defjvp(rule)")
         return prepared(self._f, True)(*args), None
 
-    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+    def _pull(self, call: RuleCall, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         self._check_linear(call, operands)
         along = self._map(call, operands, call.args)
         zeros = [_zeros(operands[k]) for k in call.followed]
         _, pullback = vjp(along, *zeros, intercept=False)
         return dict(zip(call.followed, map(plain_number, pullback(cotangents)), strict=True))
 
-    def _map(self, call: Made, operands: list[Any], args: Any) -> Callable[..., list[Any]]:
+    def _map(self, call: RuleCall, operands: list[Any], args: Any) -> Callable[..., list[Any]]:
         """Return the map from the tangents of the followed operands to those of the results."""
         primals = call.rebuild(operands)
 
@@ -397,7 +400,7 @@ class custom_jvp(Whole):  # noqa: N801  (the name that it has in JAX)
 
         return along
 
-    def _check_linear(self, call: Made, operands: list[Any]) -> None:
+    def _check_linear(self, call: RuleCall, operands: list[Any]) -> None:
         """Raise unless the rule is linear in the tangents, where it is transposed the first time.
 
         A rule that is not would give the derivative at tangents of zero, which is nothing's.
@@ -448,9 +451,9 @@ def _zeros(x: Any) -> Any:
     return zero_beside(value, shape_of(x), dtype_of(x))
 
 
-def _aligned(found: list[Any], dy: Any) -> list[Any]:
+def _aligned(outputs: list[Any], dy: Any) -> list[Any]:
     """Return tangents of all leaves, where None holds the places of those without one."""
     import optree
 
     along = optree.tree_leaves(dy, none_is_leaf=True, namespace="adarray")
-    return along if len(along) == len(found) else flatten(dy)[0]
+    return along if len(along) == len(outputs) else flatten(dy)[0]

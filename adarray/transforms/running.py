@@ -26,7 +26,7 @@ _LOOKED_AT = 500  # objects that a result leads to
 
 
 def prepared(f: Callable[..., Any], intercept: bool) -> Callable[..., Any]:
-    """Return what runs `f` in a transform, inside of `adarray.intercept` if `f` needs that."""
+    """Return `f` as transforms run it: inside of `adarray.intercept` if it needs that."""
     own = dispatches(f)  # other transforms see to their own function
     plainly = not intercept and not own
     intercept = intercept and not own
@@ -91,13 +91,13 @@ def by_position(
         If a name is that of no argument of this call.
     """
     wanted = (argnums,) if isinstance(argnums, str) else tuple(argnums)
-    given, rest, moved, found = list(args), dict(kwargs), [], []
+    positional, rest, moved, positions = list(args), dict(kwargs), [], []
     for k in wanted:
         if not isinstance(k, str):
-            found.append(k)
+            positions.append(k)
         elif k in rest:
-            found.append(len(given))
-            given.append(rest.pop(k))
+            positions.append(len(positional))
+            positional.append(rest.pop(k))
             moved.append(k)
         else:
             names = list(inspect.signature(f).parameters) if callable(f) else []
@@ -106,11 +106,13 @@ def by_position(
                     f"{name}: argnums={argnums!r}, but no argument {k!r} was passed to "
                     f"{getattr(f, '__name__', 'the function')}({', '.join(names)}); pass it"
                 )
-            found.append(names.index(k))
+            positions.append(names.index(k))
     if moved:  # positions from the end are those of the call
-        found = [k % len(args) if isinstance(k, int) and k < 0 and args else k for k in found]
-    places = found[0] if isinstance(argnums, str) else tuple(found)
-    return tuple(given), rest, places, tuple(moved)
+        positions = [
+            k % len(args) if isinstance(k, int) and k < 0 and args else k for k in positions
+        ]
+    places = positions[0] if isinstance(argnums, str) else tuple(positions)
+    return tuple(positional), rest, places, tuple(moved)
 
 
 def with_names(run: Callable[..., Any], moved: tuple[str, ...]) -> Callable[..., Any]:
@@ -150,10 +152,10 @@ def check_returned(name: str, y: Any) -> None:
         )
     check_computed(name, y)
     if not is_number(y):
-        refuse_held(name, flatten(y)[0])
+        refuse_containers(name, flatten(y)[0])
 
 
-def refuse_held(name: str, leaves: list[Any]) -> None:
+def refuse_containers(name: str, leaves: list[Any]) -> None:
     """Raise if a result is an object that holds what is followed: it has no derivative itself.
 
     Raises
@@ -205,7 +207,7 @@ def check_computed(name: str, y: Any) -> None:
 
 
 def with_aux(name: str, y: Any) -> tuple[Any, Any]:
-    """Return what a function with `has_aux` returned, a pair ``(value, aux)``.
+    """Split the result of a function with `has_aux`, a pair ``(value, aux)``.
 
     Raises
     ------

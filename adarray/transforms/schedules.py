@@ -30,7 +30,7 @@ LARGEST = 400_000_000
 
 
 class Move(NamedTuple):
-    """What is done next on the way to the end of a stretch.
+    """The next action on the way to the end of a stretch.
 
     Parameters
     ----------
@@ -141,12 +141,12 @@ def mixed_table(length: int, units: int) -> tuple[np.ndarray, np.ndarray]:
         if units == 0:
             break
         # A state is kept: the steps to the next one run, then what follows, then these again.
-        found = steps[: n - 1] + least[1:, 1:n] + least[:-1, n - 1 : 0 : -1]
-        best = np.argmin(found, axis=1)
-        kept = np.take_along_axis(found, best[:, None], axis=1)[:, 0]
+        totals = steps[: n - 1] + least[1:, 1:n] + least[:-1, n - 1 : 0 : -1]
+        best = np.argmin(totals, axis=1)
+        stored = np.take_along_axis(totals, best[:, None], axis=1)[:, 0]
         recorded = 1 + least[:-1, n - 1]
-        least[1:, n] = np.minimum(kept, recorded)
-        choice[1:, n] = np.where(recorded <= kept, 0, best + 1)
+        least[1:, n] = np.minimum(stored, recorded)
+        choice[1:, n] = np.where(recorded <= stored, 0, best + 1)
     return least, choice
 
 
@@ -155,11 +155,11 @@ def accesses(schedule: Schedule, length: int, units: int) -> list[int]:
     count = [0] * (units + 1)
     stack: list[tuple[bool, int]] = []
 
-    def descend(at: int, end: int, held: bool) -> None:
+    def descend(at: int, end: int, on_stack: bool) -> None:
         for move in schedule(end - at, units - len(stack)):
-            if move.keep and not held:
+            if move.keep and not on_stack:
                 count[min(len(stack), units)] += 1
-            held = False
+            on_stack = False
             stack.append((move.keep, at))
             at += move.steps
 

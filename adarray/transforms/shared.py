@@ -27,21 +27,21 @@ from adarray.core.trace import Extras, Handle, root_of
 _FEW = 64  # items of a list that are looked at
 
 
-class Place(NamedTuple):
+class ArgumentPlace(NamedTuple):
     """One array among the arguments.
 
     Parameters
     ----------
     where : str
         For errors.
-    given : ndarray or ADArray
+    array : ndarray or ADArray
         What the caller passed.
     handle : ADArray or None
         What the function gets, if it is differentiated.
     """
 
     where: str
-    given: Any
+    array: Any
     handle: Handle | None
 
 
@@ -52,16 +52,16 @@ class Refusal(str):
     ----------
     memory : int
         What they have in common, as `_memory` tells it.
-    given : ndarray or ADArray
+    array : ndarray or ADArray
         What the caller passed.
     """
 
     memory = 0
-    given: Any = None
+    array: Any = None
 
 
 def _memory(x: Any) -> int:
-    """Return what arrays have in common that may share memory."""
+    """Return a key that arrays share which may share memory."""
     if isinstance(x, Handle):
         root = root_of(x)
         peers = root._x.peers if root._x is not None else None
@@ -71,12 +71,12 @@ def _memory(x: Any) -> int:
     return id(x) if x.base is None else id(owner(x))
 
 
-def tie(f: Any, places: list[Place]) -> list[tuple[Place, np.ndarray]]:
+def tie(f: Any, places: list[ArgumentPlace]) -> list[tuple[ArgumentPlace, np.ndarray]]:
     """Let handles of one array follow each other; others that share memory refuse writes.
 
     Returns
     -------
-    list of (Place, ndarray)
+    list of (ArgumentPlace, ndarray)
         Plain arrays that must not change while the function runs, and what they hold.
 
     Raises
@@ -84,21 +84,23 @@ def tie(f: Any, places: list[Place]) -> list[tuple[Place, np.ndarray]]:
     TraceError
         If one array is there twice and the function asks with ``is``.
     """
-    groups: dict[int, list[Place]] = {}
+    groups: dict[int, list[ArgumentPlace]] = {}
     for p in places:
-        groups.setdefault(_memory(p.given), []).append(p)
-    held: list[tuple[Place, np.ndarray]] = []
+        groups.setdefault(_memory(p.array), []).append(p)
+    copies: list[tuple[ArgumentPlace, np.ndarray]] = []
     for group in groups.values():
         if len(group) > 1 and any(p.handle is not None for p in group):
-            _tie_one(f, group, held)
-    return held
+            _tie_one(f, group, copies)
+    return copies
 
 
-def _tie_one(f: Any, group: list[Place], held: list[tuple[Place, np.ndarray]]) -> None:
+def _tie_one(
+    f: Any, group: list[ArgumentPlace], copies: list[tuple[ArgumentPlace, np.ndarray]]
+) -> None:
     first = group[0]
-    same = all(_is_one(p.given, first.given) for p in group)
+    same = all(_is_one(p.array, first.array) for p in group)
     for k, p in enumerate(group):
-        if asks_identity(f) and any(p.given is q.given for q in group[:k]):
+        if asks_identity(f) and any(p.array is q.array for q in group[:k]):
             raise TraceError(
                 f"{p.where} and {first.where} are one array, and the function asks which objects "
                 "they are; "
@@ -110,7 +112,7 @@ def _tie_one(f: Any, group: list[Place], held: list[tuple[Place, np.ndarray]]) -
             _give(p.handle, peers)
         return
     for p in group:
-        other = next((q for q in group if q is not p and _may_share(p.given, q.given)), None)
+        other = next((q for q in group if q is not p and _may_share(p.array, q.array)), None)
         if other is None:
             continue
         if p.handle is not None:
@@ -118,11 +120,11 @@ def _tie_one(f: Any, group: list[Place], held: list[tuple[Place, np.ndarray]]) -
                 f"{p.where} shares memory with {other.where}, where a write into it would not be "
                 "seen; pass a copy of one of them"
             )
-            refusal.memory = _memory(p.given)
-            refusal.given = p.given
+            refusal.memory = _memory(p.array)
+            refusal.array = p.array
             _give(p.handle, refusal)
-        elif type(p.given) is np.ndarray and other.handle is not None:
-            held.append((p, p.given.copy()))
+        elif type(p.array) is np.ndarray and other.handle is not None:
+            copies.append((p, p.array.copy()))
 
 
 def _is_one(x: Any, y: Any) -> bool:
@@ -160,29 +162,29 @@ def remember(name: str, level: int, inputs: list[tuple[int, Any, Handle, Any]]) 
         See `refuse_unseen`.
     """
     GIVEN[level] = inputs
-    for k, given, handle, _ in inputs:
-        if type(given) is np.ndarray:
-            flags = given.flags
+    for k, array, handle, _ in inputs:
+        if type(array) is np.ndarray:
+            flags = array.flags
             if flags.writeable and flags.forc:
                 continue
-        why = _refused(f"{name} {k}", given, handle)
+        why = _refused(f"{name} {k}", array, handle)
         if why:
             refusal = Refusal(why)
-            refusal.memory = _memory(given)
-            refusal.given = given
+            refusal.memory = _memory(array)
+            refusal.array = array
             _give(handle, refusal)
 
 
-def _refused(where: str, given: Any, handle: Handle) -> str:
+def _refused(where: str, array: Any, handle: Handle) -> str:
     """Return why an argument is not written into, "" if it may be."""
-    if isinstance(given, Handle):
-        extra = root_of(given)._x
+    if isinstance(array, Handle):
+        extra = root_of(array)._x
         return READ_ONLY if extra is not None and extra.peers == READ_ONLY else ""
-    if type(given) not in (np.ndarray, np.memmap):
+    if type(array) not in (np.ndarray, np.memmap):
         return ""
-    if not given.flags.writeable and not guarded(given):
+    if not array.flags.writeable and not guarded(array):
         return READ_ONLY
-    if overlaps(given) and (handle._x is None or handle._x.peers is None):
+    if overlaps(array) and (handle._x is None or handle._x.peers is None):
         return (
             f"{where} has elements that share memory, where a write into one would not be seen in "
             "the others; pass a copy"
@@ -190,17 +192,17 @@ def _refused(where: str, given: Any, handle: Handle) -> str:
     return ""
 
 
-def check_held(held: list[tuple[Place, np.ndarray]]) -> None:
+def check_copies(copies: list[tuple[ArgumentPlace, np.ndarray]]) -> None:
     """Raise if the function wrote into an array that shares memory with what is differentiated."""
-    for place, before in held:
-        if place.given.tobytes() != before.tobytes():
+    for place, before in copies:
+        if place.array.tobytes() != before.tobytes():
             raise TraceError(
                 f"{place.where} was written into, and shares memory with an argument that is "
                 "differentiated, where this is not seen; pass a copy of one of them"
             )
 
 
-def refuse_captured(f: Any, where: str, given: Any, why: str) -> None:
+def refuse_captured(f: Any, where: str, array: Any, why: str) -> None:
     """Raise if an argument shares memory with an array that the function captured.
 
     Raises
@@ -208,7 +210,7 @@ def refuse_captured(f: Any, where: str, given: Any, why: str) -> None:
     TraceError
     """
     for name, x in arrays_of(f):
-        if _shared(x, given):
+        if _shared(x, array):
             raise TraceError(
                 f"{where} {why}, and shares memory with {name or 'an array'} that the function "
                 "captured, where this is not seen; pass a copy, or the captured array as an "
@@ -216,11 +218,11 @@ def refuse_captured(f: Any, where: str, given: Any, why: str) -> None:
             )
 
 
-def _shared(x: Any, given: Any) -> bool:
+def _shared(x: Any, y: Any) -> bool:
     """Whether two arrays have memory in common, or are views of one ADArray."""
-    if isinstance(x, Handle) and isinstance(given, Handle):
-        return root_of(x) is root_of(given)
-    return share(x, given)
+    if isinstance(x, Handle) and isinstance(y, Handle):
+        return root_of(x) is root_of(y)
+    return share(x, y)
 
 
 def refuse_unseen(f: Any, what: str, triples: list[tuple[int, Any, Handle, Any]]) -> None:
@@ -238,18 +240,18 @@ def refuse_unseen(f: Any, what: str, triples: list[tuple[int, Any, Handle, Any]]
     ------
     TraceError
     """
-    found = sites(f)
-    asks = by(f) if found or type(f) is not types.FunctionType else ""
-    for k, given, handle, before in triples:
+    comparing = sites(f)
+    asks = by(f) if comparing or type(f) is not types.FunctionType else ""
+    for k, array, handle, before in triples:
         written = handle._v is not before
-        if type(given) is np.ndarray and type(before) is np.ndarray:
-            if not (before is given or before.dtype != given.dtype or _alike(before, given)):
+        if type(array) is np.ndarray and type(before) is np.ndarray:
+            if not (before is array or before.dtype != array.dtype or _alike(before, array)):
                 raise TraceError(
                     f"{what} {k} was written into while the function ran, not by the name of the "
                     "argument: it shares memory with an array that the function captured, where "
                     "this is not seen; pass a copy, or write into the argument"
                 )
-        elif isinstance(given, Handle) and given._v is not before:
+        elif isinstance(array, Handle) and array._v is not before:
             raise TraceError(
                 f"{what} {k} was written into while the function ran, not by the name of the "
                 "argument, where this is not seen; pass a copy, or write into the argument"
@@ -258,12 +260,12 @@ def refuse_unseen(f: Any, what: str, triples: list[tuple[int, Any, Handle, Any]]
             mode = MODE.get() if isinstance(before, Symbolic) else None
             if mode is not None and mode.recorder is not None:
                 mode.recorder.touched()
-            if type(before) is np.ndarray or isinstance(given, Handle):
-                refuse_captured(f, f"{what} {k}", given, "was written into")
-        elif asks and type(given) is np.ndarray:
-            refuse_captured(f, f"{what} {k}", given, f"may be compared by {asks}")
-        if found:
-            _refuse_compared(f, f"{what} {k}", given, found)
+            if type(before) is np.ndarray or isinstance(array, Handle):
+                refuse_captured(f, f"{what} {k}", array, "was written into")
+        elif asks and type(array) is np.ndarray:
+            refuse_captured(f, f"{what} {k}", array, f"may be compared by {asks}")
+        if comparing:
+            _refuse_compared(f, f"{what} {k}", array, comparing)
 
 
 # Bytes from which comparing elements is cheaper than making copies for NumPy's ``tobytes``.
@@ -292,17 +294,17 @@ def asks_identity(f: Any) -> bool:
     return bool(by(f)) or any(comparing(g.__code__).by for g in functions_of(f) if g is not f)
 
 
-def _refuse_compared(f: Any, where: str, given: Any, found: list[Site]) -> None:
+def _refuse_compared(f: Any, where: str, array: Any, comparing: list[Site]) -> None:
     """Raise if code that the function reaches may compare an argument with what it captured."""
-    for reference, what in found:
+    for reference, what in comparing:
         g = f if reference is None else reference()
         values = _named(g, what)
         if what.attributes:
             values += [(n, x) for n, x in arrays_of(f) if n.rpartition(".")[2] in what.attributes]
         for name, x in values:
-            if x is given or (what.sharing and _shared(x, given)):
+            if x is array or (what.sharing and _shared(x, array)):
                 inside = getattr(g, "__qualname__", "the function")
-                like = "is" if x is given else "shares memory with"
+                like = "is" if x is array else "shares memory with"
                 raise TraceError(
                     f"{where} {like} {name or 'an array'} that {inside} captured, and may be "
                     f"compared with it by {what.by}, where they are two; pass a copy, or the "
@@ -311,7 +313,7 @@ def _refuse_compared(f: Any, where: str, given: Any, found: list[Site]) -> None:
 
 
 def _named(g: Any, what: Comparing) -> list[tuple[str, Any]]:
-    """Return what a function compares that it captured: by these names, or by any."""
+    """Return the captured values that a function compares: by these names, or by any."""
     while type(g) is types.MethodType:
         g = g.__func__
     if type(g) is not types.FunctionType:

@@ -17,11 +17,11 @@ from adarray.core.protocol import traced
 from adarray.core.saving import OfMembers
 from adarray.core.trace import Extras, Handle, is_weak, save, snapshot
 from adarray.transforms import schedules
-from adarray.transforms.calls import Made, Whole, dtype_of, plain_number, rest_of
+from adarray.transforms.calls import RuleCall, Whole, dtype_of, plain_number, rest_of
 from adarray.transforms.checkpointing import agree, sums
-from adarray.transforms.replay import Replay, made_before, mark, walk_level
+from adarray.transforms.replay import Replay, mark, nodes_before, walk_level
 from adarray.transforms.running import check_computed, prepared
-from adarray.transforms.storing import Disk, Snapshot, State
+from adarray.transforms.storing import Disk, LoopState, Snapshot
 from adarray.transforms.tree import flatten, is_array
 
 Step = Callable[..., Any]
@@ -41,10 +41,10 @@ class _Recorded(NamedTuple):
         How many leaves that has.
     moves : list of bool
         Which leaves of the result are floating.
-    after : State
+    after : LoopState
     outputs : any
         What it returned besides.
-    given : list or None
+    fingerprint : list or None
         What tells the state before from others.
     """
 
@@ -53,9 +53,9 @@ class _Recorded(NamedTuple):
     places: list[int]
     before: int
     moves: list[bool]
-    after: State
+    after: LoopState
     outputs: Any
-    given: list[Any] | None
+    fingerprint: list[Any] | None
 
 
 class _Stack(list[Any]):
@@ -78,8 +78,8 @@ class _Stack(list[Any]):
         self.in_memory += snapshot.disk is None
 
 
-class _Kept(OfMembers):
-    """What a loop has kept for its derivative: it serves once, and is made again after that."""
+class _LoopResiduals(OfMembers):
+    """The residuals of a loop for its derivative: they serve once, and are computed again then."""
 
     def __init__(self, stack: _Stack, count: int, last: list[Any] | None, aux: list[int]) -> None:
         self.stacks = [stack]
@@ -87,11 +87,11 @@ class _Kept(OfMembers):
         self.last = last  # what tells the last state from others
         self.aux = aux  # how many leaves each step has returned besides the state
 
-    def of_member(self, of: Callable[[Any], Any]) -> _Kept:  # noqa: ARG002
-        """Return what one member of a batch has kept: nothing, so that its steps run again."""
-        made = _Kept(_Stack(None), self.count, None, self.aux)
-        made.stacks.clear()
-        return made
+    def of_member(self, of: Callable[[Any], Any]) -> _LoopResiduals:  # noqa: ARG002
+        """Return the residuals of one member of a batch: none, so that its steps run again."""
+        residuals = _LoopResiduals(_Stack(None), self.count, None, self.aux)
+        residuals.stacks.clear()
+        return residuals
 
 
 class Loop(Whole):
@@ -144,7 +144,7 @@ class Loop(Whole):
         self._memory_units = memory
         self._on_disk = on_disk
         self._directory = directory
-        self._found: dict[int, Node] = {}  # what the steps read besides the state
+        self._read: dict[int, Node] = {}  # what the steps read besides the state
         self._count = count
         self._cond = None if cond is None else prepared(cond, True)
         self._has_aux = has_aux
@@ -154,71 +154,73 @@ class Loop(Whole):
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:
         aux: list[Any] = []
         stack = self._stack()
-        state = State(*flatten(args[0]))
+        state = LoopState(*flatten(args[0]))
         if self._cond is None:
             state = self._descend(state, 0, self._count or 0, stack, aux)
             count = self._count or 0
         else:
             state, count = self._explore(state, stack, aux)
         y = state.rebuild([_private(x) for x in state.leaves])
-        kept = _Kept(stack, count, _told_by(state.leaves), [len(flatten(x)[0]) for x in aux])
-        return ((y, aux) if self._has_aux else y), kept
+        residuals = _LoopResiduals(
+            stack, count, _fingerprint(state.leaves), [len(flatten(x)[0]) for x in aux]
+        )
+        return ((y, aux) if self._has_aux else y), residuals
 
     def _reached(self, start: Node, seen: list[Any]) -> list[Node]:  # noqa: ARG002
-        return [self._found[k] for k in sorted(self._found, reverse=True)]
+        return [self._read[k] for k in sorted(self._read, reverse=True)]
 
     def _stack(self) -> _Stack:
         disk = None if self._memory_units == self._units else Disk(self._directory)
         return _Stack(disk)
 
-    def _explore(self, state: State, stack: _Stack, aux: list[Any]) -> tuple[State, int]:
+    def _explore(self, state: LoopState, stack: _Stack, aux: list[Any]) -> tuple[LoopState, int]:
         """Run a loop of unknown length, and keep states on the way."""
         plan, at = schedules.Dynamic(self._units), 0
         assert self._cond is not None
         while self._cond(self._tree(state)):
-            gone = plan.place()
-            if gone != -1:
-                if gone is not None:
-                    stack.take(gone).drop()
-                stack.keep(self._kept(stack, at, state))
+            place = plan.place()
+            if place != -1:
+                if place is not None:
+                    stack.take(place).drop()
+                stack.keep(self._snapshot(stack, at, state))
             state = self._advance(state, at, aux)
             at += 1
         return state, at
 
     def _descend(
         self,
-        state: State,
+        state: LoopState,
         at: int,
         end: int,
         stack: _Stack,
         aux: list[Any] | None = None,
-        held: Snapshot | None = None,
-    ) -> State:
+        source: Snapshot | None = None,
+    ) -> LoopState:
         """Run to the end of a stretch, such that its last step is on top of the stack.
 
-        `aux` says that this is the first time, and takes what the steps return besides; `held`
+        `aux` says that this is the first time, and takes what the steps return besides; `source`
         is what the state was read from.
         """
         for move in self._schedule(end - at, self._units - len(stack)) if end > at else ():
             if move.keep:
-                stack.keep(held or self._kept(stack, at, state))
-                held = None
+                stack.keep(source or self._snapshot(stack, at, state))
+                source = None
                 for k in range(at, at + move.steps):
                     state = self._advance(state, k, aux)
             else:
                 recorded = self._record(state, at)
                 state = recorded.after
                 stack.append(recorded)
-                if held is not None:
-                    held.drop()
-                    held = None
+                if source is not None:
+                    source.drop()
+                    source = None
                 if aux is not None:
-                    self._found.update((n.order, n) for n in recorded.replay.captured)
+                    self._read.update((n.order, n) for n in recorded.replay.captured)
                     aux.append(recorded.outputs)
             at += move.steps
         return state
 
-    def _kept(self, stack: _Stack, at: int, state: State) -> Snapshot:
+    def _snapshot(self, stack: _Stack, at: int, state: LoopState) -> Snapshot:
         if self._on_disk is None:
             full = stack.in_memory >= self._memory_units
         else:
@@ -226,7 +228,7 @@ class Loop(Whole):
         return Snapshot(at, state, stack.disk if full else None)
 
     @staticmethod
-    def _tree(state: State) -> Any:
+    def _tree(state: LoopState) -> Any:
         """Return a state as a step gets it: it may write into it."""
         return state.rebuild([_private(x) for x in state.leaves])
 
@@ -235,7 +237,7 @@ class Loop(Whole):
         check_stepped(self._name, y)
         return parts(self._op.name, y) if self._has_aux else (y, None)
 
-    def _advance(self, state: State, at: int, aux: list[Any] | None) -> State:
+    def _advance(self, state: LoopState, at: int, aux: list[Any] | None) -> LoopState:
         """Run a step, and keep nothing of it."""
         start = mark()
         y, output = self._call(self._tree(state), at)
@@ -243,78 +245,78 @@ class Loop(Whole):
         outputs, rebuild_output = flatten(output)
         if aux is not None:
             nodes = [x._node for x in (*leaves, *outputs) if traced(x)]
-            self._found.update((n.order, n) for n in made_before(start, nodes))
+            self._read.update((n.order, n) for n in nodes_before(start, nodes))
             aux.append(rebuild_output([_settled(x) for x in outputs]))
-        return State([_settled(x) for x in leaves], rebuild)
+        return LoopState([_settled(x) for x in leaves], rebuild)
 
-    def _record(self, state: State, at: int) -> _Recorded:
+    def _record(self, state: LoopState, at: int) -> _Recorded:
         """Run a step to be walked back."""
         places = [k for k, x in enumerate(state.leaves) if _moves(x)]
-        made: list[Any] = []
+        results: list[Any] = []
 
         def run(*xs: Any) -> Any:
             leaves = [_private(x) for x in state.leaves]
             for k, x in zip(places, xs, strict=True):
                 leaves[k] = _private(x)
-            made[:] = self._call(state.rebuild(leaves), at)
-            return [flatten(made[0])[0], flatten(made[1])[0]]
+            results[:] = self._call(state.rebuild(leaves), at)
+            return [flatten(results[0])[0], flatten(results[1])[0]]
 
         replay = Replay(self._op.name, run, [state.leaves[k] for k in places])
-        _, rebuild = flatten(made[0])
-        outputs, rebuild_output = flatten(made[1])
+        _, rebuild = flatten(results[0])
+        outputs, rebuild_output = flatten(results[1])
         count = len(replay.leaves) - len(outputs)
         after = [_settled(x) for x in replay.leaves[:count]]
         aux = rebuild_output([_settled(x) for x in replay.leaves[count:]])
         moves = [_moves(x) for x in replay.leaves]
         replay.leaves = []  # what they hold is not needed
-        given = _told_by(state.leaves)
-        last = State(after, rebuild)
-        return _Recorded(at, replay, places, len(state.leaves), moves, last, aux, given)
+        fingerprint = _fingerprint(state.leaves)
+        last = LoopState(after, rebuild)
+        return _Recorded(at, replay, places, len(state.leaves), moves, last, aux, fingerprint)
 
     # -- back ---------------------------------------------------------------------------------
 
-    def _pull(self, call: Made, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
+    def _pull(self, call: RuleCall, operands: list[Any], cotangents: list[Any]) -> dict[int, Any]:
         around = WALK.get()
         record = around is not None and (around.record or call.span[0] < around.level)
         if record and not call.tangents:
             return self._pull_recorded(call, operands, cotangents)
-        kept: _Kept = call.kept
+        residuals: _LoopResiduals = call.residuals
         try:
-            stack = kept.stacks.pop()
+            stack = residuals.stacks.pop()
         except IndexError:  # another walk has used it up
             stack = self._stack()
-            self._descend(self._first(call, operands), 0, kept.count, stack)
-        walk, todo = _Back(self, call, cotangents), kept.count
+            self._descend(self._first(call, operands), 0, residuals.count, stack)
+        walk, todo = _Back(self, call, cotangents), residuals.count
         while todo:
             top = stack.take()
             if isinstance(top, Snapshot):
-                self._descend(top.get(), top.at, todo, stack, held=top)
+                self._descend(top.get(), top.at, todo, stack, source=top)
             else:
                 walk.pull(top)
                 todo = top.at
         return walk.result(operands)
 
     @staticmethod
-    def _first(call: Made, operands: list[Any]) -> State:
+    def _first(call: RuleCall, operands: list[Any]) -> LoopState:
         """Return the state that the loop began with, from what its node holds."""
-        given, rebuild = flatten(call.args[0])
+        handles, rebuild = flatten(call.args[0])
         leaves = [
             ADArray(x, None, Extras(weak=True) if is_weak(h) else None, True)
             if isinstance(h, Handle) and not isinstance(x, Handle)
             else x
-            for x, h in zip(operands, given, strict=True)
+            for x, h in zip(operands, handles, strict=True)
         ]
-        return State(leaves, rebuild)
+        return LoopState(leaves, rebuild)
 
     def _pull_recorded(
-        self, call: Made, operands: list[Any], cotangents: list[Any]
+        self, call: RuleCall, operands: list[Any], cotangents: list[Any]
     ) -> dict[int, Any]:
         """Walk back where this is differentiated, too: all states are kept."""
         states = [self._first(call, operands)]
-        for k in range(call.kept.count):
+        for k in range(call.residuals.count):
             y, _ = self._call(self._tree(states[-1]), k)
             leaves, rebuild = flatten(y)
-            states.append(State([_frozen(x) for x in leaves], rebuild))
+            states.append(LoopState([_frozen(x) for x in leaves], rebuild))
         states.pop()
         walk = _Back(self, call, cotangents)
         while states:
@@ -326,56 +328,60 @@ class Loop(Whole):
 class _Back:
     """One walk back through the steps of a loop."""
 
-    def __init__(self, loop: Loop, call: Made, cotangents: list[Any]) -> None:
+    def __init__(self, loop: Loop, call: RuleCall, cotangents: list[Any]) -> None:
         self.loop = loop
         self.call = call
-        self.asked = call.asked()
-        self.totals: list[Any] = [None] * len(self.asked)
+        self.targets = call.targets()
+        self.totals: list[Any] = [None] * len(self.targets)
         self.seen: set[int] = set()
-        self.aux = list(call.kept.aux)
+        self.aux = list(call.residuals.aux)
         whole: list[Any] = [None] * call.leaves
         for k, g in zip(call.places, cotangents, strict=True):
             whole[k] = g
         last = call.leaves - sum(self.aux)
         self.outputs = whole[last:]  # cotangents of what the steps have returned besides
         self.g: list[Any] = whole[:last]  # of the leaves of the state
-        self.told = call.kept.last  # by what the state is known that the next step must have led to
+        self.expected = (
+            call.residuals.last
+        )  # fingerprint of the state that the next step must lead to
 
     def pull(self, step: _Recorded) -> None:
         """Walk back one step."""
-        if not agree(self.told, _told_by(step.after.leaves)):
+        if not agree(self.expected, _fingerprint(step.after.leaves)):
             raise TraceError(
                 f"{self.loop._name}: step {step.at} computed something else when it ran again "
                 "for its derivative; random numbers and what changes meanwhile must be drawn "
                 "before the loop, or be part of the state"
             )
-        self.told = step.given
+        self.expected = step.fingerprint
         size = self.aux.pop()
         outputs = self.outputs[len(self.outputs) - size :]
         del self.outputs[len(self.outputs) - size :]
         self.seen.update(n.order for n in step.replay.captured if n.span[1] >= walk_level())
-        given = [g if m else None for g, m in zip([*self.g, *outputs], step.moves, strict=True)]
-        found = step.replay.pull(given, self.asked)
+        cotangents = [
+            g if m else None for g, m in zip([*self.g, *outputs], step.moves, strict=True)
+        ]
+        pulled = step.replay.pull(cotangents, self.targets)
         self.g = [None] * step.before
-        for k, g in zip(step.places, found, strict=False):
+        for k, g in zip(step.places, pulled, strict=False):
             self.g[k] = plain_number(g)
-        for k, g in enumerate(found[len(step.places) :]):
+        for k, g in enumerate(pulled[len(step.places) :]):
             self.totals[k] = g if self.totals[k] is None else self.totals[k] + g
 
     def result(self, operands: list[Any]) -> dict[int, Any]:
         """Return the cotangents of the operands, and of what was captured."""
-        if self.seen != {n.order for n in self.asked}:
+        if self.seen != {n.order for n in self.targets}:
             raise TraceError(
                 f"{self.loop._name}: a step read other traced values when it ran again for its "
                 "derivative; what changes meanwhile must be part of the state"
             )
         n = len(operands)
         at = {id(node): n + k for k, node in enumerate(self.call.captured)}
-        made = {at[id(node)]: g for node, g in zip(self.asked, self.totals, strict=True)}
+        by_operand = {at[id(node)]: g for node, g in zip(self.targets, self.totals, strict=True)}
         for k in self.call.followed:
             if k < n:
-                made[k] = self.g[k]
-        return made
+                by_operand[k] = self.g[k]
+        return by_operand
 
 
 def _moves(x: Any) -> bool:
@@ -383,8 +389,8 @@ def _moves(x: Any) -> bool:
     return is_array(x) and dtype_of(x).kind in "fc"
 
 
-def _told_by(leaves: list[Any]) -> list[Any] | None:
-    """Return what tells a state from others."""
+def _fingerprint(leaves: list[Any]) -> list[Any] | None:
+    """Return sums that tell a state from others."""
     with np.errstate(all="ignore"):
         return sums([x for x in leaves if _moves(x)])
 
@@ -470,8 +476,8 @@ def plain_loop_of(
             state = y
             if has_aux:
                 state, output = parts(name, y)
-                found, rebuild = flatten(output)
-                aux.append(rebuild([_frozen(x) for x in found]))
+                output_leaves, rebuild = flatten(output)
+                aux.append(rebuild([_frozen(x) for x in output_leaves]))
             k += 1
         return opened((state, aux) if has_aux else state)
 

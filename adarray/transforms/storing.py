@@ -13,7 +13,7 @@ from adarray.device import is_device
 from adarray.transforms.tree import Unflatten
 
 
-class State:
+class LoopState:
     """A state of a loop: its leaves, and what puts them into its structure.
 
     The arrays in it are nobody's to write into.
@@ -70,17 +70,17 @@ class Disk:
         if file is not None:
             file.close()
 
-    def put(self, state: State) -> State:
+    def put(self, state: LoopState) -> LoopState:
         """Write a state; return what stands for it."""
-        return State([self._put(x) for x in state.leaves], state.rebuild)
+        return LoopState([self._put(x) for x in state.leaves], state.rebuild)
 
-    def get(self, kept: State) -> State:
+    def get(self, stored: LoopState) -> LoopState:
         """Read a state."""
-        return State([self._get(x) for x in kept.leaves], kept.rebuild)
+        return LoopState([self._get(x) for x in stored.leaves], stored.rebuild)
 
-    def drop(self, kept: State) -> None:
+    def drop(self, stored: LoopState) -> None:
         """Free the place of a state."""
-        stack = list(kept.leaves)
+        stack = list(stored.leaves)
         while stack:
             x = stack.pop()
             if isinstance(x, _Leaf):
@@ -114,10 +114,10 @@ class Disk:
             return ADArray(self._get(x.value), None, e, True)
         if not isinstance(x, _Block):
             return x
-        made = np.empty(x.shape, x.dtype)
+        array = np.empty(x.shape, x.dtype)
         self._file.seek(x.offset)
-        self._file.readinto(made.reshape(-1).view(np.uint8).data)
-        return made
+        self._file.readinto(array.reshape(-1).view(np.uint8).data)
+        return array
 
 
 class Snapshot:
@@ -125,12 +125,12 @@ class Snapshot:
 
     __slots__ = ("at", "disk", "state")
 
-    def __init__(self, at: int, state: State, disk: Disk | None) -> None:
+    def __init__(self, at: int, state: LoopState, disk: Disk | None) -> None:
         self.at = at
         self.disk = disk
         self.state = state if disk is None else disk.put(state)
 
-    def get(self) -> State:
+    def get(self) -> LoopState:
         """Return the state."""
         return self.state if self.disk is None else self.disk.get(self.state)
 

@@ -22,7 +22,7 @@ from adarray.core.trace import Handle, tracing
 from adarray.transforms.inputs import mirrored, plain_result
 from adarray.transforms.modes import refuse_complex, run_moving, tangents_along
 from adarray.transforms.running import check_function, check_returned
-from adarray.transforms.tree import Leaf, flatten, is_number
+from adarray.transforms.tree import LeafPath, flatten, is_number
 from adarray.transforms.variables import Variables, check_variables
 
 
@@ -103,7 +103,7 @@ def jet(
     terms = [tangents_along(name, trees, [s[k] for s in series]) for k in range(order)]
     xs = [x for tree in trees for x in tree.moving]
     wheres: list[Any] = [
-        Leaf(name, f"primals[{k}]", x, i)
+        LeafPath(name, f"primals[{k}]", x, i)
         for k, (x, tree) in enumerate(zip(primals, trees, strict=True))
         for i in tree.places
     ]
@@ -114,27 +114,27 @@ def jet(
         stack.callback(group.close)
         duals = []
         for i, (x, where) in enumerate(zip(xs, wheres, strict=True)):
-            made = None
+            leaf = None
             for level, ts, scale in zip(levels, terms, scales, strict=True):
                 refuse_complex(where, x, ts[i])
-                moved = dual(x, ts[i], level, where)  # for what it checks, too
-                c: Any = tangent_of(moved, level)
+                checked = dual(x, ts[i], level, where)  # for what it checks, too
+                c: Any = tangent_of(checked, level)
                 c = c if scale == 1 else c / scale
-                if made is None:
-                    made = moved
-                attach(made, level, c)
-            duals.append(made)
+                if leaf is None:
+                    leaf = checked
+                attach(leaf, level, c)
+            duals.append(leaf)
         y = run_moving(name, f, trees, duals, intercept, levels[-1])
         check_returned(name, y)
         leaves, rebuild = flatten(y)
-        given = mirrored((*xs, *(t for ts in terms for t in ts)))
+        kind = mirrored((*xs, *(t for ts in terms for t in ts)))
         pairs = [_split(x, group, scales) if is_number(x) else (x, None) for x in leaves]
         low = levels[0]
-        value = rebuild([plain_result(p, low, given) for p, _ in pairs])
-        found = rebuild(
-            [None if c is None else [plain_result(t, low, given) for t in c] for _, c in pairs]
+        value = rebuild([plain_result(p, low, kind) for p, _ in pairs])
+        coefficients = rebuild(
+            [None if c is None else [plain_result(t, low, kind) for t in c] for _, c in pairs]
         )
-        return value, found
+        return value, coefficients
 
 
 @functools.cache

@@ -58,16 +58,16 @@ def _register_dataclass(cls: type) -> None:
 
     names = tuple(f.name for f in dataclasses.fields(cls) if f.init)
 
-    def unflatten(kept: Any, children: Any) -> Any:
-        held = dict(kept)
-        rest = (n for n in names if n not in held)
-        return cls(**held, **dict(zip(rest, children, strict=True)))
+    def unflatten(constants: Any, children: Any) -> Any:
+        values = dict(constants)
+        rest = (n for n in names if n not in values)
+        return cls(**values, **dict(zip(rest, children, strict=True)))
 
     def flatten_one(obj: Any) -> Any:
         values = {n: getattr(obj, n) for n in names}
-        kept = tuple((n, v) for n, v in values.items() if isinstance(v, _KEPT))
+        constants = tuple((n, v) for n, v in values.items() if isinstance(v, _KEPT))
         parts = {n: v for n, v in values.items() if not isinstance(v, _KEPT)}
-        return list(parts.values()), kept, tuple(parts)
+        return list(parts.values()), constants, tuple(parts)
 
     _registered.add(cls)
     optree.register_pytree_node(cls, flatten_one, unflatten, namespace=NAMESPACE)
@@ -96,7 +96,7 @@ def is_floating(x: Any) -> bool:
     return is_array(x) and not issubclass(kind, int) and x.dtype.kind in "fc"
 
 
-class Leaf:
+class LeafPath:
     """Where a leaf of an argument is, for errors: ``grad: argument 0['hidden'][1].bias``.
 
     Parameters

@@ -15,7 +15,7 @@ import numpy as np
 
 from adarray.base.errors import DTypeError
 from adarray.base.frames import is_frame, is_labelled
-from adarray.transforms.tree import Leaf, Unflatten, first, flatten, is_array, is_floating
+from adarray.transforms.tree import LeafPath, Unflatten, first, flatten, is_array, is_floating
 
 _ONE = (0,)
 
@@ -60,7 +60,7 @@ class Variables:
             self.places = [k for k, x in enumerate(self.leaves) if are(x)]
 
     @property
-    def kept(self) -> list[Any]:
+    def constants(self) -> list[Any]:
         """The leaves that are no variables."""
         return [self.leaves[k] for k in self.others()]
 
@@ -73,8 +73,8 @@ class Variables:
 
     def emptied(self, others: bool = True) -> Variables:
         """Keep the structure, and none of the variables; with `others`, none of the leaves."""
-        kept = {} if others else {k: self.leaves[k] for k in self.others()}
-        self.leaves = [kept.get(k) for k in range(len(self.leaves))]
+        remaining = {} if others else {k: self.leaves[k] for k in self.others()}
+        self.leaves = [remaining.get(k) for k in range(len(self.leaves))]
         self.moving = []
         return self
 
@@ -100,10 +100,10 @@ class Variables:
         return leaves
 
     def along(self, tree: Any) -> list[Any] | None:
-        """Return what a nest of this structure has for the variables; None if it has another."""
+        """Return the leaves of `tree` for the variables; None if its structure is another."""
         if self.whole:
-            found, _ = flatten(tree)
-            return found if len(found) == len(self.leaves) else None
+            leaves, _ = flatten(tree)
+            return leaves if len(leaves) == len(self.leaves) else None
         # By structure: anything may stand in the other places, None and nests too.
         spec: Any = getattr(self._rebuild, "args", (None,))[0]
         if spec is None:
@@ -112,12 +112,12 @@ class Variables:
             whole = spec.flatten_up_to(tree)
         except ValueError:
             return None
-        found = [whole[k] for k in self.places]
-        return None if any(x is None for x in found) else found
+        leaves = [whole[k] for k in self.places]
+        return None if any(x is None for x in leaves) else leaves
 
 
 def check_variables(
-    name: str, where: int | str, tree: Any, found: Variables, allow_int: bool
+    name: str, where: int | str, tree: Any, variables: Variables, allow_int: bool
 ) -> None:
     """Raise unless an argument has a variable, and no array that would be taken for none.
 
@@ -138,17 +138,17 @@ def check_variables(
     ------
     DTypeError
     """
-    if found.whole:
+    if variables.whole:
         return
-    others = found.others()
+    others = variables.others()
     for k in others:
-        x = found.leaves[k]
+        x = variables.leaves[k]
         if not is_array(x) and _holds_numbers(x):
-            raise no_array(Leaf(name, where, tree, k), x)
-    if found.moving or allow_int:
+            raise no_array(LeafPath(name, where, tree, k), x)
+    if variables.moving or allow_int:
         return
-    k = next((k for k in others if is_array(found.leaves[k])), others[0])
-    x, place = found.leaves[k], Leaf(name, where, tree, k)
+    k = next((k for k in others if is_array(variables.leaves[k])), others[0])
+    x, place = variables.leaves[k], LeafPath(name, where, tree, k)
     if not is_array(x):
         raise no_array(place, x)
     dtype: Any = x.dtype if hasattr(x, "dtype") else type(x).__name__

@@ -84,8 +84,8 @@ def _moving(name: str) -> Callable[..., Any]:
 
         numbered = [number(x) for x in args]
         kwargs.pop("dtype", None)
-        made = function(*numbered, **kwargs)
-        return picked(made, np.concatenate(values))
+        moved = function(*numbered, **kwargs)
+        return picked(moved, np.concatenate(values))
 
     REPLACEMENTS[function] = call
     return call
@@ -135,8 +135,8 @@ def _diagonal_maker(name: str, kind: str) -> Callable[..., Any]:
             return ours(function(diagonals, offsets, shape, format, dtype))
         values, p = _diagonals(diagonals, offsets, shape)
         values = values if dtype is None else values.astype(dtype)
-        made = CLASSES["coo", kind]((values, (p.rows, p.cols)), shape=p.shape)
-        return getattr(made, "to" + (format if format in ("csr", "csc", "coo") else "csr"))()
+        diagonal = CLASSES["coo", kind]((values, (p.rows, p.cols)), shape=p.shape)
+        return getattr(diagonal, "to" + (format if format in ("csr", "csc", "coo") else "csr"))()
 
     REPLACEMENTS[function] = call
     return call
@@ -156,8 +156,8 @@ def kron(A: Any, B: Any, format: Any = None) -> Any:
     rows = (p.rows[:, None] * m + q.rows[None, :]).ravel()
     cols = (p.cols[:, None] * n + q.cols[None, :]).ravel()
     values = np.reshape(a.data[:, None] * b.data[None, :], (-1,))
-    made = CLASSES["coo", a._kind]((values, (rows, cols)), shape=shape)
-    return getattr(made, "to" + (format if format in ("csr", "csc", "coo") else "csr"))()
+    product = CLASSES["coo", a._kind]((values, (rows, cols)), shape=shape)
+    return getattr(product, "to" + (format if format in ("csr", "csc", "coo") else "csr"))()
 
 
 REPLACEMENTS[scipy.sparse.kron] = kron
@@ -170,8 +170,8 @@ def find(A: Any) -> Any:
         return scipy.sparse.find(A)
     a = a._canonical()
     rows, cols, numbers = scipy.sparse.find(numbered(a))
-    kept = np.flatnonzero(plain(a.data)[numbers - 1])
-    return rows[kept], cols[kept], a.data[numbers[kept] - 1]
+    nonzero = np.flatnonzero(plain(a.data)[numbers - 1])
+    return rows[nonzero], cols[nonzero], a.data[numbers[nonzero] - 1]
 
 
 _getattr, __dir__, __all__ = fill_in(globals(), scipy.sparse)
@@ -179,7 +179,7 @@ _MAKERS = ("eye", "eye_array", "identity", "random", "random_array", "rand", "lo
            "kronsum")  # fmt: skip
 
 
-def _made_ours(function: Callable[..., Any]) -> Callable[..., Any]:
+def _returning_ours(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         return ours(function(*args, **kwargs))
@@ -191,14 +191,14 @@ def __getattr__(name: str) -> Any:
     if name == "linalg":
         return importlib.import_module("adarray.scipy.sparse.linalg")
     if name in _MAKERS:
-        made = _made_ours(getattr(scipy.sparse, name))
-        globals()[name] = made
-        return made
-    found = getattr(scipy.sparse, name, None)
-    if isinstance(found, types.FunctionType) and name.startswith(("isspmatrix", "issparse")):
-        return found
+        maker = _returning_ours(getattr(scipy.sparse, name))
+        globals()[name] = maker
+        return maker
+    member = getattr(scipy.sparse, name, None)
+    if isinstance(member, types.FunctionType) and name.startswith(("isspmatrix", "issparse")):
+        return member
     return _getattr(name)
 
 
 _OURS = (coo_array, coo_matrix, csc_array, csc_matrix, csr_array, csr_matrix)
-__all__ = sorted({*__all__, *(made.__name__ for made in _OURS)})
+__all__ = sorted({*__all__, *(function.__name__ for function in _OURS)})

@@ -16,7 +16,7 @@ from adarray.scipy.sparse._pattern import Pattern, product
 
 
 class Differentiable(Convertible):
-    """What our sparse classes add to SciPy's; what is plain SciPy computes."""
+    """Arithmetic of sparse arrays with traced nonzeros; SciPy computes plain ones."""
 
     def _matmul_dispatch(self, other: Any) -> Any:
         if isinstance(other, (list, tuple)):
@@ -39,8 +39,8 @@ class Differentiable(Convertible):
         if not (active(self) or active(other)):
             return ours(super()._rmatmul_dispatch(other))  # type: ignore[misc]
         other = asarray(other)
-        turned = other.T if other.ndim > 1 else other
-        r = self.transpose()._matmul_dispatch(turned)
+        transposed = other.T if other.ndim > 1 else other
+        r = self.transpose()._matmul_dispatch(transposed)
         return r.T if other.ndim > 1 else r
 
     def __matmul__(self, other: Any) -> Any:

@@ -39,8 +39,8 @@ class coo_matrix(Differentiable, scipy.sparse.coo_matrix):  # type: ignore[misc]
 
 
 CLASSES.update({
-    (name[:3], name[4:]): made
-    for name, made in (
+    (name[:3], name[4:]): cls
+    for name, cls in (
         ("csr_array", csr_array), ("csc_array", csc_array), ("coo_array", coo_array),
         ("csr_matrix", csr_matrix), ("csc_matrix", csc_matrix), ("coo_matrix", coo_matrix),
     )

@@ -1,4 +1,4 @@
-"""What sparse arrays with traced nonzeros are made of and become: formats, parts, dense arrays."""
+"""Construction and conversion of sparse arrays with traced nonzeros."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from adarray.scipy.sparse._pattern import product, sum_of_equal
 
 
 class Convertible:
-    """What makes and converts our sparse arrays, in place of SciPy's methods."""
+    """Construction and conversion of our sparse arrays, in place of SciPy's methods."""
 
     data: Any
     shape: tuple[int, ...]
@@ -51,9 +51,9 @@ class Convertible:
             values = dense[where][order.data - 1]
             arg1 = with_zeros(order, values.dtype)
         elif isinstance(arg1, tuple) and arg1 and isinstance(arg1[0], (Handle, list, tuple)):
-            given = asarray(arg1[0])
-            if isinstance(given, Handle):
-                values, arg1 = self._from_parts(given, arg1[1:], shape)
+            values_given = asarray(arg1[0])
+            if isinstance(values_given, Handle):
+                values, arg1 = self._from_parts(values_given, arg1[1:], shape)
         super().__init__(arg1, shape=shape, dtype=None if values is not None else dtype,
                          copy=copy, **options)  # type: ignore[call-arg]  # fmt: skip
         if values is not None:
@@ -66,8 +66,8 @@ class Convertible:
             if shape is None:
                 shape = (int(rows.max()) + 1, int(cols.max()) + 1)
             if self.format == "coo":
-                made = scipy.sparse.coo_array((np.zeros(values.shape), (rows, cols)), shape)
-                return values, made
+                like = scipy.sparse.coo_array((np.zeros(values.shape), (rows, cols)), shape)
+                return values, like
             keys, values = sum_of_equal(values, rows.astype(np.int64) * shape[1] + cols)
             rows, cols = np.divmod(keys, shape[1])
             numbered = scipy.sparse.coo_array((np.arange(1, keys.size + 1), (rows, cols)), shape)
@@ -155,11 +155,11 @@ class Convertible:
     def _with_values(self, values: Any) -> Any:
         """Return an array with the same pattern and other values."""
         p = pattern_of(self)
-        made = type(self).__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made.data = values
-        made.__dict__["_pattern"] = (values, p)
-        return made
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        copied.data = values
+        copied.__dict__["_pattern"] = (values, p)
+        return copied
 
     def conjugate(self, copy: bool = True) -> Any:
         """As in SciPy."""

@@ -29,9 +29,9 @@ def active(x: Any) -> bool:
 
 def pattern_of(a: Any) -> Pattern:
     """Return the positions of the nonzeros of a sparse array, in the order of its data."""
-    kept = a.__dict__.get("_pattern")
-    if kept is not None and kept[0] is a.data:
-        return kept[1]  # type: ignore[no-any-return]
+    cached = a.__dict__.get("_pattern")
+    if cached is not None and cached[0] is a.data:
+        return cached[1]  # type: ignore[no-any-return]
     if a.format == "coo":
         if a.ndim != 2:
             raise NotDifferentiableError(
@@ -42,9 +42,9 @@ def pattern_of(a: Any) -> Pattern:
         major = np.repeat(np.arange(len(a.indptr) - 1), np.diff(a.indptr))
         minor = a.indices
         rows, cols = (major, minor) if a.format == "csr" else (minor, major)
-    made = Pattern(rows, cols, a.shape)
-    a.__dict__["_pattern"] = (a.data, made)
-    return made
+    pattern = Pattern(rows, cols, a.shape)
+    a.__dict__["_pattern"] = (a.data, pattern)
+    return pattern
 
 
 def ours(a: Any) -> Any:
@@ -63,8 +63,8 @@ def compressed(values: Any, pattern: Pattern, like: Any, fmt: str = "csr") -> An
     keys, summed = sum_of_equal(values, pattern.keys())
     rows, cols = np.divmod(keys, pattern.shape[1])
     kind = "array" if isinstance(like, scipy.sparse.sparray) else "matrix"
-    made = CLASSES["coo", kind]((summed, (rows, cols)), shape=pattern.shape)
-    return made if fmt == "coo" else getattr(made, "to" + fmt)()
+    array = CLASSES["coo", kind]((summed, (rows, cols)), shape=pattern.shape)
+    return array if fmt == "coo" else getattr(array, "to" + fmt)()
 
 
 def zeroed(a: Any) -> Any:
@@ -72,8 +72,8 @@ def zeroed(a: Any) -> Any:
     zeros = np.zeros(a.data.shape, a.data.dtype)
     if a.format == "coo":
         return scipy.sparse.coo_array((zeros, (a.row, a.col)), shape=a.shape)
-    made = getattr(scipy.sparse, f"{a.format}_array")
-    return made((zeros, a.indices, a.indptr), shape=a.shape)
+    make = getattr(scipy.sparse, f"{a.format}_array")
+    return make((zeros, a.indices, a.indptr), shape=a.shape)
 
 
 def with_zeros(a: Any, dtype: Any) -> Any:
@@ -88,14 +88,14 @@ def numbered(a: Any) -> Any:
     numbers = np.arange(1, a.data.shape[0] + 1)
     kind = "array" if isinstance(a, scipy.sparse.sparray) else "matrix"
     if a.format == "coo":
-        made = getattr(scipy.sparse, f"coo_{kind}")
-        return made((numbers, (a.row, a.col)), shape=a.shape)
-    made = getattr(scipy.sparse, f"{a.format}_{kind}")
-    return made((numbers, a.indices, a.indptr), shape=a.shape)
+        make = getattr(scipy.sparse, f"coo_{kind}")
+        return make((numbers, (a.row, a.col)), shape=a.shape)
+    make = getattr(scipy.sparse, f"{a.format}_{kind}")
+    return make((numbers, a.indices, a.indptr), shape=a.shape)
 
 
 def picked(r: Any, values: Any) -> Any:
-    """Return what SciPy made of numbered nonzeros with the `values` in their places."""
+    """Return SciPy's result of numbered nonzeros with `values` in place of the numbers."""
     if not is_sparse(r):  # an element, or a dense row
         padded = np.concatenate([np.zeros(1, values.dtype), values])
         return padded[np.asarray(r)]
@@ -106,6 +106,6 @@ def picked(r: Any, values: Any) -> Any:
     if r.format not in ("csr", "csc", "coo"):
         r = r.tocsr()
     order = r.data - 1
-    made = CLASSES[r.format, kind](with_zeros(r, values.dtype))
-    made.data = values[order]
-    return made
+    array = CLASSES[r.format, kind](with_zeros(r, values.dtype))
+    array.data = values[order]
+    return array

@@ -38,15 +38,15 @@ class Pattern:
         self.shape = (int(shape[0]), int(shape[1]))
 
     def adarray_parts(self) -> tuple[Any, ...]:
-        """Return what `jit` compares two patterns by: recorded runs make new ones."""
+        """Return the parts by which `jit` compares patterns: recorded runs make new ones."""
         return self.rows, self.cols, self.shape
 
     @functools.cached_property
     def T(self) -> Pattern:  # noqa: N802  (NumPy's name)
         """The pattern of the transpose, values in the same order."""
-        made = Pattern(self.cols, self.rows, self.shape[::-1])
-        made.__dict__["T"] = self
-        return made
+        transpose = Pattern(self.cols, self.rows, self.shape[::-1])
+        transpose.__dict__["T"] = self
+        return transpose
 
     @functools.cached_property
     def _layout(self) -> tuple[Any, Any, Any]:
@@ -61,9 +61,9 @@ class Pattern:
     def matrix(self, data: Any) -> Any:
         """Return the SciPy matrix with the values `data`."""
         cols, starts, order = self._layout
-        made = scipy.sparse.csr_array(self.shape, dtype=data.dtype)
-        made.data, made.indices, made.indptr = data[order], cols, starts
-        return made
+        matrix = scipy.sparse.csr_array(self.shape, dtype=data.dtype)
+        matrix.data, matrix.indices, matrix.indptr = data[order], cols, starts
+        return matrix
 
     def keys(self) -> Any:
         """Return one number for each nonzero that tells its position."""
@@ -92,7 +92,7 @@ def sampled(g: Any, x: Any, pattern: Pattern) -> Any:
     return picked if picked.ndim == 1 else np.sum(picked, -1)
 
 
-def _made(rng: np.random.Generator, m: int, n: int) -> tuple[Any, Pattern]:
+def _random_pattern(rng: np.random.Generator, m: int, n: int) -> tuple[Any, Pattern]:
     rows, cols = np.nonzero(rng.uniform(size=(m, n)) < 0.6)
     return rng.normal(size=rows.size), Pattern(rows, cols, (m, n))
 
@@ -108,7 +108,7 @@ def _pairs(i: int, shapes: list[Any], pattern: Pattern) -> tuple[Any, Any]:
 
 
 def _samples(rng: np.random.Generator) -> list[Any]:
-    data, pattern = _made(rng, 3, 4)
+    data, pattern = _random_pattern(rng, 3, 4)
     return [
         s(data, rng.normal(size=4), pattern),
         s(data, rng.normal(size=(4, 2)), pattern),
@@ -136,7 +136,7 @@ product: Any = operation(
 # -- systems ---------------------------------------------------------------------------------------
 
 
-class Direct:
+class LUSolver:
     """A solver by factorisation, which keeps the last factors it made."""
 
     def __init__(self, **options: Any) -> None:
@@ -145,7 +145,7 @@ class Direct:
         self.data: Any = None
 
     def adarray_parts(self) -> Any:
-        """Return what `jit` compares two solvers by."""
+        """Return the parts by which `jit` compares solvers."""
         return self.options
 
     def __call__(self, pattern: Pattern, data: Any, b: Any) -> Any:
@@ -155,8 +155,8 @@ class Direct:
             matrix = pattern.matrix(data.astype(wide)).tocsc()
             factors = scipy.sparse.linalg.splu(matrix, **self.options)
             self.factors, self.data = factors, (pattern, np.array(data))
-        held = self.data[0]
-        trans = "N" if held is pattern else "T" if held.T is pattern else None
+        factored = self.data[0]
+        trans = "N" if factored is pattern else "T" if factored.T is pattern else None
         if trans is None:
             self.data = None
             return self(pattern, data, b)
@@ -169,7 +169,7 @@ class Direct:
         return self.factors.solve(np.ascontiguousarray(b, wide), trans).astype(dtype)
 
 
-class Called:
+class RepeatedSolver:
     """A solver that is called anew for each right-hand side; keeps what else it returns."""
 
     def __init__(self, solve: Callable[[Any, Any, bool], Any]) -> None:
@@ -178,7 +178,7 @@ class Called:
         self.info: Any = 0
 
     def adarray_parts(self) -> Any:
-        """Return what `jit` compares two solvers by."""
+        """Return the parts by which `jit` compares solvers."""
         return self.solve
 
     def __call__(self, pattern: Pattern, data: Any, b: Any) -> Any:
@@ -203,10 +203,10 @@ def _solve_samples(rng: np.random.Generator) -> list[Any]:
     rows, cols = np.nonzero(a)
     data, pattern = a[rows, cols], Pattern(rows, cols, (4, 4))
     return [
-        s(data, rng.normal(size=4), pattern, Direct()),
-        s(data, rng.normal(size=(4, 2)), pattern, Direct()),
-        s(data + 0.1j, rng.normal(size=4) + 1j, pattern, Direct()),
-        s(data, rng.normal(size=4) + 1j, pattern, Direct()),
+        s(data, rng.normal(size=4), pattern, LUSolver()),
+        s(data, rng.normal(size=(4, 2)), pattern, LUSolver()),
+        s(data + 0.1j, rng.normal(size=4) + 1j, pattern, LUSolver()),
+        s(data, rng.normal(size=4) + 1j, pattern, LUSolver()),
     ]
 
 

@@ -26,7 +26,7 @@ from adarray.core.protocol import plain, traced
 from adarray.scipy._drop_in import REPLACEMENTS, array, fill_in
 from adarray.scipy.sparse._arrays import csr_array
 from adarray.scipy.sparse._nonzeros import active, is_sparse, ours, pattern_of
-from adarray.scipy.sparse._pattern import Called, Direct, product, solution
+from adarray.scipy.sparse._pattern import LUSolver, RepeatedSolver, product, solution
 
 
 def _system(name: str, A: Any) -> Any:
@@ -59,11 +59,11 @@ def spsolve(A: Any, b: Any, permc_spec: Any = None, use_umfpack: bool = True) ->
     options = {} if permc_spec is None else {"permc_spec": permc_spec}
     flat = array(b) if not is_sparse(b) else b
     if not is_sparse(b) and flat.ndim == 2 and flat.shape[1] == 1:  # SciPy's result is a vector
-        return _solved("spsolve", A, flat[:, 0], Direct(**options))
-    return _solved("spsolve", A, flat, Direct(**options))
+        return _solved("spsolve", A, flat[:, 0], LUSolver(**options))
+    return _solved("spsolve", A, flat, LUSolver(**options))
 
 
-class Factors:
+class SparseFactors:
     """Factors of a sparse matrix with traced nonzeros, as `scipy.sparse.linalg.splu` returns.
 
     Attributes that are not differentiated (``L``, ``U``, ``perm_r``) hold the values.
@@ -71,7 +71,7 @@ class Factors:
 
     def __init__(self, A: Any, options: dict[str, Any]) -> None:
         self._a = _system("splu", A)._canonical()
-        self._solver = Direct(**options)
+        self._solver = LUSolver(**options)
         self._plain = scipy.sparse.linalg.splu(
             pattern_of(self._a).matrix(plain(self._a.data)).tocsc(), **options
         )
@@ -97,7 +97,7 @@ def splu(A: Any, *args: Any, **options: Any) -> Any:
     named = dict(zip(("permc_spec", "diag_pivot_thresh", "relax", "panel_size", "options"), args,
                      strict=False))  # fmt: skip
     if active(A) or _is_ours(A):
-        return Factors(A, {**named, **options})
+        return SparseFactors(A, {**named, **options})
     return scipy.sparse.linalg.splu(A, *args, **options)
 
 
@@ -108,7 +108,7 @@ def _is_ours(A: Any) -> bool:
 @functools.wraps(scipy.sparse.linalg.factorized)
 def factorized(A: Any) -> Callable[[Any], Any]:
     if active(A) or _is_ours(A):
-        return Factors(A, {}).solve
+        return SparseFactors(A, {}).solve
     return scipy.sparse.linalg.factorized(A)  # type: ignore[no-any-return]
 
 
@@ -132,7 +132,7 @@ def spsolve_triangular(
         side = lower if forward else not lower
         return scipy.sparse.linalg.spsolve_triangular(matrix.tocsr(), b, lower=side), 0
 
-    return _solved("spsolve_triangular", part, b, Called(solve))
+    return _solved("spsolve_triangular", part, b, RepeatedSolver(solve))
 
 
 def _iterative(name: str) -> Callable[..., Any]:
@@ -152,15 +152,15 @@ def _iterative(name: str) -> Callable[..., Any]:
         callback = bound.pop("callback", None)
 
         def solve(matrix: Any, b: Any, forward: bool) -> Any:
-            given = {
+            operators = {
                 k: m if forward or m is None else scipy.sparse.linalg.aslinearoperator(m).T
                 for k, m in preconditioners.items()
             }
             if not forward:
-                return function(matrix, b, **bound, **given)
-            return function(matrix, b, x0=plain(x0), callback=callback, **bound, **given)
+                return function(matrix, b, **bound, **operators)
+            return function(matrix, b, x0=plain(x0), callback=callback, **bound, **operators)
 
-        solver = Called(solve)
+        solver = RepeatedSolver(solve)
         b = array(b)
         flat = np.reshape(b, (-1,)) if b.ndim == 2 and b.shape[1] == 1 else b
         return _solved(name, A, flat, solver), solver.info

@@ -25,7 +25,7 @@ _getattr, _names, __all__ = fill_in(globals(), scipy.spatial)
 
 
 def __getattr__(name: str) -> Any:
-    """Return what else `scipy.spatial` has, such that it refuses traced arguments."""
+    """Return another member of `scipy.spatial`, which refuses traced arguments."""
     if name == "distance":
         return importlib.import_module("adarray.scipy.spatial.distance")
     return _getattr(name)

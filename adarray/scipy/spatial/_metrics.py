@@ -19,7 +19,7 @@ Metric = Callable[..., Any]
 
 
 def real(x: Any) -> Any:
-    """Return what is compared, as SciPy takes it: in float64 at least."""
+    """Convert points as SciPy does: to float64 at least."""
     x = array(x)
     if x.dtype.kind == "c":
         raise TypeError("`u` and `v` must be real.")

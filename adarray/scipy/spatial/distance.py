@@ -60,18 +60,18 @@ def _chosen(
         if known not in METRICS or not (own or metric == vars(scipy.spatial.distance).get(known)):
             return _one_by_one(metric, options)
         metric = known
-    found = METRICS.get(str(metric).lower())
-    if found is None:
+    function = METRICS.get(str(metric).lower())
+    if function is None:
         raise NotDifferentiableError(
             f"{name}: the metric {metric!r} has no derivative rule; use one of "
             f"{', '.join(sorted({f.__name__ for f in METRICS.values()}))}, or pass "
             "adarray.value_of(x) if no gradient should flow through it"
         )
-    if found is _metrics.seuclidean and options.get("V") is None:
+    if function is _metrics.seuclidean and options.get("V") is None:
         options["V"] = np.var(points(), axis=0, ddof=1)
-    if found is _metrics.mahalanobis and options.get("VI") is None:
+    if function is _metrics.mahalanobis and options.get("VI") is None:
         options["VI"] = np.linalg.inv(np.cov(points().T)).T
-    return functools.partial(found, **{k: v for k, v in options.items() if v is not None})
+    return functools.partial(function, **{k: v for k, v in options.items() if v is not None})
 
 
 def _one_by_one(metric: Metric, options: dict[str, Any]) -> Metric:
@@ -80,8 +80,8 @@ def _one_by_one(metric: Metric, options: dict[str, Any]) -> Metric:
     def over(u: Any, v: Any) -> Any:
         u, v = np.broadcast_arrays(u, v)
         batch = u.shape[:-1]
-        made = [metric(u[k], v[k], **options) for k in np.ndindex(batch)]
-        return np.reshape(array(made), batch)
+        distances = [metric(u[k], v[k], **options) for k in np.ndindex(batch)]
+        return np.reshape(array(distances), batch)
 
     return over
 
@@ -122,7 +122,7 @@ _getattr, _names, __all__ = fill_in(globals(), scipy.spatial.distance)
 
 
 def __getattr__(name: str) -> Any:
-    """Return what else SciPy's module has, such that it refuses traced arguments."""
+    """Return another member of SciPy's module, which refuses traced arguments."""
     return _getattr(name)
 
 

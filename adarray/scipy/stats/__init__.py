@@ -26,7 +26,7 @@ _getattr, _names, __all__ = fill_in(globals(), scipy.stats, REASONS)
 
 
 def __getattr__(name: str) -> Any:
-    """Return what else `scipy.stats` has, such that it refuses traced arguments."""
+    """Return another member of `scipy.stats`, which refuses traced arguments."""
     return _getattr(name)
 
 

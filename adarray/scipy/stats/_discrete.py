@@ -12,12 +12,12 @@ import scipy.stats
 from adarray.base.errors import NotDifferentiableError
 from adarray.core.protocol import plain, traced
 from adarray.scipy._elementwise import sp
-from adarray.scipy.stats._distribution import Base, install
+from adarray.scipy.stats._distribution import ScipyDistribution, install
 
 Body = Callable[..., Any]
 
 
-class Counts(NamedTuple):
+class DiscreteLaw(NamedTuple):
     """The standard form (loc 0) of a discrete distribution.
 
     Functions take a count in the support and the shape parameters; `cdf` and `sf` are
@@ -38,7 +38,7 @@ def _log_choose(n: Any, k: Any) -> Any:
 
 # -- laws --------------------------------------------------------------------------------------
 
-BERNOULLI = Counts(
+BERNOULLI = DiscreteLaw(
     lambda k, p: sp.xlogy(k, p) + sp.xlog1py(1 - k, -p),
     cdf=lambda k, p: np.where(k < 1, 1 - p, 1.0),
     sf=lambda k, p: np.where(k < 1, p, 0.0),
@@ -46,7 +46,7 @@ BERNOULLI = Counts(
     mean=lambda p: p,
     var=lambda p: p * (1 - p),
 )
-BINOM: Counts = Counts(
+BINOM: DiscreteLaw = DiscreteLaw(
     lambda k, n, p: _log_choose(n, k) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
     cdf=lambda k, n, p: sp.bdtr(k, n, p),
     sf=lambda k, n, p: sp.bdtrc(k, n, p),
@@ -54,7 +54,7 @@ BINOM: Counts = Counts(
     mean=lambda n, p: n * p,
     var=lambda n, p: n * p * (1 - p),
 )
-NBINOM = Counts(
+NBINOM = DiscreteLaw(
     lambda k, n, p: (
         sp.gammaln(n + k) - sp.gammaln(k + 1) - sp.gammaln(n) + n * np.log(p) + sp.xlog1py(k, -p)
     ),
@@ -63,7 +63,7 @@ NBINOM = Counts(
     mean=lambda n, p: n * (1 - p) / p,
     var=lambda n, p: n * (1 - p) / (p * p),
 )
-POISSON: Counts = Counts(
+POISSON: DiscreteLaw = DiscreteLaw(
     lambda k, mu: sp.xlogy(k, mu) - sp.gammaln(k + 1) - mu,
     cdf=lambda k, mu: sp.pdtr(k, mu),
     sf=lambda k, mu: sp.pdtrc(k, mu),
@@ -71,7 +71,7 @@ POISSON: Counts = Counts(
     mean=lambda mu: mu,
     var=lambda mu: mu,
 )
-GEOM = Counts(
+GEOM = DiscreteLaw(
     lambda k, p: sp.xlog1py(k - 1, -p) + np.log(p),
     cdf=lambda k, p: -np.expm1(k * np.log1p(-p)),
     sf=lambda k, p: np.exp(k * np.log1p(-p)),
@@ -95,7 +95,7 @@ def _betabinom_cdf(k: Any, n: Any, a: Any, b: Any) -> Any:
     return total
 
 
-BETABINOM = Counts(
+BETABINOM = DiscreteLaw(
     _betabinom_logpmf,
     cdf=_betabinom_cdf,
     mean=lambda n, a, b: n * a / (a + b),
@@ -109,7 +109,7 @@ def _poisson_end(mu: Any) -> int:
     return int(top + 40 * math.sqrt(top + 1) + 40)
 
 
-def _sum_entropy(law: Counts, last: int, *shapes: Any) -> Any:
+def _sum_entropy(law: DiscreteLaw, last: int, *shapes: Any) -> Any:
     """Return the entropy as the sum over the counts up to `last`."""
     total: Any = 0.0
     n = shapes[0] if law is BINOM else np.inf
@@ -132,12 +132,12 @@ _OUTSIDE = {
 }
 
 
-class Discrete(Base):
+class Discrete(ScipyDistribution):
     """A discrete distribution with a law of counts; loc and the variable are constants."""
 
     variable = "k"
 
-    def __init__(self, scipy: Any, law: Counts) -> None:
+    def __init__(self, scipy: Any, law: DiscreteLaw) -> None:
         super().__init__(scipy, ("loc",))
         self.law = law
 
@@ -200,7 +200,7 @@ class Discrete(Base):
 
 install(Discrete, _METHODS)
 
-LAWS: dict[str, Counts] = {
+LAWS: dict[str, DiscreteLaw] = {
     "bernoulli": BERNOULLI,
     "betabinom": BETABINOM,
     "binom": BINOM,

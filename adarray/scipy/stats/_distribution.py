@@ -49,8 +49,8 @@ def streamed(rvs: Any, owner: Any) -> Any:
     return draw
 
 
-class Base:
-    """What continuous and discrete distributions share: arguments, and SciPy for plain ones.
+class ScipyDistribution:
+    """Base of continuous and discrete distributions: arguments, and SciPy for plain ones.
 
     Parameters
     ----------
@@ -90,12 +90,12 @@ class Base:
         """Return another method of SciPy's, which refuses traced arguments."""
         if name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(self.scipy, name)
-        if not callable(found):
-            return found
+        member = getattr(self.scipy, name)
+        if not callable(member):
+            return member
         if name == "rvs":
-            found = streamed(found, self.scipy)
-        return guarded(found, f"scipy.stats.{self.name}", self.refusal(name))
+            member = streamed(member, self.scipy)
+        return guarded(member, f"scipy.stats.{self.name}", self.refusal(name))
 
     def refusal(self, name: str) -> str:
         """Return why a method has no derivative."""
@@ -125,12 +125,12 @@ class Base:
     def computed(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a method by `compute`."""
         has_value = method not in _MOMENTS
-        x, given = (args[0], args[1:]) if has_value and args else (None, args)
+        x, rest = (args[0], args[1:]) if has_value and args else (None, args)
         if has_value and not args:
             kwargs = dict(kwargs)
             key = "q" if method in _QUANTILES else self.variable
             x = kwargs.pop(key)
-        parameters = self.bound(method, given, kwargs)
+        parameters = self.bound(method, rest, kwargs)
         return self.compute(method, None if x is None else wide(x), parameters)
 
     variable = "x"
@@ -165,11 +165,11 @@ class Base:
         )
 
 
-def install(cls: type[Base], names: tuple[str, ...]) -> None:
+def install(cls: type[ScipyDistribution], names: tuple[str, ...]) -> None:
     """Give a class of distributions methods that go through `run`."""
     for name in names:
 
-        def method(self: Base, *args: Any, _name: str = name, **kwargs: Any) -> Any:
+        def method(self: ScipyDistribution, *args: Any, _name: str = name, **kwargs: Any) -> Any:
             return self.run(_name, args, kwargs)
 
         method.__name__ = name
@@ -181,7 +181,9 @@ def install(cls: type[Base], names: tuple[str, ...]) -> None:
 class Frozen:
     """A distribution with given parameters."""
 
-    def __init__(self, dist: Base, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, dist: ScipyDistribution, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self.dist = dist
         self.args = args
         self.kwds = kwargs
@@ -204,7 +206,9 @@ class Frozen:
 class FrozenPlain(Frozen):
     """A distribution frozen at plain parameters: SciPy's own, but for traced values."""
 
-    def __init__(self, dist: Base, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, dist: ScipyDistribution, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         super().__init__(dist, args, kwargs)
         self.scipy = dist.scipy(*args, **kwargs)
 
@@ -214,15 +218,15 @@ class FrozenPlain(Frozen):
             raise AttributeError(name)
         if name in self.dist.methods:
             return super().__getattr__(name)
-        found = getattr(self.scipy, name)
-        if not callable(found):
-            return found
+        member = getattr(self.scipy, name)
+        if not callable(member):
+            return member
         if name == "rvs":
-            found = streamed(found, self.scipy)
-        return guarded(found, f"scipy.stats.{self.dist.name}", self.dist.refusal(name))
+            member = streamed(member, self.scipy)
+        return guarded(member, f"scipy.stats.{self.dist.name}", self.dist.refusal(name))
 
 
-class Continuous(Base):
+class Continuous(ScipyDistribution):
     """A continuous distribution with a `Law`."""
 
     recorded = True
@@ -238,8 +242,8 @@ class Continuous(Base):
         if self.law.support is None:
             return low, high
         valid = ~np.isnan(low)
-        made = self.law.support(*shapes)
-        return tuple(np.where(valid, e, np.nan) for e in made)  # type: ignore[return-value]
+        support = self.law.support(*shapes)
+        return tuple(np.where(valid, e, np.nan) for e in support)  # type: ignore[return-value]
 
     def compute(self, method: str, x: Any, parameters: list[Any]) -> Any:
         """Compute a method of traced values."""
@@ -286,10 +290,10 @@ class Continuous(Base):
 
     def body(self, method: str) -> Body:
         """Return a function of the law; raise if it has none."""
-        found: Body | None = getattr(self.law, method)
-        if found is None:
+        body: Body | None = getattr(self.law, method)
+        if body is None:
             raise self.missing(method)
-        return found
+        return body
 
     def quantile(self, method: str, q: Any, shapes: list[Any], low: Any, high: Any) -> Any:
         """Return a quantile of the standard form; the ends of the support for 0 and 1."""

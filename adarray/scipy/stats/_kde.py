@@ -27,12 +27,12 @@ class gaussian_kde(scipy.stats.gaussian_kde):  # type: ignore[misc]  # noqa: N80
             raise ValueError("`dataset` input should have multiple elements.")
         self.d, self.n = self.dataset.shape
         if weights is not None:
-            given = np.atleast_1d(wide(weights))
-            if given.ndim != 1:
+            unnormalised = np.atleast_1d(wide(weights))
+            if unnormalised.ndim != 1:
                 raise ValueError("`weights` input should be one-dimensional.")
-            if given.shape[0] != self.n:
+            if unnormalised.shape[0] != self.n:
                 raise ValueError("`weights` input should be of length n")
-            self._weights = given / np.sum(given)
+            self._weights = unnormalised / np.sum(unnormalised)
             self._neff = 1.0 / np.sum(self._weights * self._weights)
         else:
             self._weights = np.full(self.n, 1.0 / self.n)

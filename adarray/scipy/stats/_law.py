@@ -1,4 +1,4 @@
-"""What a distribution is here: functions of its standard form, and what follows from them."""
+"""Distributions as functions of their standard forms, and all that follows from these."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def normal_log(x: Any) -> Any:
 
 
 def defined(condition: Any, value: Any, other: float = np.inf) -> Any:
-    """Return a moment where it exists; the formula is not asked elsewhere."""
+    """Return a moment where it exists; the formula is not evaluated elsewhere."""
     return np.where(condition, value, other)
 
 

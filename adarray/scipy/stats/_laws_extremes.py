@@ -127,9 +127,9 @@ def _vonmises_moment(n: int, x: Any, kappa: Any) -> Any:
             f = np.exp(kappa[:, None] * sp.cosm1(t)) * (np.cos(t) - mean) ** n
             return front * half * np.sum(f * _WEIGHTS, axis=-1)
 
-        turns = np.round(x / (2 * PI))
-        rest = upto(x - 2 * PI * turns)
-        return rest + turns * upto(np.full_like(x, PI)) if n > 1 else rest
+        periods = np.round(x / (2 * PI))
+        rest = upto(x - 2 * PI * periods)
+        return rest + periods * upto(np.full_like(x, PI)) if n > 1 else rest
 
     return in_chunks(flat, x, kappa)
 
@@ -179,8 +179,8 @@ def _wrapcauchy_cdf(x: Any, c: Any) -> Any:
 
 def _wrapcauchy_ppf(q: Any, c: Any) -> Any:
     ratio, lower = (1 - c) / (1 + c), q < 0.5
-    turn = PI * np.where(lower, q, 1 - q)
-    part = 2 * np.arctan2(ratio * np.sin(turn), np.cos(turn))
+    angle = PI * np.where(lower, q, 1 - q)
+    part = 2 * np.arctan2(ratio * np.sin(angle), np.cos(angle))
     return np.where(lower, part, 2 * PI - part)
 
 

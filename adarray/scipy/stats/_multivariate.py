@@ -46,16 +46,16 @@ class Vector:
         """Return a method of ours, or one of SciPy's that refuses traced arguments."""
         if name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(self.scipy, name)
+        member = getattr(self.scipy, name)
         body = self.methods.get(name)
         if body is None:
-            return guarded(found, f"scipy.stats.{self.name}") if callable(found) else found
+            return guarded(member, f"scipy.stats.{self.name}") if callable(member) else member
 
         def either(*args: Any, **kwargs: Any) -> Any:
             if not (holds(args) or holds(kwargs)):
-                return found(*args, **kwargs)
+                return member(*args, **kwargs)
             if not (traced(args) or traced(kwargs)):
-                return finish(found(*plain(args), **plain(kwargs)), None, name)
+                return finish(member(*plain(args), **plain(kwargs)), None, name)
             return finish(body(*args, **kwargs), None, name)
 
         return either
@@ -86,10 +86,10 @@ class FrozenVector:
             if not any(map(traced, parts)):
                 return refusing(*args, **kwargs)
             if body is None:
-                given = (*args, *self.args), {**self.kwds, **kwargs}
+                call = (*args, *self.args), {**self.kwds, **kwargs}
                 where = f"scipy.stats.{self.dist.name}.{name}"
                 original = getattr(self.dist.scipy, name)
-                return by_original(original, *given, lambda: no_rule(where))
+                return by_original(original, *call, lambda: no_rule(where))
             return finish(body(*args, *self.args, **self.kwds, **kwargs), None, name)
 
         return either

@@ -40,19 +40,21 @@ class Distribution:
     place: Callable[..., tuple[Any, Any]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = dict(zip(self.parameters, args, strict=False), **kwargs)
-        self._given = {n: x for n, x in given.items() if n in self.parameters and x is not None}
-        self._own = None if holds(self._given) else self.scipy(*args, **kwargs)
+        parameters = dict(zip(self.parameters, args, strict=False), **kwargs)
+        self._parameters = {
+            n: x for n, x in parameters.items() if n in self.parameters and x is not None
+        }
+        self._own = None if holds(self._parameters) else self.scipy(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         """Return a parameter, a method of ours, or one of SciPy's without a rule."""
-        if name.startswith("__") or name in ("_given", "_own"):
+        if name.startswith("__") or name in ("_parameters", "_own"):
             raise AttributeError(name)
-        if name in self._given:
-            return self._given[name]
-        found = getattr(self.scipy if self._own is None else self._own, name)
-        if not callable(found):
-            return found
+        if name in self._parameters:
+            return self._parameters[name]
+        member = getattr(self.scipy if self._own is None else self._own, name)
+        if not callable(member):
+            return member
         where = f"scipy.stats.{self.scipy.__name__}"
         if name not in _METHODS:
             if self._own is None:
@@ -61,11 +63,11 @@ class Distribution:
                     "parameter is traced; use others of the distribution, or give it "
                     "adarray.value_of(x)"
                 )
-            return guarded(found, where)
+            return guarded(member, where)
 
         def method(*x: Any, method: Any = None, **kwargs: Any) -> Any:
             if self._own is not None and not (holds(x) or holds(kwargs)):
-                return found(*x, method=method, **kwargs)
+                return member(*x, method=method, **kwargs)
             return self._computed(name, *x, **kwargs)
 
         return method
@@ -73,7 +75,7 @@ class Distribution:
     def _computed(self, name: str, *x: Any, y: Any = None) -> Any:
         if len(x) > 1:
             x, y = x[:1], x[-1]
-        loc, scale = type(self).place(**self._given)
+        loc, scale = type(self).place(**self._parameters)
         of = getattr(self.law, _METHODS[name])
         if not x:
             return of(loc=loc, scale=scale)
@@ -88,19 +90,19 @@ class Distribution:
         return inside if name == "cdf" else 1.0 + inside
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{n}={x!r}" for n, x in self._given.items())
+        parts = ", ".join(f"{n}={x!r}" for n, x in self._parameters.items())
         return f"{self.scipy.__name__}({parts})"
 
 
 def objects(laws: dict[str, Any]) -> dict[str, type]:
     """Return the classes that this SciPy has, by their names."""
-    made = {}
+    classes = {}
     for name, (law, parameters, place) in _CLASSES.items():
         own = getattr(scipy.stats, name, None)
         if own is not None:
-            made[name] = type(
+            classes[name] = type(
                 name, (Distribution,),
                 {"law": laws[law], "scipy": own, "parameters": parameters,
                  "place": staticmethod(place), "__doc__": own.__doc__},
             )  # fmt: skip
-    return made
+    return classes

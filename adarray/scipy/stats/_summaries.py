@@ -202,16 +202,16 @@ class ModeResult(NamedTuple):
 def mode(a: Any, axis: Any = 0, *, keepdims: bool = False) -> ModeResult:
     """As `scipy.stats.mode`."""
     a = wide(a)
-    found = scipy.stats.mode(plain(a), axis=axis, keepdims=True)
-    equal = plain(a) == found.mode
+    modes = scipy.stats.mode(plain(a), axis=axis, keepdims=True)
+    equal = plain(a) == modes.mode
     weights = equal / np.sum(equal, axis=axis, keepdims=True)
     value = np.sum(np.where(equal, a, 0.0) * weights, axis=axis, keepdims=keepdims)
-    count = found.count if keepdims else np.sum(equal, axis=axis)
+    count = modes.count if keepdims else np.sum(equal, axis=axis)
     return ModeResult(value, count)
 
 
 class DescribeResult(NamedTuple):
-    """What `describe` returns."""
+    """The result of `describe`."""
 
     nobs: int
     minmax: tuple[Any, Any]
@@ -277,7 +277,7 @@ def boxcox(x: Any, lmbda: Any = None) -> Any:
 
 
 class PearsonRResult(NamedTuple):
-    """What `pearsonr` returns."""
+    """The result of `pearsonr`."""
 
     statistic: Any
     pvalue: Any
@@ -316,7 +316,7 @@ class _Line(NamedTuple):
 
 
 class LinregressResult(_Line):
-    """What `linregress` returns: five values, and ``intercept_stderr``."""
+    """The result of `linregress`: five values, and ``intercept_stderr``."""
 
     intercept_stderr: Any
 
@@ -337,11 +337,11 @@ def linregress(x: Any, y: Any) -> LinregressResult:
     slope, df = xy / xx, n - 2
     t = r * np.sqrt(df / ((1.0 - r + _TINY) * (1.0 + r + _TINY)))
     stderr = np.sqrt((1 - r * r) * yy / xx / df)
-    made = LinregressResult(
+    result = LinregressResult(
         slope, y_mean - slope * x_mean, r, 2 * sp.stdtr(float(df), -np.abs(t)), stderr
     )
-    made.intercept_stderr = stderr * np.sqrt(xx + x_mean * x_mean)
-    return made
+    result.intercept_stderr = stderr * np.sqrt(xx + x_mean * x_mean)
+    return result
 
 
 SUMMARIES["rankdata"] = constant(scipy.stats.rankdata)
