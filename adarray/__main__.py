@@ -18,11 +18,10 @@ import adarray
 from adarray.backend import load, made_engine, unreadable
 from adarray.base.errors import BackendError
 from adarray.base.runtime import CachingBackend
-from adarray.bench import Options as BenchOptions
-from adarray.bench import bench
+from adarray.bench import BenchOptions, bench
 from adarray.bench.studies import OPERATORS
 from adarray.bench.sweep import SIZES, STUDIES, THREADS, WIDTHS
-from adarray.demo import Options, demo
+from adarray.demo import DemoOptions, demo
 
 PACKAGES = ("numpy", "cffi", "optree", "opt-einsum", "scipy-openblas32")
 COMPILERS = ("cc", "gcc", "clang")
@@ -338,7 +337,7 @@ def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
         return cache(given.clear)
     if given.command == "demo":
         return demo(
-            Options(tuple(given.backend), given.epochs, given.hidden, given.output, given.seed)
+            DemoOptions(tuple(given.backend), given.epochs, given.hidden, given.output, given.seed)
         )
     if given.command == "bench":
         return bench(BenchOptions(

@@ -154,8 +154,8 @@ def outside(
 
     def evaluate(*args: Any, **params: Any) -> Any:
         if body is not None and any(map(is_device, args)):
-            made = [Handle.array_class(x, None, None, True) if is_device(x) else x for x in args]
-            return plain(body(*made, **params))
+            wrapped = [Handle.array_class(x, None, None, True) if is_device(x) else x for x in args]
+            return plain(body(*wrapped, **params))
         scope, mode = SCOPE.set(None), MODE.set(None)
         try:
             return plain(function(*args, **params))
@@ -181,13 +181,13 @@ def _of_objects(ufunc: np.ufunc) -> Callable[..., Any] | None:
         return None
 
     def evaluate(*values: Any, **params: Any) -> Any:
-        made = np.asarray(ufunc(*values, **params))
+        result = np.asarray(ufunc(*values, **params))
         dtype = np.result_type(*(v if hasattr(v, "dtype") else np.asarray(v).dtype for v in values))
-        if made.dtype.kind == "O":
-            found = np.asarray(made.tolist())
-            dtype = np.result_type(found.dtype, dtype) if found.dtype.kind == "c" else dtype
-            made = made.astype(dtype if dtype.kind in "fc" else found.dtype)
-        return made[()]
+        if result.dtype.kind == "O":
+            exact = np.asarray(result.tolist())
+            dtype = np.result_type(exact.dtype, dtype) if exact.dtype.kind == "c" else dtype
+            result = result.astype(dtype if dtype.kind in "fc" else exact.dtype)
+        return result[()]
 
     return evaluate
 
@@ -255,10 +255,10 @@ def dispatching_of(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def dispatching(*args: Any, **kwargs: Any) -> Any:
-        bound, given, _ = op.bind(args, kwargs)
-        check_params(op, given)
+        bound, options, _ = op.bind(args, kwargs)
+        check_params(op, options)
         if any(isinstance(x, Handle) for x in bound):
-            return finish(apply(op, tuple(bound), given), None, op.name)
+            return finish(apply(op, tuple(bound), options), None, op.name)
         return function(*plain(args), **plain(kwargs))
 
     FUNCTIONS[dispatching] = op

@@ -19,7 +19,7 @@ from adarray.ops.common import Placed
 
 
 class NanChecker(WrappingEngine):
-    """An engine that hands everything to another one (or NumPy) and looks at the results."""
+    """An engine that hands everything to another one (or NumPy) and checks the results."""
 
     def __init__(self, engine: BaseEngine | None, name: str) -> None:
         super().__init__(engine, name)
@@ -34,8 +34,8 @@ class NanChecker(WrappingEngine):
         # The node of this operation, if one is recorded, gets the next number.
         self.places[next_order() - 1] = place
         if any(map(_has_nan, r if isinstance(r, tuple) else (r,))):
-            given = [i for i, v in enumerate(values) if _has_nan(v)]
-            if not given:
+            operands = [i for i, v in enumerate(values) if _has_nan(v)]
+            if not operands:
                 raise FloatingPointError(f"{op.name}: the result has nan, no operand has{place}")
         return r
 
@@ -48,7 +48,7 @@ class NanChecker(WrappingEngine):
         return self._run(op, values, params)
 
     def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
-        """Let the engine compute; `check_cotangent` looks at what comes out."""
+        """Let the engine compute; `check_cotangent` checks the result."""
         if self.wrapped is None:
             return NotImplemented
         return self.wrapped.derivative(op, operand, g, saved)

@@ -65,7 +65,7 @@ class TraceStep(NamedTuple):
 
 
 class EvaluationTrace:
-    """What `evaluation_trace` returns; printed, it is a table.
+    """The result of `evaluation_trace`; printed, it is a table.
 
     Attributes
     ----------
@@ -205,29 +205,29 @@ def evaluation_trace(
         recorded = record(f, list(primals), _arguments, list(range(len(primals)))).recording
     except UntraceableError as error:
         raise TraceError(f"evaluation_trace: {str(error).removeprefix('jit: ')}") from error
-    made = _Steps(recorded, _names(f, len(primals)), primals, tangents)
+    steps = _Steps(recorded, _names(f, len(primals)), primals, tangents)
     for event in recorded.events:
         call = event.call if isinstance(event, Guard) else event
         if call is not None:
-            made.run(call)
+            steps.run(call)
     if len(recorded.outputs) != 1 or not isinstance(recorded.outputs[0], Symbol):
         raise TypeError(
             "evaluation_trace: the function must return one array or number that depends on its "
             f"arguments; it returned {len(recorded.outputs)} values"
         )
-    return made.trace(recorded.outputs[0], cotangent)
+    return steps.trace(recorded.outputs[0], cotangent)
 
 
-def _arguments(given: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return tuple(given), {}
+def _arguments(args: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(args), {}
 
 
 def _check_primals(primals: Any, tangents: Any) -> None:
-    for given, what in (primals, "primals"), (tangents, "tangents"):
-        if not isinstance(given, (tuple, list)) and (given is not None or what == "primals"):
+    for values, what in (primals, "primals"), (tangents, "tangents"):
+        if not isinstance(values, (tuple, list)) and (values is not None or what == "primals"):
             raise TypeError(
-                f"evaluation_trace: {what} is of type {type(given).__name__}; pass a tuple with an "
-                "item for each argument, such as (x,)"
+                f"evaluation_trace: {what} is of type {type(values).__name__}; pass a tuple with "
+                "an item for each argument, such as (x,)"
             )
     for k, x in enumerate(primals):
         if not is_array(x):
@@ -324,11 +324,11 @@ class _Steps:
 
     def _push(self, x: _Applied) -> None:
         """Note the tangents of the results of an operation."""
-        found = [s for s in x.symbols if self._key(s) in self.tangents]
-        if not found:
+        moving = [s for s in x.symbols if self._key(s) in self.tangents]
+        if not moving:
             return
-        primals = [self._value(s) for s in found]
-        _, tangents = jvp(x.of(found), primals, [self.tangents[self._key(s)] for s in found])
+        primals = [self._value(s) for s in moving]
+        _, tangents = jvp(x.of(moving), primals, [self.tangents[self._key(s)] for s in moving])
         for symbol, t in zip(
             x.call.results, tangents if x.call.several else (tangents,), strict=True
         ):
@@ -363,23 +363,25 @@ class _Steps:
 
     def _pull(self, x: _Applied) -> None:
         """Add what flows back through an operation to the adjoints of its operands."""
-        found = [s for s in x.symbols if self._key(s) in self.number and s.dtype.kind in "fc"]
-        if not found:
+        moving = [s for s in x.symbols if self._key(s) in self.number and s.dtype.kind in "fc"]
+        if not moving:
             return
-        result, pullback = vjp(x.of(found), *map(self._value, found))
+        result, pullback = vjp(x.of(moving), *map(self._value, moving))
         several = x.call.several
-        given = [
+        cotangents = [
             self.adjoints.get(id(s), np.zeros_like(r))
             for s, r in zip(x.call.results, result if several else (result,), strict=True)
         ]
         named = hasattr(result, "_fields")
-        cotangent: Any = type(result)(*given) if named else tuple(given) if several else given[0]
-        for s, g in zip(found, pullback(cotangent), strict=True):
+        cotangent: Any = (
+            type(result)(*cotangents) if named else tuple(cotangents) if several else cotangents[0]
+        )
+        for s, g in zip(moving, pullback(cotangent), strict=True):
             key = self._key(s)
             self.adjoints[key] = self.adjoints[key] + g if key in self.adjoints else g
 
     def _text(self, x: _Applied) -> str:
-        """Return what computes a variable."""
+        """Return the expression that computes a variable."""
         call, shown = x.call, [self._shown(a) for a in x.call.args]
         name = call.op.name if call.op is not None else call.function.__name__
         if len(shown) == 2 and name in SIGNS and not call.params:
@@ -393,8 +395,8 @@ class _Steps:
                 for op, _, p in params["steps"]
             )
             return f"{shown[0]} with {steps}[{self._index(params['index'])}] = {shown[1]}"
-        kept = [f"{k}={self._shown(v)}" for k, v in params.items()]
-        return f"{name}({', '.join([*shown, *kept])})"
+        options = [f"{k}={self._shown(v)}" for k, v in params.items()]
+        return f"{name}({', '.join([*shown, *options])})"
 
     def _index(self, index: Any) -> str:
         return ", ".join(map(self._shown, index if isinstance(index, tuple) else (index,)))

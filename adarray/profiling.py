@@ -78,21 +78,21 @@ def _add(kind: str, name: str, start: int, values: tuple[Any, ...], result: Any)
     recorder = RECORDER.get()
     if recorder is None:
         return
-    moved = 0
+    nbytes = 0
     shapes = []
     for v in values:
         if isinstance(v, np.ndarray | np.generic):
-            moved += v.nbytes
+            nbytes += v.nbytes
             shapes.append(v.shape)
         else:
             shapes.append(())
     for r in result if isinstance(result, tuple) else (result,):
-        moved += getattr(r, "nbytes", 0)
+        nbytes += getattr(r, "nbytes", 0)
     where = None
     if recorder.lines:
         file, line, _ = user_line()
         where = None if file is None or line is None else (file, line)
-    recorder.add(kind, name, start, stop, moved, 0.0, tuple(shapes), where)
+    recorder.add(kind, name, start, stop, nbytes, 0.0, tuple(shapes), where)
 
 
 class Row(NamedTuple):
@@ -234,9 +234,9 @@ class profile:  # noqa: N801  (reads as a statement)
         rows = [
             Row(
                 *key, int(calls), total / 1e9, own / 1e9, own / 1e9 / elapsed,
-                moved / total * 1e9 if moved and total else None,
+                nbytes / total * 1e9 if nbytes and total else None,
             )
-            for key, (calls, total, own, moved) in groups.items()
+            for key, (calls, total, own, nbytes) in groups.items()
         ]  # fmt: skip
         return sorted(rows, key=lambda r: -r.total)
 
@@ -276,8 +276,11 @@ class profile:  # noqa: N801  (reads as a statement)
         recorder = self._recorder
         threads = {} if recorder is None else dict(recorder.threads)
         first = 0 if recorder is None else recorder.start
-        made = {"traceEvents": list(_events(self.spans, threads, first)), "displayTimeUnit": "ns"}
-        Path(path).write_text(json.dumps(made), encoding="utf-8")
+        document = {
+            "traceEvents": list(_events(self.spans, threads, first)),
+            "displayTimeUnit": "ns",
+        }
+        Path(path).write_text(json.dumps(document), encoding="utf-8")
 
 
 def _wrap(engine: BaseEngine | None, name: str) -> BaseEngine:
@@ -338,16 +341,16 @@ def _events(spans: list[Span], threads: dict[int, str], first: int) -> Iterable[
         about = {"name": "thread_name", "args": {"name": name}}
         yield {"ph": "M", "pid": pid, "tid": numbers[ident], **about}
     for s in sorted(spans, key=lambda s: (s.start, -s.stop)):
-        told: dict[str, Any] = {}
+        args: dict[str, Any] = {}
         if s.moved:
-            told["bytes"] = s.moved
+            args["bytes"] = s.moved
         if s.work:
-            told["operations"] = s.work
+            args["operations"] = s.work
         if s.shapes:
-            told["shapes"] = _shapes(s)
+            args["shapes"] = _shapes(s)
         if s.where is not None:
-            told["line"] = f"{s.where[0]}:{s.where[1]}"
+            args["line"] = f"{s.where[0]}:{s.where[1]}"
         yield {
             "name": s.name, "cat": s.kind, "ph": "X", "ts": (s.start - first) / 1e3,
-            "dur": (s.stop - s.start) / 1e3, "pid": pid, "tid": numbers[s.thread], "args": told,
+            "dur": (s.stop - s.start) / 1e3, "pid": pid, "tid": numbers[s.thread], "args": args,
         }  # fmt: skip

@@ -20,7 +20,7 @@ from adarray import backend
 from adarray.demo import data, network, report
 from adarray.demo import run as running
 from adarray.demo import train as training
-from adarray.demo.train import CHECK_LIMIT, Run, gradient_error, train
+from adarray.demo.train import CHECK_LIMIT, TrainingRun, gradient_error, train
 from adarray.errors import BackendError
 from adarray.jitting import JitWarning
 
@@ -313,9 +313,9 @@ def test_demo_fails_at_a_wrong_gradient(
     assert re.search(r"^numpy +\d", told, re.MULTILINE)
 
 
-def _run(name: str, seconds: float, compiled: bool = False) -> Run:
+def _run(name: str, seconds: float, compiled: bool = False) -> TrainingRun:
     sizes = {4: seconds, 8: 2 * seconds}
-    return Run(name, compiled, 1e-9, [2.0, 1.0], [seconds, 2 * seconds], 0.985, sizes)
+    return TrainingRun(name, compiled, 1e-9, [2.0, 1.0], [seconds, 2 * seconds], 0.985, sizes)
 
 
 RUNS = [_run("numpy", 0.005), _run("serial", 0.0004, compiled=True)]

@@ -5,6 +5,6 @@ the size of matrices, and of a three-layer network against its number of paramet
 """
 
 from adarray.bench.run import bench
-from adarray.bench.sweep import Options
+from adarray.bench.sweep import BenchOptions
 
-__all__ = ["Options", "bench"]
+__all__ = ["BenchOptions", "bench"]

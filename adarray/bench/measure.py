@@ -27,7 +27,7 @@ ONCE_S = 3.0  # of a first call, so long that what it warmed up does not count
 RECORDED, WARM, WARM_S = 3, 16, 0.2
 
 
-class Row(NamedTuple):
+class Measurement(NamedTuple):
     """One measured time.
 
     Parameters
@@ -82,10 +82,10 @@ class Data:
         if (backend, n) != self._of:
             self._sent.clear()
             self._of = backend, n
-        found = self._sent.get((how, place))
-        if found is None:
-            found = self._sent[how, place] = adarray.array(drawn(how, place, n, self.dtype))
-        return found
+        array = self._sent.get((how, place))
+        if array is None:
+            array = self._sent[how, place] = adarray.array(drawn(how, place, n, self.dtype))
+        return array
 
 
 def wait() -> None:
@@ -169,20 +169,20 @@ def step(width: int, dtype: str, allowed: float = float("inf")) -> float:
 
 def size_row(
     study: str, name: str, backend: str, n: int, threads: int | None, data: Data, allowed: float
-) -> Row:
+) -> Measurement:
     """Measure an operation in the current `use` block."""
     if backend == NUMPY:
         xs = operands(OPERATORS[name], n, data.dtype)
         forward = seconds(lambda: OPERATORS[name].function(*xs), allowed)
-        return Row(study, name, backend, threads, n, forward, 0.0)
-    return Row(study, name, backend, threads, n, *operator(name, backend, n, data, allowed))
+        return Measurement(study, name, backend, threads, n, forward, 0.0)
+    return Measurement(study, name, backend, threads, n, *operator(name, backend, n, data, allowed))
 
 
-def network_row(backend: str, width: int, dtype: str, allowed: float) -> Row:
+def network_row(backend: str, width: int, dtype: str, allowed: float) -> Measurement:
     """Measure a step of the network in the current `use` block; of NumPy, its loss alone."""
     if backend == NUMPY:
         weights, data = network(width, dtype)
         time = seconds(lambda: network_loss(*weights, *data), allowed)
-        return Row("network", "network", backend, None, parameters(width), time, 0.0)
+        return Measurement("network", "network", backend, None, parameters(width), time, 0.0)
     time = step(width, dtype, allowed)
-    return Row("network", "network", backend, None, parameters(width), time, 0.0)
+    return Measurement("network", "network", backend, None, parameters(width), time, 0.0)

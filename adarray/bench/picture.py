@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from adarray.bench.measure import Row
+from adarray.bench.measure import Measurement
 from adarray.bench.report import BASE, WAYS, faster, ordered, ways
 from adarray.bench.studies import NUMPY, OPERATORS
 
@@ -27,7 +27,7 @@ def available() -> bool:
     return True
 
 
-def draw(rows: list[Row], folder: Path, studies: Sequence[str] = STUDIES) -> Iterator[Path]:
+def draw(rows: list[Measurement], folder: Path, studies: Sequence[str] = STUDIES) -> Iterator[Path]:
     """Draw a picture of each study that has something to compare with; yield the files."""
     import matplotlib
 
@@ -35,39 +35,39 @@ def draw(rows: list[Row], folder: Path, studies: Sequence[str] = STUDIES) -> Ite
     folder.mkdir(parents=True, exist_ok=True)
     rows = ordered(rows)
     for study in studies:
-        made = _network(rows) if study == "network" else _panels(rows, study, LABELS[study])
-        if made is None:
+        figure = _network(rows) if study == "network" else _panels(rows, study, LABELS[study])
+        if figure is None:
             continue
         for suffix in ("svg", "png"):
             path = folder / f"bench_{study}.{suffix}"
             options = {"metadata": {"Date": None}} if suffix == "svg" else {"dpi": 130}
-            made.savefig(path, **options)
+            figure.savefig(path, **options)
             yield path
 
 
-def _compared(rows: list[Row], study: str) -> list[Row]:
+def _compared(rows: list[Measurement], study: str) -> list[Measurement]:
     """Return the rows of a study that are compared with the serial backend's."""
     return [
         r for r in rows if r.study == study and r.backend != BASE and faster(rows, r)[0] is not None
     ]
 
 
-def _panels(rows: list[Row], study: str, label: str) -> Any:
+def _panels(rows: list[Measurement], study: str, label: str) -> Any:
     """Return a figure with a panel for each operation; None without figures."""
     from matplotlib.figure import Figure
 
-    found = _compared(rows, study)
-    if not found:
+    compared = _compared(rows, study)
+    if not compared:
         return None
-    names = [n for n in OPERATORS if any(r.name == n for r in found)]
+    names = [n for n in OPERATORS if any(r.name == n for r in compared)]
     columns = min(COLUMNS, len(names))
     lines = -(-len(names) // columns)
     figure = Figure(figsize=(max(2.3 * columns, 6.0), 2.0 * lines + 0.9), layout="constrained")
     swept = study == "threads"
     axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=not swept)
     for place, name in zip(axes.flat, names, strict=False):
-        for backend in dict.fromkeys(r.backend for r in found):
-            here = [r for r in found if r.name == name and r.backend == backend]
+        for backend in dict.fromkeys(r.backend for r in compared):
+            here = [r for r in compared if r.name == name and r.backend == backend]
             xs = [r.threads if swept else r.n for r in here]
             for way, style in zip(range(len(ways(backend))), ("-o", "--s"), strict=False):
                 place.plot(
@@ -106,18 +106,18 @@ def _dressed(place: Any, title: str) -> None:
         place.spines[side].set_visible(False)
 
 
-def _network(rows: list[Row]) -> Any:
+def _network(rows: list[Measurement]) -> Any:
     """Return the figure of the network; None without figures."""
     from matplotlib.figure import Figure
 
-    found = [r for r in rows if r.study == "network"]
-    if not found:
+    of_network = [r for r in rows if r.study == "network"]
+    if not of_network:
         return None
     ratios = _compared(rows, "network")
     figure = Figure(figsize=(8.5 if ratios else 4.5, 3.2), layout="constrained")
     places = figure.subplots(1, 2 if ratios else 1, squeeze=False)[0]
-    for backend in dict.fromkeys(r.backend for r in found):
-        here = [r for r in found if r.backend == backend]
+    for backend in dict.fromkeys(r.backend for r in of_network):
+        here = [r for r in of_network if r.backend == backend]
         label = f"{backend}, loss alone" if backend == NUMPY else backend
         xs, ys = [r.n for r in here], [1e3 * r.forward for r in here]
         places[0].plot(xs, ys, "-o", color=COLOURS.get(backend), label=label)

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adarray.bench.measure import Row
+from adarray.bench.measure import Measurement
 from adarray.bench.studies import NUMPY, OF_LIBRARIES, OPERATORS, ORDER
 
 BASE = "serial"
 WAYS = ("forward", "backward")
 
 
-class Table(NamedTuple):
+class BenchTable(NamedTuple):
     """A table: name of its file, title, names of columns, cells."""
 
     name: str
@@ -24,7 +24,7 @@ class Table(NamedTuple):
     cells: list[list[str]]
 
 
-def faster(rows: list[Row], row: Row) -> tuple[float | None, float | None]:
+def faster(rows: list[Measurement], row: Measurement) -> tuple[float | None, float | None]:
     """Return how many times as long the serial backend takes, forward and backward."""
     study = "sizes" if row.study == "threads" else row.study
     for base in rows:
@@ -34,10 +34,10 @@ def faster(rows: list[Row], row: Row) -> tuple[float | None, float | None]:
     return None, None
 
 
-def ordered(rows: list[Row]) -> list[Row]:
+def ordered(rows: list[Measurement]) -> list[Measurement]:
     """Return rows in the order of tables, whatever the order was that they were measured in."""
 
-    def place(row: Row) -> tuple[int, int, int, int]:
+    def place(row: Measurement) -> tuple[int, int, int, int]:
         backend = ORDER.index(row.backend) if row.backend in ORDER else len(ORDER)
         name = list(OPERATORS).index(row.name) if row.name in OPERATORS else 0
         return name, row.n, backend, row.threads or 0
@@ -58,18 +58,18 @@ def _times(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def sizes(rows: list[Row], largest: bool = False) -> Table:
+def sizes(rows: list[Measurement], largest: bool = False) -> BenchTable:
     """Return the times and speed-ups by size, or those of the largest size alone."""
-    found = [r for r in rows if r.study == "sizes"]
-    backends = list(dict.fromkeys(r.backend for r in found))
+    selected = [r for r in rows if r.study == "sizes"]
+    backends = list(dict.fromkeys(r.backend for r in selected))
     head = ["operation", "n"]
     head += [f"{b} {way}, us" for b in backends for way in ways(b)]
     others = [b for b in backends if b != BASE] if BASE in backends else []
     head += [f"{BASE} / {b}, {way}" for b in others for way in ways(b)]
-    by = {(r.name, r.n, r.backend): r for r in found}
-    last = max((r.n for r in found), default=0)
+    by = {(r.name, r.n, r.backend): r for r in selected}
+    last = max((r.n for r in selected), default=0)
     cells = []
-    for name, n in dict.fromkeys((r.name, r.n) for r in found):
+    for name, n in dict.fromkeys((r.name, r.n) for r in selected):
         if largest and n != last:
             continue
         here = {b: by.get((name, n, b)) for b in backends}
@@ -83,18 +83,18 @@ def sizes(rows: list[Row], largest: bool = False) -> Table:
             line += [_times(x) for x in pair[: len(ways(b))]]
         cells.append(line)
     if largest:
-        return Table("largest", f"Matrices of {last} x {last}", head, cells)
-    return Table("sizes", "Against the size of matrices", head, cells)
+        return BenchTable("largest", f"Matrices of {last} x {last}", head, cells)
+    return BenchTable("sizes", "Against the size of matrices", head, cells)
 
 
-def threads(rows: list[Row]) -> Table:
+def threads(rows: list[Measurement]) -> BenchTable:
     """Return the speed-ups of the GPU over the serial backend by threads of a block."""
-    found = [r for r in rows if r.study == "threads"]
-    counts = sorted({r.threads for r in found if r.threads is not None})
+    selected = [r for r in rows if r.study == "threads"]
+    counts = sorted({r.threads for r in selected if r.threads is not None})
     head = ["operation", "pass", *(f"{c} threads" for c in counts), "fastest"]
-    by = {(r.name, r.threads): r for r in found}
+    by = {(r.name, r.threads): r for r in selected}
     cells = []
-    for name in dict.fromkeys(r.name for r in found):
+    for name in dict.fromkeys(r.name for r in selected):
         for way in (0, 1):
             here = {c: by[name, c] for c in counts if (name, c) in by}
             ratios = {c: faster(rows, r)[way] for c, r in here.items()}
@@ -105,20 +105,20 @@ def threads(rows: list[Row]) -> Table:
             else:
                 shown = [_times(ratios.get(c)) for c in counts]
             cells.append([name, WAYS[way], *shown, best])
-    n = found[0].n if found else 0
+    n = selected[0].n if selected else 0
     title = f"Against the threads of a block, {n} x {n}: {BASE} / cuda"
-    return Table("threads", title, head, cells)
+    return BenchTable("threads", title, head, cells)
 
 
-def network(rows: list[Row]) -> Table:
+def network(rows: list[Measurement]) -> BenchTable:
     """Return the times of a step by number of parameters."""
-    found = [r for r in rows if r.study == "network"]
-    backends = list(dict.fromkeys(r.backend for r in found))
+    selected = [r for r in rows if r.study == "network"]
+    backends = list(dict.fromkeys(r.backend for r in selected))
     others = [b for b in backends if b != BASE] if BASE in backends else []
     head = ["parameters", *(f"{b}, us" for b in backends), *(f"{BASE} / {b}" for b in others)]
-    by = {(r.n, r.backend): r for r in found}
+    by = {(r.n, r.backend): r for r in selected}
     cells = []
-    for n in dict.fromkeys(r.n for r in found):
+    for n in dict.fromkeys(r.n for r in selected):
         here = {b: by.get((n, b)) for b in backends}
         line = [str(n)]
         line += [_us(row.forward if row else None) for row in here.values()]
@@ -129,17 +129,17 @@ def network(rows: list[Row]) -> Table:
     title = "A step of the three-layer network, compiled"
     if NUMPY in backends:
         title += f"; of {NUMPY} its loss alone, without a gradient"
-    return Table("network", title, head, cells)
+    return BenchTable("network", title, head, cells)
 
 
-def tables(rows: list[Row]) -> list[Table]:
+def tables(rows: list[Measurement]) -> list[BenchTable]:
     """Return the tables that have something in them."""
     rows = ordered(rows)
-    found = (sizes(rows, largest=True), threads(rows), network(rows), sizes(rows))
-    return [t for t in found if t.cells]
+    every = (sizes(rows, largest=True), threads(rows), network(rows), sizes(rows))
+    return [t for t in every if t.cells]
 
 
-def markdown(table: Table) -> str:
+def markdown(table: BenchTable) -> str:
     """Return a table as Markdown."""
     widths = [max(len(line[i]) for line in (table.head, *table.cells)) for i in range(len(table.head))]  # noqa: E501  # fmt: skip
 
@@ -152,7 +152,7 @@ def markdown(table: Table) -> str:
                       *map(line, table.cells)])  # fmt: skip
 
 
-def text(rows: list[Row], facts: dict[str, Any]) -> str:
+def text(rows: list[Measurement], facts: dict[str, Any]) -> str:
     """Return all tables, and what they were measured on."""
     about = ", ".join(f"{k} {v}" for k, v in facts.items())
     parts = [f"Measured on: {about}.", *(markdown(t) for t in tables(rows))]
@@ -162,7 +162,7 @@ def text(rows: list[Row], facts: dict[str, Any]) -> str:
     return "\n\n".join([*parts, f"Operations: {groups}."]) + "\n"
 
 
-def write(rows: list[Row], facts: dict[str, Any], folder: Path) -> Iterator[Path]:
+def write(rows: list[Measurement], facts: dict[str, Any], folder: Path) -> Iterator[Path]:
     """Write all tables into a folder; yield the files."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "bench.md"
@@ -179,7 +179,7 @@ def write(rows: list[Row], facts: dict[str, Any], folder: Path) -> Iterator[Path
         yield path
 
 
-def read(path: Path) -> tuple[list[Row], dict[str, Any]]:
-    """Return what `write` wrote into ``bench.json``."""
+def read(path: Path) -> tuple[list[Measurement], dict[str, Any]]:
+    """Read the rows and facts that `write` wrote into ``bench.json``."""
     content = json.loads(path.read_text(encoding="utf-8"))
-    return [Row(**r) for r in content["rows"]], content["measured on"]
+    return [Measurement(**r) for r in content["rows"]], content["measured on"]

@@ -16,16 +16,16 @@ import adarray
 from adarray.backend import load
 from adarray.base.errors import BackendError
 from adarray.bench import picture, report
-from adarray.bench.measure import Row
+from adarray.bench.measure import Measurement
 from adarray.bench.studies import ORDER
-from adarray.bench.sweep import GPU, Options, Sweep
+from adarray.bench.sweep import GPU, BenchOptions, Sweep
 
 # Seconds that measuring takes at most, unless the user says how many.
 USUAL_S, USUAL_WITH_GPU_S = 50.0, 80.0
 INTERRUPTED = 130  # exit status, as shells have it
 
 
-def bench(options: Options) -> int:
+def bench(options: BenchOptions) -> int:
     """Run the studies and return the exit status.
 
     It is 2 if a backend that was asked for does not work here, 1 if none does, 130 if the
@@ -59,13 +59,13 @@ def bench(options: Options) -> int:
     return _measured(options, working)
 
 
-def _measured(options: Options, working: list[str]) -> int:
+def _measured(options: BenchOptions, working: list[str]) -> int:
     """Measure, and write everything; return the exit status."""
     facts = _facts(working, options.dtype)
     drawn: set[str] = set()  # studies whose pictures are complete
     pictures = picture.available()
 
-    def changed(rows: list[Row], studies: Sequence[str]) -> None:
+    def changed(rows: list[Measurement], studies: Sequence[str]) -> None:
         for _ in report.write(rows, facts, options.output):
             pass
         if pictures:
@@ -82,8 +82,8 @@ def _measured(options: Options, working: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted: what was measured is written", file=sys.stderr)
         status = INTERRUPTED
-    left = [s for s in picture.STUDIES if s not in drawn]
-    _finish(sweep.rows, facts, options.output, left)
+    undrawn = [s for s in picture.STUDIES if s not in drawn]
+    _finish(sweep.rows, facts, options.output, undrawn)
     return status
 
 
@@ -104,7 +104,9 @@ def _stopped_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _finish(rows: list[Row], facts: dict[str, Any], folder: Path, studies: Sequence[str]) -> None:
+def _finish(
+    rows: list[Measurement], facts: dict[str, Any], folder: Path, studies: Sequence[str]
+) -> None:
     """Print the tables, and write them and the pictures of some studies."""
     print(report.text(rows, facts))
     for path in report.write(rows, facts, folder):
@@ -129,17 +131,17 @@ def _working(names: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
 
 
 def _facts(working: list[str], dtype: str) -> dict[str, Any]:
-    """Return what the times depend on."""
+    """Return the versions and hardware that the times depend on."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "adarray": adarray.__version__,
         "Python": platform.python_version(),
         "processor": _processor(),
         "cores": cores,
     }
     if GPU in working:
-        found["GPU"] = load(GPU).info().get("devices", "unknown")
-    return {**found, "dtype": dtype}
+        facts["GPU"] = load(GPU).info().get("devices", "unknown")
+    return {**facts, "dtype": dtype}
 
 
 def _processor() -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import adarray
 from adarray.bench import report
-from adarray.bench.measure import ONCE_S, Data, Row, network_row, size_row
+from adarray.bench.measure import ONCE_S, Data, Measurement, network_row, size_row
 from adarray.bench.studies import NUMPY, OF_LIBRARIES, ORDER, parameters
 
 SIZES = (16, 64, 256, 1024, 4096)
@@ -27,8 +27,8 @@ STEPS = 5  # of the network, at least
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the command line says.
+class BenchOptions:
+    """The options of the command line.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Sweep:
 
     Attributes
     ----------
-    options : Options
+    options : BenchOptions
     working : list of str
         Backends.
     seconds : float
@@ -97,16 +97,16 @@ class Sweep:
     changed : callable
         Called with all rows where some were added, and with the names of the studies that
         are complete since the last call.
-    rows : list of Row
+    rows : list of Measurement
     left_out : list of Task
         What did not fit into the time.
     """
 
-    options: Options
+    options: BenchOptions
     working: list[str]
     seconds: float
-    changed: Callable[[list[Row], Sequence[str]], None]
-    rows: list[Row] = field(default_factory=list)
+    changed: Callable[[list[Measurement], Sequence[str]], None]
+    rows: list[Measurement] = field(default_factory=list)
     left_out: list[Task] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -187,10 +187,10 @@ class Sweep:
     def _measure(self, task: Task) -> None:
         """Measure, if there is time."""
         start = perf_counter()
-        left = self._until - start
-        allowed = max(0.0, left) / max(1, self._to_do)
+        remaining = self._until - start
+        allowed = max(0.0, remaining) / max(1, self._to_do)
         self._to_do -= 1
-        if self._expected(task) > left:
+        if self._expected(task) > remaining:
             self.left_out.append(task)
             return
         options = {"threads_per_block": task.threads} if task.threads else {}
@@ -212,10 +212,10 @@ class Sweep:
         """
         study = "sizes" if task.study == "threads" else task.study
         head = study, task.name, task.backend
-        found = [r for r in self.rows if (r.study, r.name, r.backend) == head]
-        if not found:
+        known = [r for r in self.rows if (r.study, r.name, r.backend) == head]
+        if not known:
             return 0.0
-        last = max(found, key=lambda r: r.n)
+        last = max(known, key=lambda r: r.n)
         if study == "network":  # compilation takes as long as that of the last one
             more = last.forward * (parameters(task.size) / last.n - 1)
             return self._walls[task.backend] + STEPS * more

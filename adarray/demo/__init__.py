@@ -4,6 +4,6 @@
 ``digits.npz`` are those of scikit-learn's ``load_digits``.
 """
 
-from adarray.demo.run import Options, demo
+from adarray.demo.run import DemoOptions, demo
 
-__all__ = ["Options", "demo"]
+__all__ = ["DemoOptions", "demo"]

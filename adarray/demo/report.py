@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.demo.train import Run
+from adarray.demo.train import TrainingRun
 
 HOW_TO_GET = "pip install 'adarray[demo]'"
 FORWARD = "NumPy, forward alone"
@@ -52,7 +52,7 @@ def _quarters(steps: Iterable[Any], total: int, title: str) -> Iterator[Any]:
             print(f"{title:>11}: {k} of {total} steps", file=sys.stderr)
 
 
-def table(runs: list[Run], forward: float) -> str:
+def table(runs: list[TrainingRun], forward: float) -> str:
     """Return the table of all runs as text; NumPy's own `forward` seconds are its unit."""
     rows: list[tuple[str, ...]] = [
         ("", "loss and gradient", "NumPy's forward = 1", "test accuracy"),
@@ -70,7 +70,7 @@ def table(runs: list[Run], forward: float) -> str:
     return _lines(rows)
 
 
-def sizes_table(runs: list[Run], forward: dict[int, float]) -> str:
+def sizes_table(runs: list[TrainingRun], forward: dict[int, float]) -> str:
     """Return the table of networks of other sizes as text, in units of NumPy's own forward."""
     units = list(forward)
     rows: list[tuple[str, ...]] = [("hidden units", *(str(n) for n in units))]
@@ -96,7 +96,9 @@ def _lines(rows: list[tuple[str, ...]]) -> str:
     return "\n".join(lines)
 
 
-def picture(runs: list[Run], forward: dict[int, float], title: str, folder: Path) -> list[Path]:
+def picture(
+    runs: list[TrainingRun], forward: dict[int, float], title: str, folder: Path
+) -> list[Path]:
     """Draw the loss curves and the times by size as PNG and SVG; return the files written.
 
     Nothing is drawn without matplotlib.

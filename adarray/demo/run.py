@@ -1,4 +1,4 @@
-"""The demo: every backend in turn, one table, one picture."""
+"""The demo: every backend, one table, one picture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import adarray
 from adarray.base.errors import BackendError
 from adarray.demo import data, report
-from adarray.demo.train import Run, forward_seconds, gradient_seconds, train
+from adarray.demo.train import TrainingRun, forward_seconds, gradient_seconds, train
 from adarray.jitting import JitWarning
 
 # The reference backends come first; others follow by name.
@@ -20,8 +20,8 @@ HIDDEN = (8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the command line says.
+class DemoOptions:
+    """The options of the command line.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Options:
     seed: int = 0
 
 
-def demo(options: Options) -> int:
+def demo(options: DemoOptions) -> int:
     """Run the demo and return the exit status.
 
     It is 0 if the network was trained on every backend that can work here, at
@@ -90,13 +90,13 @@ def demo(options: Options) -> int:
 
 
 def _train_all(
-    options: Options, digits: data.Digits, epochs: int
-) -> tuple[list[Run], dict[str, str], dict[str, str]]:
+    options: DemoOptions, digits: data.Digits, epochs: int
+) -> tuple[list[TrainingRun], dict[str, str], dict[str, str]]:
     """Return the runs, why other backends cannot work here, and why others failed."""
     names = options.backends or tuple(
         sorted(adarray.backends(), key=lambda n: (*(n != o for o in ORDER), n))
     )
-    runs: list[Run] = []
+    runs: list[TrainingRun] = []
     skipped: dict[str, str] = {}
     failed: dict[str, str] = {}
     # NumPy's backend has no compiler of its own.

@@ -22,15 +22,15 @@ WARM = 3  # calls before times count: two are recorded by `jit`, the third is co
 SAMPLE_S = 0.15  # for each size of the network
 
 
-class Progress(Protocol):
-    """What shows how far the training is: `adarray.demo.report.progress` makes one."""
+class TrainingProgress(Protocol):
+    """A progress bar, such as `adarray.demo.report.progress`."""
 
     def __call__(self, steps: Iterable[Any], total: int, title: str) -> Iterable[Any]:
         """Return `steps`, shown while they are consumed."""
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """One training.
 
     Attributes
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """The name in the table."""
         return f"{self.backend}, jit" if self.compiled else self.backend
 
     @property
@@ -119,9 +119,9 @@ def train(
     hidden: int,
     epochs: int,
     seed: int,
-    progress: Progress,
+    progress: TrainingProgress,
     compiled: bool = False,
-) -> Run:
+) -> TrainingRun:
     """Train the network with gradients computed on `backend`.
 
     Every training starts from the same weights and takes the same batches.
@@ -139,7 +139,7 @@ def train(
         warnings.simplefilter("error", JitWarning)  # no uncompiled time in a row of jit's
         value_and_grad = _gradient(compiled)
         sizes = [digits.x_train.shape[1], hidden, hidden, 10]
-        run = Run(backend, compiled, gradient_error(sizes, digits, seed, compiled=compiled))
+        run = TrainingRun(backend, compiled, gradient_error(sizes, digits, seed, compiled=compiled))
         if not run.gradient_error < CHECK_LIMIT:
             raise ArithmeticError(
                 f"demo: on backend {backend!r} the gradient differs from central differences by "
@@ -164,8 +164,8 @@ def train(
 
 
 def _gradient(compiled: bool) -> Callable[..., Any]:
-    found = adarray.value_and_grad(network.loss)
-    return adarray.jit(found) if compiled else found
+    gradient = adarray.value_and_grad(network.loss)
+    return adarray.jit(gradient) if compiled else gradient
 
 
 def forward_seconds(digits: Digits, hidden: int) -> float:
@@ -173,7 +173,7 @@ def forward_seconds(digits: Digits, hidden: int) -> float:
     return _seconds(network.loss, digits, hidden)
 
 
-def gradient_seconds(run: Run, digits: Digits, hidden: int) -> float:
+def gradient_seconds(run: TrainingRun, digits: Digits, hidden: int) -> float:
     """Return the least time of loss and gradient of one batch, computed as in `run`."""
     with adarray.use(run.backend):
         return _seconds(_gradient(run.compiled), digits, hidden)

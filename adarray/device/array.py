@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from adarray.device.library import Library
 
 
-class Flags:
+class DeviceFlags:
     """Memory layout of a `DeviceArray`, as `numpy.ndarray.flags`."""
 
     __slots__ = ("_array",)
@@ -57,7 +57,7 @@ class Flags:
 
 
 class Form(NamedTuple):
-    """What compiled code depends on of an array on a device.
+    """The properties of a device array that compiled code depends on.
 
     Parameters
     ----------
@@ -86,10 +86,10 @@ _FORMS = 4096  # that are kept: others are equal, and not the same object
 def form_of(raw: Any, library: Library, scalar: bool) -> Form:
     """Return the form of an array of a library."""
     strides = None if raw.flags.c_contiguous else raw.strides
-    made = Form(raw.dtype, raw.shape, strides, library.aligned(raw), scalar, library.name)
+    form = Form(raw.dtype, raw.shape, strides, library.aligned(raw), scalar, library.name)
     if len(_forms) >= _FORMS:
         _forms.clear()
-    return _forms.setdefault(made, made)
+    return _forms.setdefault(form, form)
 
 
 class DeviceArray(DeviceValue, NDArrayOperatorsMixin):
@@ -127,7 +127,7 @@ class DeviceArray(DeviceValue, NDArrayOperatorsMixin):
     def __class__(self) -> type:
         return self.dtype.type if self.scalar else np.ndarray
 
-    # -- without a look at the values ----------------------------------------------------
+    # -- without a host read ----------------------------------------------------------
 
     @property
     def ndim(self) -> int:
@@ -161,13 +161,13 @@ class DeviceArray(DeviceValue, NDArrayOperatorsMixin):
         return self.raw.base
 
     @property
-    def flags(self) -> Flags:
+    def flags(self) -> DeviceFlags:
         """Memory layout."""
-        return Flags(self)
+        return DeviceFlags(self)
 
     @property
     def form(self) -> Form:
-        """What compiled code depends on; arrays of one form have the same object."""
+        """The properties that compiled code depends on; arrays of one form share the object."""
         if self._form is None:
             self._form = form_of(self.raw, self.library, self.scalar)
         return self._form
@@ -211,10 +211,10 @@ class DeviceArray(DeviceValue, NDArrayOperatorsMixin):
         scalar = raw.ndim == 0 and not any(i is Ellipsis for i in parts)
         if scalar and raw.base is not None:
             raw = library.run(raw.copy)  # NumPy's scalars do not follow writes into the array
-        made = DeviceArray(raw, library, scalar)
+        item = DeviceArray(raw, library, scalar)
         if not self._writeable and not scalar and raw.base is not None:
-            made._writeable = False
-        return made
+            item._writeable = False
+        return item
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not self._writeable:
@@ -311,8 +311,8 @@ class DeviceArray(DeviceValue, NDArrayOperatorsMixin):
 
     def copy(self, order: Any = "C") -> Any:
         """Return a copy."""
-        made = self.library.copied(self.raw, order)
-        return DeviceArray(made, self.library, self.scalar)
+        raw = self.library.copied(self.raw, order)
+        return DeviceArray(raw, self.library, self.scalar)
 
     def duplicate(self) -> Any:
         """Return a copy that lies in memory as this array does, see `adarray.base.memory`."""
@@ -360,9 +360,9 @@ class DeviceArray(DeviceValue, NDArrayOperatorsMixin):
     def view(self, dtype: Any = None) -> Any:
         """Return the same memory, with elements of another dtype if one is given."""
         raw = self.raw.view() if dtype is None else self.raw.view(dtype)
-        made = DeviceArray(raw, self.library, self.scalar)
-        made._writeable = self._writeable
-        return made
+        view = DeviceArray(raw, self.library, self.scalar)
+        view._writeable = self._writeable
+        return view
 
     def fill(self, value: Any) -> None:
         """Write one value into every element."""

@@ -78,7 +78,7 @@ def _bounds(source: str, to: str) -> tuple[Any, Any]:
 
 
 def as_whole(library: Library, value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return what is written into an array of integers, as NumPy converts it.
+    """Convert a value as NumPy does when it is written into an array of integers.
 
     Raises
     ------
@@ -89,9 +89,9 @@ def as_whole(library: Library, value: Any, dtype: np.dtype[Any]) -> Any:
         if not cast_differs(library, value.raw, dtype):
             return value
         value = value.host()
-    made = np.empty(np.shape(value), dtype)
-    made[...] = value
-    return made if made.ndim else made.item()
+    whole = np.empty(np.shape(value), dtype)
+    whole[...] = value
+    return whole if whole.ndim else whole.item()
 
 
 def cast_differs(library: Library, raw: Any, to: np.dtype[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""NumPy functions that need no look at values, or mean more than a library's counterpart."""
+"""NumPy functions that read no values, or mean more than a library's counterpart."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def _may_share_memory(library: Library, a: Any, b: Any, max_work: Any = None) ->
 @special(np.broadcast_to)
 def _broadcast_to(library: Library, array: Any, shape: Any, subok: bool = False) -> Any:  # noqa: ARG001
     raw = library.run(library.xp.broadcast_to, library.raw(array), shape)
-    made = library.wrap(raw, False)
-    made.flags.writeable = False  # its elements share memory
-    return made
+    view = library.wrap(raw, False)
+    view.flags.writeable = False  # its elements share memory
+    return view
 
 
 @special(np.copy)
@@ -122,19 +122,19 @@ def _reshape(
     raw = library.run(a.raw.reshape, shape, order=order)
     if copy and raw.base is not None:
         raw = library.run(raw.copy)
-    made = library.wrap(raw, False)
-    made.flags.writeable = a.flags.writeable or raw.base is None or a.scalar
-    return made
+    reshaped = library.wrap(raw, False)
+    reshaped.flags.writeable = a.flags.writeable or raw.base is None or a.scalar
+    return reshaped
 
 
 @special(np.copyto)
 def _copyto(
     library: Library, dst: Any, src: Any, casting: Any = "same_kind", where: Any = True
 ) -> Any:
-    given = src.dtype if hasattr(src, "dtype") else src
-    if hasattr(given, "kind") and not np.can_cast(given, dst.dtype, casting):
+    source = src.dtype if hasattr(src, "dtype") else src
+    if hasattr(source, "kind") and not np.can_cast(source, dst.dtype, casting):
         raise TypeError(
-            f"Cannot cast array data from {given!r} to {dst.dtype!r} according to the rule "
+            f"Cannot cast array data from {source!r} to {dst.dtype!r} according to the rule "
             f"{casting!r}"
         )
     if not on_device(dst):  # an array of the host takes a copy
@@ -159,9 +159,9 @@ def _sliding_window_view(
     strides = (*x.strides, *(x.strides[a] for a in axes))
     raw = library.run(library.xp.lib.stride_tricks.as_strided, x.raw, shape, strides)
     raw = raw.view()  # CuPy's does not say that the memory belongs to another array
-    made = library.wrap(raw, False)
-    made.flags.writeable = writeable and x.flags.writeable
-    return made
+    windows = library.wrap(raw, False)
+    windows.flags.writeable = writeable and x.flags.writeable
+    return windows
 
 
 @special(np.interp)
@@ -171,11 +171,11 @@ def _interp(library: Library, x: Any, xp: Any, fp: Any, *rest: Any, **more: Any)
     values = [
         library.place(np.asarray(a) if isinstance(a, (list, tuple)) else a) for a in (x, xp, fp)
     ]
-    given = [
+    operands = [
         a.astype(d, casting="safe", copy=False) if on_device(a) else a
         for a, d in zip(values, (np.float64, np.float64, wide), strict=True)
     ]
-    return library.call(np.interp, (*given, *rest), more)
+    return library.call(np.interp, (*operands, *rest), more)
 
 
 @special(np.sinc)

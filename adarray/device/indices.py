@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from adarray.device.library import Library
 
 
-# Whether indices that are on a device are looked at, too, which waits for it.
+# Whether indices that are on a device are checked, too, by a host read.
 CAREFUL: ContextVar[bool] = ContextVar("adarray_careful", default=False)
 
 
@@ -34,12 +34,12 @@ def _axes_of(i: Any) -> int:
 
 def _parts(index: Any, ndim: int) -> Iterator[tuple[Any, int]]:
     """Yield the parts of an index, lists as arrays, each with its first axis."""
-    given = index if type(index) is tuple else (index,)
-    parts = [_as_array(i) if isinstance(i, list) else i for i in given]
-    axis, taken = 0, sum(map(_axes_of, parts))
+    items = index if type(index) is tuple else (index,)
+    parts = [_as_array(i) if isinstance(i, list) else i for i in items]
+    axis, indexed = 0, sum(map(_axes_of, parts))
     for i in parts:
         yield i, axis
-        axis += ndim - taken if i is Ellipsis else _axes_of(i)
+        axis += ndim - indexed if i is Ellipsis else _axes_of(i)
 
 
 def _as_array(i: list[Any]) -> Any:
@@ -58,22 +58,22 @@ def device_index(library: Library, index: Any, shape: tuple[int, ...]) -> Any:
     kind = type(index)
     if kind is int or index is Ellipsis:
         return index
-    made = []
+    items = []
     for i, axis in _parts(index, len(shape)):
         if on_device(i):
             if CAREFUL.get():
                 _check_range(np.asarray(i.host()), axis, shape)
-            made.append(bool(i) if i.scalar and i.dtype == bool else library.raw(i))
+            items.append(bool(i) if i.scalar and i.dtype == bool else library.raw(i))
         elif isinstance(i, np.ndarray):
             _check_range(i, axis, shape)
-            made.append(library.raw(i))
+            items.append(library.raw(i))
         elif isinstance(i, slice):
-            made.append(slice(*(_whole(x) for x in (i.start, i.stop, i.step))))
+            items.append(slice(*(_whole(x) for x in (i.start, i.stop, i.step))))
         elif isinstance(i, np.generic):
-            made.append(i.item())
+            items.append(i.item())
         else:
-            made.append(i)
-    return tuple(made) if kind is tuple else made[0]
+            items.append(i)
+    return tuple(items) if kind is tuple else items[0]
 
 
 def _whole(x: Any) -> Any:

@@ -18,7 +18,7 @@ from adarray.base.memory import strided, strides_like
 from adarray.device.array import DeviceArray
 
 # Those whose results may lie in another order although all operands lie in C order.
-TURNING = frozenset({
+TRANSPOSING = frozenset({
     np.argwhere, np.cross, np.apply_along_axis, np.apply_over_axes, np.quantile, np.nanquantile,
     np.percentile, np.nanpercentile, np.linalg.eig, np.linalg.eigvals, np.einsum,
 })  # fmt: skip
@@ -70,11 +70,11 @@ def result_orders(function: Callable[..., Any], args: tuple[Any, ...], kwargs: A
     except KeyError:
         pass
     except TypeError:  # not hashable
-        return _asked(function, args, kwargs)
+        return _axes_by_numpy(function, args, kwargs)
     if len(_axes) >= _KEPT:
         _axes.clear()
-    found = _axes[key] = _asked(function, args, kwargs)
-    return found
+    axes = _axes[key] = _axes_by_numpy(function, args, kwargs)
+    return axes
 
 
 def in_order(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...]) -> bool:
@@ -84,7 +84,7 @@ def in_order(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, 
 
 
 def _frozen(x: Any) -> Any:
-    """Return what the order of results may depend on, hashable."""
+    """Return a hashable key of all that the order of results may depend on."""
     kind = type(x)
     if kind is DeviceArray or kind is np.ndarray:
         return kind, x.shape, x.strides, x.dtype.char
@@ -97,7 +97,7 @@ def _frozen(x: Any) -> Any:
     return kind, x
 
 
-def _asked(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+def _axes_by_numpy(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
     """Call NumPy over small arrays; where parameters do not fit them, over as large ones."""
     shapes = {n for x in arrays_of((*args, *kwargs.values())) for n in x.shape}
     small = {n: k for k, n in enumerate(sorted(n for n in shapes if n > 1), 2)}
@@ -131,12 +131,12 @@ def _array(function: Callable[..., Any], x: Any, shape: tuple[int, ...]) -> Any:
     dtype = x.dtype
     if type(x) is DeviceArray and x.scalar:
         return dtype.type(0)
-    made = strided(shape, _strides(shape, x), dtype)
+    array = strided(shape, _strides(shape, x), dtype)
     if dtype.kind == "b":  # a mask chooses as many as there are
-        made[...] = True
+        array[...] = True
     if len(shape) > 1 and (getattr(function, "__module__", None) or "").endswith("linalg"):
-        made[...] = np.eye(shape[-2], shape[-1]) + 1 / (1 + math.prod(shape[-2:]))
-    return made
+        array[...] = np.eye(shape[-2], shape[-1]) + 1 / (1 + math.prod(shape[-2:]))
+    return array
 
 
 def _strides(shape: tuple[int, ...], x: Any) -> tuple[int, ...]:
@@ -145,12 +145,12 @@ def _strides(shape: tuple[int, ...], x: Any) -> tuple[int, ...]:
     single = [1 if r else n for r, n in zip(repeated, shape, strict=True)]
     original = tuple(1 if r else n for r, n in zip(repeated, x.shape, strict=True))
     size = x.dtype.itemsize
-    made = strides_like(tuple(single), x.strides, size, original)
-    if made is None:  # windows, whose elements share memory: steps of the same order
+    strides = strides_like(tuple(single), x.strides, size, original)
+    if strides is None:  # windows, whose elements share memory: steps of the same order
         steps = sorted({abs(s) for s in x.strides} - {0})
         wide = max(shape) + 1
-        made = tuple(size * wide ** steps.index(abs(s)) if s else 0 for s in x.strides)
-    return tuple(0 if r else s for r, s in zip(repeated, made, strict=True))
+        strides = tuple(size * wide ** steps.index(abs(s)) if s else 0 for s in x.strides)
+    return tuple(0 if r else s for r, s in zip(repeated, strides, strict=True))
 
 
 def _orders(r: Any) -> Any:

@@ -19,9 +19,9 @@ from adarray.device.differences import as_pair, ufunc_differs, values_differ
 from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING, SPECIAL
 from adarray.device.indices import CAREFUL, device_index
 from adarray.device.kinds import KINDS, adopt
-from adarray.device.layouts import TURNING, arrays_of, in_order, lie_in_c_order, result_orders
+from adarray.device.layouts import TRANSPOSING, arrays_of, in_order, lie_in_c_order, result_orders
 
-# Computed by NumPy where indices on the device are to be looked at.
+# Computed by NumPy where indices on the device are checked.
 _INDEXING = frozenset({np.take, np.take_along_axis, np.choose, np.put_along_axis, np.put})
 
 # The libraries in use, by the names of their devices.
@@ -200,9 +200,9 @@ class Library:
         if layout is None or not raw.size or raw.flags.c_contiguous or raw.flags.f_contiguous:
             return self.copied(raw, "K")
         shape, index, axes = layout
-        made = self.run(self.xp.empty, shape, raw.dtype)[index].transpose(axes)
-        made[...] = raw
-        return made
+        copied = self.run(self.xp.empty, shape, raw.dtype)[index].transpose(axes)
+        copied[...] = raw
+        return copied
 
     def receive(self, raw: Any) -> np.ndarray:
         """Copy an array of the device to the host, and count it."""
@@ -222,11 +222,11 @@ class Library:
         """Count a conversion that some code asked for without a word about the device."""
         self.transfers.converted += 1
 
-    def _note(self, way: str, start: int, moved: int, shape: tuple[int, ...]) -> None:
+    def _note(self, way: str, start: int, nbytes: int, shape: tuple[int, ...]) -> None:
         recorder = RECORDER.get()
         if recorder is not None:
             name = f"{way} {self.name}"
-            recorder.add("transfer", name, start, perf_counter_ns(), moved, 0.0, (shape,))
+            recorder.add("transfer", name, start, perf_counter_ns(), nbytes, 0.0, (shape,))
 
     def place(self, x: Any) -> Any:
         """Return an operand on the device if it is an array that the device can hold."""
@@ -290,8 +290,8 @@ class Library:
         try:
             return self._functions[function]
         except KeyError:
-            found = self._functions[function] = self.find(function)
-            return found
+            own = self._functions[function] = self.find(function)
+            return own
         except TypeError:  # not hashable
             return None
 
@@ -305,93 +305,97 @@ class Library:
             own = None
         if own is not None and not (CAREFUL.get() and function in _INDEXING):
             try:
-                made = self.run(
+                result = self.run(
                     own, *map(self.raw, args), **{k: self.raw(v) for k, v in kwargs.items()}
                 )
             except self.unable:
                 pass
             else:
-                given = (*args, *kwargs.values())
+                operands = (*args, *kwargs.values())
                 if (
-                    function in TURNING
-                    or not lie_in_c_order(given)
-                    or self._is_turned(made, given)  # as those of CuPy's argsort are
+                    function in TRANSPOSING
+                    or not lie_in_c_order(operands)
+                    or self._needs_layout(result, operands)  # as those of CuPy's argsort are
                 ):
-                    made = self.laid(function, args, kwargs, made)
-                return self._results(function, made, given)
+                    result = self.laid(function, args, kwargs, result)
+                return self._results(function, result, operands)
         return self.on_host(function, args, kwargs)
 
-    def _is_turned(self, made: Any, given: tuple[Any, ...]) -> bool:
+    def _needs_layout(self, result: Any, operands: tuple[Any, ...]) -> bool:
         """Whether a result is in another order than C, and no view of an operand."""
-        if not isinstance(made, self.kind) or made.ndim < 2 or made.flags.c_contiguous:
+        if not isinstance(result, self.kind) or result.ndim < 2 or result.flags.c_contiguous:
             return False
-        owner = made.base
+        owner = result.base
         return owner is None or not any(
-            x.raw is owner or x.raw.base is owner for x in arrays_of(given)
+            x.raw is owner or x.raw.base is owner for x in arrays_of(operands)
         )
 
     def laid(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], made: Any
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
     ) -> Any:
-        """Return what the library computed as it would lie in memory if NumPy had computed it.
+        """Return the library's result in the memory layout that NumPy would have given it.
 
         Views of operands stay.
         """
-        parts = list(made) if isinstance(made, (tuple, list)) else [made]
+        parts = list(result) if isinstance(result, (tuple, list)) else [result]
         if not any(isinstance(r, self.kind) and r.ndim > 1 and r.size for r in parts):
-            return made
+            return result
         orders = result_orders(function, args, kwargs)
         if orders is None:
-            return made
-        if not isinstance(made, (tuple, list)):
+            return result
+        if not isinstance(result, (tuple, list)):
             orders = [orders]
-        given = [x.raw for x in arrays_of((*args, *kwargs.values()))]
+        operands = [x.raw for x in arrays_of((*args, *kwargs.values()))]
         for k, (raw, axes) in enumerate(zip(parts, orders, strict=False)):
             if not isinstance(raw, self.kind) or raw.ndim < 2 or not raw.size:
                 continue
             if not isinstance(axes, tuple) or len(axes) != raw.ndim:
                 continue
             if not in_order(raw.shape, raw.strides, axes) and not any(
-                raw is x or self.shares(raw, x) for x in given
+                raw is x or self.shares(raw, x) for x in operands
             ):
                 parts[k] = self.in_order(raw, axes)
-        if isinstance(made, list):
+        if isinstance(result, list):
             return parts
-        return tuple(parts) if isinstance(made, tuple) else parts[0]
+        return tuple(parts) if isinstance(result, tuple) else parts[0]
 
     def in_order(self, raw: Any, axes: tuple[int, ...]) -> Any:
         """Return a copy whose axes are in the given order in memory."""
-        turned = self.run(self.copied, raw.transpose(axes), "C")
-        return turned.transpose(tuple(map(int, np.argsort(axes))))
+        transposed = self.run(self.copied, raw.transpose(axes), "C")
+        return transposed.transpose(tuple(map(int, np.argsort(axes))))
 
-    def _results(self, function: Any, made: Any, given: tuple[Any, ...]) -> Any:
-        """Return what a function of the library returned as values."""
+    def _results(self, function: Any, result: Any, operands: tuple[Any, ...]) -> Any:
+        """Wrap the result of a function of the library."""
         whole = function in ARRAY_RESULTS
-        if function in SCALAR_KEEPING and given[0].scalar:
+        if function in SCALAR_KEEPING and operands[0].scalar:
             whole = False
-        if isinstance(made, self.kind):
-            for x in given:  # out=, and what changes nothing, as squeeze may
-                if type(x) is DeviceArray and x.raw is made and not (whole and x.scalar):
+        if isinstance(result, self.kind):
+            for x in operands:  # out=, and what changes nothing, as squeeze may
+                if type(x) is DeviceArray and x.raw is result and not (whole and x.scalar):
                     return x
-            return self._like(made, whole, given)
-        if isinstance(made, (tuple, list)):
-            parts = [self._results(function, r, given) for r in made]
-            named = _result_class(function) if isinstance(made, tuple) else None
+            return self._like(result, whole, operands)
+        if isinstance(result, (tuple, list)):
+            parts = [self._results(function, r, operands) for r in result]
+            named = _result_class(function) if isinstance(result, tuple) else None
             if named is not None and len(parts) == len(named._fields):
                 return named(*parts)
-            return parts if isinstance(made, list) else tuple(parts)
-        return made
+            return parts if isinstance(result, list) else tuple(parts)
+        return result
 
-    def _like(self, raw: Any, whole: bool, given: tuple[Any, ...]) -> DeviceArray:
+    def _like(self, raw: Any, whole: bool, operands: tuple[Any, ...]) -> DeviceArray:
         scalar = not raw.ndim and not whole
         if scalar and raw.base is not None:
             raw = self.run(raw.copy)
-        made = DeviceArray(raw, self, scalar)
+        array = DeviceArray(raw, self, scalar)
         if raw.base is not None:
-            for x in given:  # a view of an array that must not be written into
+            for x in operands:  # a view of an array that must not be written into
                 if type(x) is DeviceArray and not x._writeable and not x.scalar:
-                    made._writeable = made._writeable and not self.shares(raw, x.raw)
-        return made
+                    array._writeable = array._writeable and not self.shares(raw, x.raw)
+        return array
 
     def _write(
         self, function: Any, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -424,11 +428,11 @@ class Library:
         operand is read-only.
         """
         out = kwargs.get("out")
-        given = host_of(args)
-        for x, was in zip(given, args, strict=True):
+        on_host = host_of(args)
+        for x, was in zip(on_host, args, strict=True):
             if type(was) is DeviceArray and isinstance(x, np.ndarray):
                 x.flags.writeable = False
-        values = function(*given, **host_of(kwargs))
+        values = function(*on_host, **host_of(kwargs))
         name = getattr(function, "__qualname__", None) or repr(function)
         name = getattr(function, "__name__", name)
         self._count(name)
@@ -447,10 +451,10 @@ class Library:
 
     def _placed(self, x: Any) -> Any:
         if type(x) is np.ndarray and not x.flags.writeable:
-            made = self.place(x)
-            if type(made) is DeviceArray:
-                made._writeable = False
-            return made
+            placed = self.place(x)
+            if type(placed) is DeviceArray:
+                placed._writeable = False
+            return placed
         if isinstance(x, np.generic) and not is_device(x):
             if not self.accepts(x.dtype):
                 return x
@@ -468,13 +472,13 @@ class Library:
             own = self.function(ufunc)
             if own is not None and not ufunc_differs(ufunc, inputs):
                 try:
-                    made = self._elementwise(ufunc, own, list(map(self.raw, inputs)))
+                    result = self._elementwise(ufunc, own, list(map(self.raw, inputs)))
                 except self.unable:
                     pass
                 else:
-                    if type(made) is self.kind:
-                        return DeviceArray(made, self, not made.ndim)
-                    return tuple(DeviceArray(r, self, not r.ndim) for r in made)
+                    if type(result) is self.kind:
+                        return DeviceArray(result, self, not result.ndim)
+                    return tuple(DeviceArray(r, self, not r.ndim) for r in result)
             return self.on_host(ufunc, inputs, kwargs)
         if method == "at":
             return self._at(ufunc, *inputs)
@@ -489,15 +493,15 @@ class Library:
         if axes is None:
             return self.run(own, *raw)
         shape = np.broadcast_shapes(*[x.shape for x in raw if type(x) is self.kind])
-        turned = [
+        transposed = [
             x if type(x) is not self.kind or not x.ndim
             else self.run(self.xp.broadcast_to, x, shape).transpose(axes)
             for x in raw
         ]  # fmt: skip
-        made = self.run(own, *turned)
+        result = self.run(own, *transposed)
         back = tuple(np.argsort(axes))
-        single = type(made) is self.kind
-        return made.transpose(back) if single else tuple(r.transpose(back) for r in made)
+        single = type(result) is self.kind
+        return result.transpose(back) if single else tuple(r.transpose(back) for r in result)
 
     def _method(
         self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
@@ -507,18 +511,18 @@ class Library:
         own = self.function(ufunc)
         own = own if method == "__call__" else getattr(own, method, None)
         out = kwargs.get("out")
-        given = dict(kwargs)
+        options = dict(kwargs)
         if isinstance(out, tuple) and len(out) == 1:
-            given["out"] = out[0]
+            options["out"] = out[0]
         if any(type(t) is np.ndarray for t in (out if isinstance(out, tuple) else (out,))):
             return by_numpy(*host_of(inputs), **host_of(kwargs))  # into an array of the host
         if ufunc_differs(ufunc, inputs):
             own = None
-        if own is not None and given.get("where", True) is True:
-            given.pop("where", None)
+        if own is not None and options.get("where", True) is True:
+            options.pop("where", None)
             try:
-                made = self.run(
-                    own, *map(self.raw, inputs), **{k: self.raw(v) for k, v in given.items()}
+                result = self.run(
+                    own, *map(self.raw, inputs), **{k: self.raw(v) for k, v in options.items()}
                 )
             except self.unable:
                 pass
@@ -526,8 +530,8 @@ class Library:
                 if out is not None:
                     return out[0] if isinstance(out, tuple) and len(out) == 1 else out
                 if not lie_in_c_order(inputs):
-                    made = self.laid(by_numpy, inputs, kwargs, made)
-                return self._results(ufunc, made, ())
+                    result = self.laid(by_numpy, inputs, kwargs, result)
+                return self._results(ufunc, result, ())
         return self.on_host(by_numpy, inputs, kwargs)
 
     def _at(self, ufunc: Any, array: Any, index: Any, *values: Any) -> None:
@@ -557,8 +561,8 @@ def _result_class(function: Any) -> Any:
     if not str(getattr(function, "__module__", "")).startswith("numpy.linalg"):
         return None
     name = _LINALG_RESULTS.get(function.__name__)
-    found = getattr(np.linalg, "_linalg", None)
-    return None if name is None else getattr(found, name, None)
+    module = getattr(np.linalg, "_linalg", None)
+    return None if name is None else getattr(module, name, None)
 
 
 class DeviceEngine(BaseEngine):

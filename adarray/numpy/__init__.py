@@ -1,7 +1,7 @@
 """NumPy's namespace with ADArrays: ``import adarray.numpy as np``.
 
 Every public name of NumPy is here. Functions that make arrays make ADArrays, other
-functions return ADArrays for any arguments, lists of traced values are joined, and
+functions return ADArrays for any arguments, lists of traced values become arrays, and
 buffers can be written into:
 
 >>> import adarray
@@ -50,10 +50,10 @@ _OWN: dict[str, Any] = {
 
 # Modules of this package that stand for NumPy's of the same name; `special` is SciPy's.
 _OWN_MODULES = frozenset({"linalg", "fft", "random"})
-_MIRRORS = {name: _modules.Mirror(name, wrap) for name, wrap in _modules.MIRRORS.items()}
+_MIRRORS = {name: _modules.ModuleMirror(name, wrap) for name, wrap in _modules.MIRRORS.items()}
 
 
-def _found(name: str) -> Any:
+def _lookup(name: str) -> Any:
     if name in _OWN:
         return _OWN[name]
     if name in _OWN_MODULES or (name == "special" and importlib.util.find_spec("scipy")):
@@ -69,7 +69,7 @@ def _found(name: str) -> Any:
 
 def __getattr__(name: str) -> Any:
     try:
-        value = _found(name)
+        value = _lookup(name)
     except AttributeError as error:  # it may name what to use in place of a removed name
         text = str(error).replace("module 'numpy'", f"module {__name__!r}")
         raise AttributeError(text, name=name) from None

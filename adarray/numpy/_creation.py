@@ -105,8 +105,8 @@ def arange(*args: Any, **kwargs: Any) -> Any:
     shown = np.arange(plain(start), plain(bounds["stop"]), plain(step), dtype=dtype)
     if not (traced(start) or traced(step)):
         return ADArray(shown)
-    made = start + step * np.arange(shown.size)
-    return made if made.dtype == shown.dtype else creation.asarray(made, shown.dtype)
+    values = start + step * np.arange(shown.size)
+    return values if values.dtype == shown.dtype else creation.asarray(values, shown.dtype)
 
 
 def _signature_of_arange() -> inspect.Signature:

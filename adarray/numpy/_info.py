@@ -1,4 +1,4 @@
-"""What the array API asks a namespace about itself."""
+"""The inspection API of the array API standard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NamespaceInfo:
     __module__ = "adarray.numpy"
 
     def capabilities(self) -> dict[str, Any]:
-        """Return what arrays may depend on, and how many axes they may have."""
+        """Return the capabilities: data-dependent shapes, and the number of axes."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
@@ -76,5 +76,5 @@ class NamespaceInfo:
 
 
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807
-    """Return what the array API asks a namespace about itself."""
+    """Return the inspection object of the array API standard."""
     return NamespaceInfo()

@@ -2,7 +2,7 @@
 
 Where an argument is an ADArray, NumPy dispatches to adarray by itself. What is added
 here: results become ADArrays whatever the arguments are, and lists that hold traced
-values, which NumPy would coerce, are joined first.
+values, which NumPy would coerce, become ADArrays first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _as_it_is(x: Any) -> Any:
     return x
 
 
-def lift(r: Any, given: tuple[Any, ...] = ()) -> Any:
+def lift(r: Any, args: tuple[Any, ...] = ()) -> Any:
     """Return a result of NumPy with its arrays of numbers as ADArrays.
 
     Parameters
@@ -59,19 +59,19 @@ def lift(r: Any, given: tuple[Any, ...] = ()) -> Any:
     if isinstance(r, np.ndarray):
         if r.dtype.kind not in _NUMBERS or type(r) is not np.ndarray:
             return r
-        shared = r.base is not None or any(r is x for x in given)
+        shared = r.base is not None or any(r is x for x in args)
         return ADArray(placed(r.copy("K") if shared else r))
     if isinstance(r, np.generic):
         return ADArray(r) if r.dtype.kind in _NUMBERS else r
     if isinstance(r, tuple):
-        parts = [lift(x, given) for x in r]
+        parts = [lift(x, args) for x in r]
         return type(r)(*parts) if hasattr(r, "_fields") else tuple(parts)
     if type(r) is list:
-        return [lift(x, given) for x in r]
+        return [lift(x, args) for x in r]
     return r
 
 
-def _joined(x: Any) -> Any:
+def _gathered(x: Any) -> Any:
     """Return a list with traced values in it as one ADArray, anything else as it is."""
     if isinstance(x, (list, tuple)) and creation.holds(x) and traced(list(x)):
         return creation.asarray(x)
@@ -89,39 +89,39 @@ def call_lifted(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     return lift(r, (*args, *kwargs.values()))
 
 
-def _joined_inside(x: Any) -> Any:
-    """Return a sequence of arrays with the lists of traced values in it joined."""
-    return [_joined(part) for part in x] if type(x) is list or type(x) is tuple else x
+def _gathered_inside(x: Any) -> Any:
+    """Return a sequence of arrays with the lists of traced values in it as ADArrays."""
+    return [_gathered(part) for part in x] if type(x) is list or type(x) is tuple else x
 
 
 def lifted(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """Return a function that calls `function` and returns ADArrays."""
     known = name or getattr(function, "__name__", "")
-    join = _joined
+    gather = _gathered
     if known in _OF_SEQUENCES:
-        join = _as_it_is if known in _NESTED else _joined_inside
+        gather = _as_it_is if known in _NESTED else _gathered_inside
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if any(type(x) is list or type(x) is tuple for x in args):
-            args = tuple(map(join, args))
+            args = tuple(map(gather, args))
         if kwargs:
-            kwargs = {k: join(v) for k, v in kwargs.items()}
+            kwargs = {k: gather(v) for k, v in kwargs.items()}
         return call_lifted(function, args, kwargs)
 
     return dressed(call, function, name)
 
 
 def dressed(
-    made: Callable[..., Any], function: Callable[..., Any], name: str | None = None
+    wrapper: Callable[..., Any], function: Callable[..., Any], name: str | None = None
 ) -> Callable[..., Any]:
     """Give `made` the name, documentation and signature of `function`."""
-    functools.update_wrapper(made, function, updated=())
+    functools.update_wrapper(wrapper, function, updated=())
     module = getattr(function, "__module__", None) or ""
     if module.partition(".")[0] == "numpy":
-        made.__module__ = f"adarray.{module}"  # where pickle finds it
+        wrapper.__module__ = f"adarray.{module}"  # where pickle finds it
     if name is not None:
-        made.__name__ = made.__qualname__ = name
-    return made
+        wrapper.__name__ = wrapper.__qualname__ = name
+    return wrapper
 
 
 class UFunc:
@@ -136,7 +136,7 @@ class UFunc:
         """Call the ufunc."""
         for x in args:
             if x.__class__ is list or x.__class__ is tuple:
-                args = tuple(map(_joined, args))
+                args = tuple(map(_gathered, args))
                 break
         r = self._ufunc(*args, **kwargs)
         if isinstance(r, Handle) or kwargs.get("out") is not None or len(args) > self._ufunc.nin:
@@ -150,7 +150,7 @@ class UFunc:
 
         def method(*args: Any, **kwargs: Any) -> Any:
             if name != "at":
-                args = tuple(map(_joined, args))
+                args = tuple(map(_gathered, args))
             return call_lifted(value, args, kwargs)
 
         return dressed(method, value)

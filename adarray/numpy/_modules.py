@@ -31,8 +31,8 @@ def attribute(
             raise AttributeError(
                 f"module {space['__name__']!r} has no attribute {name!r}"
             ) from None
-        space[name] = made = wrap(value)
-        return made
+        space[name] = wrapped = wrap(value)
+        return wrapped
 
     def listed() -> list[str]:
         return sorted({*space, *dir(module)})
@@ -40,7 +40,7 @@ def attribute(
     return get, listed
 
 
-class Mirror(types.ModuleType):
+class ModuleMirror(types.ModuleType):
     """A module of NumPy as it is shown here; NumPy's is imported when it is first looked into.
 
     Parameters
@@ -60,9 +60,9 @@ class Mirror(types.ModuleType):
 
     def _module(self) -> types.ModuleType:
         # NumPy's name may be another one's: emath is lib.scimath.
-        found = getattr(np, self._below, None)
-        if isinstance(found, types.ModuleType):
-            return found
+        module = getattr(np, self._below, None)
+        if isinstance(module, types.ModuleType):
+            return module
         return importlib.import_module(f"numpy.{self._below}")
 
     def __getattr__(self, name: str) -> Any:
@@ -70,12 +70,12 @@ class Mirror(types.ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         inside = f"{self.__name__}.{name}"
         if inside in sys.modules:
-            made: Any = sys.modules[inside]
+            member: Any = sys.modules[inside]
         else:
             value = getattr(self._module(), name)
-            made = value if name == "__all__" else self._wrap(value)
-        self.__dict__[name] = made
-        return made
+            member = value if name == "__all__" else self._wrap(value)
+        self.__dict__[name] = member
+        return member
 
     def __dir__(self) -> list[str]:
         return dir(self._module())
@@ -129,7 +129,7 @@ def class_over_adarrays(cls: type) -> type:
 
 
 def on_values(value: Any) -> Any:
-    """Show a function that looks at values only, such as those of `numpy.testing`."""
+    """Show a function that reads values only, such as those of `numpy.testing`."""
     if isinstance(value, type) or not isinstance(value, types.FunctionType):
         return value
 

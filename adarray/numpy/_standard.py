@@ -133,8 +133,8 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     x = lift(creation.asarray(x), (x,))
     if x.ndim == 0:
         raise ValueError("Input array must be at least 1-d.")
-    moved = np.moveaxis(x, axis, 0)
-    return tuple(moved[i] for i in range(moved.shape[0]))
+    rows = np.moveaxis(x, axis, 0)
+    return tuple(rows[i] for i in range(rows.shape[0]))
 
 
 def _cumulative(name: str, scan: Callable[..., Any], first: int) -> Callable[..., Any]:

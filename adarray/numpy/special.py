@@ -23,17 +23,19 @@ _PYTHON = ("zeta",)
 
 def __getattr__(name: str) -> Any:
     # In array-API mode SciPy's own names are wrappers that would call these again.
-    found = getattr(_special, name, None)
-    found = inspect.unwrap(found) if callable(found) else None
-    if name in _PYTHON and found is not None:
-        globals()[name] = _lift.lifted(found)
+    function = getattr(_special, name, None)
+    function = inspect.unwrap(function) if callable(function) else None
+    if name in _PYTHON and function is not None:
+        globals()[name] = _lift.lifted(function)
         return globals()[name]
-    if name.startswith("__") or not isinstance(found, _np.ufunc):
+    if name.startswith("__") or not isinstance(function, _np.ufunc):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = made = _lift.ufunc_of(found)
-    return made
+    globals()[name] = ufunc = _lift.ufunc_of(function)
+    return ufunc
 
 
 def __dir__() -> list[str]:
-    found = {n: getattr(_special, n) for n in dir(_special) if not n.startswith("_")}
-    return [n for n, f in found.items() if callable(f) and isinstance(inspect.unwrap(f), _np.ufunc)]
+    members = {n: getattr(_special, n) for n in dir(_special) if not n.startswith("_")}
+    return [
+        n for n, f in members.items() if callable(f) and isinstance(inspect.unwrap(f), _np.ufunc)
+    ]

@@ -187,13 +187,14 @@ def _concurrent_gradients(name: str) -> None:
 
 def _operands_unchanged(name: str) -> None:
     x = np.linspace(0.1, 2.0, 12).reshape(3, 4)
-    y, kept = x + 1, x.copy()
+    y, before = x + 1, x.copy()
     with use_all_sizes(name):
         for value in (ADArray(x), x):
             np.log(value), np.sqrt(value), np.multiply(value, ADArray(y)), np.sum(value)
         grad(lambda v: np.sum(np.log(v) * np.sqrt(v) / v))(ADArray(x))
     _require(
-        bool(np.array_equal(x, kept) and np.array_equal(y, kept + 1)), "an operand was written to"
+        bool(np.array_equal(x, before) and np.array_equal(y, before + 1)),
+        "an operand was written to",
     )
 
 

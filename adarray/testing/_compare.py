@@ -69,9 +69,9 @@ def _complex_mismatch(
     size = np.abs(expected) if scale is None else np.abs(scale)
     for name in ("real", "imag"):
         a, b = np.asarray(getattr(got, name)), np.asarray(getattr(expected, name))
-        found = mismatch(a, b, limit, size.astype(b.dtype))
-        if found is not None:
-            return f"{name} part: {found}"
+        difference = mismatch(a, b, limit, size.astype(b.dtype))
+        if difference is not None:
+            return f"{name} part: {difference}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What `check_backend` checks of an engine that compiles."""
+"""The checks of `check_backend` for an engine that compiles."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FUNCTIONS = (_smooth, _normalised, _layer, _windows, _gathered)
 _SHAPE = (7, 4)
 
 
-class _Made(NamedTuple):
+class _Executable(NamedTuple):
     """An executable, its inputs, and of which arguments they are."""
 
     plan: Plan
@@ -143,8 +143,8 @@ class Compiles:
     def strides(self) -> None:
         """Check inputs of any strides, negative and zero ones included."""
         x = _drawn(np.float64)
-        for given in (x[::-1], x[:, ::2], np.broadcast_to(x[0], _SHAPE), np.asfortranarray(x)):
-            self._agrees(_named(grad(_smooth), _smooth), given)
+        for view in (x[::-1], x[:, ::2], np.broadcast_to(x[0], _SHAPE), np.asfortranarray(x)):
+            self._agrees(_named(grad(_smooth), _smooth), view)
 
     def numbers(self) -> None:
         """Check Python and NumPy numbers in the place of arrays without axes."""
@@ -165,30 +165,31 @@ class Compiles:
         w, x = _drawn(np.float64), _drawn(np.float64) + 1.0
         (jitted, nodes), expected = self._compiled(step, w, x, donate=0), w
         for node in nodes if self.device is None else ():
-            made = self.engine.executable(node.plan, precise=False)
+            executable = self.engine.executable(node.plan, precise=False)
             arrays = [(w.copy(), x)[i] for i in node.sources]
-            for r, o in zip(made.run(list(arrays)), node.plan.outputs, strict=True):
-                given = o.buffer.donor < 0 or np.shares_memory(r, arrays[o.buffer.donor])
-                _require(given, "a donated argument: the result is in other memory")
+            for r, o in zip(executable.run(list(arrays)), node.plan.outputs, strict=True):
+                donated = o.buffer.donor < 0 or np.shares_memory(r, arrays[o.buffer.donor])
+                _require(donated, "a donated argument: the result is in other memory")
         with use_all_sizes(self.name):
             for _ in range(4):
-                given, expected = w, step(expected, x)
+                donated, expected = w, step(expected, x)
                 w = jitted(w, x)
-                _require(w is given, "a donated argument: the result is another array")
+                _require(w is donated, "a donated argument: the result is another array")
         _require(bool(np.allclose(w, expected, 1e-12)), "a donated argument: a wrong result")
 
     # -- executables themselves ------------------------------------------------------------
 
-    def _executable(self, f: Callable[..., Any], *args: Any, rerun: Any = None) -> _Made:
+    def _executable(self, f: Callable[..., Any], *args: Any, rerun: Any = None) -> _Executable:
         """Return an executable of ``f(*args)``, made by asking the engine."""
         _, (node,) = self._compiled(f, *args)
         arrays = [self._sent(args[i]) for i in node.sources]
-        made = self.engine.executable(node.plan, precise=False, rerun=rerun)
+        executable = self.engine.executable(node.plan, precise=False, rerun=rerun)
         _require(
-            isinstance(made, CompiledPlan),
-            f"executable: returned {type(made).__name__}, expected an adarray.runtime.CompiledPlan",
+            isinstance(executable, CompiledPlan),
+            f"executable: returned {type(executable).__name__}, expected an "
+            "adarray.runtime.CompiledPlan",
         )
-        return _Made(node.plan, made, arrays, node.sources)
+        return _Executable(node.plan, executable, arrays, node.sources)
 
     def _sent(self, x: Any) -> Any:
         return self.device.send(x) if self.device is not None and type(x) is np.ndarray else x
@@ -205,12 +206,12 @@ class Compiles:
 
         x = _drawn(np.float64)
         before, other = x.copy(), x + 1.0
-        _, made, arrays, _ = self._executable(several, x)
-        first = made.run(list(arrays))
-        kept = [self._received(r).copy() for r in first]
-        second = made.run([self._sent(other)])
+        _, executable, arrays, _ = self._executable(several, x)
+        first = executable.run(list(arrays))
+        copies = [self._received(r).copy() for r in first]
+        second = executable.run([self._sent(other)])
         _require(
-            all(np.array_equal(self._received(r), k) for r, k in zip(first, kept, strict=True)),
+            all(np.array_equal(self._received(r), k) for r, k in zip(first, copies, strict=True)),
             "run: a later run wrote into the results of an earlier one",
         )
         _require(
@@ -235,29 +236,31 @@ class Compiles:
 
     def facts(self) -> None:
         """Check what `explain` and `profile` ask for."""
-        plan, made, arrays, _ = self._executable(_named(grad(_smooth), _smooth), _drawn(np.float64))
-        results, stamps = made.timed(list(arrays))
+        plan, executable, arrays, _ = self._executable(
+            _named(grad(_smooth), _smooth), _drawn(np.float64)
+        )
+        results, stamps = executable.timed(list(arrays))
         _require(
             len(stamps) == len(plan.steps) + 1 and list(stamps) == sorted(stamps),
             f"timed: got stamps {list(stamps)} for {len(plan.steps)} steps",
         )
-        expected = made.run(list(arrays))
+        expected = executable.run(list(arrays))
         for got, wanted in zip(results, expected, strict=True):
             _require(
                 bool(np.array_equal(self._received(got), self._received(wanted))),
                 "timed: its results are not those of run",
             )
         for i in range(len(plan.steps)):
-            _require(isinstance(made.source_of(i), str), f"source_of({i}): not a str")
+            _require(isinstance(executable.source_of(i), str), f"source_of({i}): not a str")
         for name in ("compiled", "from_disk", "in_memory"):
-            n = getattr(made, name)
+            n = getattr(executable, name)
             _require(isinstance(n, int) and n >= 0, f"{name}: got {n!r}, expected a count")
 
     def threads(self) -> None:
         """Check that several threads run one executable at once, and that another compiles it."""
         x = _drawn(np.float64)
-        _, made, arrays, _ = self._executable(_named(grad(_normalised), _normalised), x)
-        expected = self._received(made.run(list(arrays))[0])
+        _, executable, arrays, _ = self._executable(_named(grad(_normalised), _normalised), x)
+        expected = self._received(executable.run(list(arrays))[0])
         wrong: list[str] = []
 
         def work(run: Callable[[list[Any]], list[Any]]) -> None:
@@ -269,21 +272,23 @@ class Compiles:
             except Exception as error:
                 wrong.append(f"{type(error).__name__}: {error}")
 
-        workers = [threading.Thread(target=work, args=(made.run,)) for _ in range(3)]
+        workers = [threading.Thread(target=work, args=(executable.run,)) for _ in range(3)]
         for w in workers:
             w.start()
         for w in workers:
             w.join()
         _require(not wrong, f"threads that run one executable: {wrong[:1]}")
         if self.engine.any_thread:
-            found: list[CompiledPlan] = []
+            executables: list[CompiledPlan] = []
             maker = threading.Thread(
-                target=lambda: found.append(self.engine.executable(made.plan, precise=False))
+                target=lambda: executables.append(
+                    self.engine.executable(executable.plan, precise=False)
+                )
             )
             maker.start()
             maker.join()
-            _require(len(found) == 1, "any_thread: it did not compile on another thread")
-            work(found[0].run)
+            _require(len(executables) == 1, "any_thread: it did not compile on another thread")
+            work(executables[0].run)
             _require(not wrong, f"any_thread: {wrong[:1]}")
 
     def refusals(self) -> None:
@@ -293,24 +298,24 @@ class Compiles:
             return x[i] * 2.0
 
         x, i = _drawn(np.float64), np.array([0, 2])
-        told: list[tuple[Any, ...]] = []
+        calls: list[tuple[Any, ...]] = []
 
         class Handler:
             def hears(self, flags: int) -> bool:  # noqa: ARG002
                 return False
 
-            def __call__(self, *given: Any) -> Any:
-                told.append(given)
+            def __call__(self, *args: Any) -> Any:
+                calls.append(args)
                 return ["instead"]
 
-        _, made, arrays, sources = self._executable(picked, x, i, rerun=Handler())
+        _, executable, arrays, sources = self._executable(picked, x, i, rerun=Handler())
         wrong = list(arrays)
         wrong[sources.index(1)] = self._sent(np.array([0, 99]))  # beyond the end
-        _require(made.run(wrong) == ["instead"], "rerun: what it returned is not the result")
-        (given,) = told
+        _require(executable.run(wrong) == ["instead"], "rerun: what it returned is not the result")
+        (args,) = calls
         _require(
-            given[0] is wrong and given[1] == 0 and given[2] != 0 and given[3] is None,
-            f"rerun: called with {given[1:]}, expected (inputs, 0, a code, None)",
+            args[0] is wrong and args[1] == 0 and args[2] != 0 and args[3] is None,
+            f"rerun: called with {args[1:]}, expected (inputs, 0, a code, None)",
         )
 
 

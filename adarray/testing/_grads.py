@@ -26,23 +26,23 @@ MODES = ("fwd", "rev")
 
 
 class Tolerance(NamedTuple):
-    """What counts as equal: ``|got - expected| <= atol + rtol * |expected|``, plus noise."""
+    """When values count as equal: ``|got - expected| <= atol + rtol * |expected|``, plus noise."""
 
     atol: float
     rtol: float
     eps: float | None
 
 
-class Step(NamedTuple):
-    """Where a check stands: the derivatives taken so far, and names of the inputs."""
+class CheckStep(NamedTuple):
+    """Where a check stands: the modes of the derivatives so far, and names of the inputs."""
 
     title: str
     names: tuple[str, ...]
-    taken: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
 
-    def after(self, mode: str) -> Step:
+    def after(self, mode: str) -> CheckStep:
         """Return the step that differentiates once more by `mode`."""
-        return self._replace(taken=(*self.taken, mode))
+        return self._replace(modes=(*self.modes, mode))
 
 
 def check_grads(
@@ -64,7 +64,7 @@ def check_grads(
     ----------
     f : callable
         Plain NumPy code; returns an array, a number, or a nest of them. Results
-        that are not floating point are not looked at.
+        that are not floating point are ignored.
     args : sequence
         Arguments of `f`: arrays, ADArrays, Python floats, or nests of them, real or
         complex. Other leaves of nests reach `f` as they are.
@@ -127,7 +127,7 @@ def check_grads(
         argnums = (argnums,)
     fun, xs, names = flat_function(f, tuple(args), argnums, intercept)
     rng = np.random.default_rng(seed)
-    step = Step("check_grads", names)
+    step = CheckStep("check_grads", names)
     wide = [widened(x) for x in xs]
     check_wide(fun, wide, order, tuple(modes), tolerance, rng, step)
     if any(dtype_of(x) != wide_dtype(x) for x in xs):
@@ -185,10 +185,10 @@ def flat_function(
             at += count
         call = run if any(isinstance(x, Handle) for x in leaves) else f
         results, _ = flatten(call(*new))
-        kept = tuple(y for y in results if is_floating(y))
-        if not kept:
+        floating = tuple(y for y in results if is_floating(y))
+        if not floating:
             raise TypeError("check_grads: the function returned nothing of floating point")
-        return kept
+        return floating
 
     return fun, xs, tuple(names)
 
@@ -212,8 +212,8 @@ def cast_like(x: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(x, (Handle, np.generic)):
         return x.astype(dtype)  # type: ignore[union-attr]
     # The ellipsis keeps a 0-d array from becoming a scalar.
-    turned = (*(slice(None, None, -1 if n < 0 else 1) for n in x.strides), ...)
-    return x[turned].astype(dtype)[turned]
+    flips = (*(slice(None, None, -1 if n < 0 else 1) for n in x.strides), ...)
+    return x[flips].astype(dtype)[flips]
 
 
 def _values(x: Any) -> np.ndarray:
@@ -225,10 +225,10 @@ def _moved(x: Any, by: np.ndarray) -> Any:
     """Return a fresh input ``x + by`` of the kind of `x`."""
     if isinstance(x, (float, complex)) and not isinstance(x, np.generic):
         return type(x)(x + by)
-    made = _values(x) + by
+    shifted = _values(x) + by
     if isinstance(x, Handle):
-        return type(x)(made)
-    return made[()] if isinstance(x, np.generic) else np.asarray(made)
+        return type(x)(shifted)
+    return shifted[()] if isinstance(x, np.generic) else np.asarray(shifted)
 
 
 # -- directions ------------------------------------------------------------------------------
@@ -312,10 +312,10 @@ def _dots(left: Sequence[Any], right: Sequence[Any]) -> float:
     )
 
 
-def _fail(step: Step, mode: str, against: str, name: str, found: Any) -> AssertionError:
-    got, expected, relative, at = found
-    order = len(step.taken) + 1
-    path = "" if order == 1 else f" ({' of '.join([mode, *reversed(step.taken)])})"
+def _fail(step: CheckStep, mode: str, against: str, name: str, mismatch: Any) -> AssertionError:
+    got, expected, relative, at = mismatch
+    order = len(step.modes) + 1
+    path = "" if order == 1 else f" ({' of '.join([mode, *reversed(step.modes)])})"
     return AssertionError(
         f"{step.title}: {mode}, order {order}{path}, {name}: got {got!r}, expected {expected!r} "
         f"from {against}{at}, relative error {relative:.2g}; "
@@ -330,7 +330,7 @@ def check_wide(
     modes: tuple[str, ...],
     tolerance: Tolerance,
     rng: np.random.Generator,
-    step: Step,
+    step: CheckStep,
 ) -> None:
     """Check derivatives of `fun` in float64 against differences and each other."""
     if order < 1:
@@ -342,9 +342,9 @@ def check_wide(
         # Ask again one argument at a time, so that the message names the culprit.
         for k in range(len(xs)) if len(xs) > 1 else ():
             alone = unit_direction(rng, xs, only=k)
-            found = _first_order(fun, xs, alone, gs, modes, tolerance, step)
-            if found is not None:
-                raise _fail(step, found[0], found[1], step.names[k], found[2])
+            failure = _first_order(fun, xs, alone, gs, modes, tolerance, step)
+            if failure is not None:
+                raise _fail(step, failure[0], failure[1], step.names[k], failure[2])
         name = step.names[0] if len(xs) == 1 else "all arguments together"
         raise _fail(step, broken[0], broken[1], name, broken[2])
     for mode in modes:
@@ -359,7 +359,7 @@ def _first_order(
     gs: Sequence[np.ndarray],
     modes: tuple[str, ...],
     tolerance: Tolerance,
-    step: Step,
+    step: CheckStep,
 ) -> tuple[str, str, Any] | None:
     """Return ``(mode, reference, what was found)`` of the first disagreement, None if all agree."""
     slopes, noise = differences(fun, xs, ts, tolerance.eps)
@@ -374,9 +374,9 @@ def _first_order(
                     f"{slope.shape}; correct the derivative rule"
                 )
             limit = tolerance.atol + tolerance.rtol * np.abs(slope) + rounding
-            found = worst(_values(dy), slope, limit)
-            if found is not None:
-                return "fwd", against, found
+            mismatch = worst(_values(dy), slope, limit)
+            if mismatch is not None:
+                return "fwd", against, mismatch
         reference, against = tangents, "forward mode"
     if "rev" in modes:
         cotangents = reverse(fun, gs)(*xs)
@@ -387,13 +387,13 @@ def _first_order(
         weight = sum(float(np.max(np.abs(g), initial=0.0)) for g in gs)
         limit = tolerance.atol + tolerance.rtol * size
         limit += weight * max(noise) if reference is slopes else 0.0
-        found = worst(_dots(cotangents, ts), _dots(gs, reference), limit)
-        if found is not None:
-            return "rev", against, found
+        mismatch = worst(_dots(cotangents, ts), _dots(gs, reference), limit)
+        if mismatch is not None:
+            return "rev", against, mismatch
     return None
 
 
-def check_kinds(cotangents: Sequence[Any], xs: Sequence[Any], step: Step) -> None:
+def check_kinds(cotangents: Sequence[Any], xs: Sequence[Any], step: CheckStep) -> None:
     """Raise unless cotangents have the shapes and dtypes of their inputs."""
     for ct, x, name in zip(cotangents, xs, step.names, strict=True):
         # The byte order may be the machine's where the input's is another.
@@ -417,7 +417,7 @@ def check_narrow(
     order: int,
     modes: tuple[str, ...],
     rng: np.random.Generator,
-    step: Step,
+    step: CheckStep,
 ) -> None:
     """Compare derivatives of narrow inputs with those of float64 or complex128 inputs."""
     if order < 1:
@@ -437,8 +437,8 @@ def check_narrow(
         for k, (a, b) in enumerate(zip(got, expected, strict=True)):
             v = _values(b)
             size = float(np.max(np.abs(v[np.isfinite(v)]), initial=0.0))
-            found = worst(_values(a), v, 500 * precision * max(size, 1.0))
-            if found is not None:
+            mismatch = worst(_values(a), v, 500 * precision * max(size, 1.0))
+            if mismatch is not None:
                 name = step.names[k] if mode == "rev" else f"result {k}"
-                raise _fail(step, mode, f"float64 (got in {coarse})", name, found)
+                raise _fail(step, mode, f"float64 (got in {coarse})", name, mismatch)
         check_narrow(derive, xs, order - 1, modes, rng, step.after(mode))

@@ -21,7 +21,7 @@ from adarray.device import host, is_device
 from adarray.testing._compare import mismatch, worst
 from adarray.testing._grads import (
     MODES,
-    Step,
+    CheckStep,
     Tolerance,
     check_narrow,
     check_wide,
@@ -173,11 +173,11 @@ class _OpCheck:
 
     def _refused(self, case: Case, title: str, error: TypeError) -> None:
         """Check that what NumPy refuses for its dtype is refused here too."""
-        made = [ADArray(_copy(x)) if _is_array(x) else x for x in case.operands]
-        if not any(isinstance(x, Handle) for x in made):
+        operands = [ADArray(_copy(x)) if _is_array(x) else x for x in case.operands]
+        if not any(isinstance(x, Handle) for x in operands):
             return
         try:
-            self._call(*made, **case.params)
+            self._call(*operands, **case.params)
         except TypeError:
             return
         raise AssertionError(f"{title}: NumPy refuses this ({error}), adarray does not")
@@ -189,10 +189,10 @@ class _OpCheck:
         return run(self.op, *operands, **params)
 
     def _values(self, case: Case, expected: Any, title: str) -> None:
-        made = [ADArray(_copy(x)) if _is_array(x) else x for x in case.operands]
-        if not any(isinstance(x, Handle) for x in made):
+        operands = [ADArray(_copy(x)) if _is_array(x) else x for x in case.operands]
+        if not any(isinstance(x, Handle) for x in operands):
             return
-        outcome = self._call(*made, **case.params)
+        outcome = self._call(*operands, **case.params)
         if (
             isinstance(expected, tuple)
             and self.op.invariants is not None
@@ -211,9 +211,11 @@ class _OpCheck:
                 if is_device(r._v):
                     self._of_other_library(host(r._v), e, f"{title}: result {k}")
                     continue
-                found = mismatch(r._v, e, ULP)
-                if found is not None:
-                    raise AssertionError(f"{title}: result {k}: {found}; correct the operation")
+                difference = mismatch(r._v, e, ULP)
+                if difference is not None:
+                    raise AssertionError(
+                        f"{title}: result {k}: {difference}; correct the operation"
+                    )
             return
         got = host(outcome._v)
         scale = None
@@ -233,9 +235,11 @@ class _OpCheck:
         if isinstance(self.op.lower, Reduction) and self.op.lower.combine == "multiply":
             # Every factor rounds once: the orders of multiplication part as a random walk.
             limit = max(ULP, (np.size(case.operands[0]) / max(np.size(expected), 1)) ** 0.5)
-        found = mismatch(got, expected, limit, scale)
-        if found is not None:
-            raise AssertionError(f"{title}: value: {found}; correct the operation or its kernel")
+        difference = mismatch(got, expected, limit, scale)
+        if difference is not None:
+            raise AssertionError(
+                f"{title}: value: {difference}; correct the operation or its kernel"
+            )
 
     def _settled(self, got: Any, expected: Any) -> tuple[Any, Any]:
         """Return results without what devices are free in.
@@ -247,13 +251,13 @@ class _OpCheck:
             return got, expected
         tiny, largest = np.finfo(dtype_of(expected)).tiny, np.finfo(dtype_of(expected)).max
         extremum = self.op.name in ("max", "min")
-        made = []
+        settled = []
         for x in (got, expected):
             x = np.where(np.abs(x) < tiny, x * 0, x) if not extremum else np.where(x == 0, 0, x)
             end = np.abs(x) >= largest * (1 - 4 * np.finfo(dtype_of(expected)).eps)
             x = np.where(end, np.copysign(np.inf, x), x).astype(dtype_of(expected))
-            made.append(x if isinstance(expected, np.ndarray) else x[()])
-        return made[0], made[1]
+            settled.append(x if isinstance(expected, np.ndarray) else x[()])
+        return settled[0], settled[1]
 
     def _of_other_library(self, got: Any, expected: Any, title: str) -> None:
         """Compare what another library than NumPy computed, in an order of its own."""
@@ -262,9 +266,11 @@ class _OpCheck:
         if dtype_of(got).kind in "fc":
             largest = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
             scale = np.full(np.shape(expected), max(largest, float(np.finfo(dtype_of(got)).tiny)))
-        found = mismatch(got, expected, LOOSE, scale)
-        if found is not None:
-            raise AssertionError(f"{title}: value: {found}; correct the operation or its kernel")
+        difference = mismatch(got, expected, LOOSE, scale)
+        if difference is not None:
+            raise AssertionError(
+                f"{title}: value: {difference}; correct the operation or its kernel"
+            )
 
     def _magnitude(self, case: Case, expected: Any) -> Any:
         """Return the magnitudes whose last place counts: what is folded, without signs."""
@@ -277,10 +283,10 @@ class _OpCheck:
         symbols = {f"x{i}": x for i, x in enumerate(case.operands)}
         expression = self.op.expression(*(var(name) for name in symbols))
         got = evaluate(expression, symbols)
-        found = mismatch(np.asarray(got), np.asarray(expected), ULP)
-        if found is not None:
+        difference = mismatch(np.asarray(got), np.asarray(expected), ULP)
+        if difference is not None:
             raise AssertionError(
-                f"{title}: scalar expression {expression}: {found}; correct the record's "
+                f"{title}: scalar expression {expression}: {difference}; correct the record's "
                 "expression, from which kernels are printed"
             )
 
@@ -300,7 +306,7 @@ class _OpCheck:
             return out if self.op.invariants is None else self.op.invariants(out)
 
         fun, xs, names = flat_function(call, tuple(case.operands), picked)
-        step = Step(title, tuple(n.replace("argument", "operand") for n in names))
+        step = CheckStep(title, tuple(n.replace("argument", "operand") for n in names))
         rng = np.random.default_rng(self.seed)
         if self.dtype in (np.float64, np.complex128):
             check_wide(fun, xs, case.order, MODES, Tolerance(1e-6, 1e-6, None), rng, step)
@@ -315,22 +321,23 @@ class _OpCheck:
             return out if self.op.invariants is None else self.op.invariants(out)
 
         fun, xs, _ = flat_function(call, tuple(case.operands), picked)
-        found_grads = []
+        gradients = []
         for context in (contextlib.nullcontext(), use("numpy")):
             with context:
                 ys, pullback = vjp(fun, *xs)
                 rng = np.random.default_rng(self.seed)
                 gs = tuple(np.asarray(random_like(rng, y), dtype_of(y)) for y in ys)
-                found_grads.append(pullback(gs))
+                gradients.append(pullback(gs))
         precision = float(np.finfo(self.dtype).eps)
-        for i, got, expected in zip(picked, *found_grads, strict=True):
+        for i, got, expected in zip(picked, *gradients, strict=True):
             values = np.asarray(expected)
             limit = 100 * precision * np.maximum(np.abs(values), 1.0)
-            found = worst(got, values, limit)
-            if found is not None:
+            difference = worst(got, values, limit)
+            if difference is not None:
                 raise AssertionError(
-                    f"{title}: gradient of operand {i}{found[3]}: got {found[0]!r}, expected "
-                    f"{found[1]!r} from NumPy; correct the backend's derivative kernel"
+                    f"{title}: gradient of operand {i}{difference[3]}: got {difference[0]!r}, "
+                    f"expected {difference[1]!r} from NumPy; correct the backend's derivative "
+                    "kernel"
                 )
 
 
@@ -340,8 +347,8 @@ def results(expected: Any) -> tuple[Any, ...]:
 
 
 def _check_unchanged(case: Case, before: list[np.ndarray], title: str) -> None:
-    for i, (x, kept) in enumerate(zip(case.operands, before, strict=True)):
-        if np.asarray(x).tobytes() != kept.tobytes():
+    for i, (x, copy) in enumerate(zip(case.operands, before, strict=True)):
+        if np.asarray(x).tobytes() != copy.tobytes():
             raise AssertionError(f"{title}: operand {i} was written to; compute into fresh memory")
 
 

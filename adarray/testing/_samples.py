@@ -52,9 +52,9 @@ def _unaligned(fill: Fill, shape: tuple[int, ...]) -> np.ndarray:
     """Return an array whose memory begins at an odd address."""
     values = fill(shape)
     buffer = np.zeros(values.nbytes + 1, np.uint8)
-    made = buffer[1:].view(values.dtype).reshape(shape)
-    made[...] = values
-    return made
+    unaligned = buffer[1:].view(values.dtype).reshape(shape)
+    unaligned[...] = values
+    return unaligned
 
 
 def _scalar(fill: Fill, _: tuple[int, ...]) -> Any:
@@ -184,8 +184,10 @@ def pointwise_cases(op: Op, dtype: np.dtype[Any], rng: np.random.Generator) -> I
     else:
         for name, (first, second, order) in _PAIRS.items():
             layouts = itertools.cycle((first, second))
-            made = [make(fill, shape) for fill, (make, shape) in zip(fills, layouts, strict=False)]
-            yield Case(name, made, {}, order)
+            operands = [
+                make(fill, shape) for fill, (make, shape) in zip(fills, layouts, strict=False)
+            ]
+            yield Case(name, operands, {}, order)
     if dtype.kind == "c":
         return  # special values of complex functions are NumPy's own
     specials = _special_operands(op, dtype)

@@ -15,8 +15,8 @@ import pytest
 
 import adarray
 from adarray.__main__ import main
-from adarray.bench import Options, bench, measure, picture, report, run, studies, sweep
-from adarray.bench.measure import Row
+from adarray.bench import BenchOptions, bench, measure, picture, report, run, studies, sweep
+from adarray.bench.measure import Measurement
 from adarray.errors import BackendError
 
 
@@ -29,14 +29,14 @@ def works(name: str) -> bool:
 
 
 ROWS = [
-    Row("sizes", "add", "serial", None, 8, 4e-6, 8e-6),
-    Row("sizes", "add", "cuda", None, 8, 2e-6, 2e-6),
-    Row("sizes", "add", "serial", None, 64, 8e-6, 16e-6),
-    Row("sizes", "add", "cuda", None, 64, 2e-6, 2e-6),
-    Row("threads", "add", "cuda", 32, 64, 4e-6, 2e-6),
-    Row("threads", "add", "cuda", 256, 64, 2e-6, 4e-6),
-    Row("network", "network", "serial", None, 26506, 3e-4, 0.0),
-    Row("network", "network", "cuda", None, 26506, 1e-4, 0.0),
+    Measurement("sizes", "add", "serial", None, 8, 4e-6, 8e-6),
+    Measurement("sizes", "add", "cuda", None, 8, 2e-6, 2e-6),
+    Measurement("sizes", "add", "serial", None, 64, 8e-6, 16e-6),
+    Measurement("sizes", "add", "cuda", None, 64, 2e-6, 2e-6),
+    Measurement("threads", "add", "cuda", 32, 64, 4e-6, 2e-6),
+    Measurement("threads", "add", "cuda", 256, 64, 2e-6, 4e-6),
+    Measurement("network", "network", "serial", None, 26506, 3e-4, 0.0),
+    Measurement("network", "network", "cuda", None, 26506, 1e-4, 0.0),
 ]
 
 
@@ -99,8 +99,8 @@ def test_pictures_are_drawn_of_every_study(tmp_path: Path) -> None:
 
 def test_numpy_by_itself_has_a_column_of_forward_times() -> None:
     alone = [
-        Row("sizes", "add", "numpy", None, 64, 4e-6, 0.0),
-        Row("network", "network", "numpy", None, 26506, 6e-4, 0.0),
+        Measurement("sizes", "add", "numpy", None, 64, 4e-6, 0.0),
+        Measurement("network", "network", "numpy", None, 26506, 6e-4, 0.0),
     ]
     found = {t.name: t for t in report.tables([*ROWS, *alone])}
     largest = dict(zip(found["largest"].head, found["largest"].cells[0], strict=True))
@@ -133,7 +133,7 @@ def test_a_short_run_writes_everything(tmp_path: Path, capsys: Any, monkeypatch:
                  "--widths", "3", "--output", str(tmp_path)]  # fmt: skip
     assert main(arguments) == 0
     content = json.loads((tmp_path / "bench.json").read_text())
-    rows = [Row(**r) for r in content["rows"]]
+    rows = [Measurement(**r) for r in content["rows"]]
     # What was fast with few elements comes first with many.
     assert sorted((r.study, r.name, r.n) for r in rows) == [
         ("network", "network", studies.parameters(3)),
@@ -183,7 +183,7 @@ def test_wrong_arguments_are_refused(arguments: list[str], text: str, capsys: An
 
 def test_without_any_backend_it_says_what_to_install(monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setattr(run, "_working", lambda names: ([], dict.fromkeys(names, "none")))
-    assert bench(Options(operators=("add",))) == 1
+    assert bench(BenchOptions(operators=("add",))) == 1
     assert "pip install adarray" in capsys.readouterr().err
 
 
@@ -219,19 +219,19 @@ class Bench:
     def _size(
         self, study: str, name: str, backend: str, n: int, threads: int | None, data: Any,
         allowed: float,
-    ) -> Row:  # fmt: skip
+    ) -> Measurement:  # fmt: skip
         took = self._seconds(name, backend, n)
         self.clock.now += 4 * took  # both passes, twice
         self.allowed.append(allowed)
-        return Row(study, name, backend, threads, n, took, took)
+        return Measurement(study, name, backend, threads, n, took, took)
 
-    def _network(self, backend: str, width: int, dtype: str, allowed: float) -> Row:
+    def _network(self, backend: str, width: int, dtype: str, allowed: float) -> Measurement:
         n = studies.parameters(width)
         took = self._seconds("network", backend, n)
         self.clock.now += 1.0 + 5 * took  # it is compiled
-        return Row("network", "network", backend, None, n, took, 0.0)
+        return Measurement("network", "network", backend, None, n, took, 0.0)
 
-    def run(self, options: Options, working: list[str], seconds: float) -> sweep.Sweep:
+    def run(self, options: BenchOptions, working: list[str], seconds: float) -> sweep.Sweep:
         made = sweep.Sweep(options, working, seconds, lambda rows, done: self.told.extend(done))
         made.run()
         return made
@@ -240,7 +240,9 @@ class Bench:
 def test_blocks_are_swept_where_there_is_a_gpu(monkeypatch: Any) -> None:
     """Every block is measured once, in a `use` block of its own, beside the serial backend."""
     made = Bench(monkeypatch, lambda *_: 1e-6)
-    options = Options(studies=("threads",), operators=("add",), threads=(64, 512), sizes=(8, 16))
+    options = BenchOptions(
+        studies=("threads",), operators=("add",), threads=(64, 512), sizes=(8, 16)
+    )
     rows = made.run(options, ["serial", "cuda"], 60.0).rows
     assert [(r.study, r.backend, r.threads, r.n) for r in rows] == [
         ("sizes", "serial", None, 16), ("threads", "cuda", 64, 16), ("threads", "cuda", 512, 16),
@@ -253,7 +255,7 @@ def test_blocks_are_swept_where_there_is_a_gpu(monkeypatch: Any) -> None:
 
 def test_small_matrices_come_first_and_long_operations_last(monkeypatch: Any) -> None:
     made = Bench(monkeypatch, lambda name, *_: {"matmul": 3e-3}.get(name, 1e-3))
-    options = Options(
+    options = BenchOptions(
         studies=("sizes", "network"), operators=("matmul", "add"), sizes=(64, 16), widths=(9, 3)
     )
     found = made.run(options, ["serial", "cuda"], 60.0)
@@ -277,7 +279,7 @@ def test_what_would_take_too_long_is_left_out(monkeypatch: Any, capsys: Any) -> 
         return 1e-9 * n**power * {"cuda": 1e-3}.get(backend, 1.0)
 
     made = Bench(monkeypatch, seconds)
-    options = Options(studies=("sizes",), operators=("matmul", "add"), sizes=(256, 1024, 4096))
+    options = BenchOptions(studies=("sizes",), operators=("matmul", "add"), sizes=(256, 1024, 4096))
     found = made.run(options, ["serial", "cuda"], 30.0)
     assert [str(t) for t in found.left_out] == ["serial: matmul on rows of 4096"]
     assert len(found.rows) == 11
@@ -289,7 +291,9 @@ def test_what_would_take_too_long_is_left_out(monkeypatch: Any, capsys: Any) -> 
 def test_time_that_later_studies_leave_is_used(monkeypatch: Any) -> None:
     """Half of the time is for sizes at first; the network needs little of the rest."""
     made = Bench(monkeypatch, lambda name, *_: 1e-6 if name == "network" else 1.0)
-    options = Options(studies=("sizes", "network"), operators=("add",), sizes=(64, 70), widths=(3,))
+    options = BenchOptions(
+        studies=("sizes", "network"), operators=("add",), sizes=(64, 70), widths=(3,)
+    )
     found = made.run(options, ["serial"], 10.0)
     assert [r.name for r in found.rows] == ["add", "network", "add"]
     assert not found.left_out
@@ -328,18 +332,18 @@ def test_an_interrupted_run_writes_what_it_has(
 ) -> None:
     count = 0
 
-    def measured(study: str, name: str, backend: str, n: int, threads: Any, *_: Any) -> Row:
+    def measured(study: str, name: str, backend: str, n: int, threads: Any, *_: Any) -> Measurement:
         nonlocal count
         count += 1
         if count == 3:
             if terminated:
                 os.kill(os.getpid(), signal.SIGTERM)
             raise KeyboardInterrupt
-        return Row(study, name, backend, threads, n, 1e-6, 1e-6)
+        return Measurement(study, name, backend, threads, n, 1e-6, 1e-6)
 
     monkeypatch.setattr(sweep, "size_row", measured)
     before = signal.getsignal(signal.SIGTERM)
-    options = Options(("serial",), operators=("add", "sum"), sizes=(4, 8), output=tmp_path)
+    options = BenchOptions(("serial",), operators=("add", "sum"), sizes=(4, 8), output=tmp_path)
     assert bench(options) == 130
     assert signal.getsignal(signal.SIGTERM) is before
     assert "interrupted: what was measured is written" in capsys.readouterr().err
@@ -352,13 +356,13 @@ def test_tables_are_there_after_every_group(tmp_path: Path, monkeypatch: Any) ->
     """Even where the process is killed."""
     kept: list[int] = []
 
-    def measured(study: str, name: str, backend: str, n: int, threads: Any, *_: Any) -> Row:
+    def measured(study: str, name: str, backend: str, n: int, threads: Any, *_: Any) -> Measurement:
         path = tmp_path / "bench.json"
         kept.append(len(report.read(path)[0]) if path.exists() else 0)
-        return Row(study, name, backend, threads, n, 1e-6, 1e-6)
+        return Measurement(study, name, backend, threads, n, 1e-6, 1e-6)
 
     monkeypatch.setattr(sweep, "size_row", measured)
-    options = Options(("numpy",), ("sizes",), ("add", "sum"), sizes=(4, 8), output=tmp_path)
+    options = BenchOptions(("numpy",), ("sizes",), ("add", "sum"), sizes=(4, 8), output=tmp_path)
     assert bench(options) == 0
     assert kept == [0, 0, 2, 2]
 
@@ -380,7 +384,7 @@ def test_the_order_of_measuring_does_not_change_tables() -> None:
 
 def test_tables_of_a_part_have_gaps() -> None:
     """As of a run that was cut."""
-    rows = [*ROWS[:4], Row("threads", "sum", "cuda", 32, 64, 1e-6, 1e-6), *ROWS[4:6]]
+    rows = [*ROWS[:4], Measurement("threads", "sum", "cuda", 32, 64, 1e-6, 1e-6), *ROWS[4:6]]
     found = {t.name: t for t in report.tables(rows)}
     cells = {(line[0], line[1]): line[2:] for line in found["threads"].cells}
     assert cells["sum", "forward"] == ["1 us", "-", "32"]

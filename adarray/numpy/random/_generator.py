@@ -28,7 +28,7 @@ _INTO = {
 }
 
 
-def _join_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _lists_as_arrays(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(
         creation.asarray(x) if isinstance(x, (list, tuple)) and traced(list(x)) else x for x in args
     )
@@ -95,7 +95,7 @@ def _smooth(raw: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def _draw(raw: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of NumPy's draws: plain parameters exactly, traced ones smoothly."""
-    args = _join_lists(args)
+    args = _lists_as_arrays(args)
     if traced(args) or traced(kwargs):
         return _smooth(raw, name, args, kwargs)
     out = kwargs.get("out")
@@ -109,12 +109,12 @@ def _draw_into(
     out: ADArray, raw: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> ADArray:
     """Draw numbers and write them into `out`, whose memory others may rely on."""
-    given = {**dict(zip(_INTO[name], args, strict=False)), **kwargs}
-    given.update(out=None, dtype=given.get("dtype", out.dtype))
-    size = given.pop("size", None)
+    options = {**dict(zip(_INTO[name], args, strict=False)), **kwargs}
+    options.update(out=None, dtype=options.get("dtype", out.dtype))
+    size = options.pop("size", None)
     if size is not None and np.broadcast_shapes(size) != out.shape:
         raise ValueError("size must match out.shape when used together")
-    return assign(out, ADArray(getattr(raw, name)(size=out.shape, **given)))  # type: ignore[return-value]
+    return assign(out, ADArray(getattr(raw, name)(size=out.shape, **options)))  # type: ignore[return-value]
 
 
 def _choice(
@@ -242,7 +242,7 @@ class Generator(np.random.Generator):
         method: Any = "svd",
     ) -> Any:
         """Draw from the normal distribution of several variables."""
-        mean, cov = _join_lists((mean, cov))
+        mean, cov = _lists_as_arrays((mean, cov))
         values = plain((mean, cov))
         if not (traced(mean) or traced(cov)):
             options = {"check_valid": check_valid, "tol": tol, "method": method}
@@ -296,7 +296,7 @@ class RandomState(np.random.RandomState):
         self, mean: Any, cov: Any, size: Any = None, check_valid: Any = "warn", tol: float = 1e-8
     ) -> Any:
         """Draw from the normal distribution of several variables."""
-        mean, cov = _join_lists((mean, cov))
+        mean, cov = _lists_as_arrays((mean, cov))
         values = plain((mean, cov))
         if not (traced(mean) or traced(cov)):
             return lift(self._raw.multivariate_normal(*values, size, check_valid, tol))
@@ -310,9 +310,9 @@ def _method(cls: type, base: type, name: str) -> None:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return _draw(self._raw, name, args, kwargs)
 
-    made = dressed(call, getattr(base, name))
-    made.__doc__ = f"As `numpy.random.{base.__name__}.{name}`, with ADArrays as results."
-    setattr(cls, name, made)
+    method = dressed(call, getattr(base, name))
+    method.__doc__ = f"As `numpy.random.{base.__name__}.{name}`, with ADArrays as results."
+    setattr(cls, name, method)
 
 
 _PLAIN = {"bit_generator", "spawn"}
@@ -336,7 +336,7 @@ def default_rng(seed: Any = None) -> np.random.Generator:
 
 
 def _recorder() -> TracingEngine | None:
-    """Return what records the run of a function; None where nothing does."""
+    """Return the recorder of the current run; None where nothing is recorded."""
     mode = MODE.get()
     return mode.recorder if mode is not None else None
 
