@@ -45,7 +45,7 @@ class Job(NamedTuple):
     env: dict[str, str] = {}  # noqa: RUF012  (never changed)
 
 
-class Result(NamedTuple):
+class JobResult(NamedTuple):
     """How a job ended."""
 
     name: str
@@ -62,7 +62,7 @@ class Result(NamedTuple):
 
     @property
     def step(self) -> str:
-        """What its shares are called together."""
+        """The name of all its shares together."""
         return self.name.partition("-")[0]
 
 
@@ -72,7 +72,7 @@ def python(*arguments: str) -> list[str]:
 
 
 def install() -> Job:
-    """Return what installs this checkout with its compiled modules."""
+    """Return the job that installs this checkout with its compiled modules."""
     return Job("install", python("-m", "pip", "install", "-e", f"{ROOT}[test,cuda,bench]"), 900)
 
 
@@ -102,7 +102,7 @@ def sanitised(options: argparse.Namespace) -> list[Job]:
 
 
 def kernels(options: argparse.Namespace) -> list[Job]:
-    """Return what runs the printed kernels: they are compiled, and kept on disk for the tools."""
+    """Return the jobs that run the printed kernels, which the tools find compiled on disk."""
     return [Job(f"kernels-{i}", command, options.limit) for i, command in enumerate(shares(SHARES))]
 
 
@@ -119,7 +119,7 @@ def _has(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def run(jobs: list[Job], logs: Path, end: float = float("inf")) -> list[Result]:
+def run(jobs: list[Job], logs: Path, end: float = float("inf")) -> list[JobResult]:
     """Run jobs side by side, each in a log of its own, at most until the clock shows `end`."""
     start = time.perf_counter()
     begun = []
@@ -133,19 +133,22 @@ def run(jobs: list[Job], logs: Path, end: float = float("inf")) -> list[Result]:
                 job.command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=env,
                 start_new_session=True,
             )))  # fmt: skip
-    made = []
+    results = []
     for job, log, process in begun:
         try:
-            left = min(start + job.limit, end) - time.perf_counter()
-            status: int | None = process.wait(max(1.0, left))
+            remaining = min(start + job.limit, end) - time.perf_counter()
+            status: int | None = process.wait(max(1.0, remaining))
         except subprocess.TimeoutExpired:
             stop(process)
             status = None
-        made.append(Result(job.name, status, time.perf_counter() - start, log))
-        print(f"{job.name}: {made[-1].verdict} after {made[-1].seconds:.0f} s, {log}", flush=True)
+        results.append(JobResult(job.name, status, time.perf_counter() - start, log))
+        print(
+            f"{job.name}: {results[-1].verdict} after {results[-1].seconds:.0f} s, {log}",
+            flush=True,
+        )
         if status != 0:
             print("".join(f"    {line}\n" for line in tail(log)), flush=True)
-    return made
+    return results
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -178,8 +181,8 @@ _SAYINGS = (
 def sayings(log: Path) -> list[str]:
     """Return the lines of a log that sum it up; the last line where it has none."""
     text = log.read_text(errors="replace")
-    found = [re.findall(p, text, re.MULTILINE) for p in _SAYINGS]
-    lines = [f[-1].strip() for f in found if f]
+    matches = [re.findall(p, text, re.MULTILINE) for p in _SAYINGS]
+    lines = [f[-1].strip() for f in matches if f]
     return lines or [x.strip() for x in tail(log, 1)]
 
 
@@ -189,52 +192,52 @@ def targets_of(figures: Path) -> list[str]:
         sys.path.append(str(ROOT))  # last: an installed adarray stays the one in use
     from asv_bench.gpu.targets import lines
 
-    found = lines(json.loads(figures.read_text()))
-    met = sum(x.met for x in found)
-    return [f"{met} of {len(found)} targets met", *(
+    targets = lines(json.loads(figures.read_text()))
+    met = sum(x.met for x in targets)
+    return [f"{met} of {len(targets)} targets met", *(
         f"{x.what}: {'-' if x.figure is None else format(x.figure, '.3g')}, target {x.target}, "
-        f"{x.verdict}" for x in found if not x.met
+        f"{x.verdict}" for x in targets if not x.met
     )]  # fmt: skip
 
 
-def summary(results: list[Result], figures: Path) -> str:
-    """Return what came out of every step, as Markdown."""
+def summary(results: list[JobResult], figures: Path) -> str:
+    """Return the results of every step, as Markdown."""
     parts = ["# CUDA on one machine", ""]
     for step in dict.fromkeys(r.step for r in results):
         here = [r for r in results if r.step == step]
         bad = [r for r in here if r.status != 0]
         verdict = ", ".join(f"{r.name} {r.verdict}" for r in bad) or "passed"
         parts.append(f"- **{step}**: {verdict} ({max(r.seconds for r in here):.0f} s)")
-        said = dict.fromkeys(line for r in here for line in sayings(r.log))
+        notes = dict.fromkeys(line for r in here for line in sayings(r.log))
         if step == "speed" and figures.exists():
-            said = dict.fromkeys(targets_of(figures))
-        parts += [f"  - {line}" for line in said]
+            notes = dict.fromkeys(targets_of(figures))
+        parts += [f"  - {line}" for line in notes]
     return "\n".join(parts) + "\n"
 
 
-def timed(options: argparse.Namespace, logs: Path, left: float) -> list[Job]:
+def timed(options: argparse.Namespace, logs: Path, seconds: float) -> list[Job]:
     """Return the jobs that measure, in order; `left` are the seconds for all of them."""
-    found = {}
+    jobs = {}
     figures, speed = logs / "fifteen.json", logs / "speed.json"
-    found["fifteen"] = Job(
+    jobs["fifteen"] = Job(
         "fifteen", python("-m", "asv_bench.gpu.fifteen", "--json", str(figures)), options.limit
     )
     docs = ["--docs", str(options.docs)] if options.docs else []
     rounds = ["--rounds", str(options.rounds), "--output", str(speed), *docs]
-    if left < float("inf"):
+    if seconds < float("inf"):
         others = sum(s for name, s in USUAL_S.items() if name in options.steps)
-        rounds += ["--budget", f"{max(left - others - WAVE_S, 0.0):.0f}"]
+        rounds += ["--budget", f"{max(seconds - others - WAVE_S, 0.0):.0f}"]
     fifteen = ["--fifteen", str(figures)] if "fifteen" in options.steps else []
     command = python("-m", "asv_bench.gpu", *rounds, *fifteen)
-    found["speed"] = Job("speed", command, options.limit)
+    jobs["speed"] = Job("speed", command, options.limit)
     output = str(options.docs or logs)
     command = python("-m", "adarray", "bench", "--seconds", f"{SWEEP_S:g}", "--output", output)
-    found["sweep"] = Job("sweep", command, options.limit)
-    return [found[name] for name in STEPS if name in found and name in options.steps]
+    jobs["sweep"] = Job("sweep", command, options.limit)
+    return [jobs[name] for name in STEPS if name in jobs and name in options.steps]
 
 
 def tables(options: argparse.Namespace, figures: Path) -> Job:
-    """Return what writes tables of figures that were kept on the way."""
+    """Return the job that writes tables of the figures of earlier jobs."""
     command = python("-m", "asv_bench.gpu", "--load", str(figures), "--docs", str(options.docs))
     return Job("tables", command, 60)
 
@@ -247,14 +250,14 @@ def main(argv: list[str] | None = None) -> int:
     logs.mkdir(parents=True, exist_ok=True)
     figures = logs / "speed.json"
     figures.unlink(missing_ok=True)
-    results: list[Result] = []
+    results: list[JobResult] = []
 
     def do(jobs: list[Job]) -> bool:
         """Run jobs, and write the summary anew; return whether they passed."""
-        made = run(jobs, logs, end)
-        results.extend(made)
+        finished = run(jobs, logs, end)
+        results.extend(finished)
         (logs / "summary.md").write_text(summary(results, figures))
-        return all(r.status == 0 for r in made)
+        return all(r.status == 0 for r in finished)
 
     if options.install and not do([install()]):
         return 1

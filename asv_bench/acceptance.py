@@ -90,11 +90,11 @@ def network(fleet: Fleet, ours: list[str]) -> list[dict[str, Any]]:
     """Gradient of the three-layer network: autograd / the fastest backend."""
     results = fleet.race("gradient", NETWORK.name, [*ours, "autograd"])
     peer = results.get("autograd", Result([], [], [], "absent"))
-    found = {e: value for e in ours if (value := ratio(peer, results[e])) is not None}
-    best = max(found, key=found.__getitem__) if found else "adarray"
-    others = "; ".join(f"{e} {value:.3g}" for e, value in found.items())
+    ratios = {e: value for e in ours if (value := ratio(peer, results[e])) is not None}
+    best = max(ratios, key=ratios.__getitem__) if ratios else "adarray"
+    others = "; ".join(f"{e} {value:.3g}" for e, value in ratios.items())
     what = f"gradient of {NETWORK.name}: autograd / {best}"
-    return [_row(what, found.get(best), 2.0, False, f" ({others})")]
+    return [_row(what, ratios.get(best), 2.0, False, f" ({others})")]
 
 
 def guard(fleet: Fleet, ours: list[str]) -> list[dict[str, Any]]:

@@ -171,7 +171,7 @@ class JitEngine(ADArrayEngine):
             raise RuntimeError("jit: not compiled: {compiled} of {segments} parts".format(**facts))
 
     def facts(self) -> dict[str, Any]:
-        """Return what was compiled for the function that was prepared last."""
+        """Return figures of the plans of the function that was prepared last."""
         nodes = self.function.path(*self.arrays)
         plans = [node.plan for node in nodes]
         steps = [step for plan in plans if plan is not None for step in plan.steps]

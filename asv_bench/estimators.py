@@ -124,7 +124,7 @@ def diagnosis(copies: int = 64, sigma: float = 0.1, samples: int = 128) -> Diagn
     return diagnose(ways, exact, w, x, y, repeats=20, rng=1)
 
 
-def diagnosis_rows(found: Diagnosis) -> list[list[str]]:
+def diagnosis_rows(report: Diagnosis) -> list[list[str]]:
     """Return the figures for all parameters together."""
     return [
         [
@@ -132,9 +132,9 @@ def diagnosis_rows(found: Diagnosis) -> list[list[str]]:
             f"{r.cosine:.3f}",
             f"{r.variance:.2g}",
             f"{r.bias:.2g} ({r.bias_error:.1g})",
-            f"{1e3 * found.seconds[r.estimator]:.1f}",
+            f"{1e3 * report.seconds[r.estimator]:.1f}",
         ]
-        for r in found.rows
+        for r in report.rows
         if r.leaf == "all"
     ]
 
@@ -158,12 +158,12 @@ def medians(
     """Return the median times of calls in s, which take turns, after some that compile."""
     times: list[list[float]] = [[] for _ in runs]
     for k in range(rounds + 4):
-        for run, found in zip(runs, times, strict=True):
+        for run, samples in zip(runs, times, strict=True):
             start = time.perf_counter()
             run()
             wait()
             if k >= 4:
-                found.append(time.perf_counter() - start)
+                samples.append(time.perf_counter() - start)
     return list(map(statistics.median, times))
 
 
@@ -262,13 +262,13 @@ def main() -> None:
         for row in [head, *throughput_rows(backend)]:
             print("\t".join(row))
         return
-    found = diagnosis()
+    report = diagnosis()
     write(
         "diagnostics.tsv",
         ["estimator", "cosine", "variance", "bias (noise of it)", "ms, eager"],
-        diagnosis_rows(found),
+        diagnosis_rows(report),
     )
-    found.save(TABLES / "diagnostics.svg")
+    report.save(TABLES / "diagnostics.svg")
     write("memory.tsv", ["gradient", "peak"], memory_rows())
     write("throughput.tsv", head, throughput_rows(backend))
 

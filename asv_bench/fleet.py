@@ -44,7 +44,7 @@ class Failed(Exception):  # noqa: N818  (an outcome that tables show)
 
 
 class Result(NamedTuple):
-    """What one engine took for one workload.
+    """The measurements of one engine for one workload.
 
     Parameters
     ----------
@@ -179,17 +179,17 @@ class Member:
 
         A round that others disturbed is taken again; of all attempts the quietest counts.
         """
-        found = []
+        rounds = []
         for attempt in range(ATTEMPTS):
             time.sleep(SETTLE_S * (1 + 10 * attempt))
             start, busy, own = time.perf_counter(), busy_s(), busy_s(self.process.pid)
             answer = self.ask(do="measure", seconds=ROUND_S)
             elapsed = time.perf_counter() - start
             others = busy_s() - busy - (busy_s(self.process.pid) - own)
-            found.append((max(others, 0.0) / elapsed, attempt, answer))
-            if found[-1][0] <= QUIET:
+            rounds.append((max(others, 0.0) / elapsed, attempt, answer))
+            if rounds[-1][0] <= QUIET:
                 break
-        others, _, answer = min(found)
+        others, _, answer = min(rounds)
         return answer, others
 
     def _answer(self) -> dict[str, Any]:
@@ -351,12 +351,12 @@ def import_times(repeats: int = 15) -> dict[str, list[float]]:
     """Return the times in s to import numpy and adarray, each in a fresh interpreter."""
     times: dict[str, list[float]] = {"numpy": [], "adarray": []}
     for _ in range(repeats + 1):
-        for module, found in times.items():
+        for module, samples in times.items():
             done = subprocess.run(
                 [sys.executable, "-P", "-c", _IMPORT.format(module)],
                 capture_output=True,
                 text=True,
                 check=True,
             )
-            found.append(float(done.stdout))
-    return {module: found[1:] for module, found in times.items()}  # the first reads from disk
+            samples.append(float(done.stdout))
+    return {module: samples[1:] for module, samples in times.items()}  # the first reads from disk

@@ -48,7 +48,7 @@ def heat(u: Any) -> Any:
 
 
 def wave(speed: Any, u: Any) -> Any:
-    """Return what a receiver sees of a wave, which two states per step describe."""
+    """Return the signal of a receiver for a wave, which two states per step describe."""
     before, total = u, 0.0
     for _ in range(60):
         bend = np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1) - 4 * u
@@ -80,12 +80,12 @@ def recurrent(w: Any, u: Any, xs: Any) -> Any:
 
 def skips(ws: Any, x: Any) -> Any:
     """Return a loss of a network whose last layers read the first ones, as a U-net."""
-    kept = []
+    activations = []
     for w in ws:
         x = np.tanh(x @ w)
-        kept.append(x)
+        activations.append(x)
     for w in reversed(ws):
-        x = np.tanh(x @ w.T) + kept.pop()
+        x = np.tanh(x @ w.T) + activations.pop()
     return np.mean(x**2)
 
 
@@ -106,7 +106,7 @@ def program(name: str) -> tuple[Any, tuple[Any, ...]]:
     def weights(n: int, size: int) -> list[Any]:
         return [r.normal(size=(size, size)) / np.sqrt(size) for _ in range(n)]
 
-    made: dict[str, Any] = {
+    programs: dict[str, Any] = {
         "layers": lambda: (layers, weights(50, 128), r.normal(size=(1000, 128))),
         "residual": lambda: (residual, weights(20, 128), r.normal(size=(1000, 128))),
         "heat": lambda: (heat, r.normal(size=(400, 400))),
@@ -118,7 +118,7 @@ def program(name: str) -> tuple[Any, tuple[Any, ...]]:
         "skips": lambda: (skips, weights(20, 128), r.normal(size=(1000, 128))),
         "attention": lambda: (attention, weights(8, 64), r.normal(size=(400, 64))),
     }  # fmt: skip
-    f, *args = made[name]()
+    f, *args = programs[name]()
     return adarray.value_and_grad(f), tuple(args)
 
 
@@ -147,7 +147,7 @@ def settle() -> None:
 def measure(name: str, limit: int | None) -> dict[str, Any]:
     """Return memory and time of a program under a limit."""
     g, args = program(name)
-    said = ""
+    warning = ""
     with adarray.use("serial"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         jf = adarray.jit(g, memory_limit=limit)
@@ -155,7 +155,7 @@ def measure(name: str, limit: int | None) -> dict[str, Any]:
         for _ in range(3):
             result = jf(*args)
         compiled = time.perf_counter() - start
-        said = next((str(w.message) for w in caught if "memory_limit" in str(w.message)), "")
+        warning = next((str(w.message) for w in caught if "memory_limit" in str(w.message)), "")
         (node,) = jf.path(*args)
         seconds = []
         for _ in range(5):
@@ -173,7 +173,7 @@ def measure(name: str, limit: int | None) -> dict[str, Any]:
         peak -= sum(x.nbytes for x in leaves)
     return {
         "arena": node.plan.arena, "peak": peak, "seconds": min(seconds), "compile": compiled,
-        "said": said, "value": check,
+        "said": warning, "value": check,
     }  # fmt: skip
 
 
@@ -185,8 +185,8 @@ def measured(name: str, limit: int | None) -> dict[str, Any]:
     """Return `measure` of a process of its own."""
     command = [sys.executable, "-m", "asv_bench.memory_limit", "--one", name, str(limit or 0)]
     out = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(out.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, Any] = json.loads(out.stdout.splitlines()[-1])
+    return figures
 
 
 def main() -> None:

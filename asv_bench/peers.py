@@ -101,7 +101,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the machine and the versions that the figures depend on."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -164,7 +164,7 @@ def compare(
     if "import" in options.groups:
         times = import_times()
         figures["import"] = times
-        rows = [[m, time_text(statistics.median(found))] for m, found in times.items()]
+        rows = [[m, time_text(statistics.median(samples))] for m, samples in times.items()]
         parts.append(table("Import", ["module", "median"], rows))
     return "\n\n".join(parts), figures
 
@@ -185,7 +185,7 @@ def gradient_tables(
         for name, row in results.items()
     ]
     head = ["workload", "NumPy, value only", *columns[1:]]
-    made = [table("Value and gradient: median times", head, times)]
+    tables = [table("Value and gradient: median times", head, times)]
     ratios = [
         [name, engine, *(ratio_text(ratio(row[engine], row[c])) for c in ["numpy", *peers])]
         for name, row in results.items()
@@ -194,7 +194,7 @@ def gradient_tables(
     ]
     if ratios:
         title = "adarray's time / the other's (below 1: adarray is faster)"
-        made.append(table(title, ["workload", "engine", "NumPy, value only", *peers], ratios))
+        tables.append(table(title, ["workload", "engine", "NumPy, value only", *peers], ratios))
     overhead = [
         [name, *(f"{r.median / WORKLOADS[name].ops * 1e6:.2f}" if not r.error else "-"
                  for r in (row[c] for c in columns[1:]))]
@@ -203,7 +203,7 @@ def gradient_tables(
     ]  # fmt: skip
     if overhead:
         head = ["workload", *columns[1:]]
-        made.append(table("Microseconds per operation, value and gradient", head, overhead))
+        tables.append(table("Microseconds per operation, value and gradient", head, overhead))
     errors = {
         f"- {name}, {c}: {row[c].error}"
         for name, row in results.items()
@@ -211,8 +211,8 @@ def gradient_tables(
         if row[c].error not in ("", "absent")
     }
     if errors:
-        made.append("Not measured:\n\n" + "\n".join(sorted(errors)))
-    return made
+        tables.append("Not measured:\n\n" + "\n".join(sorted(errors)))
+    return tables
 
 
 def kernel_table(results: dict[str, dict[str, Result]], engines: list[str]) -> str:

@@ -106,7 +106,7 @@ class Worker:
         return digest_of(*prepared.result(result)), prepared.call
 
     def once(self, name: str) -> dict[str, Any]:
-        """Return what is measured once per process: compile time and peak memory."""
+        """Return the figures measured once per process: compile time and peak memory."""
         return once.measure(self.engine, EVERY[name].workload)
 
     def record(self, count: int) -> dict[str, float]:
@@ -155,18 +155,18 @@ class Worker:
 
 
 def kernel_result(value: Any) -> tuple[Any, list[Any]]:
-    """Return what a kernel computed as a digest takes it: a sum, and the array."""
+    """Return the result of a kernel as a digest takes it: a sum, and the array."""
     array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
     return array.sum(), [array]
 
 
 def digest_of(value: Any, gradients: list[Any]) -> list[float]:
     """Return numbers that tell results apart: the value, and two sums of each gradient."""
-    made = [float(value)]
+    digest = [float(value)]
     for g in gradients:
         flat = np.asarray(g, dtype=np.float64).ravel()
-        made += [float(np.linalg.norm(flat)), float(flat @ np.cos(np.arange(flat.size)))]
-    return made
+        digest += [float(np.linalg.norm(flat)), float(flat @ np.cos(np.arange(flat.size)))]
+    return digest
 
 
 def serve(worker: Any, requests: Any, answers: Any) -> None:

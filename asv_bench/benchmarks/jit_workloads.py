@@ -287,13 +287,13 @@ def make_recurrent_network(steps: int, batch: int, width: int) -> JitWorkload:
     """Return a recurrent network with `width` inputs and states, one output."""
 
     def parameters(rng: np.random.Generator) -> Arrays:
-        made = (
+        parameters = (
             rng.normal(size=(width, width)) / np.sqrt(width),
             rng.normal(size=(width, width)) / np.sqrt(width),
             np.zeros(width),
             rng.normal(size=(width, 1)) / np.sqrt(width),
         )
-        return tuple(x.astype("float32") for x in made)
+        return tuple(x.astype("float32") for x in parameters)
 
     def series(rng: np.random.Generator) -> Arrays:
         inputs = rng.normal(size=(steps, batch, width))
@@ -317,8 +317,8 @@ def make_layer_norm(rows: int, columns: int) -> JitWorkload:
 
     def data(rng: np.random.Generator) -> Arrays:
         shift = 0.1 * rng.normal(size=(2, columns))
-        made = (rng.normal(size=(rows, columns)), 1.0 + shift[0], shift[1])
-        return tuple(x.astype("float32") for x in made)
+        parameters = (rng.normal(size=(rows, columns)), 1.0 + shift[0], shift[1])
+        return tuple(x.astype("float32") for x in parameters)
 
     w = Workload(f"layernorm {rows}x{columns} f32", layer_norm, data, torch=_layer_norm_torch)
     size = rows * columns

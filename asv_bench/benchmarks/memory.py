@@ -20,13 +20,13 @@ DEEP = 1_000_000 if LARGE else 100_000
 def graph(f: Any, *xs: Any) -> list[Any]:
     """Return the nodes that the result of `f` depends on, leaves excepted."""
     y = f(*(adarray.array(x, requires_grad=True) for x in xs))
-    stack, found = [y._node], {}
+    stack, nodes = [y._node], {}
     while stack:
         node = stack.pop()
-        if node is not None and id(node) not in found and any(node.parents):
-            found[id(node)] = node
+        if node is not None and id(node) not in nodes and any(node.parents):
+            nodes[id(node)] = node
             stack.extend(node.parents)
-    return list(found.values())
+    return list(nodes.values())
 
 
 def saved_bytes(nodes: list[Any]) -> int:
@@ -94,8 +94,8 @@ class Counts:
         elif kind == "kind":
             f, xs = KINDS[name], [uniform(3, 0.1, 1.0, "float64")]
         else:
-            f, given = bound(WORKLOADS[function])
-            xs = list(given)
+            f, inputs = bound(WORKLOADS[function])
+            xs = list(inputs)
         self.nodes = graph(f, *xs)
 
     def track_nodes(self, *_: Any) -> int:

@@ -58,12 +58,12 @@ def pointwise_cases() -> dict[str, Case]:
 
 def operands(case: Case, n: int, dtype: str) -> list[np.ndarray]:
     """Return the operands of `case` as n by n matrices (or a row of n)."""
-    made = []
+    arrays = []
     for i, (low, high, *kind) in enumerate(case.ranges):
         shape = (n,) if case.row and case.row[i] else (n, n)
         x = uniform(shape, low, high, dtype, seed=i)
-        made.append(x > (low + high) / 2 if "bool" in kind else x)
-    return made
+        arrays.append(x > (low + high) / 2 if "bool" in kind else x)
+    return arrays
 
 
 class _Forward(OnEngine):
@@ -103,8 +103,8 @@ class _Backward(OnEngine):
         real = [x.dtype.kind == "f" for x in xs]
 
         def call(*traced: Any) -> Any:
-            given = iter(traced)
-            return case.call(*(next(given) if r else x for x, r in zip(xs, real, strict=True)))
+            operands = iter(traced)
+            return case.call(*(next(operands) if r else x for x, r in zip(xs, real, strict=True)))
 
         y, self.pullback = adarray.vjp(call, *(x for x, r in zip(xs, real, strict=True) if r))
         self.g = uniform(np.shape(y), 0.5, 1.5, dtype)

@@ -155,11 +155,11 @@ def _options(n: int) -> Callable[[np.random.Generator], Arrays]:
 
 def network_parameters(rng: np.random.Generator, sizes: tuple[int, ...], dtype: Any) -> Arrays:
     """Return ``w1, b1, w2, b2, ...`` for layers of `sizes` (He et al., 2015)."""
-    made: list[np.ndarray] = []
+    parameters: list[np.ndarray] = []
     for m, n in itertools.pairwise(sizes):
-        made.append((rng.normal(size=(m, n)) * np.sqrt(2 / m)).astype(dtype))
-        made.append(np.zeros(n, dtype))
-    return tuple(made)
+        parameters.append((rng.normal(size=(m, n)) * np.sqrt(2 / m)).astype(dtype))
+        parameters.append(np.zeros(n, dtype))
+    return tuple(parameters)
 
 
 def _batch(rng: np.random.Generator, batch: int, inputs: int, dtype: Any) -> Arrays:

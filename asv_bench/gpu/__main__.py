@@ -26,18 +26,18 @@ from asv_bench.gpu.workloads import GPU_WORKLOADS
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if a target of ``--acceptance`` is missed, else 0."""
     options = parse(argv)
-    found = json.loads(options.load.read_text()) if options.load else collect(options)
+    figures = json.loads(options.load.read_text()) if options.load else collect(options)
     if options.fifteen and options.fifteen.exists():  # it is a step of its own, and may fail
-        found["fifteen"] = json.loads(options.fifteen.read_text())
-    print(report.text(found))
+        figures["fifteen"] = json.loads(options.fifteen.read_text())
+    print(report.text(figures))
     if options.output:
-        options.output.write_text(json.dumps(found, indent=1) + "\n")
+        options.output.write_text(json.dumps(figures, indent=1) + "\n")
     if options.docs:
-        report.write(found, options.docs)
-        picture.draw(found, [options.docs / "speed.svg", options.docs / "speed.png"])
+        report.write(figures, options.docs)
+        picture.draw(figures, [options.docs / "speed.svg", options.docs / "speed.png"])
     if not options.acceptance:
         return 0
-    return 0 if all(line.met for line in lines(found)) else 1
+    return 0 if all(line.met for line in lines(figures)) else 1
 
 
 def collect(options: argparse.Namespace) -> dict[str, Any]:

@@ -38,13 +38,13 @@ def seconds(call: Callable[[], Any], wait: Callable[[], Any]) -> float:
 
 def copies(torch: Any) -> dict[str, float]:
     """Return bytes read and written per second by copies of so many bytes."""
-    found = {}
+    rates = {}
     for size in COPIED:
         a = torch.rand(size // 4, device="cuda")
         b = torch.empty_like(a)
         took = seconds(lambda a=a, b=b: b.copy_(a), torch.cuda.synchronize)
-        found[str(size)] = 2.0 * size / took
-    return found
+        rates[str(size)] = 2.0 * size / took
+    return rates
 
 
 def matrices() -> tuple[np.ndarray, np.ndarray]:

@@ -65,9 +65,11 @@ def times(*calls: Callable[[], Any]) -> list[float]:
     return [statistics.median(column) / 1e3 for column in zip(*rounds, strict=True)]
 
 
-def error(made: Any, exact: Any) -> float:
+def error(result: Any, exact: Any) -> float:
     """Return the relative error of the first rows."""
-    return float(cupy.linalg.norm(made[:ROWS].astype(np.float64) - exact) / cupy.linalg.norm(exact))
+    return float(
+        cupy.linalg.norm(result[:ROWS].astype(np.float64) - exact) / cupy.linalg.norm(exact)
+    )
 
 
 def drawn(*shape: int) -> Any:
@@ -90,7 +92,7 @@ def products(size: int, precision: str) -> dict[str, Any]:
     x, y = (torch.from_dlpack(v).to(kind_of(precision)) for v in (a, b))
     out = torch.empty_like(x)
     option = "float32" if precision == "float64" else precision
-    found: dict[str, Any] = {"size": size, "precision": precision}
+    figures: dict[str, Any] = {"size": size, "precision": precision}
     with adarray.use("cuda", matmul_precision=option):
         p, q = adarray.array(a), adarray.array(b)
         calls = [lambda: torch.matmul(x, y, out=out), lambda: np.matmul(p, q)]
@@ -98,14 +100,14 @@ def products(size: int, precision: str) -> dict[str, Any]:
             r, s = adarray.array(a.astype(np.float16)), adarray.array(b.astype(np.float16))
             calls.append(lambda: np.matmul(r, s))
         took = times(*calls)
-        made = np.matmul(p, q)
+        product = np.matmul(p, q)
     names = ("torch", "adarray", "adarray, float16 arrays")
     rates = {n: 2.0 * size**3 / t for n, t in zip(names, took, strict=False)}
     errors = {
         "torch": error(cupy.from_dlpack(out.double()), exact),
-        "adarray": error(cupy.from_dlpack(made), exact),
+        "adarray": error(cupy.from_dlpack(product), exact),
     }
-    return found | {"rates": rates, "errors": errors}
+    return figures | {"rates": rates, "errors": errors}
 
 
 def convolutions(sizes: tuple[int, ...], precision: str) -> dict[str, Any]:
@@ -138,9 +140,9 @@ def convolutions(sizes: tuple[int, ...], precision: str) -> dict[str, Any]:
                 lambda: weights(ax, ag),
             ),
         }
-        found = {name: times(*pair) for name, pair in pairs.items()}
+        seconds = {name: times(*pair) for name, pair in pairs.items()}
     flop = 2.0 * n * o * out[0] * out[1] * c * k * k
-    return {"sizes": sizes, "precision": precision, "flop": flop, "seconds": found}
+    return {"sizes": sizes, "precision": precision, "flop": flop, "seconds": seconds}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -160,9 +162,9 @@ def main(argv: list[str] | None = None) -> None:
     print("products, 10^12 operations a second (relative error)")
     for size in options.sizes:
         for precision in options.precisions:
-            found = products(size, precision)
-            report["products"].append(found)
-            rates, errors = found["rates"], found["errors"]
+            figures = products(size, precision)
+            report["products"].append(figures)
+            rates, errors = figures["rates"], figures["errors"]
             shown = (
                 f"{name} {rate / 1e12:.1f}" + (f" ({errors[name]:.1e})" if name in errors else "")
                 for name, rate in rates.items()
@@ -171,10 +173,10 @@ def main(argv: list[str] | None = None) -> None:
     print("convolutions, microseconds of torch and adarray: value, gradients")
     for sizes in IMAGES:
         for precision in (p for p in IMAGE_PRECISIONS if p in options.precisions):
-            found = convolutions(sizes, precision)
-            report["convolutions"].append(found)
+            figures = convolutions(sizes, precision)
+            report["convolutions"].append(figures)
             shown = (
-                f"{name} {a * 1e6:.0f} {b * 1e6:.0f}" for name, (a, b) in found["seconds"].items()
+                f"{name} {a * 1e6:.0f} {b * 1e6:.0f}" for name, (a, b) in figures["seconds"].items()
             )
             print(sizes, precision, " | ".join(shown), flush=True)
     if options.json:

@@ -20,7 +20,7 @@ Call = Callable[[], Any]
 SAMPLE = 1 << 20  # elements of an array that are compared with other engines'
 
 
-class Prepared(NamedTuple):
+class PreparedCall(NamedTuple):
     """A workload ready to run.
 
     Parameters
@@ -72,7 +72,7 @@ class ADArrayJit:
             self.use = None
             raise Absent(str(error)) from None
 
-    def prepare(self, w: GpuWorkload) -> Prepared:
+    def prepare(self, w: GpuWorkload) -> PreparedCall:
         """Prepare a workload; every array is an argument."""
         self.choose(w.precision)
         variables, constants = w.workload.data()
@@ -88,9 +88,9 @@ class ADArrayJit:
             return self._stepped(g, count)
         self.function = jitted = self.compiled(g)
         arrays = tuple(self.arrays)
-        return Prepared(lambda: jitted(*arrays), self.wait, self.result)
+        return PreparedCall(lambda: jitted(*arrays), self.wait, self.result)
 
-    def _stepped(self, g: Callable[..., Any], count: int) -> Prepared:
+    def _stepped(self, g: Callable[..., Any], count: int) -> PreparedCall:
         """Prepare steps, each of which begins where the one before has ended."""
 
         def step(*arrays: Any) -> Any:
@@ -107,7 +107,7 @@ class ADArrayJit:
             value, state = jitted(*state, *rest)
             return value, state
 
-        return Prepared(call, self.wait, self.result)
+        return PreparedCall(call, self.wait, self.result)
 
     def compiled(self, f: Callable[..., Any]) -> Any:
         """Return `f` compiled."""
@@ -117,9 +117,9 @@ class ADArrayJit:
         """Wait for the GPU."""
         self.cupy.cuda.get_current_stream().synchronize()
 
-    def result(self, found: Any) -> tuple[float, list[np.ndarray]]:
+    def result(self, outcome: Any) -> tuple[float, list[np.ndarray]]:
         """Return value and samples on the host."""
-        value, arrays = found
+        value, arrays = outcome
         return float(value), [sampled(np.ravel(x)).numpy() for x in arrays]
 
     def release(self) -> None:
@@ -134,7 +134,7 @@ class ADArrayJit:
         return self.adarray.array(a), self.adarray.array(b), x @ y
 
     def product(self, a: Any, b: Any, exact: Any, precision: str) -> tuple[Call, Call, float]:
-        """Return what multiplies matrices, what waits, and the relative error."""
+        """Return functions that multiply matrices and that wait, and the relative error."""
         own = {"float16": np.float16, "float64": np.float64}.get(precision)
         self.choose("float32" if own else precision)
         x, y = (m if own is None else m.astype(own) for m in (a, b))
@@ -195,12 +195,12 @@ class Torch(TorchEngine):
         return x, y, x.double() @ y.double()
 
     def product(self, a: Any, b: Any, exact: Any, precision: str) -> tuple[Call, Call, float]:
-        """Return what multiplies matrices, what waits, and the relative error."""
+        """Return functions that multiply matrices and that wait, and the relative error."""
         torch = self.torch
-        kept = {"bf16": torch.bfloat16, "fp16": torch.float16, "float16": torch.float16,
+        dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "float16": torch.float16,
                 "float64": torch.float64}  # fmt: skip
         self.choose(precision)
-        x, y = (m.to(kept.get(precision, torch.float32)) for m in (a, b))
+        x, y = (m.to(dtypes.get(precision, torch.float32)) for m in (a, b))
         out = torch.empty_like(x)
         norm = torch.linalg.vector_norm
         error = norm((x @ y).double() - exact) / norm(exact)
@@ -215,7 +215,7 @@ class Torch(TorchEngine):
         put = [self.torch.from_numpy(x).cuda() for x in arrays]
         return [x.requires_grad_() for x in put] if leaves else put
 
-    def prepare(self, w: GpuWorkload) -> Prepared:
+    def prepare(self, w: GpuWorkload) -> PreparedCall:
         """Prepare a workload as its users write it: a loss, its gradient, an update."""
         torch = self.torch
         self.choose(w.precision)
@@ -238,7 +238,7 @@ class Torch(TorchEngine):
                 torch._foreach_add_(xs, slopes, alpha=-RATE)
             return y, xs
 
-        return Prepared(step if w.step else call, torch.cuda.synchronize, self.result)
+        return PreparedCall(step if w.step else call, torch.cuda.synchronize, self.result)
 
     def function(self, w: GpuWorkload) -> Callable[..., Any]:
         """Return the function of tensors that is differentiated."""
@@ -250,9 +250,9 @@ class Torch(TorchEngine):
     def mark(self) -> None:
         """Say that what the call before has returned is no longer needed."""
 
-    def result(self, found: Any) -> tuple[float, list[np.ndarray]]:
+    def result(self, outcome: Any) -> tuple[float, list[np.ndarray]]:
         """Return value and samples on the host."""
-        value, arrays = found
+        value, arrays = outcome
         return float(value.detach()), [sampled(x.detach().flatten()).cpu().numpy() for x in arrays]
 
 
@@ -288,7 +288,7 @@ class TorchGraphs(TorchCompile):
 class TorchWhole(TorchCompile):
     """PyTorch with ``torch.compile`` around all of it: loss, gradient and update."""
 
-    def prepare(self, w: GpuWorkload) -> Prepared:
+    def prepare(self, w: GpuWorkload) -> PreparedCall:
         """Prepare a workload as one compiled function without autograd's graph."""
         torch = self.torch
         self.choose(w.precision)
@@ -314,7 +314,7 @@ class TorchWhole(TorchCompile):
             self.mark()
             return f(*xs, *rest)
 
-        return Prepared(call, torch.cuda.synchronize, self.result)
+        return PreparedCall(call, torch.cuda.synchronize, self.result)
 
     def text(self, w: GpuWorkload) -> Callable[..., Any]:
         """Return the function of tensors that is differentiated."""
@@ -357,7 +357,7 @@ class JAX(JAXEngine):
         """Drop what was compiled, and the arrays that it holds."""
         self.jax.clear_caches()
 
-    def prepare(self, w: GpuWorkload) -> Prepared:
+    def prepare(self, w: GpuWorkload) -> PreparedCall:
         """Prepare a workload as one compiled function."""
         jax = self.jax
         exact = "tensorfloat32" if w.precision == "tf32" else "highest"
@@ -384,11 +384,11 @@ class JAX(JAXEngine):
                 state = last[1]
             return last
 
-        return Prepared(call, lambda: jax.block_until_ready(last), self.result)
+        return PreparedCall(call, lambda: jax.block_until_ready(last), self.result)
 
-    def result(self, found: Any) -> tuple[float, list[np.ndarray]]:
+    def result(self, outcome: Any) -> tuple[float, list[np.ndarray]]:
         """Return value and samples on the host."""
-        value, arrays = found
+        value, arrays = outcome
         return float(value), [np.asarray(sampled(x.reshape(-1))) for x in arrays]
 
 

@@ -46,7 +46,7 @@ N = 4096
 
 
 def of_torch(name: str) -> Callable[..., Any]:
-    """Return what computes an operation in torch."""
+    """Return a function that computes an operation in torch."""
     f = OPS[name][3]
     return getattr(torch, f) if isinstance(f, str) else f  # type: ignore[no-any-return]
 
@@ -60,7 +60,7 @@ def drawn(count: int, how: str) -> list[np.ndarray]:
 
 
 def step_of_adarray(f: Callable[..., Any], xs: list[np.ndarray], g: np.ndarray) -> Any:
-    """Return what computes value and gradients once, on the GPU."""
+    """Return a function that computes value and gradients once, on the GPU."""
     inputs = [adarray.array(x, requires_grad=True) for x in xs]
     cotangent = adarray.array(g)
 

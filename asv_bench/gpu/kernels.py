@@ -25,7 +25,7 @@ from adarray.base.op import OPS
 from adarray.compiler.planning import step_writer
 from adarray.core.dispatch import apply
 from adarray.ops.nn import conv2d
-from asv_bench.benchmarks import jit_workloads as made
+from asv_bench.benchmarks import jit_workloads
 from asv_bench.benchmarks.workloads import Workload, make_network
 from asv_bench.gpu.needed import needed
 
@@ -35,12 +35,12 @@ LARGE, WIDE = (66, 1028), (100, 4096)  # of reductions
 OTHERS = (SHAPE, SHAPE[1:], (SHAPE[0], 1), ())
 LIMITS = {"float32": 2e-4, "float64": 1e-10}
 # Functions whose results are also written past the caches.
-PAST = frozenset({"slices", "off alignment", "turned", "join"})
+PAST = frozenset({"slices", "off alignment", "transposed", "concatenate"})
 # What operands of convolutions are rounded to, and the errors that this makes.
 ROUNDED = {"float32": 2e-4, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
 
 
-class Case(NamedTuple):
+class KernelCase(NamedTuple):
     """A function that returns a value and gradients, and its arguments.
 
     Parameters
@@ -67,29 +67,29 @@ class Case(NamedTuple):
 def workloads() -> list[Workload]:
     """Return small workloads whose plans have every form of kernel."""
     return [
-        *(made.make_chain(n, t).workload for n in (37, 5003) for t in LIMITS),
-        made.make_black_scholes(1000).workload,
-        made.make_regression(90, 70).workload,
+        *(jit_workloads.make_chain(n, t).workload for n in (37, 5003) for t in LIMITS),
+        jit_workloads.make_black_scholes(1000).workload,
+        jit_workloads.make_regression(90, 70).workload,
         make_network(32, 24, np.float32),
         make_network(33, 17, np.float64),
-        Workload("rosenbrock", made.rosenbrock, lambda rng: (rng.normal(size=3001),)),
-        made.make_heat_equation(41, 3).workload,
-        made.make_heat_equation(64, 2, "float32").workload,
+        Workload("rosenbrock", jit_workloads.rosenbrock, lambda rng: (rng.normal(size=3001),)),
+        jit_workloads.make_heat_equation(41, 3).workload,
+        jit_workloads.make_heat_equation(64, 2, "float32").workload,
         # So large that warps march down strips, and that rows are fetched into shared memory.
-        *(made.make_heat_equation(520, 9, t).workload for t in LIMITS),
-        *(made.make_cross_entropy(*s).workload for s in ((270, 16384), (135, 32770))),
-        made.make_layer_norm(140, 16384).workload,
-        made.make_n_body(70).workload,
-        *(made.make_cross_entropy(*s).workload for s in ((64, 300), (3, 9001), (700, 5))),
-        made.make_mixture(100, 5, 3).workload,
-        made.make_recurrent_network(5, 8, 16).workload,
-        *(made.make_layer_norm(*s).workload for s in ((70, 260), (5, 6001))),
-        made.make_tiny("float32").workload,
+        *(jit_workloads.make_heat_equation(520, 9, t).workload for t in LIMITS),
+        *(jit_workloads.make_cross_entropy(*s).workload for s in ((270, 16384), (135, 32770))),
+        jit_workloads.make_layer_norm(140, 16384).workload,
+        jit_workloads.make_n_body(70).workload,
+        *(jit_workloads.make_cross_entropy(*s).workload for s in ((64, 300), (3, 9001), (700, 5))),
+        jit_workloads.make_mixture(100, 5, 3).workload,
+        jit_workloads.make_recurrent_network(5, 8, 16).workload,
+        *(jit_workloads.make_layer_norm(*s).workload for s in ((70, 260), (5, 6001))),
+        jit_workloads.make_tiny("float32").workload,
     ]
 
 
 def functions() -> Iterator[tuple[str, Callable[..., Any], tuple[np.ndarray, ...]]]:
-    """Return functions with folds along either axis, indices, scans, joins and transposes."""
+    """Return functions with folds along either axis, indices, scans, concatenate and transposes."""
     rng = np.random.default_rng(0)
     for dtype in LIMITS:
         a, b = rng.normal(size=(2, 70, 133)).astype(dtype)
@@ -112,8 +112,8 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], tuple[np.ndarray, ...
         yield "off alignment", lambda a: np.sum(np.exp(a[1:] - a[:-1])), (line,)
         yield "columns off alignment", lambda a: np.sum(np.exp(a[:, 1:] * 2.0) * a[:, :-1]), (a,)
         yield "rare", lambda a: np.sum(np.sin(a) + np.log1p(a * a)), (rare,)
-        yield "join", lambda a, b: np.sum(np.tanh(np.concatenate([a, b], axis=1))), (a, b)
-        yield "turned", lambda a, b: np.sum(np.sin(a.T) * np.cos(b).T), (a, b)
+        yield "concatenate", lambda a, b: np.sum(np.tanh(np.concatenate([a, b], axis=1))), (a, b)
+        yield "transposed", lambda a, b: np.sum(np.sin(a.T) * np.cos(b).T), (a, b)
         yield "padded", lambda a: np.sum(np.pad(a * a, 2) * 3.0), (a,)
         many = rng.normal(size=(2, 541, 20)).astype(dtype)
         yield "distances", distances, tuple(many)
@@ -126,20 +126,20 @@ def distances(a: Any, b: Any) -> Any:
 
 def written(a: Any, b: Any, k: np.ndarray) -> Any:
     """Return a copy of rows, some written over: the last value for a row stays."""
-    made = a * 2
-    made[k] = b
-    return made
+    rows = a * 2
+    rows[k] = b
+    return rows
 
 
 def added(a: Any, b: Any, k: np.ndarray) -> Any:
     """Return a copy of rows, to some of which others are added."""
-    made = a * 2
-    np.add.at(made, k, b)
-    return made
+    rows = a * 2
+    np.add.at(rows, k, b)
+    return rows
 
 
-def compiled() -> Iterator[Case]:
-    """Return what is compiled; the last arguments of workloads are constants."""
+def compiled() -> Iterator[KernelCase]:
+    """Return the function to compile; the last arguments of workloads are constants."""
     for w in workloads():
         variables, constants = w.data()
         count = len(variables)
@@ -148,14 +148,14 @@ def compiled() -> Iterator[Case]:
             return w.body(np, *xs)
 
         g = adarray.value_and_grad(f, argnums=tuple(range(count)))
-        yield Case(w.name, g, (*variables, *constants))
+        yield KernelCase(w.name, g, (*variables, *constants))
     for name, f, arrays in functions():
         g = adarray.value_and_grad(f, argnums=tuple(range(len(arrays))))
         if name in ("written", "distances"):  # derivatives are eager, or have no tiles
             g = _values(f)
-        yield Case(f"{name} {arrays[0].dtype}", g, arrays)
+        yield KernelCase(f"{name} {arrays[0].dtype}", g, arrays)
         if name in PAST:
-            yield Case(f"{name} {arrays[0].dtype}, past the caches", g, arrays, past=True)
+            yield KernelCase(f"{name} {arrays[0].dtype}, past the caches", g, arrays, past=True)
 
 
 def _values(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,18 +163,18 @@ def _values(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *xs: (f(*xs), ())
 
 
-def convolutions() -> Iterator[Case]:
+def convolutions() -> Iterator[KernelCase]:
     """Return convolutions with both gradients: exact, with fewer products, on Tensor Cores."""
     rng = np.random.default_rng(0)
 
-    def case(dtype: str, precision: str, shape: Any, weights: Any, **params: Any) -> Case:
+    def case(dtype: str, precision: str, shape: Any, weights: Any, **params: Any) -> KernelCase:
         def f(x: Any, w: Any) -> Any:
             return np.mean(conv2d(x, w, **params) ** 2)
 
         arrays = tuple(rng.normal(size=s).astype(dtype) for s in (shape, weights))
         g = adarray.value_and_grad(f, argnums=(0, 1))
         name = f"convolution {shape} {dtype} {precision}"
-        return Case(name, g, arrays, {"matmul_precision": precision}, ROUNDED[precision])
+        return KernelCase(name, g, arrays, {"matmul_precision": precision}, ROUNDED[precision])
 
     yield case("float32", "float32", (32, 128, 14, 14), (128, 128, 3, 3), padding=1)
     small = (3, 10, 13, 11), (70, 5, 3, 3)
@@ -190,7 +190,7 @@ def convolutions() -> Iterator[Case]:
         yield case("float32", precision, (2, 200, 7, 9), (100, 200, 3, 3), padding=1)
 
 
-def eager() -> Iterator[Case]:
+def eager() -> Iterator[KernelCase]:
     """Return value and gradient of every pointwise record, and of reductions."""
     rng = np.random.default_rng(0)
     for (name, op), dtype in itertools.product(OPS.items(), LIMITS):
@@ -204,12 +204,12 @@ def eager() -> Iterator[Case]:
                     _drawn(rng, limits, shape if i else SHAPE, dtype)
                     for i, limits in enumerate(op.samples)
                 ]
-                yield Case(f"{name} {dtype} {shape}", _value_and_slopes(op, xs), tuple(xs))
+                yield KernelCase(f"{name} {dtype} {shape}", _value_and_slopes(op, xs), tuple(xs))
         elif type(op.lower).__name__ == "Reduction":
             for shape, axis in ((LARGE, None), (LARGE, 0), (LARGE, 1), (WIDE, 0)):
                 x = rng.normal(size=shape).astype(dtype)
                 g = _value_and_slopes(op, [x], {"axis": axis})
-                yield Case(f"{name} {dtype} {shape} axis={axis}", g, (x,))
+                yield KernelCase(f"{name} {dtype} {shape} axis={axis}", g, (x,))
 
 
 def _drawn(rng: np.random.Generator, limits: Any, shape: Any, dtype: str) -> np.ndarray:
@@ -217,8 +217,8 @@ def _drawn(rng: np.random.Generator, limits: Any, shape: Any, dtype: str) -> np.
     if "bool" in limits:
         return np.asarray(rng.uniform(size=shape) < 0.5)
     low, high = limits
-    made = rng.uniform(0.99 * low + 0.01 * high, 0.01 * low + 0.99 * high, shape)
-    return np.asarray(made, dtype)
+    sample = rng.uniform(0.99 * low + 0.01 * high, 0.01 * low + 0.99 * high, shape)
+    return np.asarray(sample, dtype)
 
 
 def _value_and_slopes(
@@ -228,36 +228,36 @@ def _value_and_slopes(
     ruled = (i < len(op.rules) and op.rules[i] is not None for i in range(len(xs)))
     picked = [i for i, has in enumerate(ruled) if has and xs[i].dtype.kind == "f"]
 
-    def call(*given: Any) -> Any:
+    def call(*args: Any) -> Any:
         def f(*traced: Any) -> Any:
-            operands = list(given)
+            operands = list(args)
             for i, x in zip(picked, traced, strict=True):
                 operands[i] = x
             return apply(op, tuple(operands), params or {})
 
         if not picked:
             return f(), ()
-        y, pullback = adarray.vjp(f, *(given[i] for i in picked))
+        y, pullback = adarray.vjp(f, *(args[i] for i in picked))
         g = np.cos(np.arange(np.size(y))).reshape(np.shape(y)).astype(y.dtype)
         return y, pullback(g)
 
     return call
 
 
-def flat(found: Any) -> list[np.ndarray]:
+def flat(outcome: Any) -> list[np.ndarray]:
     """Return values and gradients as ndarrays."""
-    value, slopes = found
+    value, slopes = outcome
     slopes = slopes if isinstance(slopes, tuple | list) else (slopes,)
     return [np.asarray(adarray.value_of(x)) for x in (value, *slopes)]
 
 
-def agree(found: list[np.ndarray], expected: list[np.ndarray], limit: float | None = None) -> str:
+def agree(results: list[np.ndarray], expected: list[np.ndarray], limit: float | None = None) -> str:
     """Say how results differ; an empty text if they do not."""
-    given = limit
-    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+    fixed_limit = limit
+    for i, (a, b) in enumerate(zip(results, expected, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"result {i}: {a.dtype}{a.shape}, expected {b.dtype}{b.shape}"
-        limit = LIMITS.get(str(b.dtype), 0.0) if given is None else given
+        limit = LIMITS.get(str(b.dtype), 0.0) if fixed_limit is None else fixed_limit
         finite = np.isfinite(b) if b.dtype.kind == "f" else np.ones(b.shape, bool)
         size = max(1.0, float(np.abs(b[finite]).max(initial=0.0)))
         if not np.allclose(a, b, rtol=limit, atol=limit * size, equal_nan=True):
@@ -297,22 +297,22 @@ def run(
     return count, failed
 
 
-def _differences(case: Case, expected: list[np.ndarray], compiles: bool, backend: str) -> str:
+def _differences(case: KernelCase, expected: list[np.ndarray], compiles: bool, backend: str) -> str:
     """Run a case, a compiled one until its plan has run twice; say how results differ."""
     options = case.options if backend == "cuda" else {}
     with adarray.use(backend, **options), _streaming(case.past):
-        given = tuple(adarray.array(x) for x in case.arrays)
+        operands = tuple(adarray.array(x) for x in case.arrays)
         g = adarray.jit(case.call) if compiles else case.call
         for _ in range(4 if compiles else 1):
-            text = agree(flat(g(*given)), expected, case.limit)
+            text = agree(flat(g(*operands)), expected, case.limit)
         if compiles:
-            nodes = list(g.path(*given))
+            nodes = list(g.path(*operands))
             if not nodes or any(n.executable is None for n in nodes):
                 text = text or "not compiled"
     return text
 
 
-PARTS: dict[str, Callable[[], Iterator[Case]]] = {
+PARTS: dict[str, Callable[[], Iterator[KernelCase]]] = {
     "eager": eager, "compiled": compiled, "convolutions": convolutions,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What the figures of a GPU depend on."""
+"""The machine that the figures of a GPU depend on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIELDS = ("name", "driver_version", "memory.total")
 
 def machine() -> dict[str, str]:
     """Return the GPU, its driver, and the processor that launches."""
-    found = {"gpu": "none"}
+    facts = {"gpu": "none"}
     tool = shutil.which("nvidia-smi")
     if tool is not None:
         done = subprocess.run(
@@ -21,6 +21,6 @@ def machine() -> dict[str, str]:
         )  # fmt: skip
         cells = [c.strip() for c in done.stdout.partition("\n")[0].split(",")]
         if len(cells) == len(FIELDS):
-            found = dict(zip(("gpu", "driver", "memory"), cells, strict=True))
+            facts = dict(zip(("gpu", "driver", "memory"), cells, strict=True))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {**found, "cores": str(cores), "python": platform.python_version()}
+    return {**facts, "cores": str(cores), "python": platform.python_version()}

@@ -36,7 +36,7 @@ Progress = Callable[[str], None]
 Report = dict[str, Any]
 
 
-class Crew:
+class WorkerGroup:
     """The processes of one place in a wave: one for each engine, kept from wave to wave."""
 
     def __init__(self, engines: list[str], python: str) -> None:
@@ -61,18 +61,18 @@ class Crew:
 
 
 @contextmanager
-def crews(count: int, engines: list[str], python: str) -> Iterator[list[Crew]]:
-    """Give `count` crews; end their processes at last."""
-    made = [Crew(engines, python) for _ in range(count)]
+def worker_groups(count: int, engines: list[str], python: str) -> Iterator[list[WorkerGroup]]:
+    """Start `count` groups of processes; end their processes at last."""
+    groups = [WorkerGroup(engines, python) for _ in range(count)]
     try:
         with ThreadPoolExecutor(count * len(engines)) as pool:
-            started = [crew.start(pool) for crew in made]
-            for crew, members in zip(made, started, strict=True):
-                crew.members = dict(zip(engines, members, strict=True))
-        yield made
+            started = [group.start(pool) for group in groups]
+            for group, members in zip(groups, started, strict=True):
+                group.members = dict(zip(engines, members, strict=True))
+        yield groups
     finally:
-        for crew in made:
-            crew.close()
+        for group in groups:
+            group.close()
 
 
 def measure(options: argparse.Namespace, progress: Progress) -> Report:
@@ -81,15 +81,17 @@ def measure(options: argparse.Namespace, progress: Progress) -> Report:
     names = options.workloads
     started = time.perf_counter()
     report: Report = {"machine": machine(), "workloads": {}, "seconds": {}}
-    with crews(min(options.wave, max(len(names), 1)), engines, options.peer_python) as found:
-        report["engines"] = {n: m.absent or m.version for n, m in found[0].members.items()}
+    with worker_groups(
+        min(options.wave, max(len(names), 1)), engines, options.peer_python
+    ) as groups:
+        report["engines"] = {n: m.absent or m.version for n, m in groups[0].members.items()}
         progress(f"{time.perf_counter() - started:.0f} s: {report['engines']}")
-        if all(m.absent for m in found[0].members.values()):
+        if all(m.absent for m in groups[0].members.values()):
             raise SystemExit(f"asv_bench.gpu: no engine finds a GPU: {report['engines']}")
         if options.ceilings:
-            report["ceilings"] = ceilings(found[0], progress)
-        for first in range(0, len(names), len(found)):
-            wave = dict(zip(names[first : first + len(found)], found, strict=False))
+            report["ceilings"] = ceilings(groups[0], progress)
+        for first in range(0, len(names), len(groups)):
+            wave = dict(zip(names[first : first + len(groups)], groups, strict=False))
             ready = prepared(wave, options.patience, progress)
             progress(f"{time.perf_counter() - started:.0f} s: compiled {', '.join(wave)}")
             for name in wave:
@@ -97,7 +99,7 @@ def measure(options: argparse.Namespace, progress: Progress) -> Report:
                 report["workloads"][name] = ready[name]["figures"]
                 progress(f"{time.perf_counter() - started:.0f} s: {line(name, ready[name])}")
                 for member in ready[name]["ready"].values():
-                    _asked(member, do="release")
+                    _answer(member, do="release")
                 keep(report, options.output)
             if time.perf_counter() - started > options.budget:
                 progress("no time is left for the other workloads")
@@ -115,39 +117,39 @@ def keep(report: Report, path: Path | None) -> None:
 def line(name: str, part: dict[str, Any]) -> str:
     """Return one line on a workload."""
     figures = part["figures"]
-    told = {n: [median(figures, n, way) for way in WAYS] for n in figures}
+    medians = {n: [median(figures, n, way) for way in WAYS] for n in figures}
     return f"{name}: " + ", ".join(
         f"{n} " + (figures[n].get("error") or " / ".join(f"{1e6 * (t or 0.0):.1f}" for t in times))
-        for n, times in told.items()
+        for n, times in medians.items()
     )
 
 
-def ceilings(crew: Crew, progress: Progress) -> dict[str, Any]:
-    """Return rates of copies and of products, of PyTorch and of adarray, taken in turn."""
-    members = [crew.members[n] for n in (REFERENCE, OURS) if n in crew.members]
+def ceilings(group: WorkerGroup, progress: Progress) -> dict[str, Any]:
+    """Return rates of copies and of products, of PyTorch and of adarray, alternating."""
+    members = [group.members[n] for n in (REFERENCE, OURS) if n in group.members]
     members = [m for m in members if not m.absent]
-    found: dict[str, Any] = {m.name: {"products": {}} for m in members}
-    if REFERENCE in found:
-        found[REFERENCE].update(_asked(crew.members[REFERENCE], do="copies"))
+    rates_of: dict[str, Any] = {m.name: {"products": {}} for m in members}
+    if REFERENCE in rates_of:
+        rates_of[REFERENCE].update(_answer(group.members[REFERENCE], do="copies"))
     for precision in PRECISIONS:
         answers: dict[str, list[dict[str, Any]]] = {m.name: [] for m in members}
         for _ in range(PRODUCT_ROUNDS):
             for m in members:
-                answers[m.name].append(_asked(m, do="product", precision=precision))
+                answers[m.name].append(_answer(m, do="product", precision=precision))
         for name, rows in answers.items():
             wrong = [row for row in rows if "error" in row]
             rates = [row["rate"] for row in rows if "rate" in row]
-            found[name]["products"][precision] = wrong[0] if wrong else {
+            rates_of[name]["products"][precision] = wrong[0] if wrong else {
                 "rate": statistics.median(rates), "rates": rates,
                 "relative error": rows[0]["relative error"],
             }  # fmt: skip
-            progress(f"product, {precision}, {name}: {found[name]['products'][precision]}")
+            progress(f"product, {precision}, {name}: {rates_of[name]['products'][precision]}")
     for m in members:
-        _asked(m, do="release")
-    return found
+        _answer(m, do="release")
+    return rates_of
 
 
-def _asked(member: Member, **request: Any) -> dict[str, Any]:
+def _answer(member: Member, **request: Any) -> dict[str, Any]:
     """Return the answer of a member, or its error."""
     member.patience = START_S
     try:
@@ -156,7 +158,7 @@ def _asked(member: Member, **request: Any) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-def prepared(wave: dict[str, Crew], patience: float, progress: Progress) -> dict[str, Any]:
+def prepared(wave: dict[str, WorkerGroup], patience: float, progress: Progress) -> dict[str, Any]:
     """Let all processes of a wave compile; return what ran, and what did not and why."""
 
     def ask(name: str, member: Member) -> dict[str, Any]:
@@ -166,25 +168,25 @@ def prepared(wave: dict[str, Crew], patience: float, progress: Progress) -> dict
         except Failed as error:
             return {"error": str(error)}
 
-    asked: dict[tuple[str, str], dict[str, Any]] = {}
+    answers: dict[tuple[str, str], dict[str, Any]] = {}
     jobs = [
         (name, engine, member)
-        for name, crew in wave.items()
-        for engine, member in crew.members.items()
+        for name, group in wave.items()
+        for engine, member in group.members.items()
         if not member.absent and suits(engine, GPU_WORKLOADS[name])
     ]
     with ThreadPoolExecutor(max(1, len(jobs))) as pool:
         side = [job for job in jobs if not _alone(*job[:2])]
         for job, answer in zip(side, pool.map(lambda j: ask(j[0], j[2]), side), strict=True):
-            asked[job[:2]] = answer
+            answers[job[:2]] = answer
     for name, engine, member in jobs:
         if _alone(name, engine):
-            asked[name, engine] = ask(name, member)
-    for (name, engine), answer in asked.items():
+            answers[name, engine] = ask(name, member)
+    for (name, engine), answer in answers.items():
         if "digest" in answer:
             took = " ".join(f"{k} {answer[k]:.1f}" for k in ("data", "first", "warm"))
             progress(f"  {name}, {engine}: {took}")
-    return {name: _compared(name, crew, asked) for name, crew in wave.items()}
+    return {name: _compared(name, group, answers) for name, group in wave.items()}
 
 
 def _alone(name: str, engine: str) -> bool:
@@ -196,15 +198,15 @@ def _alone(name: str, engine: str) -> bool:
 
 
 def _compared(
-    name: str, crew: Crew, asked: dict[tuple[str, str], dict[str, Any]]
+    name: str, group: WorkerGroup, answers: dict[tuple[str, str], dict[str, Any]]
 ) -> dict[str, Any]:
     """Return the members whose results agree with the reference's, and figures of the others."""
     tolerance = TOLERANCE[GPU_WORKLOADS[name].precision]
-    order = sorted(crew.members, key=lambda n: n != REFERENCE)
+    order = sorted(group.members, key=lambda n: n != REFERENCE)
     reference: list[float] | None = None
     ready, figures = {}, {}
     for engine in order:
-        answer = asked.get((name, engine))
+        answer = answers.get((name, engine))
         if answer is None:
             continue
         try:
@@ -214,7 +216,7 @@ def _compared(
         except Failed as error:
             figures[engine] = {"error": str(error)}
             continue
-        ready[engine] = crew.members[engine]
+        ready[engine] = group.members[engine]
         figures[engine] = {"waited": [], "row": [], "first": answer["first"] + answer["warm"]}
     return {"ready": ready, "figures": figures}
 

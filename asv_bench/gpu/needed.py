@@ -1,4 +1,4 @@
-"""What a script of this package needs of the machine, said in a line where it is not there."""
+"""Modules that a script of this package needs; one line says which are missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGES = {"cupy": "pip install 'adarray[cuda]'", "torch": "pip install torch"
 
 
 def needed(script: str, *names: str) -> tuple[Any, ...]:
-    """Return modules that a script needs beside a GPU, after a look whether all is there.
+    """Return modules that a script needs beside a GPU, after a check that all are there.
 
     Parameters
     ----------
@@ -26,10 +26,10 @@ def needed(script: str, *names: str) -> tuple[Any, ...]:
     SystemExit
         If a module or a GPU is missing, with the line that says so.
     """
-    found = []
+    modules = []
     for name in names:
         try:
-            found.append(importlib.import_module(name))
+            modules.append(importlib.import_module(name))
         except ImportError as error:
             raise SystemExit(
                 f"{script}: {name} cannot be imported ({error}); {_PACKAGES[name]}, on a machine "
@@ -39,9 +39,9 @@ def needed(script: str, *names: str) -> tuple[Any, ...]:
         adarray.use("cuda")
     except BackendError as error:
         raise SystemExit(f"{script}: there is no GPU to measure: {error}") from None
-    for module in found:
+    for module in modules:
         if module.__name__ == "torch" and not module.cuda.is_available():
             raise SystemExit(
                 f"{script}: this torch finds no GPU; install one that is built for CUDA"
             )
-    return tuple(found)
+    return tuple(modules)

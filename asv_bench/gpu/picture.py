@@ -28,15 +28,15 @@ def family(engine: str) -> str | None:
 
 def points(report: dict[str, Any]) -> dict[str, dict[int, float]]:
     """Return time / ours by family and position of the workload."""
-    found: dict[str, dict[int, float]] = {name: {} for name in MARKS}
+    marks: dict[str, dict[int, float]] = {name: {} for name in MARKS}
     for position, part in enumerate(report["workloads"].values()):
         ours = median(part, OURS)
         for engine in part if ours else ():
             name, theirs = family(engine), median(part, engine)
             if name is not None and ours and theirs:
-                best = found[name].get(position, float("inf"))
-                found[name][position] = min(best, theirs / ours)
-    return found
+                best = marks[name].get(position, float("inf"))
+                marks[name][position] = min(best, theirs / ours)
+    return marks
 
 
 def draw(report: dict[str, Any], paths: list[Path]) -> None:

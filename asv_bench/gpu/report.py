@@ -34,8 +34,10 @@ def us(seconds: float | None) -> str:
 
 def names_of(report: Report) -> list[str]:
     """Return the engines that measured something, in order."""
-    found = {n for part in report["workloads"].values() for n, f in part.items() if f.get(WAITED)}
-    return [n for n in report["engines"] if n in found]
+    measured = {
+        n for part in report["workloads"].values() for n, f in part.items() if f.get(WAITED)
+    }
+    return [n for n in report["engines"] if n in measured]
 
 
 def speed(report: Report) -> Table:
@@ -74,8 +76,8 @@ def engines(report: Report, way: str) -> Table:
 
 def ceilings(report: Report) -> Table | None:
     """Return the table of products of matrices."""
-    found = report.get("ceilings", {})
-    limits, ours = (found.get(n, {}).get("products", {}) for n in ("torch", OURS))
+    limits_of = report.get("ceilings", {})
+    limits, ours = (limits_of.get(n, {}).get("products", {}) for n in ("torch", OURS))
     if not limits:
         return None
     head = ["precision", "ceiling (torch), TFLOP/s", "its error", "adarray, TFLOP/s", "its error",
@@ -97,8 +99,8 @@ def ceilings(report: Report) -> Table | None:
 
 def fifteen(report: Report) -> Table | None:
     """Return the table of single operations, eager."""
-    found = report.get("fifteen")
-    if not found:
+    figures = report.get("fifteen")
+    if not figures:
         return None
     head = ["operation", "adarray", "torch", "adarray / torch", "forward alone", "torch forward"]
     rows = [
@@ -107,21 +109,21 @@ def fifteen(report: Report) -> Table | None:
             f"{r['adarray']:.1f}", f"{r['torch']:.1f}", f"{r['ratio']:.2f}",
             f"{r['forward']:.1f}", f"{r['torch forward']:.1f}",
         ]
-        for name, r in found["rows"].items()
+        for name, r in figures["rows"].items()
     ]  # fmt: skip
-    size = found["size"]
+    size = figures["size"]
     return f"Eager, {size} x {size}, forward and backward: microseconds", head, rows
 
 
 def tables(report: Report) -> list[Table]:
     """Return every table."""
-    found = [speed(report), *(engines(report, way) for way in WAYS), ceilings(report),
+    every = [speed(report), *(engines(report, way) for way in WAYS), ceilings(report),
              fifteen(report), targets(report)]  # fmt: skip
-    return [t for t in found if t is not None and t[2]]
+    return [t for t in every if t is not None and t[2]]
 
 
 def targets(report: Report) -> Table:
-    """Return what is to be reached, and whether it is."""
+    """Return the targets, and whether they are met."""
     rows = [
         [x.what, x.target, "-" if x.figure is None else f"{x.figure:.3g}",
          {"PASS": "met", "SHORT": "short"}.get(x.verdict, "not measured")]

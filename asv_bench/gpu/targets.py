@@ -1,4 +1,4 @@
-"""What the CUDA backend is to reach on one GPU, and whether a report reaches it."""
+"""Targets of the CUDA backend on one GPU, and whether a report meets them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def median(figures: Figures, engine: str, way: str = WAITED) -> float | None:
 
 def best_peer(figures: Figures, way: str = WAITED) -> str | None:
     """Return the peer with the smallest median."""
-    found = {n: m for n in PEERS if (m := median(figures, n, way)) is not None}
-    return min(found, key=found.__getitem__) if found else None
+    medians = {n: m for n in PEERS if (m := median(figures, n, way)) is not None}
+    return min(medians, key=medians.__getitem__) if medians else None
 
 
 def ratio(figures: Figures, ours: str, other: str | None, way: str = WAITED) -> float | None:
@@ -39,8 +39,8 @@ def ratio(figures: Figures, ours: str, other: str | None, way: str = WAITED) -> 
 
 def copy_rate(report: Figures) -> float | None:
     """Return the best measured rate of copies, bytes read and written per second."""
-    found = report.get("ceilings", {}).get("torch", {}).get("copy")
-    return max(found.values()) if found else None
+    rates = report.get("ceilings", {}).get("torch", {}).get("copy")
+    return max(rates.values()) if rates else None
 
 
 def bandwidth(report: Figures, name: str, ours: str = OURS) -> float | None:
@@ -52,28 +52,28 @@ def bandwidth(report: Figures, name: str, ours: str = OURS) -> float | None:
 
 def speed(report: Figures) -> list[Line]:
     """Return how many times as long as ours the best peer takes."""
-    found = []
+    lines = []
     for name, w in GPU_WORKLOADS.items():
         figures = report["workloads"].get(name, {})
         peer = best_peer(figures)
         value = ratio(figures, OURS, peer)
-        found.append(least(f"{name}: {peer or 'best peer'} / {OURS}", value, w.target))
+        lines.append(least(f"{name}: {peer or 'best peer'} / {OURS}", value, w.target))
     value = bandwidth(report, LONGEST) if LONGEST in report["workloads"] else None
-    found.append(least(f"{LONGEST}: fraction of copy bandwidth", value, BANDWIDTH))
-    return found
+    lines.append(least(f"{LONGEST}: fraction of copy bandwidth", value, BANDWIDTH))
+    return lines
 
 
 def products(report: Figures) -> list[Line]:
     """Return the rates of products in units of the ceilings."""
-    found = report.get("ceilings", {})
-    limits, ours = (found.get(n, {}).get("products", {}) for n in ("torch", OURS))
-    made = []
+    limits_of = report.get("ceilings", {})
+    limits, ours = (limits_of.get(n, {}).get("products", {}) for n in ("torch", OURS))
+    lines = []
     for precision, limit in limits.items():
         mine = ours.get(precision, {})
         value = product_ratio(mine, limit)
         what = f"product of matrices, {precision}: fraction of ceiling"
-        made.append(least(what, value, PRODUCTS))
-    return made
+        lines.append(least(what, value, PRODUCTS))
+    return lines
 
 
 def product_ratio(mine: Figures, limit: Figures) -> float | None:

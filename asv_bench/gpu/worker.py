@@ -14,7 +14,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from asv_bench.gpu.ceilings import Products
-from asv_bench.gpu.engines import Prepared, make
+from asv_bench.gpu.engines import PreparedCall, make
 from asv_bench.gpu.workloads import GPU_WORKLOADS
 from asv_bench.worker import UNTIL_COMPILED, digest_of, serving
 
@@ -22,7 +22,7 @@ BATCH_S = 0.004  # calls in a row that one wait follows take about as long at le
 LEAST = 3  # samples
 
 
-def sample(prepared: Prepared, number: int) -> float:
+def sample(prepared: PreparedCall, number: int) -> float:
     """Return the mean time of `number` calls in s, until all of them are computed."""
     start = time.perf_counter()
     for _ in range(number):
@@ -36,7 +36,7 @@ class GpuWorker:
 
     def __init__(self, engine: str) -> None:
         self.engine = make(engine)
-        self.prepared: Prepared | None = None
+        self.prepared: PreparedCall | None = None
         self.matrices: Products | None = None
         self.number = 1
 
@@ -50,7 +50,7 @@ class GpuWorker:
         gc.collect()
         start = time.perf_counter()
         self.prepared = prepared = self.engine.prepare(GPU_WORKLOADS[name])
-        made = time.perf_counter()
+        compiled = time.perf_counter()
         digest = digest_of(*prepared.result(prepared.call()))
         first = time.perf_counter()
         for _ in range(UNTIL_COMPILED):
@@ -62,20 +62,20 @@ class GpuWorker:
         self.number = 1
         while sample(prepared, self.number) * self.number < BATCH_S:
             self.number *= 2
-        return {"digest": digest, "data": made - start, "first": first - made,
+        return {"digest": digest, "data": compiled - start, "first": first - compiled,
                 "warm": ready - first}  # fmt: skip
 
     def measure(self, seconds: float) -> dict[str, Any]:
         """Return the median time of calls that are waited for, and of calls in a row."""
         assert self.prepared is not None
-        found = {}
+        medians = {}
         for way, number in (("waited", 1), ("row", self.number)):
             times: list[float] = []
             end = time.perf_counter() + seconds / 2
             while len(times) < LEAST or time.perf_counter() < end:
                 times.append(sample(self.prepared, number))
-            found[way] = statistics.median(times)
-        return found
+            medians[way] = statistics.median(times)
+        return medians
 
     def copies(self) -> dict[str, Any]:
         """Return the rates of copies."""
@@ -96,7 +96,7 @@ class GpuWorker:
 
 
 def make_worker(arguments: list[str]) -> Callable[[], GpuWorker]:
-    """Return what makes the worker of a command line: the name of an engine."""
+    """Return the factory of the worker of a command line: the name of an engine."""
     if not arguments:
         raise SystemExit("asv_bench.gpu.worker: name an engine; python -m asv_bench.gpu starts it")
     return lambda: GpuWorker(arguments[0])

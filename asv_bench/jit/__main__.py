@@ -26,15 +26,15 @@ from asv_bench.peers import busiest, machine
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if a target of ``--acceptance`` is missed, else 0."""
     options = parse(argv)
-    found = json.loads(options.load.read_text()) if options.load else collect(options)
-    print(report.text(found))
+    figures = json.loads(options.load.read_text()) if options.load else collect(options)
+    print(report.text(figures))
     for path in options.output:
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        path.write_text(json.dumps(figures, indent=1) + "\n")
     if options.docs:
-        write(found, options.docs)
+        write(figures, options.docs)
     if not options.acceptance:
         return 0
-    lines = targets.lines(found)
+    lines = targets.lines(figures)
     print(f"\n{targets.text(lines)}")
     return 0 if all(line.met for line in lines) else 1
 
@@ -45,21 +45,21 @@ def collect(options: argparse.Namespace) -> dict[str, Any]:
     def progress(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    found = measure.measure(options, progress)
-    found["machine"] = machine(options.threads)
-    found["machine"]["cores used by others"] = busiest(found.pop("others"))
+    figures = measure.measure(options, progress)
+    figures["machine"] = machine(options.threads)
+    figures["machine"]["cores used by others"] = busiest(figures.pop("others"))
     if options.compile:
         progress("recording")
-        found["recording"] = measure.recording(options)
-        found["long name"] = LONG.name
-    return found
+        figures["recording"] = measure.recording(options)
+        figures["long name"] = LONG.name
+    return figures
 
 
-def write(found: dict[str, Any], folder: Path) -> None:
+def write(figures: dict[str, Any], folder: Path) -> None:
     """Write the tables, the figures and the picture for the documentation."""
-    report.write(found, folder)
-    (folder / "speed.json").write_text(json.dumps(found, indent=1) + "\n")
-    picture.draw(found, [folder / "speed.svg", folder / "speed.png"])
+    report.write(figures, folder)
+    (folder / "speed.json").write_text(json.dumps(figures, indent=1) + "\n")
+    picture.draw(figures, [folder / "speed.svg", folder / "speed.png"])
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

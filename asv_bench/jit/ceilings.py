@@ -69,7 +69,7 @@ class Floor(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """What sets the floor."""
+        """The resource that limits the time."""
         return max(self._fields, key=lambda name: getattr(self, name))
 
 
@@ -90,13 +90,13 @@ def measure(threads: int) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def ceilings(found: dict[str, Any], products: dict[str, float]) -> Ceilings:
+def ceilings(rates: dict[str, Any], products: dict[str, float]) -> Ceilings:
     """Return ceilings of what `measure` found and of the rates of matrix products."""
-    plain, stream = found["copy"], found["stream"]
+    plain, stream = rates["copy"], rates["stream"]
     return Ceilings(
         {int(size): max(rate, stream[size]) for size, rate in plain.items()},
-        {int(size): rate for size, rate in found["read"].items()},
-        found["functions"],
+        {int(size): rate for size, rate in rates["read"].items()},
+        rates["functions"],
         products,
     )
 

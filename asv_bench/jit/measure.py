@@ -63,7 +63,7 @@ def measure(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
 def limits(fleet: Fleet, threads: int, progress: Progress) -> dict[str, Any]:
     """Return the machine's ceilings; of matrix products the best library counts."""
     progress("ceilings")
-    found = ceilings.measure(threads)
+    rates = ceilings.measure(threads)
     products: dict[str, float] = {}
     for engine in ("numpy", "torch"):
         member = fleet.members.get(engine)
@@ -72,7 +72,7 @@ def limits(fleet: Fleet, threads: int, progress: Progress) -> dict[str, Any]:
         for dtype in ("float32", "float64"):
             rate = member.ask(do="product", dtype=dtype)["rate"]
             products[dtype] = max(rate, products.get(dtype, 0.0))
-    return {**found, "products": products}
+    return {**rates, "products": products}
 
 
 def one(fleet: Fleet, name: str, names: list[str]) -> dict[str, Any]:
@@ -152,14 +152,14 @@ def once(
 
 def recording(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Return microseconds per recorded operation, by stage, of short and long functions."""
-    found = {}
+    stages = {}
     for count in (200, 2_000, 20_000):
         member = Member("jit-openmp", interpreter("jit-openmp", ""), options.threads)
         try:
-            found[str(count)] = member.ask(do="record", count=count)
+            stages[str(count)] = member.ask(do="record", count=count)
         finally:
             member.close()
-    return found
+    return stages
 
 
 def ratio(row: dict[str, Any], a: str, b: str) -> float | None:

@@ -71,11 +71,11 @@ def measure(engine: Any, w: Workload) -> dict[str, Any]:
     trivial = engine.gradient(TRIVIAL)
     for _ in range(CALLS):
         trivial.call()
-    held = status("VmRSS")
+    before = status("VmRSS")
     forget_peak()
     prepared = engine.gradient(w)
     first = [timed(prepared.call) for _ in range(CALLS)]
-    peak_first = status("VmHWM") - held
+    peak_first = status("VmHWM") - before
     forget_peak()
     later = []
     end = time.perf_counter() + STEADY_S
@@ -87,7 +87,7 @@ def measure(engine: Any, w: Workload) -> dict[str, Any]:
         "first": first,
         "steady": steady,
         "extra": sum(max(0.0, t - steady) for t in first),
-        "peak": status("VmHWM") - held,
+        "peak": status("VmHWM") - before,
         "peak first": peak_first,
         "facts": facts,
     }

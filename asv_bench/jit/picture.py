@@ -16,18 +16,20 @@ MARKS = {
 }
 
 
-def points(made: list[Row]) -> dict[str, list[tuple[float, int]]]:
+def points(rows: list[Row]) -> dict[str, list[tuple[float, int]]]:
     """Return ``(time / ours, position)`` by engine; texts count for their library."""
-    found: dict[str, dict[int, float]] = {name: {} for name in MARKS}
-    for position, row in enumerate(made):
+    fastest: dict[str, dict[int, float]] = {name: {} for name in MARKS}
+    for position, row in enumerate(rows):
         if not row["ours"]:
             continue
         for engine, seconds in row["times"].items():
             name = engine.partition(",")[0]
-            if name in found and seconds is not None:
-                best = found[name].get(position, float("inf"))
-                found[name][position] = min(best, seconds / row["ours"])
-    return {name: [(x, position) for position, x in marks.items()] for name, marks in found.items()}
+            if name in fastest and seconds is not None:
+                best = fastest[name].get(position, float("inf"))
+                fastest[name][position] = min(best, seconds / row["ours"])
+    return {
+        name: [(x, position) for position, x in marks.items()] for name, marks in fastest.items()
+    }
 
 
 def draw(report: dict[str, Any], paths: list[Path]) -> None:
@@ -38,21 +40,21 @@ def draw(report: dict[str, Any], paths: list[Path]) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "adarray"  # the same figures give the same file
     from matplotlib.figure import Figure
 
-    made = rows(report)
-    figure = Figure(figsize=(8.5, 0.33 * len(made) + 1.6), layout="constrained")
+    drawn = rows(report)
+    figure = Figure(figsize=(8.5, 0.33 * len(drawn) + 1.6), layout="constrained")
     axes = figure.add_subplot()
-    for name, marks in points(made).items():
+    for name, marks in points(drawn).items():
         colour, shape = MARKS[name]
         xs, ys = [x for x, _ in marks], [y for _, y in marks]
         axes.scatter(xs, ys, color=colour, marker=shape, s=34, label=name, zorder=3)
-    floors = [(r["fraction"], i) for i, r in enumerate(made) if r["fraction"]]
+    floors = [(r["fraction"], i) for i, r in enumerate(drawn) if r["fraction"]]
     axes.scatter(
         [x for x, _ in floors], [y for _, y in floors], color="black", marker="|", s=90,
         label="floor of the machine", zorder=2,
     )  # fmt: skip
     axes.axvline(1.0, color="#009E73", linewidth=2, label="adarray jit", zorder=1)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(made)), [r["name"] for r in made])
+    axes.set_yticks(range(len(drawn)), [r["name"] for r in drawn])
     axes.invert_yaxis()
     axes.set_xlabel("time of value and gradient / adarray jit (right of the line: slower)")
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.6, zorder=0)

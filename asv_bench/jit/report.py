@@ -18,8 +18,8 @@ Row = dict[str, Any]
 
 def rows(report: dict[str, Any]) -> list[Row]:
     """Return one row per workload, in s and bytes; None where something was not measured."""
-    found = report["ceilings"]
-    limits = ceilings(found, found["products"])
+    rates = report["ceilings"]
+    limits = ceilings(rates, rates["products"])
     return [make_row(name, part, limits) for name, part in report["workloads"].items()]
 
 
@@ -49,7 +49,7 @@ def make_row(name: str, part: dict[str, Any], limits: Ceilings) -> Row:
 
 
 def compile_row(part: dict[str, Any], peer: str | None) -> Row:
-    """Return what was measured once per process."""
+    """Return the figures measured once per process."""
     cold, warm = part.get("cold", {}), part.get("warm", {})
     mine, again = cold.get(OURS, {}), warm.get(OURS, {})
     facts = mine.get("facts", {})
@@ -163,18 +163,18 @@ def peer_cells(row: Row, names: list[str]) -> list[str]:
 
 def tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
     """Return ``(title, head, rows of cells)`` of every table of a report."""
-    made = rows(report)
-    names = list(dict.fromkeys(n for r in made for n in r["times"]))
-    found = [
-        ("Value and gradient", list(SPEED), [speed_cells(r) for r in made]),
-        ("Every engine", ["workload", *names], [peer_cells(r, names) for r in made]),
+    measured = rows(report)
+    names = list(dict.fromkeys(n for r in measured for n in r["times"]))
+    every = [
+        ("Value and gradient", list(SPEED), [speed_cells(r) for r in measured]),
+        ("Every engine", ["workload", *names], [peer_cells(r, names) for r in measured]),
     ]
-    if any(r["compile"] is not None for r in made):
+    if any(r["compile"] is not None for r in measured):
         long = report.get("long")
         extra = [{"name": report["long name"], **compile_row(long, None)}] if long else []
-        cells = [compile_cells(r) for r in [*made, *extra]]
-        found.append(("Compiling, and peak memory", list(COMPILING), cells))
-    return found
+        cells = [compile_cells(r) for r in [*measured, *extra]]
+        every.append(("Compiling, and peak memory", list(COMPILING), cells))
+    return every
 
 
 def failures(report: dict[str, Any]) -> list[str]:
@@ -192,9 +192,9 @@ def failures(report: dict[str, Any]) -> list[str]:
 
 def text(report: dict[str, Any]) -> str:
     """Return all tables as Markdown."""
-    made = rows(report)
+    measured = rows(report)
     parts = [table(title, head, cells) for title, head, cells in tables(report)]
-    mean = mean_ratio(made)
+    mean = mean_ratio(measured)
     parts.append(f"Geometric mean of best peer / adarray jit: {ratio_text(mean)}")
     failed = failures(report)
     if failed:
@@ -204,15 +204,15 @@ def text(report: dict[str, Any]) -> str:
 
 def tsv(report: dict[str, Any]) -> str:
     """Return the figures as tab-separated values, in s and bytes."""
-    made = rows(report)
+    measured = rows(report)
     columns = (
         "name", "kind", "ours", "peer", "peer time", "ratio", "floor", "limit", "fraction",
         "bandwidth", "gradient/value", "kernels", "distinct", "steps", "calls", "compile",
         "load", "extra", "extra from disk", "peak", "peak first", "peer peak",
     )  # fmt: skip
-    engines = list(dict.fromkeys(n for r in made for n in r["times"]))
+    engines = list(dict.fromkeys(n for r in measured for n in r["times"]))
     lines = ["\t".join([*columns, *engines])]
-    for row in made:
+    for row in measured:
         cells = [row[c] for c in columns] + [row["times"].get(n) for n in engines]
         lines.append("\t".join(_plain(c) for c in cells))
     return "\n".join(lines) + "\n"
@@ -253,8 +253,8 @@ def machine_text(report: dict[str, Any]) -> str:
     """Return a sentence on the machine, the engines and the ceilings."""
     facts = [f"{key} {value}" for key, value in report["machine"].items()]
     versions = [f"{name} {version}" for name, version in report["engines"].items()]
-    found = report["ceilings"]
-    limits = ceilings(found, found["products"])
+    rates = report["ceilings"]
+    limits = ceilings(rates, rates["products"])
     large = max(limits.copy)
     facts.append(
         f"copy {limits.copy[large] / 1e9:.0f} and read {limits.read[large] / 1e9:.0f} GB/s "
@@ -267,7 +267,7 @@ def machine_text(report: dict[str, Any]) -> str:
 def write(report: dict[str, Any], folder: Path) -> list[Path]:
     """Write ``speed.tsv`` and ``speed.rst`` into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = [folder / "speed.tsv", folder / "speed.rst"]
-    made[0].write_text(tsv(report))
-    made[1].write_text(rst(report))
-    return made
+    paths = [folder / "speed.tsv", folder / "speed.rst"]
+    paths[0].write_text(tsv(report))
+    paths[1].write_text(rst(report))
+    return paths

@@ -54,22 +54,22 @@ def most(what: str, figure: float | None, limit: float) -> Line:
 
 def lines(report: dict[str, Any]) -> list[Line]:
     """Return every target."""
-    made = rows(report)
-    return [*speed(made), *bandwidth(made), *calls(report), *compiling(report, made),
-            *recording(report), *gradients(made)]  # fmt: skip
+    measured = rows(report)
+    return [*speed(measured), *bandwidth(measured), *calls(report), *compiling(report, measured),
+            *recording(report), *gradients(measured)]  # fmt: skip
 
 
-def speed(made: list[Row]) -> list[Line]:
+def speed(measured: list[Row]) -> list[Line]:
     """Return the best peer's time in units of ours, and the mean of all."""
-    found = [
+    lines = [
         least(f"speed, {r['name']}: {r['peer']} / adarray jit", r["ratio"], FASTER[r["kind"]])
-        for r in made
+        for r in measured
     ]
-    mean = least("speed: geometric mean of best peer / adarray jit", mean_ratio(made), MEAN)
-    return [*found, mean]
+    mean = least("speed: geometric mean of best peer / adarray jit", mean_ratio(measured), MEAN)
+    return [*lines, mean]
 
 
-def bandwidth(made: list[Row]) -> list[Line]:
+def bandwidth(measured: list[Row]) -> list[Line]:
     """Return the fraction of the copy bandwidth, for workloads that memory limits.
 
     On a machine whose memory is fast beside its arithmetic, elementary functions may be what
@@ -77,15 +77,15 @@ def bandwidth(made: list[Row]) -> list[Line]:
     """
     return [
         least(f"fraction of copy bandwidth, {r['name']}", r["bandwidth"], BANDWIDTH)
-        for r in made
+        for r in measured
         if r["kind"] == r["limit"] == "memory"
     ]
 
 
 def calls(report: dict[str, Any]) -> list[Line]:
     """Return the cost of a call, absolute and beside JAX."""
-    found = report["overhead"]
-    ours, jax = (found.get(n, {}).get("median") for n in (OURS, "jax"))
+    overhead = report["overhead"]
+    ours, jax = (overhead.get(n, {}).get("median") for n in (OURS, "jax"))
     us = None if ours is None else 1e6 * ours
     ratio = jax / ours if ours and jax else None
     return [
@@ -94,7 +94,7 @@ def calls(report: dict[str, Any]) -> list[Line]:
     ]
 
 
-def compiling(report: dict[str, Any], made: list[Row]) -> list[Line]:
+def compiling(report: dict[str, Any], measured: list[Row]) -> list[Line]:
     """Return seconds and numbers of kernels.
 
     Cold: passes, planning and compiling of all segments, without the recorded runs. From disk:
@@ -102,25 +102,25 @@ def compiling(report: dict[str, Any], made: list[Row]) -> list[Line]:
     again, are in the targets per operation.
     """
     long = report.get("long")
-    every = [*made]
+    every = [*measured]
     if long:
         every.append({"name": report["long name"], **compile_row(long, None)})
-    found = []
+    lines = []
     for r in every:
-        found += [
+        lines += [
             most(f"compile time, cold, {r['name']}, s", r["compile"], COMPILE_S),
             most(f"loading from the disk cache, {r['name']}, s", r["load"], LOAD_S),
             most(f"distinct kernels, {r['name']}", r["distinct"], DISTINCT),
         ]
-    return found
+    return lines
 
 
 def recording(report: dict[str, Any]) -> list[Line]:
     """Return microseconds of tracing and passes per operation, and their growth."""
-    found = report.get("recording", {})
+    stages_of = report.get("recording", {})
 
     def per_call(count: str) -> float | None:
-        stages = found.get(count)
+        stages = stages_of.get(count)
         if not stages:
             return None
         return float(sum(stages.get(s, 0.0) for s in ("trace", "passes", "plan")))
@@ -134,16 +134,17 @@ def recording(report: dict[str, Any]) -> list[Line]:
     ]
 
 
-def gradients(made: list[Row]) -> list[Line]:
+def gradients(measured: list[Row]) -> list[Line]:
     """Return value and gradient in units of the value alone."""
-    return [most(f"gradient / value, {r['name']}", r["gradient/value"], GRADIENT) for r in made]
+    return [most(f"gradient / value, {r['name']}", r["gradient/value"], GRADIENT) for r in measured]
 
 
-def text(found: list[Line]) -> str:
+def text(targets: list[Line]) -> str:
     """Return the targets as a table, and how many are met."""
     cells = [
-        [x.what, x.target, "-" if x.figure is None else f"{x.figure:.3g}", x.verdict] for x in found
+        [x.what, x.target, "-" if x.figure is None else f"{x.figure:.3g}", x.verdict]
+        for x in targets
     ]
-    met = sum(x.met for x in found)
+    met = sum(x.met for x in targets)
     head = ["what", "target", "figure", "verdict"]
-    return f"{table('Targets', head, cells)}\n\n{met} of {len(found)} met."
+    return f"{table('Targets', head, cells)}\n\n{met} of {len(targets)} met."

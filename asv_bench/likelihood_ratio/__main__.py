@@ -18,7 +18,7 @@ from asv_bench.likelihood_ratio.training import PRECISIONS, Place
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
-    """Return what the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m asv_bench.likelihood_ratio",
         description=asv_bench.likelihood_ratio.__doc__,
@@ -72,31 +72,36 @@ def positive(text: str) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return the exit status."""
-    given = parsed(argv)
-    place = Place(given.backend, given.precision[0])
+    arguments = parsed(argv)
+    place = Place(arguments.backend, arguments.precision[0])
     options = Options(
-        tuple(given.methods), given.seeds, place, given.epochs, given.quick, given.out
+        tuple(arguments.methods),
+        arguments.seeds,
+        place,
+        arguments.epochs,
+        arguments.quick,
+        arguments.out,
     )
-    precisions = tuple(given.precision)
+    precisions = tuple(arguments.precision)
     failed = 0
     try:
-        if given.what != "report":
+        if arguments.what != "report":
             with place():  # a backend that cannot work here says so at once
                 pass
-        if given.what in PROBLEMS:
-            failed = trainings(given.what, options)
-        if given.what == "all":
-            failed = schedule.all_jobs(options, precisions, given.jobs, given.budget)
-        if given.what == "copies":
-            copies.measure(place, given.out, given.quick)
-        if given.what == "speed" or (given.what == "all" and not given.trainings_only):
+        if arguments.what in PROBLEMS:
+            failed = trainings(arguments.what, options)
+        if arguments.what == "all":
+            failed = schedule.all_jobs(options, precisions, arguments.jobs, arguments.budget)
+        if arguments.what == "copies":
+            copies.measure(place, arguments.out, arguments.quick)
+        if arguments.what == "speed" or (arguments.what == "all" and not arguments.trainings_only):
             for name in PROBLEMS:
                 failed += speeds(name, options, schedule.rounded(name, precisions))
     except (DataError, adarray.BackendError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    if not given.no_report:
-        told(given.out)
+    if not arguments.no_report:
+        told(arguments.out)
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""What more copies give and take: the angle to the exact gradient, variance, and memory."""
+"""The effect of more copies: angle to the exact gradient, variance, and memory."""
 
 from __future__ import annotations
 
@@ -38,46 +38,49 @@ def angles(
     params = problem.init(np.random.default_rng(0))
     batch = next(iter(problem.batches(np.random.default_rng(1))))
     exact = adarray.grad(lambda p: np.mean(problem.losses(p, *batch)))(params)
-    made = []
+    rows = []
     for method, (title, how) in ESTIMATORS.items():
         for n in copies:
             more = problem.estimator_options()
             estimator = likelihood_ratio(problem.losses, copies=n, **how, **more)
-            found = diagnose(estimator, exact, params, *batch, repeats=repeats, rng=n)
-            row = next(r for r in found.rows if r.leaf == "all")
-            made.append({
+            report = diagnose(estimator, exact, params, *batch, repeats=repeats, rng=n)
+            row = next(r for r in report.rows if r.leaf == "all")
+            rows.append({
                 "problem": problem.name, "data": problem.title, "network": problem.network,
                 "method": method, "title": title, "copies": n, "cosine": row.cosine,
                 "cosine_error": row.cosine_error, "variance": row.variance,
             })  # fmt: skip
             print(f"{problem.name}, {title}, {n} copies: cosine {row.cosine:.4f}", flush=True)
-    return made
+    return rows
 
 
 def memories(problem: Problem, place: Place, copies: tuple[int, ...] = COPIES) -> list[store.Row]:
-    """Return what a compiled step needs, by the copies that are computed at once."""
-    made = []
+    """Return the memory of a compiled step, by the copies that are computed at once."""
+    rows = []
     for method in ("bp", "lr-f-pairs", "lr-l", "lr-m"):
-        given = problem.methods[method]
+        configured = problem.methods[method]
         varied = method in ("lr-f-pairs", "lr-l")
-        for n in copies if varied else (given.estimator.get("copies", 1),):
+        for n in copies if varied else (configured.estimator.get("copies", 1),):
             if varied:
-                how = {**given.estimator, "copies": n}
-                problem.methods[method] = dataclasses.replace(given, estimator=how)
+                how = {**configured.estimator, "copies": n}
+                problem.methods[method] = dataclasses.replace(configured, estimator=how)
             with place():
                 run = Training(problem, method, 0, place)
                 batch = run.epoch()[0]
                 for _ in range(3):
                     run.step(batch, 10**6)
                 size = run.peak_bytes(batch)
-            made.append({
+            rows.append({
                 "problem": problem.name, "data": problem.title, "network": problem.network,
-                "method": method, "title": given.title, "copies": n, "backend": place.backend,
+                "method": method, "title": configured.title, "copies": n, "backend": place.backend,
                 "peak_bytes": size,
             })  # fmt: skip
-            print(f"{problem.name}, {given.title}, {n} copies: {size / 2**20:.3g} MiB", flush=True)
-        problem.methods[method] = given
-    return made
+            print(
+                f"{problem.name}, {configured.title}, {n} copies: {size / 2**20:.3g} MiB",
+                flush=True,
+            )
+        problem.methods[method] = configured
+    return rows
 
 
 def eager(problem: Problem) -> list[store.Row]:
@@ -88,7 +91,7 @@ def eager(problem: Problem) -> list[store.Row]:
     """
     params = problem.init(np.random.default_rng(0))
     batch = next(iter(problem.batches(np.random.default_rng(1))))
-    made = []
+    rows = []
     exact = adarray.grad(lambda p: np.mean(problem.losses(p, *batch)))
     ways: dict[str, Callable[[], Any]] = {"BP, uncompiled": lambda: exact(params)}
     for title, mode in (("LR-F", "full"), ("LR-L", "layerwise")):
@@ -106,12 +109,12 @@ def eager(problem: Problem) -> list[store.Row]:
             size = tracemalloc.get_traced_memory()[1] - before
         finally:
             tracemalloc.stop()
-        made.append({
+        rows.append({
             "problem": problem.name, "data": problem.title, "network": problem.network,
             "method": title, "title": title, "copies": 4, "backend": "", "peak_bytes": size,
         })  # fmt: skip
         print(f"{problem.name}, {title}: {size / 2**20:.3g} MiB", flush=True)
-    return made
+    return rows
 
 
 def measure(place: Place, out: Path, quick: bool) -> None:
@@ -119,8 +122,8 @@ def measure(place: Place, out: Path, quick: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     some = COPIES[:2] if quick else COPIES
     if not (out / COPIES_FILE).exists():
-        found = angles(PROBLEMS["mnist"](quick=quick), 5 if quick else 20, some)
-        (out / COPIES_FILE).write_text(json.dumps(found, indent=0) + "\n")
+        rows = angles(PROBLEMS["mnist"](quick=quick), 5 if quick else 20, some)
+        (out / COPIES_FILE).write_text(json.dumps(rows, indent=0) + "\n")
     sizes = []
     for make in PROBLEMS.values():
         problem = make(quick=quick)

@@ -42,16 +42,16 @@ class Method:
         how = self.estimator
         if not how:
             return "exact"
-        told = [f"{how['copies']} copies", how.get("directions", "gaussian")]
-        told.append(f"sigma {how['sigma']:g}")
+        words = [f"{how['copies']} copies", how.get("directions", "gaussian")]
+        words.append(f"sigma {how['sigma']:g}")
         if not how.get("antithetic", True):
-            told.append("no pairs")
+            words.append("no pairs")
         if "exact" in how:
-            told.append("exact: " + ", ".join(how["exact"]))
-        return ", ".join(told)
+            words.append("exact: " + ", ".join(how["exact"]))
+        return ", ".join(words)
 
-    def gradient(self, losses: Callable[..., Any], rng: Any, **more: Any) -> Gradient:
-        """Return what computes the gradient of the mean loss.
+    def gradient(self, losses: Callable[..., Any], rng: Any, **more: Any) -> GradientMethod:
+        """Return a function that computes the gradient of the mean loss.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Method:
         return Estimated(likelihood_ratio(losses, **self.estimator, **more), rng, self.redraw)
 
 
-class Gradient(ABC):
+class GradientMethod(ABC):
     """``g(noise, params, *batch)`` is the gradient by the parameters; `jit` compiles it."""
 
     def noise(self, *args: Any) -> Any:  # noqa: ARG002
@@ -79,7 +79,7 @@ class Gradient(ABC):
         """Return the gradient."""
 
 
-class Exact(Gradient):
+class Exact(GradientMethod):
     """Backpropagation."""
 
     def __init__(self, losses: Callable[..., Any]) -> None:
@@ -90,7 +90,7 @@ class Exact(Gradient):
         return self.grad(*args)
 
 
-class Estimated(Gradient):
+class Estimated(GradientMethod):
     """A likelihood-ratio estimate."""
 
     def __init__(self, estimator: LikelihoodRatio, rng: Any, redraw: int) -> None:

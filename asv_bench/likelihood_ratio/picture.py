@@ -99,9 +99,9 @@ def _figure(size: tuple[float, float]) -> Any:
     return Figure(figsize=size, layout="constrained")
 
 
-def _shown(found: list[Group]) -> list[Group]:
+def _shown(every: list[Group]) -> list[Group]:
     """Return a group of each method, of one backend, with exact products."""
-    exact = [g for g in found if g["precision"] == "float32"] or found
+    exact = [g for g in every if g["precision"] == "float32"] or every
     backend = "cuda" if any(g["backend"] == "cuda" for g in exact) else exact[0]["backend"]
     most: dict[str, Group] = {}  # of each method that with most seeds
     for g in exact:
@@ -117,10 +117,10 @@ def _floor(shown: list[Group]) -> float:
 
 
 def _attacks(out: Path, every: list[Group]) -> list[Path]:
-    found = [g for g in every if g["rows"][0].get("attacked")]
-    if not found:
+    attacked = [g for g in every if g["rows"][0].get("attacked")]
+    if not attacked:
         return []
-    shown = _shown(found)
+    shown = _shown(attacked)
     figure = _figure((5.5, 3.4))
     axes = figure.add_subplot()
     for g in shown:

@@ -15,7 +15,7 @@ Batch = tuple[Any, ...]
 
 
 class Problem(ABC):
-    """What is learned, by which network, and how.
+    """A training problem: data, network and optimiser.
 
     Attributes
     ----------
@@ -147,11 +147,11 @@ class Mnist(Problem):
 def shifted(images: np.ndarray, down: int, right: int) -> np.ndarray:
     """Return images moved by some pixels; what comes in is black."""
     _, height, width = images.shape
-    made = np.zeros_like(images)
-    made[:, max(down, 0) : height + min(down, 0), max(right, 0) : width + min(right, 0)] = images[
+    moved = np.zeros_like(images)
+    moved[:, max(down, 0) : height + min(down, 0), max(right, 0) : width + min(right, 0)] = images[
         :, max(-down, 0) : height + min(-down, 0), max(-right, 0) : width + min(-right, 0)
     ]
-    return made
+    return moved
 
 
 class AgNews(Problem):

@@ -20,15 +20,15 @@ KEYS = ("problem", "data", "network", "method", "settings", "backend", "precisio
 
 def groups(out: Path) -> list[Group]:
     """Return one record for all seeds of a training, with times of the file of speeds if any."""
-    made: dict[tuple[Any, ...], Group] = {}
+    by_training: dict[tuple[Any, ...], Group] = {}
     for row in store.read(out / store.RUNS):
         if "error" in row:
             continue
-        found = made.setdefault(tuple(row[k] for k in KEYS), {**row, "rows": []})
-        found["rows"].append(row)
+        entry = by_training.setdefault(tuple(row[k] for k in KEYS), {**row, "rows": []})
+        entry["rows"].append(row)
     timed = [row for row in store.read(out / store.SPEED) if "epoch_s" in row]
     speeds = {_timed(row): row for row in timed}
-    for group in made.values():
+    for group in by_training.values():
         tests = [row["test"] for row in group["rows"]]
         group["mean"] = statistics.fmean(tests)
         group["spread"] = statistics.stdev(tests) if len(tests) > 1 else None
@@ -38,11 +38,11 @@ def groups(out: Path) -> list[Group]:
         group["epoch_s"] = speed.get("epoch_s", epoch_s)
         sizes = (row.get("peak_bytes") or 0 for row in (*group["rows"], speed))
         group["peak_bytes"] = max(sizes)
-    return list(made.values())
+    return list(by_training.values())
 
 
 def _timed(row: Group) -> tuple[Any, ...]:
-    """Return what a time depends on."""
+    """Return the key of the times of a training."""
     return tuple(row[k] for k in KEYS if k != "epochs")
 
 
@@ -72,14 +72,14 @@ def cells(group: Group) -> list[str]:
     ]
 
 
-def attacks(found: list[Group]) -> tuple[list[str], list[list[str]]]:
+def attacks(every: list[Group]) -> tuple[list[str], list[list[str]]]:
     """Return head and lines of the accuracies under attacks, means over seeds."""
-    found = [g for g in found if g["rows"][0].get("attacked")]
-    if not found:
+    every = [g for g in every if g["rows"][0].get("attacked")]
+    if not every:
         return [], []
-    steps = list(found[0]["rows"][0]["attacked"])
+    steps = list(every[0]["rows"][0]["attacked"])
     lines = []
-    for g in found:
+    for g in every:
         means = [statistics.fmean(row["attacked"][s] for row in g["rows"]) for s in steps]
         name = [g["title"], g["settings"], cells(g)[2]]
         lines.append([*name, *(f"{m:.1f}" for m in means)])
@@ -88,16 +88,16 @@ def attacks(found: list[Group]) -> tuple[list[str], list[list[str]]]:
 
 def tables(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
     """Return title, head and lines of every table, by the name of its file."""
-    made = {}
+    every_table = {}
     every = sorted(groups(out), key=_order)
     for name in sorted({g["problem"] for g in every}):
-        found = [g for g in every if g["problem"] == name]
-        title = f"{found[0]['data']}, {found[0]['network']}"
-        made[name] = title, HEAD, [cells(g) for g in found]
-        head, lines = attacks(found)
+        of_problem = [g for g in every if g["problem"] == name]
+        title = f"{of_problem[0]['data']}, {of_problem[0]['network']}"
+        every_table[name] = title, HEAD, [cells(g) for g in of_problem]
+        head, lines = attacks(of_problem)
         if lines:
-            made["attacks"] = f"{title}: test accuracy under attacks, %", head, lines
-    return made
+            every_table["attacks"] = f"{title}: test accuracy under attacks, %", head, lines
+    return every_table
 
 
 def digits(x: float) -> str:
@@ -107,7 +107,7 @@ def digits(x: float) -> str:
 
 def by_copies(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
     """Return the tables of what `copies` measured: a line for each method."""
-    made = {}
+    every_table = {}
     for name, file, what, form in (
         ("copies", COPIES_FILE, "cosine", "{:.3f}".format),
         ("memory", MEMORY_FILE, "peak_bytes", digits),
@@ -118,25 +118,25 @@ def by_copies(out: Path) -> dict[str, tuple[str, list[str], list[list[str]]]]:
         counts = sorted({row["copies"] for row in rows if row["method"].startswith("lr-f")})
         lines = []
         for key in dict.fromkeys((row["data"], row["title"]) for row in rows):
-            found = {r["copies"]: r[what] for r in rows if (r["data"], r["title"]) == key}
+            by_count = {r["copies"]: r[what] for r in rows if (r["data"], r["title"]) == key}
             unit = 2**20 if name == "memory" else 1
-            one = found.get(next(iter(found))) if len(found) == 1 else None
-            lines.append([*key, *(form(found.get(n, one) / unit) for n in counts)])
+            one = by_count.get(next(iter(by_count))) if len(by_count) == 1 else None
+            lines.append([*key, *(form(by_count.get(n, one) / unit) for n in counts)])
         title = {"copies": "Cosine with the exact gradient, by copies", "memory": "MiB, by copies"}
-        made[name] = title[name], ["data", "", *map(str, counts)], lines
-    return made
+        every_table[name] = title[name], ["data", "", *map(str, counts)], lines
+    return every_table
 
 
 def write(out: Path) -> str:
     """Write ``NAME.tsv`` for every table and ``tables.md`` with all; return the text."""
-    made = {**tables(out), **by_copies(out)}
-    for name, (_, head, lines) in made.items():
+    every_table = {**tables(out), **by_copies(out)}
+    for name, (_, head, lines) in every_table.items():
         text = "".join("\t".join(cell) + "\n" for cell in [head, *lines])
         (out / f"{name}.tsv").write_text(text)
-    text = "\n\n".join(table(*t) for t in made.values())
+    text = "\n\n".join(table(*t) for t in every_table.values())
     if any(
         " *" in line[6]
-        for name, t in made.items()
+        for name, t in every_table.items()
         if name != "attacks"
         for line in t[2]
         if len(line) > 6

@@ -16,7 +16,7 @@ from asv_bench.likelihood_ratio.training import Place, Training, train
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says; `methods` may be empty: all of them."""
+    """The options of the command line; `methods` may be empty: all of them."""
 
     methods: tuple[str, ...]
     seeds: int
@@ -44,7 +44,7 @@ def chosen(problem: Problem, methods: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def described(problem: Problem, method: str, place: Place) -> store.Row:
-    """Return what a row says of the training."""
+    """Return the row of a training."""
     how = problem.methods[method]
     return {
         "problem": problem.name,

@@ -19,7 +19,7 @@ TAIL = 25  # lines of a failed job that are shown
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """A process: some trainings of one experiment."""
 
     what: str
@@ -27,22 +27,22 @@ class Job:
     precision: str
 
 
-def jobs(methods: tuple[str, ...], precisions: tuple[str, ...], quick: bool) -> list[Job]:
+def jobs(methods: tuple[str, ...], precisions: tuple[str, ...], quick: bool) -> list[TrainingJob]:
     """Return the processes: what says most first, one that takes long before others."""
-    found = [
-        Job(name, method, p)
+    every = [
+        TrainingJob(name, method, p)
         for name in ("cora", "mnist", "agnews")
         for method in PROBLEMS[name](quick=quick).methods
         if not methods or method in methods
         for p in rounded(name, precisions)
     ]
 
-    def place(job: Job) -> tuple[bool, ...]:
+    def place(job: TrainingJob) -> tuple[bool, ...]:
         slow = job.what == "agnews" and job.method.startswith("lr-f")
         first = job.what == "agnews" and job.method == "lr-l"
         return slow, job.precision != precisions[0], job.precision in precisions[2:], not first
 
-    return sorted(found, key=place)
+    return sorted(every, key=place)
 
 
 def rounded(name: str, precisions: tuple[str, ...]) -> tuple[str, ...]:
@@ -50,41 +50,41 @@ def rounded(name: str, precisions: tuple[str, ...]) -> tuple[str, ...]:
     return precisions if name == "mnist" else precisions[:2]
 
 
-def command(job: Job, options: Options) -> list[str]:
+def command(job: TrainingJob, options: Options) -> list[str]:
     """Return the command line of a job."""
-    made = [
+    line = [
         sys.executable, "-m", "asv_bench.likelihood_ratio", job.what, "--methods", job.method,
         "--seeds", str(options.seeds), "--backend", options.place.backend,
         "--precision", job.precision, "--out", str(options.out.resolve()), "--no-report",
     ]  # fmt: skip
     if options.epochs is not None:
-        made += ["--epochs", str(options.epochs)]
-    return [*made, "--quick"] if options.quick else made
+        line += ["--epochs", str(options.epochs)]
+    return [*line, "--quick"] if options.quick else line
 
 
-def run(job: Job, options: Options, end: float, threads: int) -> bool:
+def run(job: TrainingJob, options: Options, end: float, threads: int) -> bool:
     """Run a job until it is done or the clock shows `end`; return whether it went well."""
-    left = end - time.perf_counter()
-    if left <= 0:
+    remaining = end - time.perf_counter()
+    if remaining <= 0:
         print(f"{job}: no time is left", flush=True)
         return False
     start = time.perf_counter()
     try:
         done = subprocess.run(
             command(job, options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=left if math.isfinite(left) else None, check=False, cwd=ROOT,
+            timeout=remaining if math.isfinite(remaining) else None, check=False, cwd=ROOT,
             env={"OMP_NUM_THREADS": str(threads), **os.environ},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        print(f"{job}: cut after {left:.0f} s", flush=True)
+        print(f"{job}: cut after {remaining:.0f} s", flush=True)
         return False
     lines = [x for x in done.stdout.replace("\r", "\n").splitlines() if x.strip()]
     seconds = time.perf_counter() - start
     if done.returncode:
         print(f"{job}: FAILED after {seconds:.0f} s\n" + "\n".join(lines[-TAIL:]), flush=True)
     else:
-        told = [x for x in lines if "per epoch" in x]
-        print(f"{job}: {seconds:.0f} s\n" + "\n".join(f"    {x}" for x in told), flush=True)
+        progress = [x for x in lines if "per epoch" in x]
+        print(f"{job}: {seconds:.0f} s\n" + "\n".join(f"    {x}" for x in progress), flush=True)
     return done.returncode == 0
 
 

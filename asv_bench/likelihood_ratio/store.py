@@ -1,4 +1,4 @@
-"""What was measured: one line of JSON for each training, to which processes add side by side."""
+"""Measurements: one line of JSON for each training, appended by concurrent processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY = ("problem", "data", "network", "method", "settings", "backend", "precision
 
 
 def key(row: Row) -> tuple[Any, ...]:
-    """Return what tells a training from others."""
+    """Return the key of a training."""
     return tuple(row.get(k) for k in KEY)
 
 

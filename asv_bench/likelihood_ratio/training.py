@@ -125,7 +125,7 @@ class Training:
         self.compiled = adarray.jit(step)
         self.logits = adarray.jit(problem.logits)
         self.steps = 0
-        self.kept: dict[int, Any] = {}  # large arrays that all epochs have, by identity
+        self.cached: dict[int, Any] = {}  # large arrays that all epochs have, by identity
         self.parts = {
             part: ([tuple(map(self.put, x)) for x in inputs], labels)
             for part, (inputs, labels) in problem.parts().items()
@@ -153,9 +153,9 @@ class Training:
             return x
         if x.nbytes < 2**20:
             return self.place.put(x)
-        if id(x) not in self.kept:
-            self.kept[id(x)] = x, self.place.put(x)
-        return self.kept[id(x)][1]
+        if id(x) not in self.cached:
+            self.cached[id(x)] = x, self.place.put(x)
+        return self.cached[id(x)][1]
 
     def step(self, batch: Batch, total: int) -> None:
         """Move the parameters along the gradient of one batch; `total` steps are all."""
@@ -172,7 +172,7 @@ class Training:
         return noise, *state, np.float32(rate), np.float32(fresh), *batch
 
     def peak_bytes(self, batch: Batch) -> int:
-        """Return what a compiled step needs: arguments, noise, results and all between."""
+        """Return the memory of a compiled step: arguments, noise, results and intermediates."""
         return int(self.compiled.explain(*self.arguments(batch, 0.0, 1.0)).peak_bytes)
 
     def accuracy(self) -> dict[str, float]:
@@ -182,8 +182,8 @@ class Training:
     def percentage(self, inputs: list[Batch], labels: np.ndarray) -> float:
         """Return the percentage of right answers."""
         answers = [self.logits(self.params, *x) for x in inputs]
-        found = np.concatenate([np.argmax(host(z), axis=1) for z in answers])
-        return 100.0 * float(np.mean(found == labels))
+        predicted = np.concatenate([np.argmax(host(z), axis=1) for z in answers])
+        return 100.0 * float(np.mean(predicted == labels))
 
 
 def host(x: Any) -> np.ndarray:

@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from asv_bench.engines import JAXEngine, JitEngine, _require
-from asv_bench.transforms.workloads import TASKS, Task
+from asv_bench.transforms.workloads import TASKS, TransformTask
 from asv_bench.worker import UNTIL_COMPILED, batch_size, sample, serving
 
 Call = Callable[[], Any]
@@ -29,11 +29,11 @@ def _direction(x: Any) -> Any:
 def _digest(result: Any) -> list[float]:
     """Return numbers that tell results apart."""
     parts = result if isinstance(result, (tuple, list)) else [result]
-    found = [0.0]
+    digest = [0.0]
     for part in parts:
         x = np.asarray(part.sum(axis=1) if hasattr(part, "tocsr") else part, float).ravel()
-        found += [float(np.linalg.norm(x)), float(x @ np.cos(np.arange(x.size)))]
-    return found
+        digest += [float(np.linalg.norm(x)), float(x @ np.cos(np.arange(x.size)))]
+    return digest
 
 
 class Ours:
@@ -43,7 +43,7 @@ class Ours:
         self.engine = JitEngine("openmp", threads)
         self.adarray = self.engine.adarray
 
-    def prepare(self, task: Task) -> tuple[Call, float]:
+    def prepare(self, task: TransformTask) -> tuple[Call, float]:
         """Return a call, and the seconds that preparing took apart from compiling."""
         ad, args = self.adarray, task.args()
         x, rest = args[0], args[1:]
@@ -86,7 +86,7 @@ class Peer:
         self.scanned = scanned
         self.asdex: Any = None
 
-    def prepare(self, task: Task) -> tuple[Call, float]:
+    def prepare(self, task: TransformTask) -> tuple[Call, float]:
         """Return a call, and the seconds that preparing took apart from compiling."""
         jax, jnp = self.jax, self.engine.numpy
         args = [jnp.asarray(x) for x in task.args()]
@@ -121,8 +121,10 @@ class Peer:
         coloring = (self.asdex.jacobian_coloring if jacobian else self.asdex.hessian_coloring)(f, x)
         seconds = time.perf_counter() - start
         self.colors = int(coloring.num_colors)
-        made = self.asdex.jacobian_from_coloring if jacobian else self.asdex.hessian_from_coloring
-        jitted = self.jax.jit(made(f, coloring))
+        derivative = (
+            self.asdex.jacobian_from_coloring if jacobian else self.asdex.hessian_from_coloring
+        )
+        jitted = self.jax.jit(derivative(f, coloring))
         return lambda: self.jax.block_until_ready(jitted(x)), seconds
 
     @property
@@ -131,7 +133,7 @@ class Peer:
         return str(self.engine.version)
 
 
-class Worker:
+class TransformsWorker:
     """The state of one worker: its engine and the call that was prepared."""
 
     def __init__(self, name: str, threads: int) -> None:
@@ -171,7 +173,7 @@ class Worker:
 
 def main() -> None:
     """Run one worker: ``worker.py ENGINE THREADS``."""
-    serving(lambda: Worker(sys.argv[1], int(sys.argv[2])))
+    serving(lambda: TransformsWorker(sys.argv[1], int(sys.argv[2])))
 
 
 if __name__ == "__main__":

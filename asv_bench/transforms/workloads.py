@@ -14,7 +14,7 @@ import numpy as np
 Function = Callable[..., Any]
 
 
-class Task(NamedTuple):
+class TransformTask(NamedTuple):
     """One measurement.
 
     Parameters
@@ -58,7 +58,7 @@ def rosenbrock(xp: Any, x: Any) -> Any:
 
 
 def vector(n: int) -> Callable[[], tuple[Any, ...]]:
-    """Return what returns one vector."""
+    """Return a function that draws one vector of `n` elements."""
     return lambda: (np.random.default_rng(1).uniform(0.5, 1.5, n),)
 
 
@@ -142,21 +142,21 @@ def chained(xp: Any, x: Any) -> Any:
     return xp.sum((x[2:] - x[1:-1] * x[:-2]) ** 2) + xp.sum(xp.cos(x))
 
 
-TASKS: dict[str, Task] = {
-    "network: f": Task("f", network, network_args),
-    "network: jvp": Task("jvp", network, network_args),
-    "network: grad": Task("grad", network, network_args),
-    "network: hvp": Task("hvp", network, network_args),
-    "Rosenbrock 1e5: f": Task("f", rosenbrock, vector(100_000)),
-    "Rosenbrock 1e5: jvp": Task("jvp", rosenbrock, vector(100_000)),
-    "Rosenbrock 1e5: grad": Task("grad", rosenbrock, vector(100_000)),
-    "Rosenbrock 1e5: hvp": Task("hvp", rosenbrock, vector(100_000)),
-    "jacobian, 200 of 200": Task("jacobian", coupled, coupled_args),
-    "jacobian, 200 of 50": Task("jacobian", wide, wide_args),
-    "vmap of RK4, 1000 members": Task("vmap", pendulum, starts, pendulum_scanned),
+TASKS: dict[str, TransformTask] = {
+    "network: f": TransformTask("f", network, network_args),
+    "network: jvp": TransformTask("jvp", network, network_args),
+    "network: grad": TransformTask("grad", network, network_args),
+    "network: hvp": TransformTask("hvp", network, network_args),
+    "Rosenbrock 1e5: f": TransformTask("f", rosenbrock, vector(100_000)),
+    "Rosenbrock 1e5: jvp": TransformTask("jvp", rosenbrock, vector(100_000)),
+    "Rosenbrock 1e5: grad": TransformTask("grad", rosenbrock, vector(100_000)),
+    "Rosenbrock 1e5: hvp": TransformTask("hvp", rosenbrock, vector(100_000)),
+    "jacobian, 200 of 200": TransformTask("jacobian", coupled, coupled_args),
+    "jacobian, 200 of 50": TransformTask("jacobian", wide, wide_args),
+    "vmap of RK4, 1000 members": TransformTask("vmap", pendulum, starts, pendulum_scanned),
 }
 TASKS |= {
-    f"sparse {kind}, {name} {n}": Task(f"sparse {kind}", f, vector(n))
+    f"sparse {kind}, {name} {n}": TransformTask(f"sparse {kind}", f, vector(n))
     for kind, name, f, sizes in (
         ("jacobian", "banded", banded, (10**3, 10**4, 10**5, 10**6)),
         ("jacobian", "Brusselator", brusselator, (2 * 32**2, 2 * 100**2, 2 * 316**2, 2 * 707**2)),

@@ -344,7 +344,8 @@ def test_the_summary_says_what_every_step_brought(tmp_path: Path) -> None:
         (tmp_path / f"{name}.log").write_text(text)
     status = {"memcheck-1": 9, "sweep": None}
     results = [
-        everything.Result(name, status.get(name, 0), 1.0, tmp_path / f"{name}.log") for name in LOGS
+        everything.JobResult(name, status.get(name, 0), 1.0, tmp_path / f"{name}.log")
+        for name in LOGS
     ]
     figures = tmp_path / "speed.json"
     text = everything.summary(results, figures)
