@@ -169,7 +169,7 @@ def tail(log: Path, count: int = 25) -> list[str]:
 
 
 # What logs say of a step, the last match of each: tests, the sanitiser, figures.
-_SAYINGS = (
+_SUMMARY_LINES = (
     r"^=*\s*(\d+ (?:passed|failed|error).* in [\d.]+)s?\b",
     r"(ERROR SUMMARY: .*)",
     r"(RACECHECK SUMMARY: .*)",
@@ -178,10 +178,10 @@ _SAYINGS = (
 )
 
 
-def sayings(log: Path) -> list[str]:
+def summary_lines(log: Path) -> list[str]:
     """Return the lines of a log that sum it up; the last line where it has none."""
     text = log.read_text(errors="replace")
-    matches = [re.findall(p, text, re.MULTILINE) for p in _SAYINGS]
+    matches = [re.findall(p, text, re.MULTILINE) for p in _SUMMARY_LINES]
     lines = [f[-1].strip() for f in matches if f]
     return lines or [x.strip() for x in tail(log, 1)]
 
@@ -208,7 +208,7 @@ def summary(results: list[JobResult], figures: Path) -> str:
         bad = [r for r in here if r.status != 0]
         verdict = ", ".join(f"{r.name} {r.verdict}" for r in bad) or "passed"
         parts.append(f"- **{step}**: {verdict} ({max(r.seconds for r in here):.0f} s)")
-        notes = dict.fromkeys(line for r in here for line in sayings(r.log))
+        notes = dict.fromkeys(line for r in here for line in summary_lines(r.log))
         if step == "speed" and figures.exists():
             notes = dict.fromkeys(targets_of(figures))
         parts += [f"  - {line}" for line in notes]

@@ -1,4 +1,4 @@
-"""Tables of what was measured: Markdown, comma-separated values and JSON."""
+"""Tables of measurements: Markdown, comma-separated values and JSON."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def markdown(table: BenchTable) -> str:
 
 
 def text(rows: list[Measurement], facts: dict[str, Any]) -> str:
-    """Return all tables, and what they were measured on."""
+    """Return all tables, and the machine of the measurements."""
     about = ", ".join(f"{k} {v}" for k, v in facts.items())
     parts = [f"Measured on: {about}.", *(markdown(t) for t in tables(rows))]
     groups = ", ".join(f"{o.name} ({o.group})" for o in OPERATORS.values())

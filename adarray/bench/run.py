@@ -1,4 +1,4 @@
-"""The command: which backends work, what is measured in which time, and what is written."""
+"""The command: finds the backends that work, measures within the time, writes the tables."""
 
 from __future__ import annotations
 

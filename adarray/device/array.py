@@ -439,7 +439,7 @@ def host(x: Any) -> Any:
 
 
 def host_of(x: Any) -> Any:
-    """Return `x`, or what is in it, with device arrays replaced by plain ones."""
+    """Return `x` with device arrays in it replaced by plain ones."""
     kind = type(x)
     if kind is DeviceArray:
         return x.host()

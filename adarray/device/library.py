@@ -236,7 +236,7 @@ class Library:
         return adopt(x) if kind in KINDS else x
 
     def plain(self, x: Any) -> Any:
-        """Return `x`, or what is in it, as values of the host."""
+        """Return `x` with its arrays on the host."""
         return host_of(x)
 
     def wrap(self, raw: Any, scalar: bool) -> DeviceArray:
@@ -244,7 +244,7 @@ class Library:
         return DeviceArray(raw, self, scalar)
 
     def raw(self, x: Any) -> Any:
-        """Return an operand, or what is in it, as the library takes it."""
+        """Return an operand with the library's arrays in place of ours."""
         kind = type(x)
         if kind in _NUMBERS:
             return x

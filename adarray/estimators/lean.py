@@ -86,7 +86,7 @@ class LocalPullback:
         self.own: set[int] = set()
 
     def pull(self, v: Any, g: Any) -> None:
-        """Add what the cotangent `g` of a value gives."""
+        """Add the gradient from the cotangent `g` of a value."""
         node = v if isinstance(v, Node) else node_of(v)
         if node is None or node.span[1] < self.level:
             return
@@ -323,7 +323,7 @@ class LeanCall(EstimatorCall):
 
 
 def sign_factor(kind: Directions) -> float:
-    """Return by what a sign is multiplied, to be the score or stand for it."""
+    """Return the factor that turns a sign into the score, or a stand-in for it."""
     return ROOT if kind.name == "gaussian" else 1.0
 
 

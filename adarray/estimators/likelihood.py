@@ -105,7 +105,7 @@ class LikelihoodRatio:
             If a name that was asked for is not met, or there is no active site.
         """
         leaves, rebuild = flatten(args)
-        key = tuple(map(_told_apart_by, leaves))
+        key = tuple(map(_leaf_key, leaves))
         known = self._known.get(key)
         if known is None:
             while len(self._known) >= MANY:
@@ -186,7 +186,7 @@ class LikelihoodRatio:
         return call.layerwise() if self.mode == "layerwise" else call.full()
 
 
-def _told_apart_by(x: Any) -> Any:
+def _leaf_key(x: Any) -> Any:
     """Return the properties of a leaf of the arguments that the sites may depend on."""
     if x is None or isinstance(x, (bool, int, str, bytes)):
         return type(x), x

@@ -1,4 +1,4 @@
-"""Places where noise enters a function, and what a run of the function does there."""
+"""Sites where noise enters a function, and visitors that replace their values."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def arange(*args: Any, **kwargs: Any) -> Any:
 
 
 def _signature_of_arange() -> inspect.Signature:
-    """Return NumPy's signature: what is passed first is start or stop."""
+    """Return NumPy's signature: the first argument is start or stop."""
     only, either, named = (
         inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD,
         inspect.Parameter.KEYWORD_ONLY,

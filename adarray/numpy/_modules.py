@@ -31,8 +31,8 @@ def attribute(
             raise AttributeError(
                 f"module {space['__name__']!r} has no attribute {name!r}"
             ) from None
-        space[name] = wrapped = wrap(value)
-        return wrapped
+        space[name] = member = wrap(value)
+        return member
 
     def listed() -> list[str]:
         return sorted({*space, *dir(module)})

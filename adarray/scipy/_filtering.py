@@ -1,4 +1,4 @@
-"""Recursive filters: `lfilter`, its initial states, and what is built on it.
+"""Recursive filters: `lfilter`, its initial states, and functions built on it.
 
 References
 ----------

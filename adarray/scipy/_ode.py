@@ -405,7 +405,7 @@ def _called(event: Any, extra: tuple[Any, ...], t: Any, y: Any) -> Any:
 
 
 def _watched(event: Any, extra: tuple[Any, ...]) -> Plainly:
-    """Return an event as SciPy may call it, with what it is marked by."""
+    """Return an event as SciPy may call it, with its attributes."""
     watched = Plainly(event, extra)
     for mark in ("terminal", "direction"):
         if hasattr(event, mark):

@@ -327,7 +327,7 @@ class Refinement:
         return self._step(self._field, t + s if self._in_time else t, y + s * along, h)
 
     def _tried(self, t: float, y: Any, slope: Any, stop: float) -> _End:
-        """Take a step, and compare its derivative along the solution with what it has to be."""
+        """Take a step, and compare its derivative along the solution with the slope."""
         h = stop - t
         self._tries += 1
         moved: Any

@@ -63,7 +63,7 @@ class StepRecord(NamedTuple):
 
 
 def are_small(count: int, y: Any) -> bool:
-    """Whether so many steps of a state are walked back at once."""
+    """Whether `count` steps of a state are walked back at once."""
     return bool(y.dtype == float and y.ndim == 1 and count >= FEWEST and 0 < y.size <= LARGEST)
 
 
@@ -144,13 +144,13 @@ class Steps(Whole):
 
     @staticmethod
     def _placed(call: RuleCall, operands: list[Any], pulled: list[Any]) -> dict[int, Any]:
-        """Return cotangents, of the first state and of what was captured, by operand."""
+        """Return cotangents, of the first state and of captured nodes, by operand."""
         at = {id(n): len(operands) + k for k, n in enumerate(call.captured)}
         by_operand = {at[id(n)]: g for n, g in zip(call.targets(), pulled[1:], strict=True)}
         return {**by_operand, **{k: pulled[0] for k in call.followed if k < len(operands)}}
 
     def _all_at_once(self, g: Any, targets: list[Node]) -> list[Any] | None:
-        """Return the cotangents of the first state and of what was captured.
+        """Return the cotangents of the first state and of the captured nodes.
 
         None if the slopes are others than before.
         """

@@ -28,7 +28,7 @@ _NOTE = "in the argument only, not in the degree and the parameters"
 
 
 def _gegenbauer_slope(order: int, front: float, half: bool, shifted: bool) -> Callable[..., Any]:
-    """``front * C(n - 1, order / 2)(x)``: the slope of what is a Gegenbauer polynomial."""
+    """``front * C(n - 1, order / 2)(x)``: the slope of a Gegenbauer polynomial."""
 
     def slope(out: Any, n: Any, x: Any) -> Any:
         below, there = lowered(n)

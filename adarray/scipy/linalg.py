@@ -100,7 +100,7 @@ _KINDS = {None, "gen", "general", "diagonal", "tridiagonal", "banded", "upper tr
 
 
 def _assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
-    """Return the matrix that SciPy solves with: what it does not read is zero."""
+    """Return the matrix that SciPy solves with; elements that it does not read are zero."""
     if assume_a not in _KINDS:
         raise ValueError(f"{assume_a} is not a recognized matrix structure")
     if assume_a in _TRIANGLES:

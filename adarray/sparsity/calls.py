@@ -143,7 +143,7 @@ def _written(
 
 
 def _along(source: Value, terms: Terms, axis: Any, shape: tuple[int, ...], n: int) -> Terms | None:
-    """Return the dependence of a result on all that lies along axes."""
+    """Return the dependence of a result on all elements along axes."""
     if not isinstance(axis, (int, tuple, type(None))) or not source.ndim:
         return None
     axes = normalized_axes(axis, source.ndim)

@@ -35,7 +35,7 @@ Half = tuple[np.ndarray, np.ndarray]
 
 
 class Coloring(NamedTuple):
-    """Colours, and where the entries of a pattern are found in what is computed with them.
+    """Colours, and the places of a pattern's entries in the products computed with them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Derivatives along directions that colours combine: what is compiled, and called in blocks.
+"""Derivatives along directions that colours combine: compiled, and called in blocks.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""Values of a program that do not depend on what is differentiated, computed when asked for."""
+"""Values of a program that do not depend on the differentiated inputs, computed lazily."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Known:
     Attributes
     ----------
     used : set of int
-        Inputs whose contents somebody has asked for.
+        Inputs whose contents were read.
     """
 
     def __init__(self, program: Program, values: Mapping[int, Any]) -> None:

@@ -321,7 +321,7 @@ def _readonly(x: np.ndarray) -> np.ndarray:
 
 
 class MatrixBlock:
-    """The structure of one matrix, which all that are returned share.
+    """The structure of one matrix, which all returned matrices share.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ class MatrixBlock:
         return matrix
 
     def _template(self, data: np.ndarray) -> Any:
-        """Return a matrix without values of its own: with those of nobody."""
+        """Return a template of the matrix, with zeros for values."""
         data = np.broadcast_to(np.zeros(1, data.dtype), data.shape)
         if self._rows is not None:
             matrix = self._make((data, (self._rows, self._at)), shape=self._shape)
@@ -372,7 +372,7 @@ class MatrixBlock:
 def _symmetric(
     sparse: Any, start: np.ndarray, at: np.ndarray, n: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a pattern with all that is in its transpose."""
+    """Return the union of a pattern and its transpose."""
     one = sparse.csr_array((np.ones(at.size, np.int8), at, start), shape=(n, n))
     both = one + one.T.tocsr()
     both.sort_indices()

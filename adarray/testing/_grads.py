@@ -361,7 +361,7 @@ def _first_order(
     tolerance: Tolerance,
     step: CheckStep,
 ) -> tuple[str, str, Any] | None:
-    """Return ``(mode, reference, what was found)`` of the first disagreement, None if all agree."""
+    """Return ``(mode, reference, mismatch)`` of the first disagreement, None if all agree."""
     slopes, noise = differences(fun, xs, ts, tolerance.eps)
     reference: Sequence[Any] = slopes
     against = "central differences"

@@ -210,12 +210,12 @@ class Whole:
         return tuple(x for k, x in enumerate(args) if k not in self._fixed)
 
     def _full(self, args: tuple[Any, ...], moving: Sequence[Any]) -> list[Any]:
-        """Return all arguments, with others in the places of those that are differentiated."""
+        """Return all arguments, with `moving` in place of the differentiated ones."""
         rest = iter(moving)
         return [x if k in self._fixed else next(rest) for k, x in enumerate(args)]
 
     def _as_one_node(self, args: tuple[Any, ...], leaves: list[Any], rebuild: Any) -> Any:
-        """Run the function on values alone, and hang what it returns on one node."""
+        """Run the function on values alone, and record its result as one node."""
         start = mark()
         values = [untraced(x) for x in leaves]
         before = [x._v if isinstance(x, Handle) else None for x in values]
@@ -241,7 +241,7 @@ class Whole:
             call = RuleCall(
                 args, rebuild, residuals, places, len(results), rebuild_y, captured=captured
             )
-            self._hang([results[k] for k in places], leaves, call)
+            self._attach_node([results[k] for k in places], leaves, call)
         return rebuild_y(results)
 
     def _captured(self, start: Node, leaves: list[Any], outputs: list[Any]) -> list[Node] | None:
@@ -262,7 +262,7 @@ class Whole:
         """Return the nodes older than the run that its results depend on."""
         return nodes_before(start, [x._node for x in seen])
 
-    def _hang(self, floating: list[ADArray], leaves: list[Any], call: RuleCall) -> None:
+    def _attach_node(self, floating: list[ADArray], leaves: list[Any], call: RuleCall) -> None:
         """Give results a node whose parents are the arguments."""
         nodes = [x._node if isinstance(x, Handle) else None for x in leaves]
         call.nodes = [*nodes, *call.captured]
@@ -295,7 +295,7 @@ class Whole:
             known = self._memory.last = (g, operands, parts)
         level = walk_level()
         if not any(n is not None and n.span[1] >= level for n in call.nodes[i + 1 :]):
-            self._memory.last = None  # nobody asks for more
+            self._memory.last = None  # no later rule reads it
         return known[2][i]
 
     def _evaluate(self, args: list[Any]) -> tuple[Any, Any]:

@@ -139,7 +139,7 @@ class Inputs:
         return grads
 
     def _mirror(self, g: Any, node: Node, original: Any) -> Any:
-        """Return a gradient as what was given: ADArray for ADArray or traced, else plain."""
+        """Return a gradient of the kind of the input: ADArray for ADArray or traced, else plain."""
         recorded = isinstance(original, Handle) and isinstance(original._v, Symbolic)
         if g is None:
             g = zero_beside(_value(original), node.aval.shape, node.aval.dtype)

@@ -180,16 +180,16 @@ class _System:
         nodes = [x._node for x in b_leaves if isinstance(x, Handle)]
         levels = {t.level for t in tangents_of(seen)}
         if not levels:
-            return rebuild(self._hung(values, b_leaves, captured, rebuild))
+            return rebuild(self._with_node(values, b_leaves, captured, rebuild))
         if any(n is not None for n in (*nodes, *captured)) and is_forward_over_reverse(
             seen, captured
         ):
             inner = self.along(untraced).solved(rebuild([untraced(x) for x in b_leaves]))
-            return rebuild(self._hung(flatten(inner)[0], b_leaves, captured, rebuild))
+            return rebuild(self._with_node(flatten(inner)[0], b_leaves, captured, rebuild))
         moved = self._moved(max(levels), b_leaves, rebuild)
         if any(n is not None for n in (*nodes, *captured)):
             # Walks of inner traces differentiate the rule, with all tangents.
-            moved = self._hung(moved, b_leaves, captured, rebuild)
+            moved = self._with_node(moved, b_leaves, captured, rebuild)
         return rebuild(moved)
 
     def _values(self, b: Any, like: Sequence[Any]) -> list[Any]:
@@ -224,7 +224,7 @@ class _System:
 
     # -- reverse ------------------------------------------------------------------------------
 
-    def _hung(
+    def _with_node(
         self, values: list[Any], b: list[Any], captured: list[Node], rebuild: Any
     ) -> list[Any]:
         """Return the solution on a node, whose rule solves the transposed system."""
@@ -259,7 +259,7 @@ class _System:
         self, g: dict[int, Any], xs: tuple[Any, ...], avals: Any, nodes: list[Any],
         captured: list[Node], rebuild: Any,
     ) -> dict[int, Any]:  # fmt: skip
-        """Return the cotangents of the right-hand side, and of what the matrix is made of."""
+        """Return the cotangents of the right-hand side, and of the nodes that the matrix reads."""
         around = WALK.get()
         keep = around is not None and (around.record or any(map(traced, xs)))
         system = self if keep else self.along(_value)
@@ -297,7 +297,7 @@ def _apart(x: Any) -> ADArray:
 
 
 def _value(x: Any) -> Any:
-    """Return a leaf without what is traced."""
+    """Return a leaf without its trace."""
     if not isinstance(x, Handle):
         return x
     return ADArray(sync_if_view(x)._v, None, Extras(weak=True) if is_weak(x) else None, True)

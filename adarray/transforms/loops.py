@@ -235,6 +235,6 @@ def _units(name: str, snapshots: int | str, count: int | None) -> int:
 
 
 def _is_needed() -> bool:
-    """Whether what is computed now may be walked back other than by what `jit` records."""
+    """Whether current operations may be walked back other than by `jit`'s recording."""
     mode = MODE.get()
     return mode is None or (mode.record and not mode.symbolic)

@@ -100,7 +100,7 @@ class Replay:
         return mine != {n.order for n in known if n.span[1] >= level}
 
     def pull(self, cotangents: Sequence[Any], captured: Sequence[Node] = ()) -> list[Any]:
-        """Return cotangents of the operands, and then of what was captured; once only.
+        """Return cotangents of the operands, and then of captured nodes; once only.
 
         Parameters
         ----------

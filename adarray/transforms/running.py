@@ -128,7 +128,7 @@ def with_names(run: Callable[..., Any], moved: tuple[str, ...]) -> Callable[...,
 
 
 def check_function(name: str, f: Any) -> None:
-    """Raise if what a transform was given is no function.
+    """Raise if the argument of a transform is not a function.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def check_function(name: str, f: Any) -> None:
 
 
 def check_returned(name: str, y: Any) -> None:
-    """Raise if a function has returned nothing, or what is still to be computed.
+    """Raise if a function returned nothing, or a coroutine or generator.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def check_returned(name: str, y: Any) -> None:
 
 
 def refuse_containers(name: str, leaves: list[Any]) -> None:
-    """Raise if a result is an object that holds what is followed: it has no derivative itself.
+    """Raise if a result is an object that holds traced values: it has no derivative itself.
 
     Raises
     ------

@@ -50,7 +50,7 @@ _RECORD = Move(False, 1)
 
 
 def reach(units: int, repeats: int) -> int:
-    """Return how many steps can be walked back with so many states kept at a time.
+    """Return how many steps can be walked back with `units` states stored at a time.
 
     Each step runs at most `repeats` times, and once more where it is recorded.
     """

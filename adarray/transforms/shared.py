@@ -193,7 +193,7 @@ def _refused(where: str, array: Any, handle: Handle) -> str:
 
 
 def check_copies(copies: list[tuple[ArgumentPlace, np.ndarray]]) -> None:
-    """Raise if the function wrote into an array that shares memory with what is differentiated."""
+    """Raise if the function wrote into an array that shares memory with a differentiated one."""
     for place, before in copies:
         if place.array.tobytes() != before.tobytes():
             raise TraceError(
@@ -240,8 +240,8 @@ def refuse_unseen(f: Any, what: str, triples: list[tuple[int, Any, Handle, Any]]
     ------
     TraceError
     """
-    comparing = sites(f)
-    asks = by(f) if comparing or type(f) is not types.FunctionType else ""
+    compared = sites(f)
+    comparison = by(f) if compared or type(f) is not types.FunctionType else ""
     for k, array, handle, before in triples:
         written = handle._v is not before
         if type(array) is np.ndarray and type(before) is np.ndarray:
@@ -262,10 +262,10 @@ def refuse_unseen(f: Any, what: str, triples: list[tuple[int, Any, Handle, Any]]
                 mode.recorder.touched()
             if type(before) is np.ndarray or isinstance(array, Handle):
                 refuse_captured(f, f"{what} {k}", array, "was written into")
-        elif asks and type(array) is np.ndarray:
-            refuse_captured(f, f"{what} {k}", array, f"may be compared by {asks}")
-        if comparing:
-            _refuse_compared(f, f"{what} {k}", array, comparing)
+        elif comparison and type(array) is np.ndarray:
+            refuse_captured(f, f"{what} {k}", array, f"may be compared by {comparison}")
+        if compared:
+            _refuse_compared(f, f"{what} {k}", array, compared)
 
 
 # Bytes from which comparing elements is cheaper than making copies for NumPy's ``tobytes``.
@@ -282,7 +282,7 @@ def _alike(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def by(f: Any) -> str:
-    """Return by what the code of a function compares arrays as objects; "" if by nothing."""
+    """Return the operation by which a function compares arrays as objects; "" if by none."""
     code = getattr(f, "__code__", None)
     if code is None:
         code = getattr(inspect.unwrap(f) if callable(f) else f, "__code__", None)
@@ -294,9 +294,9 @@ def asks_identity(f: Any) -> bool:
     return bool(by(f)) or any(comparing(g.__code__).by for g in functions_of(f) if g is not f)
 
 
-def _refuse_compared(f: Any, where: str, array: Any, comparing: list[Site]) -> None:
-    """Raise if code that the function reaches may compare an argument with what it captured."""
-    for reference, what in comparing:
+def _refuse_compared(f: Any, where: str, array: Any, compared: list[Site]) -> None:
+    """Raise if code that the function reaches may compare an argument with a captured array."""
+    for reference, what in compared:
         g = f if reference is None else reference()
         values = _named(g, what)
         if what.attributes:

@@ -286,7 +286,7 @@ class Loop(Whole):
         except IndexError:  # another walk has used it up
             stack = self._stack()
             self._descend(self._first(call, operands), 0, residuals.count, stack)
-        walk, todo = _Back(self, call, cotangents), residuals.count
+        walk, todo = _BackwardWalk(self, call, cotangents), residuals.count
         while todo:
             top = stack.take()
             if isinstance(top, Snapshot):
@@ -318,14 +318,14 @@ class Loop(Whole):
             leaves, rebuild = flatten(y)
             states.append(LoopState([_frozen(x) for x in leaves], rebuild))
         states.pop()
-        walk = _Back(self, call, cotangents)
+        walk = _BackwardWalk(self, call, cotangents)
         while states:
             state = states.pop()
             walk.pull(self._record(state, len(states)))
         return walk.result(operands)
 
 
-class _Back:
+class _BackwardWalk:
     """One walk back through the steps of a loop."""
 
     def __init__(self, loop: Loop, call: RuleCall, cotangents: list[Any]) -> None:
@@ -369,7 +369,7 @@ class _Back:
             self.totals[k] = g if self.totals[k] is None else self.totals[k] + g
 
     def result(self, operands: list[Any]) -> dict[int, Any]:
-        """Return the cotangents of the operands, and of what was captured."""
+        """Return the cotangents of the operands, and of the captured nodes."""
         if self.seen != {n.order for n in self.targets}:
             raise TraceError(
                 f"{self.loop._name}: a step read other traced values when it ran again for its "
@@ -444,7 +444,7 @@ def check_stepped(name: str, y: Any) -> None:
 
 
 def parts(name: str, y: Any) -> tuple[Any, Any]:
-    """Return the state and what a step has returned besides.
+    """Return the state and the output of a step.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from adarray.transforms.tree import Unflatten
 class LoopState:
     """A state of a loop: its leaves, and what puts them into its structure.
 
-    The arrays in it are nobody's to write into.
+    Its arrays must not be written into.
     """
 
     __slots__ = ("leaves", "rebuild")

@@ -103,8 +103,8 @@ class _Backward(OnEngine):
         real = [x.dtype.kind == "f" for x in xs]
 
         def call(*traced: Any) -> Any:
-            operands = iter(traced)
-            return case.call(*(next(operands) if r else x for x, r in zip(xs, real, strict=True)))
+            values = iter(traced)
+            return case.call(*(next(values) if r else x for x, r in zip(xs, real, strict=True)))
 
         y, self.pullback = adarray.vjp(call, *(x for x, r in zip(xs, real, strict=True) if r))
         self.g = uniform(np.shape(y), 0.5, 1.5, dtype)

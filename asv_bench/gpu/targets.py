@@ -52,28 +52,28 @@ def bandwidth(report: Figures, name: str, ours: str = OURS) -> float | None:
 
 def speed(report: Figures) -> list[Line]:
     """Return how many times as long as ours the best peer takes."""
-    lines = []
+    checked = []
     for name, w in GPU_WORKLOADS.items():
         figures = report["workloads"].get(name, {})
         peer = best_peer(figures)
         value = ratio(figures, OURS, peer)
-        lines.append(least(f"{name}: {peer or 'best peer'} / {OURS}", value, w.target))
+        checked.append(least(f"{name}: {peer or 'best peer'} / {OURS}", value, w.target))
     value = bandwidth(report, LONGEST) if LONGEST in report["workloads"] else None
-    lines.append(least(f"{LONGEST}: fraction of copy bandwidth", value, BANDWIDTH))
-    return lines
+    checked.append(least(f"{LONGEST}: fraction of copy bandwidth", value, BANDWIDTH))
+    return checked
 
 
 def products(report: Figures) -> list[Line]:
     """Return the rates of products in units of the ceilings."""
     limits_of = report.get("ceilings", {})
     limits, ours = (limits_of.get(n, {}).get("products", {}) for n in ("torch", OURS))
-    lines = []
+    checked = []
     for precision, limit in limits.items():
         mine = ours.get(precision, {})
         value = product_ratio(mine, limit)
         what = f"product of matrices, {precision}: fraction of ceiling"
-        lines.append(least(what, value, PRODUCTS))
-    return lines
+        checked.append(least(what, value, PRODUCTS))
+    return checked
 
 
 def product_ratio(mine: Figures, limit: Figures) -> float | None:

@@ -16,10 +16,10 @@ MARKS = {
 }
 
 
-def points(rows: list[Row]) -> dict[str, list[tuple[float, int]]]:
+def points(measured: list[Row]) -> dict[str, list[tuple[float, int]]]:
     """Return ``(time / ours, position)`` by engine; texts count for their library."""
     fastest: dict[str, dict[int, float]] = {name: {} for name in MARKS}
-    for position, row in enumerate(rows):
+    for position, row in enumerate(measured):
         if not row["ours"]:
             continue
         for engine, seconds in row["times"].items():

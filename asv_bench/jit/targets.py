@@ -61,12 +61,12 @@ def lines(report: dict[str, Any]) -> list[Line]:
 
 def speed(measured: list[Row]) -> list[Line]:
     """Return the best peer's time in units of ours, and the mean of all."""
-    lines = [
+    checked = [
         least(f"speed, {r['name']}: {r['peer']} / adarray jit", r["ratio"], FASTER[r["kind"]])
         for r in measured
     ]
     mean = least("speed: geometric mean of best peer / adarray jit", mean_ratio(measured), MEAN)
-    return [*lines, mean]
+    return [*checked, mean]
 
 
 def bandwidth(measured: list[Row]) -> list[Line]:
@@ -105,14 +105,14 @@ def compiling(report: dict[str, Any], measured: list[Row]) -> list[Line]:
     every = [*measured]
     if long:
         every.append({"name": report["long name"], **compile_row(long, None)})
-    lines = []
+    checked = []
     for r in every:
-        lines += [
+        checked += [
             most(f"compile time, cold, {r['name']}, s", r["compile"], COMPILE_S),
             most(f"loading from the disk cache, {r['name']}, s", r["load"], LOAD_S),
             most(f"distinct kernels, {r['name']}", r["distinct"], DISTINCT),
         ]
-    return lines
+    return checked
 
 
 def recording(report: dict[str, Any]) -> list[Line]:

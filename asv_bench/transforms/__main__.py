@@ -36,12 +36,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--docs", type=Path, help="folder to write the table and figures to")
     options = parser.parse_args(argv)
     names = [n for n in TASKS if any(part in n for part in options.tasks)]
-    figures = measure(names, options)
-    tables, lines = report(figures)
+    measured = measure(names, options)
+    tables, lines = report(measured)
     print("\n\n".join([table(*t) for t in tables.values()] + lines))
     if options.docs:
         options.docs.mkdir(parents=True, exist_ok=True)
-        (options.docs / "peers.json").write_text(json.dumps(figures, indent=1) + "\n")
+        (options.docs / "peers.json").write_text(json.dumps(measured, indent=1) + "\n")
         for name, (_, head, rows) in tables.items():
             # A dash alone would be a list in reStructuredText.
             cells = ([c if c != "-" else "" for c in row] for row in [head, *rows])
@@ -96,10 +96,10 @@ def ratio_of(row: dict[str, Any], what: str = "median") -> float | None:
 Table = tuple[str, list[str], list[list[str]]]
 
 
-def report(figures: dict[str, Any]) -> tuple[dict[str, Table], list[str]]:
+def report(measured: dict[str, Any]) -> tuple[dict[str, Table], list[str]]:
     """Return the tables, with title, head and rows, and lines below them."""
     rows, sparse = [], []
-    for name, row in figures["tasks"].items():
+    for name, row in measured["tasks"].items():
         ours, peer = row[OURS], best_peer(row)
         cells = [
             name,
@@ -108,7 +108,7 @@ def report(figures: dict[str, Any]) -> tuple[dict[str, Table], list[str]]:
             ratio_text(ratio_of(row)),
         ]
         if not name.startswith("sparse"):
-            f = figures["tasks"].get(f"{name.partition(':')[0]}: f")
+            f = measured["tasks"].get(f"{name.partition(':')[0]}: f")
             per_f = [
                 ratio_text(ours["median"] / f[OURS]["median"]) if f and "median" in ours else "-",
                 ratio_text(peer / best_peer(f)) if f and peer is not None else "-",
@@ -132,11 +132,11 @@ def report(figures: dict[str, Any]) -> tuple[dict[str, Table], list[str]]:
                 "colours"]  # fmt: skip
         tables["sparse"] = "Sparse matrices", head, sparse
     for title, chosen in (
-        ("all but f", [n for n in figures["tasks"] if not n.endswith(": f")]),
-        ("vmap, hvp, jacobian", [n for n in figures["tasks"] if any(
+        ("all but f", [n for n in measured["tasks"] if not n.endswith(": f")]),
+        ("vmap, hvp, jacobian", [n for n in measured["tasks"] if any(
             part in n for part in ("vmap", "hvp", "jacobian"))]),
     ):  # fmt: skip
-        ratios = [r for n in chosen if (r := ratio_of(figures["tasks"][n])) is not None]
+        ratios = [r for n in chosen if (r := ratio_of(measured["tasks"][n])) is not None]
         if ratios:
             mean = statistics.geometric_mean(ratios)
             lines.append(f"Geometric mean of JAX / adarray, {title}: {mean:.2f} of {len(ratios)}")

@@ -82,7 +82,7 @@ SKEWNORM = Law(
 
 
 def _exponnorm_tail(x: Any, k: Any) -> Any:
-    """Return the logarithm of what the exponential part adds to the normal tail."""
+    """Return the logarithm of the exponential part's addition to the normal tail."""
     return (0.5 / k - x) / k + sp.log_ndtr(x - 1 / k)
 
 
