@@ -161,7 +161,9 @@ def test_different_primitives_are_not_equal():
         assert [k for k, q in enumerate(DIFFERENT) if p == q] == [i]
 
 
-@pytest.mark.parametrize("p", DIFFERENT, ids=[f"{i} {type(p).__name__}" for i, p in enumerate(DIFFERENT)])
+@pytest.mark.parametrize(
+    "p", DIFFERENT, ids=[f"{i} {type(p).__name__}" for i, p in enumerate(DIFFERENT)]
+)
 def test_equal_primitives_have_equal_hashes(p):
     q = copied(p)
     assert q is not p
