@@ -231,7 +231,7 @@ class Dependence:
             for i in indices
         ]
         run = run_of(v, Step(tuple(range(1 + len(positions))), None, False))
-        return tuple(Term(t.table, run([t.row, *positions])) for t in terms)
+        return tuple(Term(t.table, np.asarray(run([t.row, *positions]))) for t in terms)
 
     def _scatter(self, p: ScatterND, v: Value) -> Terms:
         base, value, *indices = v.args
@@ -251,7 +251,7 @@ class Dependence:
         gather = GatherND(p.axes, p.position)
         look_up = Value(gather, (base, *indices), value.shape, np.int64)
         run = run_of(look_up, Step(tuple(range(1 + len(positions))), None, False))
-        targets = run([numbers, *positions])
+        targets = np.asarray(run([numbers, *positions]))
         if p.add:
             count = np.bincount(targets.reshape(-1), minlength=v.size)
             if count.max(initial=0) > 1:

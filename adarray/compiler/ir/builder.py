@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,7 @@ class Weak(NamedTuple):
     kind: type
 
 
-def converted(x: npt.ArrayLike, dtype: DType) -> Any:
+def converted(x: npt.ArrayLike, dtype: DType) -> np.ndarray:
     """Return an array or number in another dtype."""
     return np.asarray(x).astype(dtype)
 
@@ -65,9 +65,9 @@ class Builder:
     Attributes
     ----------
     values : list of Value
-        All that were made, in order.
-    origin : object
-        What new values get as their origin.
+        All values, in order.
+    origin : Call or None
+        The recorded call that new values belong to.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Builder:
         self.inputs: list[Value] = []
         self.origin: Call | None = None
         self._consts: dict[Primitive, Value] = {}
-        self._asked: dict[Hashable, Value] = {}
+        self._numbers: dict[Hashable, Value] = {}  # by type, text and dtype
 
     def make(
         self,
@@ -104,35 +104,35 @@ class Builder:
         self.inputs.append(value)
         return value
 
-    def const(self, number: Any, dtype: npt.DTypeLike) -> Value:
-        """Return the constant `number` in `dtype`, made once."""
+    def const(self, number: object, dtype: npt.DTypeLike) -> Value:
+        """Return the constant `number` in `dtype`: one value for all that ask for it."""
         # Written out, numbers of equal value and different bits differ.
-        asked = (type(number), repr(number), dtype)
-        found = self._asked.get(asked)
-        if found is None:
+        written = (type(number), repr(number), dtype)
+        value = self._numbers.get(written)
+        if value is None:
             dtype = np.dtype(dtype)
             with np.errstate(all="ignore"):
                 scalar = np.asarray(number).astype(dtype)[()]
             assert isinstance(scalar, np.generic)
             primitive = Constant(scalar)
-            found = self._consts.get(primitive)
-            if found is None:
-                found = self._consts[primitive] = self.make(primitive, (), (), dtype)
-            self._asked[asked] = found
-        return found
+            value = self._consts.get(primitive)
+            if value is None:
+                value = self._consts[primitive] = self.make(primitive, (), (), dtype)
+            self._numbers[written] = value
+        return value
 
     def adopt(self, v: Value) -> Value:
         """Return the constant that is equal to a constant of another program: itself at first."""
-        found = self._consts.setdefault(v.primitive, v)
-        if found is v:
+        first = self._consts.setdefault(v.primitive, v)
+        if first is v:
             self.values.append(v)
-        return found
+        return first
 
-    def full(self, shape: Shape, number: Any, dtype: npt.DTypeLike) -> Value:
+    def full(self, shape: Shape, number: object, dtype: npt.DTypeLike) -> Value:
         """Return an array with `number` everywhere."""
         return self.broadcast(self.const(number, dtype), shape)
 
-    def array(self, x: Any) -> Value:
+    def array(self, x: object) -> Value:
         """Return an array of constants: uniform ones and ranges hold no memory."""
         x = np.asarray(x)
         if x.dtype in PRINTABLE:
@@ -159,7 +159,7 @@ class Builder:
             x = self.map("multiply", x, self.const(step, dtype))
         return self.map("add", x, self.const(start, dtype)) if start else x
 
-    def value(self, x: Any, dtype: Any = None) -> Value:
+    def value(self, x: object, dtype: npt.DTypeLike | None = None) -> Value:
         """Return an operand, which may be a number or an array, as a value.
 
         Raises
@@ -275,11 +275,11 @@ class Builder:
 
     def slice(self, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
         """Take ``x[start:stop:step]`` along one axis, of positions in range."""
-        taken = range(start, stop, step)
+        places = range(start, stop, step)
         strides = list(c_strides(x.shape))
-        offset = start * strides[axis] if len(taken) else 0
+        offset = start * strides[axis] if places else 0
         strides[axis] *= step
-        shape = (*x.shape[:axis], len(taken), *x.shape[axis + 1 :])
+        shape = (*x.shape[:axis], len(places), *x.shape[axis + 1 :])
         return self.view(x, offset, tuple(strides), shape)
 
     def flip(self, x: Value, axes: Iterable[int]) -> Value:
@@ -295,22 +295,24 @@ class Builder:
 
     def reduce(self, combine: str, x: Value, axes: Iterable[int], keepdims: bool = False) -> Value:
         """Fold `axes` of `x`."""
-        gone = frozenset(axes)
-        kept = tuple(1 if i in gone else n for i, n in enumerate(x.shape))
-        shape = kept if keepdims else tuple(n for i, n in enumerate(x.shape) if i not in gone)
-        count = math.prod(x.shape[i] for i in gone)
+        folded = frozenset(axes)
+        if keepdims:
+            shape = tuple(1 if i in folded else n for i, n in enumerate(x.shape))
+        else:
+            shape = tuple(n for i, n in enumerate(x.shape) if i not in folded)
+        count = math.prod(x.shape[i] for i in folded)
         if count == 1:
             return self.reshape(x, shape)
         if count == 0:
             return self.full(shape, NEUTRAL[combine], x.dtype)
         if 0 in shape:
             return self.full(shape, 0, x.dtype)
-        long = tuple(i for i in sorted(gone) if x.shape[i] != 1)
-        if len(long) < len(gone):  # axes of length 1 need no fold
-            short = gone.difference(long)
-            left = [i for i in range(x.ndim) if i not in short]
-            x = self.reshape(x, tuple(x.shape[i] for i in left))
-            long = tuple(left.index(i) for i in long)
+        long = tuple(i for i in sorted(folded) if x.shape[i] != 1)
+        if len(long) < len(folded):  # axes of length 1 need no fold
+            short = folded.difference(long)
+            others = [i for i in range(x.ndim) if i not in short]
+            x = self.reshape(x, tuple(x.shape[i] for i in others))
+            long = tuple(others.index(i) for i in long)
         rest = tuple(n for i, n in enumerate(x.shape) if i not in long)
         r = self.make(Reduce(combine, long), (x,), rest, x.dtype)
         return self.reshape(r, shape)
@@ -406,12 +408,12 @@ class Builder:
         return self.make(primitive, args, base.shape, base.dtype)
 
 
-NEUTRAL: dict[str, Any] = {
+NEUTRAL: dict[str, int] = {
     "add": 0, "multiply": 1, "logical_and": True, "logical_or": False,
 }  # fmt: skip
 
 
-def holds(dtype: npt.DTypeLike, x: Any) -> bool:
+def holds(dtype: npt.DTypeLike, x: complex | np.generic) -> bool:
     """Whether a dtype has a number, rounded towards zero where it has integers.
 
     NumPy's integers of other sizes wrap when they are cast, Python's do not.
@@ -422,9 +424,9 @@ def holds(dtype: npt.DTypeLike, x: Any) -> bool:
     if dtype.kind == "b":  # NumPy reads Python's ints as C's
         return not isinstance(x, int) or -(1 << 63) <= x < 1 << 63
     if not isinstance(x, int):
-        if isinstance(x, (complex, np.complexfloating)) or not math.isfinite(x):
-            return False
-        x = math.trunc(x)
+        if not isinstance(x, (float, np.floating)) or not math.isfinite(x):
+            return False  # complex, or no number
+        x = int(x)
     info = np.iinfo(dtype)
     return bool(info.min <= x <= info.max)
 
@@ -442,7 +444,7 @@ def number_of(x: Value) -> np.generic:
     return x.primitive.value
 
 
-def evaluate(name: str, dtype: npt.DTypeLike, consts: Sequence[Value | None]) -> Any:
+def evaluate(name: str, dtype: npt.DTypeLike, consts: Sequence[Value | None]) -> object:
     """Return what a scalar function gives for constants."""
     numbers = [number_of(c) for c in consts if c is not None]
     with np.errstate(all="ignore"):
@@ -451,7 +453,7 @@ def evaluate(name: str, dtype: npt.DTypeLike, consts: Sequence[Value | None]) ->
         return function_of(name)(*numbers)
 
 
-def _uniform(x: np.ndarray, first: Any) -> bool:
+def _uniform(x: np.ndarray, first: np.generic) -> bool:
     """Whether all elements have the same bits as the first."""
     if (
         0 in x.strides

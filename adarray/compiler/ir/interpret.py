@@ -9,14 +9,16 @@ operations, reductions and products go to its kernels first, as those of eager c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from adarray.base.engines import Engine
 from adarray.base.errors import ADArrayError
+from adarray.base.types import Params
 from adarray.compiler.ir.interpret_values import (
+    Array,
     Run,
     Step,
     Values,
@@ -28,7 +30,7 @@ from adarray.compiler.ir.primitives import ProgramInput
 from adarray.compiler.ir.program import Program, Value
 
 
-def interpret(program: Program, arrays: Iterable[Any]) -> list[Any]:
+def interpret(program: Program, arrays: Iterable[npt.ArrayLike]) -> list[Array]:
     """Return the results of `program` for the inputs `arrays`.
 
     Parameters
@@ -56,7 +58,7 @@ def interpret(program: Program, arrays: Iterable[Any]) -> list[Any]:
 
 
 class Interpreted:
-    """A program made ready to run with NumPy, and with the kernels of an engine if there is one.
+    """A program that runs with NumPy, and with the kernels of an engine if there is one.
 
     Called with a list of arrays, one for each input, it returns the list of results as
     `interpret` does. Values are dropped after their last use.
@@ -80,7 +82,7 @@ class Interpreted:
         self._inputs = [slots[v] for v in program.inputs]
         self._outputs = [slots[v] for v in program.outputs]
         self._start: Values = [None] * len(slots)
-        self._kept: set[int] = set()  # identities of arrays that outlive a call
+        self._constants: set[int] = set()  # identities of arrays that outlive a call
         self._steps: list[tuple[Run, int, tuple[int, ...]]] = []
         lives = _Lives(program, slots)
         for i, v in enumerate(program.values):
@@ -89,7 +91,7 @@ class Interpreted:
             constant = constant_value(v)
             if constant is not None:
                 self._start[i] = constant
-                self._kept.add(id(constant))
+                self._constants.add(id(constant))
                 continue
             operands = tuple(slots[a] for a in v.args)
             step = Step(operands, engine, around is None and lives.last_touch(i))
@@ -99,8 +101,10 @@ class Interpreted:
             self._steps.append((run, i, lives.dead_after(i)))
 
     def __call__(
-        self, arrays: list[Any], watch: Callable[[Value, int, int], Any] | None = None
-    ) -> list[Any]:
+        self,
+        arrays: Sequence[npt.ArrayLike],
+        watch: Callable[[Value, int, int], object] | None = None,
+    ) -> list[Array]:
         """Return the results for `arrays`.
 
         Parameters
@@ -117,7 +121,7 @@ class Interpreted:
         values = self._start.copy()
         for i, x in zip(self._inputs, arrays, strict=True):
             values[i] = x if isinstance(x, np.ndarray) else np.asarray(x)
-        taken = self._kept | {id(values[i]) for i in self._inputs}
+        shared = self._constants | {id(values[i]) for i in self._inputs}
         for run, i, dead in self._steps:
             if watch is None:
                 values[i] = run(values)
@@ -127,31 +131,31 @@ class Interpreted:
                 watch(self.program.values[i], start, time.perf_counter_ns())
             for k in dead:
                 values[k] = None
-        return [_result(values[i], taken) for i in self._outputs]
+        return [_result(values[i], shared) for i in self._outputs]
 
     def __repr__(self) -> str:
         return f"<interpreted {self.program!r}>"
 
 
-def under(errors: dict[str, Any] | None, run: Run) -> Run:
+def under(errors: Params | None, run: Run) -> Run:
     """Return a step that runs with what the function itself asked of `numpy.errstate`."""
     if errors is None:
         return run
 
-    def quiet(values: Values) -> Any:
+    def quiet(values: Values) -> object:
         with np.errstate(**errors):
             return run(values)
 
     return quiet
 
 
-def _result(x: Any, taken: set[int]) -> Any:
+def _result(x: np.ndarray, shared: set[int]) -> Array:
     """Return a value as a result: a scalar, or an array that nobody else has."""
     if x.ndim == 0:
         return x[()]
-    if id(x) in taken or x.base is not None or not (x.flags.owndata and x.flags.writeable):
+    if id(x) in shared or x.base is not None or not (x.flags.owndata and x.flags.writeable):
         x = np.array(x, order="C")
-    taken.add(id(x))
+    shared.add(id(x))
     return x
 
 

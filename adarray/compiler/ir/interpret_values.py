@@ -7,14 +7,15 @@ value; what can be decided beforehand is decided there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, assert_never
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
 import numpy as np
 
 from adarray.base.engines import Engine
 from adarray.base.errors import ADArrayError
 from adarray.base.op import FUNCTIONS, OPS, Op
+from adarray.base.types import Function
 from adarray.compiler.ir.looks import as_transpose, look, same_steps
 from adarray.compiler.ir.primitives import (
     CallResult,
@@ -38,8 +39,12 @@ from adarray.compiler.ir.primitives import (
 )
 from adarray.compiler.ir.program import Value, c_strides
 
-Values = list[Any]
-Run = Callable[[Values], Any]
+# Values computed so far: arrays, NumPy scalars, and tuples of calls with several results.
+Values: TypeAlias = list[Any]
+Run: TypeAlias = Callable[[Values], object]
+Array: TypeAlias = np.ndarray | np.generic
+Arrays: TypeAlias = Sequence[np.ndarray]
+Key: TypeAlias = tuple[slice | np.ndarray, ...]
 
 
 class Step(NamedTuple):
@@ -63,19 +68,20 @@ FOLDS: dict[str, np.ufunc] = {
     name: getattr(np, name)
     for name in ("add", "multiply", "maximum", "minimum", "logical_and", "logical_or")
 }
+_add_at: Function = np.add.at  # NumPy's stubs know no slices among the indices
 # The operations whose kernels an engine has for reductions.
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 
 
-def function_of(name: str) -> Callable[..., Any]:
+def function_of(name: str) -> Function:
     """Return the function that computes a map."""
-    found = getattr(np, name, None)
-    if found is None:
+    function: Function | None = getattr(np, name, None)
+    if function is None:
         op = OPS.get(name) or OPS.get(f"special.{name}")
-        found = op.evaluate if op is not None else None
-    if found is None:
+        function = op.evaluate if op is not None else None
+    if function is None:
         raise ADArrayError(f"program: no function is known that computes the map {name!r}")
-    return found
+    return function
 
 
 def may_alias(v: Value) -> bool:
@@ -107,7 +113,7 @@ def may_alias(v: Value) -> bool:
             assert_never(v.primitive)
 
 
-def _conform(x: Any, dtype: DType) -> Any:
+def _conform(x: object, dtype: DType) -> Array:
     """Return the result of a function as an array or scalar of `dtype`."""
     if not isinstance(x, (np.ndarray, np.generic)):
         x = np.asarray(x)
@@ -118,7 +124,7 @@ def _cast(v: Value, operands: tuple[int, ...]) -> Run:
     (a,) = operands
     dtype = v.dtype
 
-    def run(values: Values) -> Any:
+    def run(values: Values) -> object:
         # `astype` copies, so the result is never an operand's memory.
         return values[a].astype(dtype)
 
@@ -137,30 +143,30 @@ def _map(p: Map, v: Value, step: Step) -> Run:
     if len(operands) == 1:
         (a,) = operands
 
-        def run(values: Values) -> Any:
+        def run(values: Values) -> object:
             x = f(values[a])
             return x if x.dtype is dtype else _conform(x, dtype)
 
     elif len(operands) == 2:
         a, b = operands
 
-        def run(values: Values) -> Any:
+        def run(values: Values) -> object:
             x = f(values[a], values[b])
             return x if x.dtype is dtype else _conform(x, dtype)
 
     else:
 
-        def run(values: Values) -> Any:
+        def run(values: Values) -> object:
             x = f(*[values[k] for k in operands])
             return x if x.dtype is dtype else _conform(x, dtype)
 
     return run
 
 
-def _on_engine(engine: Engine, op: Op, f: Callable[..., Any]) -> Callable[..., Any]:
+def _on_engine(engine: Engine, op: Op, f: Function) -> Function:
     """Return a pointwise function that asks the engine first."""
 
-    def pointwise(*operands: Any) -> Any:
+    def pointwise(*operands: object) -> object:
         out = engine.pointwise(op, operands)
         return f(*operands) if out is NotImplemented else out
 
@@ -179,7 +185,7 @@ def _view(p: View, v: Value, step: Step) -> Run:
         axes = permuted
         return lambda values: values[a].transpose(axes)
 
-    def run(values: Values) -> Any:
+    def run(values: Values) -> object:
         return look(np.asarray(values[a]), offset, shape, strides)
 
     return run
@@ -194,7 +200,7 @@ def _reduce(p: Reduce, v: Value, step: Step) -> Run:
     if engine is not None and op is not None and source.dtype == dtype and axes:
         return _reduce_on_engine(engine, op, fold, a, axes, source.ndim, dtype)
 
-    def run(values: Values) -> Any:
+    def run(values: Values) -> object:
         return fold(values[a], axis=axes, dtype=dtype)
 
     return run
@@ -203,7 +209,7 @@ def _reduce(p: Reduce, v: Value, step: Step) -> Run:
 def _reduce_on_engine(
     engine: Engine,
     op: Op,
-    fold: Callable[..., Any],
+    fold: Function,
     a: int,
     axes: tuple[int, ...],
     ndim: int,
@@ -212,7 +218,7 @@ def _reduce_on_engine(
     # As eager code writes it: all axes are None, one axis is a number.
     axis = None if len(axes) == ndim else axes if len(axes) > 1 else axes[0]
 
-    def run(values: Values) -> Any:
+    def run(values: Values) -> object:
         x = values[a]
         out = engine.call(op, (x,), {"axis": axis})
         return fold(x, axis=axes, dtype=dtype) if out is NotImplemented else out
@@ -220,17 +226,17 @@ def _reduce_on_engine(
     return run
 
 
-def _scan(p: PrefixScan, v: Value, step: Step) -> Run:
+def _prefix_scan(p: PrefixScan, v: Value, step: Step) -> Run:
     (a,) = step.operands
     accumulate, axis, dtype = FOLDS[p.combine].accumulate, p.axis, v.dtype
     return lambda values: accumulate(values[a], axis=axis, dtype=dtype)
 
 
-def _dot(step: Step) -> Run:
+def _matmul(step: Step) -> Run:
     a, b = step.operands
     op, engine = OPS["matmul"], step.engine
 
-    def run(values: Values) -> Any:
+    def run(values: Values) -> object:
         x, y = values[a], values[b]
         out = NotImplemented if engine is None else engine.call(op, (x, y), {})
         return np.matmul(x, y) if out is NotImplemented else out
@@ -238,7 +244,7 @@ def _dot(step: Step) -> Run:
     return run
 
 
-def _join(p: Concatenate, step: Step) -> Run:
+def _concatenate(p: Concatenate, step: Step) -> Run:
     axis, operands = p.axis, step.operands
     return lambda values: np.concatenate([values[k] for k in operands], axis)
 
@@ -252,19 +258,19 @@ def _slices(starts: Shape, steps: Shape, shape: Shape) -> tuple[slice, ...]:
     return tuple(key)
 
 
-def _base(x: Any, mine: bool) -> np.ndarray:
+def _base(x: Array, mine: bool) -> np.ndarray:
     """Return an array to write into: a copy, unless nobody else has it."""
     if mine and isinstance(x, np.ndarray) and x.flags.owndata and x.flags.writeable:
         return x
     return np.array(x)
 
 
-def _place(p: UpdateSlice, v: Value, step: Step) -> Run:
+def _update_slice(p: UpdateSlice, v: Value, step: Step) -> Run:
     a, b = step.operands
     key = _slices(p.starts, p.steps, v.args[1].shape)
     add, mine = p.add, step.mine
 
-    def run(values: Values) -> Any:
+    def run(values: Values) -> object:
         out = _base(values[a], mine)
         if add:
             out[key] += values[b]
@@ -275,21 +281,21 @@ def _place(p: UpdateSlice, v: Value, step: Step) -> Run:
     return run
 
 
-def _indexed(p: GatherND | ScatterND, v: Value) -> tuple[Callable[[list[Any]], Any], int, int]:
+def _indexed(p: GatherND | ScatterND, v: Value) -> tuple[Callable[[Arrays], Key], int, int]:
     """Return what makes the key of indices, their number of axes, and where NumPy puts these."""
     axes, depth, ndim = p.axes, v.args[-1].ndim, v.args[0].ndim
     together = axes == tuple(range(axes[0], axes[0] + len(axes)))
 
-    def key(indices: list[Any]) -> Any:
-        made: list[Any] = [slice(None)] * ndim
+    def key(indices: Arrays) -> Key:
+        parts: list[slice | np.ndarray] = [slice(None)] * ndim
         for axis, index in zip(axes, indices, strict=True):
-            made[axis] = index
-        return tuple(made)
+            parts[axis] = index
+        return tuple(parts)
 
     return key, depth, axes[0] if together else 0
 
 
-def _moved(x: Any, depth: int, source: int, destination: int) -> Any:
+def _moved(x: np.ndarray, depth: int, source: int, destination: int) -> np.ndarray:
     """Return `x` with the axes of the indices in another place."""
     if source == destination or depth == 0:
         return x
@@ -301,7 +307,7 @@ def _gather(p: GatherND, v: Value, step: Step) -> Run:
     key, depth, natural = _indexed(p, v)
     position = p.position
 
-    def run(values: Values) -> Any:
+    def run(values: Values) -> object:
         picked = np.asarray(values[a])[key([values[k] for k in rest])]
         return _moved(picked, depth, natural, position)
 
@@ -313,12 +319,12 @@ def _scatter(p: ScatterND, v: Value, step: Step) -> Run:
     key, depth, natural = _indexed(p, v)
     position, add, mine = p.position, p.add, step.mine
 
-    def run(values: Values) -> Any:
+    def run(values: Values) -> object:
         out = _base(values[a], mine)
         where = key([values[k] for k in rest])
         value = _moved(values[b], depth, position, natural)
         if add:
-            np.add.at(out, where, value)
+            _add_at(out, where, value)
         else:
             out[where] = value
         return out
@@ -326,23 +332,24 @@ def _scatter(p: ScatterND, v: Value, step: Step) -> Run:
     return run
 
 
-def _filled(x: Any, values: Values, operands: tuple[int, ...]) -> Any:
+def _filled(x: object, values: Values, operands: tuple[int, ...]) -> object:
     """Return an argument of a call with its operands in place of the slots."""
     if isinstance(x, Slot):
         return values[operands[x.index]]
     if isinstance(x, (tuple, list)):
         items = [_filled(y, values, operands) for y in x]
-        return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
+        rebuilt: Function = type(x)
+        return rebuilt(*items) if hasattr(x, "_fields") else rebuilt(items)
     if isinstance(x, dict):
         return {k: _filled(y, values, operands) for k, y in x.items()}
     return x
 
 
-def _call(p: PythonCall, v: Value, step: Step) -> Run:
+def _python_call(p: PythonCall, v: Value, step: Step) -> Run:
     function, args, kwargs = p.function, p.args, p.kwargs
     results, operands = p.results, step.operands
 
-    def run(values: Values) -> Any:
+    def run(values: Values) -> object:
         out = function(
             *(_filled(x, values, operands) for x in args),
             **{k: _filled(x, values, operands) for k, x in kwargs.items()},
@@ -357,7 +364,7 @@ def _call(p: PythonCall, v: Value, step: Step) -> Run:
     return run
 
 
-def _checked(function: Callable[..., Any], x: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+def _checked(function: Function, x: object, shape: Shape, dtype: DType) -> Array:
     """Return a result of a call, which must have the recorded shape."""
     x = _conform(x, dtype)
     if x.shape != tuple(shape):
@@ -369,7 +376,7 @@ def _checked(function: Callable[..., Any], x: Any, shape: tuple[int, ...], dtype
     return x
 
 
-def _pick(p: CallResult, step: Step) -> Run:
+def _call_result(p: CallResult, step: Step) -> Run:
     (a,) = step.operands
     index = p.index
     return lambda values: values[a][index]
@@ -401,21 +408,21 @@ def run_of(v: Value, step: Step) -> Run:
         case Reduce() as p:
             return _reduce(p, v, step)
         case PrefixScan() as p:
-            return _scan(p, v, step)
+            return _prefix_scan(p, v, step)
         case Matmul():
-            return _dot(step)
+            return _matmul(step)
         case UpdateSlice() as p:
-            return _place(p, v, step)
+            return _update_slice(p, v, step)
         case Concatenate() as p:
-            return _join(p, step)
+            return _concatenate(p, step)
         case GatherND() as p:
             return _gather(p, v, step)
         case ScatterND() as p:
             return _scatter(p, v, step)
         case PythonCall() as p:
-            return _call(p, v, step)
+            return _python_call(p, v, step)
         case CallResult() as p:
-            return _pick(p, step)
+            return _call_result(p, step)
         case ProgramInput() | Constant() | ConstantArray() | Iota():
             raise ADArrayError(f"program: {v} is there before the run, and is not computed")
         case _:

@@ -5,11 +5,12 @@ A plan is made by the last passes (fusion, buffers) and run by a backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
+from adarray.base.types import Function
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.primitives import DType
 from adarray.compiler.ir.program import Value
@@ -109,7 +110,7 @@ class DotStep(NamedTuple):
 class CallStep(NamedTuple):
     """Call a Python function on arrays; its results are copied into buffers."""
 
-    function: Callable[..., Any]
+    function: Function
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     operands: tuple[Operand, ...]

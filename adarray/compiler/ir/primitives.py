@@ -8,12 +8,14 @@ fields of the dataclass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
+
+from adarray.base.types import Function
 
 Shape: TypeAlias = tuple[int, ...]
 DType: TypeAlias = np.dtype[Any]
@@ -260,7 +262,7 @@ class PythonCall(_Compared):
         Where there are several.
     """
 
-    function: Callable[..., Any]
+    function: Function
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     results: tuple[tuple[Shape, DType], ...] | None = None

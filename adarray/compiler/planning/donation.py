@@ -229,10 +229,12 @@ class _Accesses:
             return {(names.get(e.name, e.name),): 1}
         if not isinstance(e, Apply):
             return None
-        parts = [self.polynomial(a, names) for a in e.args]
-        if any(p is None for p in parts):
-            return None
-        known: list[Any] = parts
+        known: list[Polynomial] = []
+        for a in e.args:
+            of_part = self.polynomial(a, names)
+            if of_part is None:
+                return None
+            known.append(of_part)
         if e.name in ("add", "subtract") and len(known) == 2:
             return _added(known[0], known[1], 1 if e.name == "add" else -1)
         if e.name == "multiply" and len(known) == 2:

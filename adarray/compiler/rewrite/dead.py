@@ -9,11 +9,9 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
+from adarray.base.types import Function
 from adarray.compiler.ir.primitives import ProgramInput, PythonCall
 from adarray.compiler.ir.program import Program, Value
 
@@ -30,7 +28,7 @@ def pure(value: Value) -> bool:
     return not isinstance(p, PythonCall) or is_pure(p.function)
 
 
-def is_pure(function: Callable[..., Any]) -> bool:
+def is_pure(function: Function) -> bool:
     """Whether calls of a function depend on nothing but the arguments, and change nothing."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, np.ufunc):

@@ -1,26 +1,30 @@
-"""Recorded calls as a program of primitives."""
+"""ValueCall calls as a program of primitives."""
 
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 
 from adarray.base.errors import NotDifferentiableError
 from adarray.base.levels import forget
 from adarray.base.op import FUNCTIONS as RECORD_OF
 from adarray.base.op import Op, load_late
 from adarray.base.recording import Call, Symbol, as_number
-from adarray.compiler import translate as lowering
+from adarray.base.types import DType, Function, Operands
+from adarray.compiler import translate as translations
 from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, NotExactError, Weak
 from adarray.compiler.ir.primitives import CallResult, PythonCall, Slot
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.views import Shape
-from adarray.compiler.translate import Recorded
+from adarray.compiler.translate import Arguments, Translated, ValueCall
 from adarray.compiler.translate.elementwise import apply_ufunc, pointwise
 from adarray.compiler.translate.reductions import ufunc_accumulate, ufunc_reduce
+from adarray.core.graph import Steps
 from adarray.core.inplace import WRITE, _region
 
 for _name in ("contraction", "creation", "indexing", "numerics", "shape", "special"):
@@ -34,10 +38,10 @@ _KINDS: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": compl
 def canonicalise(
     events: Iterable[Call],
     inputs: Sequence[Symbol],
-    outputs: Sequence[Any],
+    outputs: Sequence[object],
     *,
     strides: Mapping[Symbol, Shape] | None = None,
-    constants: Mapping[Symbol, Any] | None = None,
+    constants: Mapping[Symbol, object] | None = None,
 ) -> Program:
     """Translate recorded calls.
 
@@ -65,7 +69,7 @@ class Canonicaliser:
         self,
         inputs: Sequence[Symbol],
         strides: Mapping[Symbol, Shape],
-        constants: Mapping[Symbol, Any],
+        constants: Mapping[Symbol, object],
     ) -> None:
         self.b = Builder()
         self.env: dict[Symbol, Value] = {}
@@ -74,7 +78,7 @@ class Canonicaliser:
         for symbol, x in constants.items():
             self.env[symbol] = self.b.value(np.asarray(x, symbol.dtype))
 
-    def run(self, events: Iterable[Call], outputs: Sequence[Any]) -> Program:
+    def run(self, events: Iterable[Call], outputs: Sequence[object]) -> Program:
         """Translate calls in order, and return the program."""
         for call in events:
             self.b.origin = call
@@ -84,7 +88,7 @@ class Canonicaliser:
 
     # -- operands --------------------------------------------------------------------------
 
-    def read(self, x: Any) -> Any:
+    def read(self, x: object) -> object:
         """Return an argument with values in place of its symbols, wherever they stand."""
         if type(x) is Symbol:
             value = self.env[x]
@@ -94,75 +98,68 @@ class Canonicaliser:
         if isinstance(x, tuple):
             if _PLAIN.issuperset(map(type, x)):
                 return x
-            made = [self.read(i) for i in x]
-            return x if all(a is c for a, c in zip(made, x, strict=True)) else tuple(made)
+            items = tuple([self.read(i) for i in x])
+            return x if all(map(operator.is_, items, x)) else items
         if type(x) is list:
             return [self.read(i) for i in x]
         if type(x) is dict:
             return {k: self.read(v) for k, v in x.items()}
         if type(x) is slice:
-            made = [self.read(i) for i in (x.start, x.stop, x.step)]
-            return slice(*made) if any(isinstance(i, (Value, Weak)) for i in made) else x
+            bounds = [self.read(i) for i in (x.start, x.stop, x.step)]
+            return slice(*bounds) if any(isinstance(i, (Value, Weak)) for i in bounds) else x
         return x
 
     # -- calls -----------------------------------------------------------------------------
 
     def translate(self, call: Call) -> None:
-        """Translate one call: by its lowering, or as a call of NumPy."""
+        """Translate one call: by its translation, or as a call of NumPy."""
         env = self.env
         operands = tuple(
             [env[x] if type(x) is Symbol and not x.weak else self.read(x) for x in call.args]
         )
-        params = {k: self.read(v) for k, v in call.params.items()} if call.params else {}
+        params = Arguments({k: self.read(v) for k, v in call.params.items()})
         results = call.results
-        if not call.several:
-            (result,) = results
-            made = self.lower(call, operands, params, result)
-            if type(made) is not tuple and _fits(made, result):
-                env[result] = made
-                return
-        else:
-            made = self.lower(call, operands, params, results)
-        values = made if isinstance(made, tuple) else (made,)
-        if len(values) != len(results) or not all(map(_fits, values, results)):
-            values = self.opaque(call, operands, params)
-        env.update(zip(results, values, strict=True))
-
-    def lower(self, call: Call, operands: Any, params: Any, result: Any) -> Any:
-        """Return the value of a call in primitives, None if there are none for it.
-
-        Of a call with several results, a tuple.
-        """
         try:
-            return self.primitives(call, operands, params, result)
+            translated = self.primitives(call, operands, params)
         except NotExactError:
-            return None
+            translated = None
+        values = translated if isinstance(translated, tuple) else (translated,)
+        if _fit(values, results):
+            env.update(zip(results, values, strict=True))
+        else:
+            env.update(zip(results, self.opaque(call, operands, params), strict=True))
 
-    def primitives(self, call: Call, operands: Any, params: Any, result: Any) -> Any:
-        """Implement `lower`, where numbers are in the range of the dtypes that they meet."""
+    def primitives(self, call: Call, operands: Operands, params: Arguments) -> Translated:
+        """Return the results of a call in primitives, None if there are none for it.
+
+        Raises
+        ------
+        NotExactError
+            If a number is out of the range of the dtype that it meets.
+        """
         b, op, function = self.b, call.op, call.function
         if op is None:
             if function is as_number:
                 return b.value(operands[0])
-            special = lowering.FUNCTIONS.get(function) if _hashable(function) else None
+            special = translations.FUNCTIONS.get(function) if _hashable(function) else None
             if special is None:
                 bound = self.bind(function, operands, params)
                 if bound is not None:
                     op, operands, params = bound
-        several = isinstance(result, tuple)
-        if not (_printable(result) if several else result.dtype in PRINTABLE):
-            return None
-        if not _printable(operands):
+        if not (_printable(call.results) and _printable(operands)):
             return None
         if op is not None:
-            special = lowering.RECORDS.get(op.name)
+            special = translations.RECORDS.get(op.name)
             if special is None:
-                takes = op.pointwise and not params
-                return pointwise(b, op, operands, result) if takes else None
-        seen = Recorded(operands, params, result)
-        return self.ufunc(function, seen) if special is None else special(b, seen)
+                if params or not op.pointwise:
+                    return None
+                return pointwise(b, op, operands, call.results[0])
+        of_values = ValueCall(operands, params, call.results)
+        return self.ufunc(function, of_values) if special is None else special(b, of_values)
 
-    def bind(self, function: Any, operands: Any, params: Any) -> tuple[Op, Any, Any] | None:
+    def bind(
+        self, function: Function, operands: Operands, params: Arguments
+    ) -> tuple[Op, Operands, Arguments] | None:
         """Return the record of a function, with its operands and parameters."""
         op = RECORD_OF.get(function) if _hashable(function) else None
         if op is None and _elsewhere(function) and load_late():
@@ -177,26 +174,25 @@ class Canonicaliser:
         except NotDifferentiableError as error:
             forget(error)
             return None
-        found, given, out = bound
-        return None if out is not None else (op, tuple(found), given)
+        of_record, by_name, out = bound
+        return None if out is not None else (op, tuple(of_record), Arguments(by_name))
 
-    def ufunc(self, function: Any, call: Recorded) -> Value | None:
-        """Lower ufuncs without a record, and the methods of ufuncs."""
-        made: Value | None = None
+    def ufunc(self, function: Function, call: ValueCall) -> Translated:
+        """Translate ufuncs without a record, and the methods of ufuncs."""
         if isinstance(function, np.ufunc):
             if not call.params:
-                made = apply_ufunc(self.b, function, call.operands)
+                return apply_ufunc(self.b, function, call.operands)
         elif isinstance(owner := getattr(function, "__self__", None), np.ufunc):
-            special = lowering.RECORDS.get(f"{owner.__name__}.{function.__name__}")
+            special = translations.RECORDS.get(f"{owner.__name__}.{function.__name__}")
             if special is not None and len(call.operands) == 1:
-                made = special(self.b, call)
-            elif function.__name__ == "reduce":
-                made = ufunc_reduce(self.b, owner.__name__, call)
-            elif function.__name__ == "accumulate":
-                made = ufunc_accumulate(self.b, owner.__name__, call)
-        return made
+                return special(self.b, call)
+            if function.__name__ == "reduce":
+                return ufunc_reduce(self.b, owner.__name__, call)
+            if function.__name__ == "accumulate":
+                return ufunc_accumulate(self.b, owner.__name__, call)
+        return None
 
-    def opaque(self, call: Call, operands: Any, params: Any) -> tuple[Value, ...]:
+    def opaque(self, call: Call, operands: Operands, params: Arguments) -> tuple[Value, ...]:
         """Make a call of NumPy."""
         function, op = call.function, call.op
         if op is not None:
@@ -209,7 +205,7 @@ class Canonicaliser:
         common = _common_dtype(operands)
         slots: dict[Value, Slot] = {}
 
-        def slot(x: Any) -> Any:
+        def slot(x: object) -> object:
             if isinstance(x, Weak):
                 # NumPy must see a number whose dtype yields.
                 x = (
@@ -233,15 +229,15 @@ class Canonicaliser:
 
         args = tuple([slot(x) for x in operands])
         kwargs = {k: slot(v) for k, v in params.items()}
-        found = tuple(slots)
+        values = tuple(slots)
         results = call.results
         if not call.several:
             (symbol,) = results
             one = PythonCall(function, args, kwargs)
-            return (self.b.make(one, found, symbol.shape, symbol.dtype),)
+            return (self.b.make(one, values, symbol.shape, symbol.dtype),)
         primitive = PythonCall(function, args, kwargs, tuple([(s.shape, s.dtype) for s in results]))
         first = results[0] if results else Symbol((), np.float64)
-        several = self.b.make(primitive, found, first.shape, first.dtype)
+        several = self.b.make(primitive, values, first.shape, first.dtype)
         return tuple(
             [
                 self.b.make(CallResult(i), (several,), s.shape, s.dtype)
@@ -250,35 +246,36 @@ class Canonicaliser:
         )
 
 
-def written(base: Any, value: Any, steps: Any, index: Any) -> Any:
+def written(base: np.ndarray, value: npt.ArrayLike, steps: Steps, index: object) -> np.ndarray:
     """Return a copy of `base` with a region set: what a recorded write does."""
-    made = np.array(base)
-    target, at = _region(made, steps, index)
+    copy = np.array(base)
+    target, at = _region(copy, steps, index)
     if target.dtype.kind != "c" and np.iscomplexobj(value):
         value = np.real(value)  # a number that was cast with the array: one part takes it
     target[at] = value
-    return made
+    return copy
 
 
-def _fits(value: Value | None, symbol: Symbol) -> bool:
-    """Whether a value is what was recorded."""
-    return (
-        value is not None
-        and value.shape == symbol.shape
-        and (value.dtype is symbol.dtype or value.dtype == symbol.dtype)
+def _fit(
+    values: tuple[Value | None, ...], symbols: Sequence[Symbol]
+) -> TypeGuard[tuple[Value, ...]]:
+    """Whether there are values of the shapes and dtypes that were recorded."""
+    return len(values) == len(symbols) and all(
+        v is not None and v.shape == s.shape and (v.dtype is s.dtype or v.dtype == s.dtype)
+        for v, s in zip(values, symbols, strict=True)
     )
 
 
-def _elsewhere(function: Any) -> bool:
+def _elsewhere(function: Function) -> bool:
     """Whether a function is a ufunc of another library, whose rules may not be loaded yet."""
     return isinstance(function, np.ufunc) and getattr(np, function.__name__, None) is not function
 
 
-def _hashable(function: Any) -> bool:
+def _hashable(function: Function) -> bool:
     return type(function).__hash__ is not None
 
 
-def _printable(operands: Any) -> bool:
+def _printable(operands: Iterable[object]) -> bool:
     """Whether all operands have dtypes that arithmetic is printed for."""
     for x in operands:
         if type(x) is Value:
@@ -295,7 +292,7 @@ def _printable(operands: Any) -> bool:
     return True
 
 
-def _common_dtype(operands: Any) -> Any:
+def _common_dtype(operands: Operands) -> DType | None:
     """Return the dtype that the arrays among the operands have together, None without any."""
     dtypes = [x.dtype for x in operands if isinstance(x, (Value, np.ndarray, np.generic))]
     try:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from adarray.base.recording import Symbol
 from adarray.compiler.ir import views
 from adarray.compiler.ir.builder import Builder
 from adarray.compiler.ir.program import Value, c_strides
-from adarray.compiler.translate import Recorded, function, record
+from adarray.compiler.translate import Translated, ValueCall, axes_of, function, ndim_of, record
 from adarray.compiler.translate.elementwise import apply_ufunc
 
 
-def product(b: Builder, x: Value, y: Value) -> Value | None:
+def matmul(b: Builder, x: Value, y: Value) -> Value | None:
     """Return ``np.matmul(x, y)`` of floating-point numbers of one dtype."""
     if x.ndim == 0 or y.ndim == 0:
         return None
@@ -31,49 +31,49 @@ def product(b: Builder, x: Value, y: Value) -> Value | None:
     return b.matmul(x, y)
 
 
-def _floats(b: Builder, operands: Any, result: Any) -> list[Value] | None:
-    """Return the operands in the result's dtype if products of it are computed by BLAS."""
+def _floats(b: Builder, operands: Iterable[object], result: Symbol) -> list[Value] | None:
+    """Return the operands in the result's dtype if BLAS multiplies matrices of it."""
     if result.dtype.kind != "f":
         return None
     return [b.value(x, result.dtype) for x in operands]
 
 
 @record("matmul")
-def _matmul(b: Builder, call: Recorded) -> Any:
-    given = _floats(b, call.operands, call.result)
-    return None if given is None else product(b, *given)
+def _matmul(b: Builder, call: ValueCall) -> Translated:
+    args = _floats(b, call.operands, call.result)
+    return None if args is None else matmul(b, *args)
 
 
 @record("matvec")
-def _matvec(b: Builder, call: Recorded) -> Any:
-    given = _floats(b, call.operands, call.result)
-    if given is None:
+def _matvec(b: Builder, call: ValueCall) -> Translated:
+    args = _floats(b, call.operands, call.result)
+    if args is None:
         return None
-    x, y = given
+    x, y = args
     if y.ndim == 1:
-        return product(b, x, y)
-    r = product(b, x, b.reshape(y, (*y.shape, 1)))
+        return matmul(b, x, y)
+    r = matmul(b, x, b.reshape(y, (*y.shape, 1)))
     return None if r is None else b.reshape(r, r.shape[:-1])
 
 
 @record("vecmat")
-def _vecmat(b: Builder, call: Recorded) -> Any:
-    given = _floats(b, call.operands, call.result)
-    if given is None:
+def _vecmat(b: Builder, call: ValueCall) -> Translated:
+    args = _floats(b, call.operands, call.result)
+    if args is None:
         return None
-    x, y = given
+    x, y = args
     if x.ndim == 1:
-        return product(b, x, y)
-    r = product(b, b.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), y)
+        return matmul(b, x, y)
+    r = matmul(b, b.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), y)
     return None if r is None else b.reshape(r, (*r.shape[:-2], r.shape[-1]))
 
 
 @record("vecdot")
-def _vecdot(b: Builder, call: Recorded) -> Any:
-    given = _floats(b, call.operands, call.result)
-    if given is None:
+def _vecdot(b: Builder, call: ValueCall) -> Translated:
+    args = _floats(b, call.operands, call.result)
+    if args is None:
         return None
-    both = b.map("multiply", *given)
+    both = b.map("multiply", *args)
     return b.reduce("add", both, (both.ndim - 1,))
 
 
@@ -81,12 +81,14 @@ def _vecdot(b: Builder, call: Recorded) -> Any:
 
 
 @record("einsum")
-def _einsum(b: Builder, call: Recorded) -> Any:
-    given = _floats(b, call.operands, call.result)
-    if given is None:
+def _einsum(b: Builder, call: ValueCall) -> Translated:
+    args = _floats(b, call.operands, call.result)
+    if args is None:
         return None
-    left, right = call.params["subscripts"].split("->")
-    return einsum(b, left.split(","), given, right)
+    subscripts = call.params["subscripts"]
+    assert isinstance(subscripts, str)
+    left, right = subscripts.split("->")
+    return einsum(b, left.split(","), args, right)
 
 
 def einsum(b: Builder, terms: Sequence[str], operands: Sequence[Value], right: str) -> Value | None:
@@ -142,10 +144,10 @@ def _diagonal(b: Builder, term: str, x: Value) -> tuple[str, Value]:
 
 def _summed(b: Builder, term: str, x: Value, wanted: set[str]) -> tuple[str, Value]:
     """Sum over the letters that nothing else needs."""
-    gone = tuple(i for i, c in enumerate(term) if c not in wanted)
-    if not gone:
+    axes = tuple(i for i, c in enumerate(term) if c not in wanted)
+    if not axes:
         return term, x
-    return "".join(c for c in term if c in wanted), b.reduce("add", x, gone)
+    return "".join(c for c in term if c in wanted), b.reduce("add", x, axes)
 
 
 def _pair(b: Builder, s: str, x: Value, t: str, y: Value, wanted: set[str]) -> tuple[str, Value]:
@@ -160,18 +162,18 @@ def _pair(b: Builder, s: str, x: Value, t: str, y: Value, wanted: set[str]) -> t
     columns = [c for c in t if c not in s]
     letters = "".join(batch + rows + columns)
     if not summed or not (rows or columns):
-        made = b.map(
+        terms = b.map(
             "multiply", _spread(b, s, x, letters, summed), _spread(b, t, y, letters, summed)
         )
-        r = b.reduce("add", made, range(len(letters), made.ndim))
+        r = b.reduce("add", terms, range(len(letters), terms.ndim))
     else:
         left = _grouped(b, s, x, batch, rows, summed)
         right = _grouped(b, t, y, batch, summed, columns)
-        dotted = product(b, left, right)
-        assert dotted is not None
+        multiplied = matmul(b, left, right)
+        assert multiplied is not None
         lead = views.broadcast_shape([left.shape[:-2], right.shape[:-2]])
         shape = (*lead, *(_length(s, x, c) for c in rows), *(_length(t, y, c) for c in columns))
-        r = b.reshape(dotted, shape)
+        r = b.reshape(multiplied, shape)
     # A letter of length 1 on both sides that is not wanted is left over.
     return _summed(b, letters, r, wanted)
 
@@ -202,14 +204,13 @@ def _grouped(
 
 
 @function(np.dot)
-def _dot(b: Builder, call: Recorded) -> Any:
-    given = call.bound("a", "b", "out")
-    if given is None:
+def _dot(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a", "b", "out")
+    if args is None:
         return None
-    if min(np.ndim(x) if not isinstance(x, Value) else x.ndim
-           for x in (given["a"], given["b"])) == 0:  # fmt: skip
-        return apply_ufunc(b, np.multiply, (given["a"], given["b"]))
-    both = _floats(b, (given["a"], given["b"]), call.result)
+    if 0 in (ndim_of(args["a"]), ndim_of(args["b"])):
+        return apply_ufunc(b, np.multiply, (args["a"], args["b"]))
+    both = _floats(b, (args["a"], args["b"]), call.result)
     if both is None:
         return None
     x, y = both
@@ -217,7 +218,7 @@ def _dot(b: Builder, call: Recorded) -> Any:
 
 
 @function(np.inner)
-def _inner(b: Builder, call: Recorded) -> Any:
+def _inner(b: Builder, call: ValueCall) -> Translated:
     both = _floats(b, call.operands, call.result)
     if both is None or min(x.ndim for x in both) == 0:
         return None
@@ -226,7 +227,7 @@ def _inner(b: Builder, call: Recorded) -> Any:
 
 
 @function(np.vdot)
-def _vdot(b: Builder, call: Recorded) -> Any:
+def _vdot(b: Builder, call: ValueCall) -> Translated:
     both = _floats(b, call.operands, call.result)
     if both is None:
         return None
@@ -235,7 +236,7 @@ def _vdot(b: Builder, call: Recorded) -> Any:
 
 
 @function(np.outer)
-def _outer(b: Builder, call: Recorded) -> Any:
+def _outer(b: Builder, call: ValueCall) -> Translated:
     if len(call.operands) != 2 or call.params:
         return None
     x, y = (b.value(v) for v in call.operands)
@@ -244,22 +245,19 @@ def _outer(b: Builder, call: Recorded) -> Any:
 
 
 @function(np.tensordot)
-def _tensordot(b: Builder, call: Recorded) -> Any:
-    given = call.bound("a", "b", "axes")
-    if given is None:
+def _tensordot(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a", "b", "axes")
+    if args is None:
         return None
-    both = _floats(b, (given["a"], given["b"]), call.result)
+    both = _floats(b, (args["a"], args["b"]), call.result)
     if both is None:
         return None
     x, y = both
-    axes = given.get("axes", 2)
-    if np.ndim(axes) == 0:
-        pairs = [list(range(x.ndim - int(axes), x.ndim)), list(range(int(axes)))]
-    else:
-        pairs = [[int(i) for i in np.atleast_1d(np.asarray(a, int))] for a in axes]
-    return contract(
-        b, x, y, tuple(i % x.ndim for i in pairs[0]), tuple(i % y.ndim for i in pairs[1])
-    )
+    axes = axes_of(args.get("axes", 2))
+    if isinstance(axes, int):
+        return contract(b, x, y, range(x.ndim - axes, x.ndim), range(axes))
+    of_x, of_y = (np.atleast_1d(np.asarray(a, int)).tolist() for a in axes)
+    return contract(b, x, y, [i % x.ndim for i in of_x], [i % y.ndim for i in of_y])
 
 
 def contract(

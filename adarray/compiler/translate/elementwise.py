@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from adarray.base.op import Op
+from adarray.base.op import Op, Pointwise
+from adarray.base.recording import Symbol
 from adarray.base.scalar import COMPARISONS, LOGICAL, Expr, var
 from adarray.base.scalar import call as scalar_call
+from adarray.base.types import DType, Operands
 from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, Weak, number_of
 from adarray.compiler.ir.primitives import Constant
 from adarray.compiler.ir.program import Value
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.record import ScalarFunction
 from adarray.compiler.scalars.rewrite import simplify
-from adarray.compiler.translate import Recorded, function
+from adarray.compiler.translate import Translated, ValueCall, function
 
 # -- one scalar function in one dtype ----------------------------------------------------------
 
@@ -100,7 +103,7 @@ def _integer_power(b: Builder, args: tuple[Value, ...]) -> Value | None:
 
 
 def _expression(
-    b: Builder, expr: Expr, env: dict[str, Value], dtype: Any, done: dict[Expr, Value]
+    b: Builder, expr: Expr, env: dict[str, Value], dtype: DType, done: dict[Expr, Value]
 ) -> Value:
     """Return the value of a scalar expression: truth values and numbers of one dtype.
 
@@ -122,11 +125,11 @@ def _expression(
     elif not (expr.op in COMPARISONS and all(a.dtype == BOOL for a in args)):
         args = [b.cast(a, dtype) for a in args]
     literal = expr.args[-1].op == "const"
-    made = emit(b, expr.op, tuple(args), literal)
-    if made is None:
+    value = emit(b, expr.op, tuple(args), literal)
+    if value is None:
         raise _NoKernel(expr.op)
-    done[expr] = made
-    return made
+    done[expr] = value
+    return value
 
 
 class _NoKernel(Exception):  # noqa: N818  (caught in this module)
@@ -136,31 +139,35 @@ class _NoKernel(Exception):  # noqa: N818  (caught in this module)
 # -- dtypes ------------------------------------------------------------------------------------
 
 
-def key(x: Any) -> Any:
-    """Return what decides the dtype of a result: a dtype, or the type of a Python number."""
+# What decides the dtype of a result: a dtype, or the type of a Python number (NEP 50).
+Promoted: TypeAlias = DType | type
+
+
+def promoted_as(x: object) -> Promoted:
+    """Return what an operand decides the dtype of a result by."""
     if isinstance(x, Value):
         return x.dtype
     if isinstance(x, Weak):
         return x.kind
     if type(x) in (bool, int, float, complex):
-        return bool if type(x) is bool else type(x)
+        return type(x)
     return np.asarray(x).dtype
 
 
 @functools.lru_cache(4096)
-def loop(ufunc: Any, keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def loop(ufunc: np.ufunc, operands: tuple[Promoted, ...]) -> tuple[DType, ...] | None:
     """Return the dtypes of the operands and of the result in NumPy's loop."""
-    given = tuple(np.dtype(bool) if k is bool else k for k in keys)
+    wanted = tuple(BOOL if p is bool else p for p in operands)
     try:
-        return tuple(ufunc.resolve_dtypes((*given, *(None,) * ufunc.nout)))
+        return tuple(ufunc.resolve_dtypes((*wanted, *(None,) * ufunc.nout)))
     except TypeError:
         return None
 
 
 @functools.lru_cache(4096)
-def _common(ufunc: Any, keys: tuple[Any, ...]) -> Any:
+def _common(ufunc: np.ufunc, operands: tuple[Promoted, ...]) -> DType | None:
     """Return the dtype to which operands are converted; None if there is no one for all."""
-    dtypes = loop(ufunc, keys)
+    dtypes = loop(ufunc, operands)
     if dtypes is None or not PRINTABLE.issuperset(dtypes):
         return None
     if any(d != dtypes[0] for d in dtypes[:-1]):
@@ -169,11 +176,13 @@ def _common(ufunc: Any, keys: tuple[Any, ...]) -> Any:
     return dtypes[0] if dtypes[-1] == BOOL else dtypes[-1]
 
 
-def apply_ufunc(b: Builder, ufunc: Any, operands: Any, literal: bool | None = None) -> Any:
+def apply_ufunc(
+    b: Builder, ufunc: np.ufunc, operands: Sequence[object], literal: bool | None = None
+) -> Value | None:
     """Apply a ufunc by its name, in NumPy's loop; None where no kernel does."""
     if ufunc.nout != 1:
         return None
-    common = _common(ufunc, tuple(map(key, operands)))
+    common = _common(ufunc, tuple(map(promoted_as, operands)))
     if common is None:
         return None
     args = [b.value(x, common) for x in operands]
@@ -185,10 +194,10 @@ def apply_ufunc(b: Builder, ufunc: Any, operands: Any, literal: bool | None = No
 # -- records -----------------------------------------------------------------------------------
 
 
-def pointwise(b: Builder, op: Op, operands: Any, result: Any) -> Any:
+def pointwise(b: Builder, op: Op, operands: Operands, result: Symbol) -> Value | None:
     """Lower an operation whose record is `Pointwise`."""
-    lower: Any = op.lower
-    if lower.expr is None and isinstance(op.numpy, np.ufunc):
+    assert isinstance(op.lower, Pointwise)
+    if op.lower.expr is None and isinstance(op.numpy, np.ufunc):
         return apply_ufunc(b, op.numpy, operands)
     if result.dtype not in PRINTABLE:
         return None
@@ -199,10 +208,10 @@ def pointwise(b: Builder, op: Op, operands: Any, result: Any) -> Any:
         for n, x in zip(names, operands, strict=True)
     }
     try:
-        made = _expression(b, expr, env, result.dtype, {})
+        value = _expression(b, expr, env, result.dtype, {})
     except _NoKernel:
         return None
-    return b.cast(made, result.dtype)
+    return b.cast(value, result.dtype)
 
 
 @functools.lru_cache(512)
@@ -218,16 +227,16 @@ def _template(op: Op) -> tuple[Expr, frozenset[str]]:
 
 
 @function(np.isneginf)
-def _isneginf(b: Builder, call: Recorded) -> Any:
+def _isneginf(b: Builder, call: ValueCall) -> Translated:
     return _is_infinity(b, call, -math.inf)
 
 
 @function(np.isposinf)
-def _isposinf(b: Builder, call: Recorded) -> Any:
+def _isposinf(b: Builder, call: ValueCall) -> Translated:
     return _is_infinity(b, call, math.inf)
 
 
-def _is_infinity(b: Builder, call: Recorded, number: float) -> Any:
+def _is_infinity(b: Builder, call: ValueCall, number: float) -> Translated:
     x = b.value(call.operands[0])
     if call.params or len(call.operands) != 1:
         return None
@@ -237,7 +246,7 @@ def _is_infinity(b: Builder, call: Recorded, number: float) -> Any:
 
 
 @function(np.where)
-def _where(b: Builder, call: Recorded) -> Any:
+def _where(b: Builder, call: ValueCall) -> Translated:
     if len(call.operands) != 3 or call.params:
         return None
     condition, x, y = call.operands

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -11,8 +12,9 @@ from adarray.compiler.ir import views
 from adarray.compiler.ir.builder import BOOL, INT, Builder, Weak
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.views import Shape, StridedLayout
-from adarray.compiler.translate import Recorded, function, record
+from adarray.compiler.translate import Translated, ValueCall, function, index_of, record
 from adarray.compiler.translate.shape import seen
+from adarray.core.graph import Steps
 from adarray.core.inplace import part_of
 
 # -- what an index says ------------------------------------------------------------------------
@@ -47,9 +49,10 @@ class Index(NamedTuple):
 
 
 _INTEGER = (int, np.integer)
+_Part: TypeAlias = Value | int | np.integer | slice | EllipsisType | None
 
 
-def parse(b: Builder, shape: Shape, index: Any) -> Index | None:
+def parse(b: Builder, shape: Shape, index: object) -> Index | None:
     """Read an index of an array of `shape`; None if it holds masks known at run time only."""
     parts = _parts(b, index, len(shape))
     if parts is None:
@@ -90,11 +93,11 @@ def parse(b: Builder, shape: Shape, index: Any) -> Index | None:
             lengths.append(1)
             simple = False
         elif part is not Ellipsis:
-            taken = range(*part.indices(shape[k]))
-            offset += taken.start * steps[k] if len(taken) else 0
-            strides.append(steps[k] * taken.step)
-            lengths.append(len(taken))
-            simple = simple and taken == range(shape[k])
+            places = range(*part.indices(shape[k]))
+            offset += places.start * steps[k] if places else 0
+            strides.append(steps[k] * places.step)
+            lengths.append(len(places))
+            simple = simple and places == range(shape[k])
             k += 1
     position = 0 if apart else before or 0
     view = views.normal(offset, tuple(strides), tuple(lengths))
@@ -103,13 +106,13 @@ def parse(b: Builder, shape: Shape, index: Any) -> Index | None:
     )
 
 
-def _parts(b: Builder, index: Any, ndim: int) -> list[Any] | None:
+def _parts(b: Builder, index: object, ndim: int) -> list[_Part] | None:
     """Return the parts of an index: slices for all axes, int64 values for arrays.
 
     The ellipsis stays in front of the slices that it stands for, since it keeps arrays
     apart even where it stands for no axis.
     """
-    parts: list[Any] = []
+    parts: list[_Part] = []
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, (Weak, Value)):
             part = part.value if isinstance(part, Weak) else part
@@ -131,14 +134,14 @@ def _parts(b: Builder, index: Any, ndim: int) -> list[Any] | None:
             if array.dtype == BOOL:
                 if not array.ndim:
                     return None
-                parts.extend(b.array(found) for found in array.nonzero())
+                parts.extend(b.array(places) for places in array.nonzero())
             elif array.dtype.kind in "iu":
                 parts.append(b.array(array.astype(np.int64)) if array.ndim else int(array))
             else:
                 return None
-    taken = sum(p is not None and p is not Ellipsis for p in parts)
+    indexed = sum(p is not None and p is not Ellipsis for p in parts)
     at = next((i for i, p in enumerate(parts) if p is Ellipsis), len(parts))
-    parts[at + 1 : at + 1] = [slice(None)] * (ndim - taken)
+    parts[at + 1 : at + 1] = [slice(None)] * (ndim - indexed)
     return parts
 
 
@@ -166,13 +169,13 @@ def linear(b: Builder, view: StridedLayout) -> Value:
 
 
 @record("getitem")
-def _getitem(b: Builder, call: Recorded) -> Any:
+def _getitem(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
     index = parse(b, x.shape, call.params["index"])
     return None if index is None else pick(b, x, index)
 
 
-def take(b: Builder, x: Value, indices: Any, axis: int | None) -> Value | None:
+def take(b: Builder, x: Value, indices: object, axis: int | None) -> Value | None:
     """Return the elements at `indices` along an axis."""
     if axis is None:
         x, axis = b.reshape(x, (x.size,)), 0
@@ -184,11 +187,11 @@ def take(b: Builder, x: Value, indices: Any, axis: int | None) -> Value | None:
 
 
 @function(np.take)
-def _take(b: Builder, call: Recorded) -> Any:
-    given = call.bound("a", "indices", "axis", "out", "mode")
-    if given is None or given.get("mode", "raise") != "raise":
+def _take(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a", "indices", "axis", "out", "mode")
+    if args is None or args.get("mode", "raise") != "raise":
         return None
-    return take(b, b.value(given["a"]), given["indices"], given.get("axis"))
+    return take(b, b.value(args["a"]), args["indices"], args.integer("axis"))
 
 
 def take_along(b: Builder, x: Value, order: Value, axis: int) -> Value | None:
@@ -215,20 +218,20 @@ def take_along(b: Builder, x: Value, order: Value, axis: int) -> Value | None:
 
 
 @record("permute_along_axis")
-def _permute(b: Builder, call: Recorded) -> Any:
+def _permute(b: Builder, call: ValueCall) -> Translated:
     x, order = b.value(call.operands[0]), b.value(call.params["order"])
-    return take_along(b, x, order, call.params["axis"])
+    return take_along(b, x, order, index_of(call.params["axis"]))
 
 
 @function(np.take_along_axis)
-def _take_along_axis(b: Builder, call: Recorded) -> Any:
-    given = call.bound("arr", "indices", "axis")
-    if given is None:
+def _take_along_axis(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("arr", "indices", "axis")
+    if args is None:
         return None
-    x, axis = b.value(given["arr"]), given.get("axis", -1)
+    x, axis = b.value(args["arr"]), args.integer("axis", -1) if "axis" in args else -1
     if axis is None:
         x, axis = b.reshape(x, (x.size,)), 0
-    return take_along(b, x, b.value(given["indices"]), axis)
+    return take_along(b, x, b.value(args["indices"]), axis)
 
 
 # -- writing -----------------------------------------------------------------------------------
@@ -276,7 +279,7 @@ def write(
     b: Builder,
     base: Value,
     value: Value,
-    index: Any,
+    index: object,
     through: StridedLayout | None,
     add: bool = False,
 ) -> Value | None:
@@ -301,7 +304,7 @@ def write(
     return _write_numbers(b, base, _fitted(b, value, picked.shape), picked, add)
 
 
-def _write_mask(b: Builder, base: Value, value: Value, index: Any) -> Value | None:
+def _write_mask(b: Builder, base: Value, value: Value, index: object) -> Value | None:
     """Return `base` with ``base[mask] = value`` for a mask known at run time only."""
     mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
     if not isinstance(mask, Value) or mask.dtype != BOOL or not mask.ndim:
@@ -317,18 +320,19 @@ def _write_mask(b: Builder, base: Value, value: Value, index: Any) -> Value | No
 
 
 @record("write")
-def _write(b: Builder, call: Recorded) -> Any:
+def _write(b: Builder, call: ValueCall) -> Translated:
     base, value = b.value(call.operands[0]), b.value(call.operands[1], call.result.dtype)
     through = None
-    if part_of(call.params["steps"]) is not None:
+    steps = cast("Steps", call.params["steps"])
+    if part_of(steps) is not None:
         return None  # halves of elements
-    if call.params["steps"]:
+    if steps:
         dummy = np.empty(base.shape, np.int8)
-        shown: Any = dummy
-        for op, rest, given in call.params["steps"]:
+        shown = dummy
+        for op, rest, params in steps:
             if op.name == "view":
                 return None  # bytes of elements
-            shown = op.evaluate(shown, *rest, **given)
+            shown = op.evaluate(shown, *rest, **params)
         through = seen(shown, dummy)
         if through is None:
             return None
@@ -341,18 +345,18 @@ def _write(b: Builder, call: Recorded) -> Any:
 
 
 @record("add.at")
-def _add_at(b: Builder, call: Recorded) -> Any:
+def _add_at(b: Builder, call: ValueCall) -> Translated:
     base, value = (b.value(x, call.result.dtype) for x in call.operands)
     return write(b, base, value, call.params["index"], None, add=True)
 
 
 @record("sums_by_bin")
-def _sums_by_bin(b: Builder, call: Recorded) -> Any:
+def _sums_by_bin(b: Builder, call: ValueCall) -> Translated:
     weights = b.value(call.operands[0], np.float64)
     places = b.value(call.params["places"], INT)
     if weights.ndim != 1:
         return None
-    n = call.params["n"]
+    n = index_of(call.params["n"])
     # Place n is for what lies in no bin.
     sums = b.scatter(b.full((n + 1,), 0, np.float64), weights, [places], (0,), 0, add=True)
     return b.cast(b.slice(sums, 0, 0, n), call.result.dtype)

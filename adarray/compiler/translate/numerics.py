@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from adarray.compiler.ir.builder import BOOL, INT, Builder
 from adarray.compiler.ir.program import Value
-from adarray.compiler.translate import Recorded, function, record
+from adarray.compiler.translate import (
+    Arguments,
+    Axis,
+    Translated,
+    Translation,
+    ValueCall,
+    function,
+    ndim_of,
+    record,
+)
 from adarray.compiler.translate.elementwise import apply_ufunc
-from adarray.compiler.translate.reductions import fold
+from adarray.compiler.translate.reductions import fold, folded_as
 from adarray.ops.common import normalized_axes
 
 # -- elements ----------------------------------------------------------------------------------
 
 
 @function(np.clip)
-def _clip(b: Builder, call: Recorded) -> Any:
-    given = call.bound("a", "a_min", "a_max", "out", "min", "max")
-    if given is None:
+def _clip(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a", "a_min", "a_max", "out", "min", "max")
+    if args is None:
         return None
-    x = b.value(given["a"])
+    x = b.value(args["a"])
     limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
     x = b.cast(x, call.result.dtype)
     for name, ufunc in (("min", "maximum"), ("max", "minimum")):
-        bound = given.get(f"a_{name}")
-        bound = given.get(name) if bound is None else bound
+        bound = args.get(f"a_{name}")
+        bound = args.get(name) if bound is None else bound
         if type(bound) is int and limits is not None:
             # As NumPy does with Python's ints, even where the other bound lies beyond.
             out = bound <= limits.min if name == "min" else bound >= limits.max
@@ -39,28 +48,28 @@ def _clip(b: Builder, call: Recorded) -> Any:
 
 
 @function(np.nan_to_num)
-def _nan_to_num(b: Builder, call: Recorded) -> Any:
-    given = call.bound("x", "copy", "nan", "posinf", "neginf")
-    if given is None:
+def _nan_to_num(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("x", "copy", "nan", "posinf", "neginf")
+    if args is None:
         return None
-    x = b.value(given["x"])
+    x = b.value(args["x"])
     if x.dtype.kind != "f":
         return x
     largest = np.finfo(x.dtype).max
     r = x
     for name, number, fill in (("posinf", np.inf, largest), ("neginf", -np.inf, -largest)):
-        to = given.get(name)
+        to = args.get(name)
         hit = b.map("equal", x, b.const(number, x.dtype))
         r = b.map("where", hit, b.value(fill if to is None else to, x.dtype), r)
-    return b.map("where", b.map("isnan", x), b.value(given.get("nan", 0.0), x.dtype), r)
+    return b.map("where", b.map("isnan", x), b.value(args.get("nan", 0.0), x.dtype), r)
 
 
 @function(np.round, np.around)
-def _round(b: Builder, call: Recorded) -> Any:
-    given = call.bound("a", "decimals", "out")
-    if given is None:
+def _round(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a", "decimals", "out")
+    if args is None:
         return None
-    x, decimals = b.value(given["a"]), given.get("decimals", 0)
+    x, decimals = b.value(args["a"]), args.get("decimals", 0)
     if x.dtype.kind != "f" or not isinstance(decimals, int) or decimals < 0:
         return None
     if not decimals:
@@ -70,7 +79,7 @@ def _round(b: Builder, call: Recorded) -> Any:
 
 
 @function(np.heaviside)
-def _heaviside(b: Builder, call: Recorded) -> Any:
+def _heaviside(b: Builder, call: ValueCall) -> Translated:
     if call.params or call.result.dtype.kind != "f":
         return None
     x, half = (b.value(v, call.result.dtype) for v in call.operands)
@@ -80,7 +89,7 @@ def _heaviside(b: Builder, call: Recorded) -> Any:
 
 
 @record("fraction")
-def _fraction(b: Builder, call: Recorded) -> Any:
+def _fraction(b: Builder, call: ValueCall) -> Translated:
     return fraction(b, b.value(call.operands[0], call.result.dtype))
 
 
@@ -92,8 +101,8 @@ def fraction(b: Builder, x: Value) -> Value:
 
 
 @function(np.modf)
-def _modf(b: Builder, call: Recorded) -> Any:
-    dtype = call.result[0].dtype
+def _modf(b: Builder, call: ValueCall) -> Translated:
+    dtype = call.result.dtype
     if call.params or dtype.kind != "f":
         return None
     x = b.value(call.operands[0], dtype)
@@ -101,53 +110,54 @@ def _modf(b: Builder, call: Recorded) -> Any:
 
 
 @function(np.divmod)
-def _divmod(b: Builder, call: Recorded) -> Any:
+def _divmod(b: Builder, call: ValueCall) -> Translated:
     if call.params:
         return None
-    both = [apply_ufunc(b, f, call.operands) for f in (np.floor_divide, np.remainder)]
-    return None if None in both else tuple(both)
+    quotient = apply_ufunc(b, np.floor_divide, call.operands)
+    remainder = apply_ufunc(b, np.remainder, call.operands)
+    return None if quotient is None or remainder is None else (quotient, remainder)
 
 
 # -- comparisons -------------------------------------------------------------------------------
 
 
-def _close(b: Builder, given: dict[str, Any]) -> Value | None:
+def _close(b: Builder, args: Arguments) -> Value | None:
     """Return ``np.isclose`` of floating-point numbers."""
-    x, y = b.value(given["a"]), b.value(given["b"])
+    x, y = b.value(args["a"]), b.value(args["b"])
     dtype = np.result_type(x.dtype, y.dtype)
     if dtype.kind != "f":
         return None
     x, y = b.cast(x, dtype), b.cast(y, dtype)
-    rtol, atol = (b.value(given.get(n, d), dtype) for n, d in (("rtol", 1e-5), ("atol", 1e-8)))
+    rtol, atol = (b.value(args.get(n, d), dtype) for n, d in (("rtol", 1e-5), ("atol", 1e-8)))
     bound = b.map("add", atol, b.map("multiply", rtol, b.map("absolute", y)))
     near = b.map("less_equal", b.map("absolute", b.map("subtract", x, y)), bound)
     near = b.map("logical_and", near, b.map("isfinite", y))
     near = b.map("logical_or", near, b.map("equal", x, y))
-    if given.get("equal_nan"):
+    if args.get("equal_nan"):
         both = b.map("logical_and", b.map("isnan", x), b.map("isnan", y))
         near = b.map("logical_or", near, both)
     return near
 
 
 @function(np.isclose)
-def _isclose(b: Builder, call: Recorded) -> Any:
-    given = call.bound("a", "b", "rtol", "atol", "equal_nan")
-    return None if given is None else _close(b, given)
+def _isclose(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a", "b", "rtol", "atol", "equal_nan")
+    return None if args is None else _close(b, args)
 
 
 @function(np.allclose)
-def _allclose(b: Builder, call: Recorded) -> Any:
-    given = call.bound("a", "b", "rtol", "atol", "equal_nan")
-    near = None if given is None else _close(b, given)
+def _allclose(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a", "b", "rtol", "atol", "equal_nan")
+    near = None if args is None else _close(b, args)
     return None if near is None else b.reduce("logical_and", near, range(near.ndim))
 
 
 @function(np.array_equal)
-def _array_equal(b: Builder, call: Recorded) -> Any:
-    given = call.bound("a1", "a2")
-    if given is None:
+def _array_equal(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a1", "a2")
+    if args is None:
         return None
-    x, y = b.value(given["a1"]), b.value(given["a2"])
+    x, y = b.value(args["a1"]), b.value(args["a2"])
     if x.shape != y.shape:
         return b.const(False, BOOL)
     equal = apply_ufunc(b, np.equal, (x, y))
@@ -157,12 +167,12 @@ def _array_equal(b: Builder, call: Recorded) -> Any:
 # -- folds -------------------------------------------------------------------------------------
 
 
-def _position(b: Builder, call: Recorded, combine: str) -> Any:
+def _position(b: Builder, call: ValueCall, combine: str) -> Translated:
     """Return where the extremum is: the first place that equals it, or the first nan."""
-    given = call.bound("a", "axis", "out", "keepdims")
-    if given is None:
+    args = call.bound("a", "axis", "out", "keepdims")
+    if args is None:
         return None
-    x, axis = b.value(given["a"]), given.get("axis")
+    x, axis = b.value(args["a"]), args.integer("axis")
     shape = x.shape
     if axis is None:
         x, at = b.reshape(x, (x.size,)), 0
@@ -177,30 +187,30 @@ def _position(b: Builder, call: Recorded, combine: str) -> Any:
         hit = b.map("logical_or", hit, b.map("isnan", x))
     line = tuple(n if k == at else 1 for k in range(x.ndim))
     places = b.map("where", hit, b.iota(line, at), b.const(n, INT))
-    keepdims = given.get("keepdims") is True
+    keepdims = args.flag("keepdims")
     r = b.reduce("minimum", places, (at,), keepdims and axis is not None)
     return b.reshape(r, (1,) * len(shape)) if keepdims and axis is None else r
 
 
 @function(np.argmax)
-def _argmax(b: Builder, call: Recorded) -> Any:
+def _argmax(b: Builder, call: ValueCall) -> Translated:
     return _position(b, call, "maximum")
 
 
 @function(np.argmin)
-def _argmin(b: Builder, call: Recorded) -> Any:
+def _argmin(b: Builder, call: ValueCall) -> Translated:
     return _position(b, call, "minimum")
 
 
-def _log_sum(exp: str, log: str) -> Any:
+def _log_sum(exp: str, log: str) -> Translation:
     """Return the lowering of ``np.logaddexp.reduce``: with the largest element taken out."""
 
-    def lower(b: Builder, call: Recorded) -> Any:
-        params = dict(call.params)
-        where, initial = params.pop("where", True), params.pop("initial", None)
+    def lower(b: Builder, call: ValueCall) -> Translated:
+        params = call.params
+        where, initial = params.get("where", True), params.get("initial")
         if where is not True or initial not in (None, np._NoValue):
             return None
-        axis, keepdims = params.get("axis", 0), bool(params.get("keepdims", False))
+        axis, keepdims = params.axis(0), params.flag("keepdims")
         x = b.value(call.operands[0])
         if x.dtype.kind != "f" or not x.size:
             return None
@@ -225,12 +235,12 @@ record("logaddexp2.reduce")(_log_sum("exp2", "log2"))
 
 
 @function(np.linalg.norm)
-def _norm(b: Builder, call: Recorded) -> Any:
-    given = call.bound("x", "ord", "axis", "keepdims")
-    if given is None:
+def _norm(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("x", "ord", "axis", "keepdims")
+    if args is None:
         return None
-    x, axis, order = b.value(given["x"]), given.get("axis"), given.get("ord")
-    keepdims = given.get("keepdims", False)
+    x, axis, order = b.value(args["x"]), args.axis(), args.get("ord")
+    keepdims = args.flag("keepdims")
     if x.dtype.kind != "f":
         x = b.cast(x, np.float64)
     one = isinstance(axis, int) or (axis is None and x.ndim == 1)
@@ -239,7 +249,7 @@ def _norm(b: Builder, call: Recorded) -> Any:
         return None if total is None else b.map("sqrt", total)
     if not one or order not in (1, np.inf, -np.inf):
         return None
-    combine = "add" if order == 1 else "maximum" if order > 0 else "minimum"
+    combine = "add" if order == 1 else "maximum" if order == np.inf else "minimum"
     return fold(b, combine, b.map("absolute", x), axis, None, keepdims)
 
 
@@ -247,15 +257,15 @@ def _norm(b: Builder, call: Recorded) -> Any:
 
 
 @function(np.diff)
-def _diff(b: Builder, call: Recorded) -> Any:
-    given = call.bound("a", "n", "axis")
-    if given is None:
+def _diff(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a", "n", "axis")
+    if args is None:
         return None
-    x = b.value(given["a"])
+    x = b.value(args["a"])
     if x.dtype == BOOL:
         return None
-    axis = normalize_axis_index(given.get("axis", -1), x.ndim)
-    for _ in range(given.get("n", 1)):
+    axis = normalize_axis_index(args.integer("axis", -1), x.ndim)
+    for _ in range(args.integer("n", 1)):
         n = x.shape[axis]
         if n < 2:
             return None
@@ -263,42 +273,44 @@ def _diff(b: Builder, call: Recorded) -> Any:
     return x
 
 
-_GATHERED = frozenset({"edge", "reflect", "symmetric", "wrap"})
+_Gathered: TypeAlias = Literal["edge", "reflect", "symmetric", "wrap"]
+_GATHERED: tuple[_Gathered, ...] = get_args(_Gathered)
 
 
 @function(np.pad)
-def _pad(b: Builder, call: Recorded) -> Any:
-    given = call.bound("array", "pad_width", "mode", "constant_values", "reflect_type")
-    if given is None or isinstance(given["pad_width"], dict):
+def _pad(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("array", "pad_width", "mode", "constant_values", "reflect_type")
+    if args is None or isinstance(args["pad_width"], dict):
         return None
-    x, mode = b.value(given["array"]), given.get("mode", "constant")
-    pairs = np.broadcast_to(np.asarray(given["pad_width"]), (x.ndim, 2)).tolist()
+    x, mode = b.value(args["array"]), args.get("mode", "constant")
+    pairs = np.broadcast_to(np.asarray(args["pad_width"]), (x.ndim, 2)).tolist()
     if mode == "constant":
-        fill = given.get("constant_values", 0)
-        if np.ndim(fill) or isinstance(fill, tuple):
+        fill = args.get("constant_values", 0)
+        if ndim_of(fill) or isinstance(fill, tuple):
             return None
         base = b.broadcast(b.value(fill, x.dtype), call.result.shape)
         return b.update_slice(base, x, tuple(low for low, _ in pairs), (1,) * x.ndim)
-    if mode not in _GATHERED or given.get("reflect_type", "even") != "even" or not x.size:
+    places = next((m for m in _GATHERED if m == mode), None)
+    if places is None or args.get("reflect_type", "even") != "even" or not x.size:
         return None
     for axis, pair in enumerate(pairs):
         if any(pair):
-            at = np.pad(np.arange(x.shape[axis]), tuple(pair), mode=mode)
+            at = np.pad(np.arange(x.shape[axis]), tuple(pair), mode=places)
             x = b.gather(x, [b.array(at)], (axis,), axis)
     return x
 
 
 @function(np.searchsorted)
-def _searchsorted(b: Builder, call: Recorded) -> Any:
+def _searchsorted(b: Builder, call: ValueCall) -> Translated:
     """Count the smaller elements, where these are few; nan is larger than all others."""
-    given = call.bound("a", "v", "side", "sorter")
-    if given is None or given.get("sorter") is not None:
+    args = call.bound("a", "v", "side", "sorter")
+    if args is None or args.get("sorter") is not None:
         return None
-    a, v = b.value(given["a"]), b.value(given["v"])
+    a, v = b.value(args["a"]), b.value(args["v"])
     if a.ndim != 1 or a.size > _FEW or a.dtype.kind != "f" or v.dtype != a.dtype:
         return None
     wide = b.reshape(v, (*v.shape, 1))
-    if given.get("side", "left") == "left":
+    if args.get("side", "left") == "left":
         below = b.map("less", a, wide)
         below = b.map("logical_or", below, _only(b, wide, a))
     else:
@@ -318,7 +330,7 @@ def _only(b: Builder, x: Value, y: Value) -> Value:
 # -- masks and holes ---------------------------------------------------------------------------
 
 
-def _live(b: Builder, x: Value, where: Any, skip: bool) -> Value | None:
+def _live(b: Builder, x: Value, where: object, skip: bool) -> Value | None:
     """Return the mask of the elements that take part, None for all."""
     mask = None if where is True or where is None else b.value(where, BOOL)
     if skip and x.dtype.kind == "f":
@@ -328,7 +340,7 @@ def _live(b: Builder, x: Value, where: Any, skip: bool) -> Value | None:
 
 
 def _masked_mean(
-    b: Builder, x: Value, mask: Value | None, axis: Any, keepdims: Any
+    b: Builder, x: Value, mask: Value | None, axis: Axis, keepdims: bool
 ) -> tuple[Value, Value] | None:
     """Return the mean of the elements that take part, and their number."""
     zero = b.const(0, x.dtype)
@@ -348,15 +360,14 @@ def _masked_mean(
     return mean, n
 
 
-def _mean(skip: bool) -> Any:
-    def lower(b: Builder, call: Recorded) -> Any:
+def _mean(skip: bool) -> Translation:
+    def lower(b: Builder, call: ValueCall) -> Translated:
         x, where = b.value(call.operands[0]), call.operands[1]
         if x.dtype.kind != "f" or call.params.get("dtype") is not None:
             return None
         mask = _live(b, x, where, skip)
-        axis, keepdims = call.params.get("axis"), call.params.get("keepdims", False)
-        made = _masked_mean(b, x, mask, axis, keepdims)
-        return None if made is None else made[0]
+        mean = _masked_mean(b, x, mask, call.params.axis(), call.params.flag("keepdims"))
+        return None if mean is None else mean[0]
 
     return lower
 
@@ -365,17 +376,17 @@ record("mean.where")(_mean(skip=False))
 record("nanmean")(_mean(skip=True))
 
 
-def _extremum(combine: str, sign: float) -> Any:
+def _extremum(combine: str, sign: float) -> Translation:
     """Return the lowering of nanmax or nanmin: nan where all elements are."""
 
-    def lower(b: Builder, call: Recorded) -> Any:
+    def lower(b: Builder, call: ValueCall) -> Translated:
         x, initial, where = b.value(call.operands[0]), *call.operands[1:]
         if x.dtype.kind != "f" or initial is not None or where is not True:
             return None
         hole = b.map("isnan", x)
         filled = b.map("where", hole, b.const(sign * math.inf, x.dtype), x)
-        r = fold(b, combine, filled, **call.params)
-        empty = fold(b, "logical_and", hole, **call.params)
+        r = folded_as(b, combine, filled, call.params)
+        empty = folded_as(b, "logical_and", hole, call.params)
         if r is None or empty is None:
             return None
         return b.map("where", empty, b.const(math.nan, x.dtype), r)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from adarray.base.types import DType
 from adarray.compiler.ir.builder import BOOL, INT, PRINTABLE, Builder
 from adarray.compiler.ir.program import Value
 from adarray.compiler.scalars.catalogue import FUNCTIONS
-from adarray.compiler.translate import Recorded, function, record
+from adarray.compiler.translate import (
+    Arguments,
+    Axis,
+    Translated,
+    Translation,
+    ValueCall,
+    function,
+    record,
+)
 from adarray.ops.common import normalized_axes
 
 
-def accumulator(name: str, dtype: Any, asked: Any) -> Any:
+def accumulator(name: str, dtype: DType, wanted: DType | None) -> DType:
     """Return the dtype in which NumPy folds: small integers are summed as int64 or uint64."""
-    if asked is not None:
-        return np.dtype(asked)
+    if wanted is not None:
+        return wanted
     if name in ("add", "multiply") and dtype.kind in "bi" and dtype.itemsize < 8:
         return INT
     if name in ("add", "multiply") and dtype.kind == "u" and dtype.itemsize < 8:
@@ -26,7 +34,12 @@ def accumulator(name: str, dtype: Any, asked: Any) -> Any:
 
 
 def fold(
-    b: Builder, name: str, x: Value, axis: Any = None, dtype: Any = None, keepdims: Any = False
+    b: Builder,
+    name: str,
+    x: Value,
+    axis: Axis = None,
+    dtype: DType | None = None,
+    keepdims: bool = False,
 ) -> Value | None:
     """Reduce `x` as ``np.<ufunc>.reduce`` does."""
     to = accumulator(name, x.dtype, dtype)
@@ -38,10 +51,15 @@ def fold(
         name = FUNCTIONS[name].truths_as or name
     if name in ("maximum", "minimum") and 0 in x.shape:
         return None
-    return b.reduce(name, x, axes, bool(keepdims))
+    return b.reduce(name, x, axes, keepdims)
 
 
-def count_along(x: Value, axis: Any) -> int:
+def folded_as(b: Builder, name: str, x: Value, args: Arguments) -> Value | None:
+    """Reduce `x` with the arguments of a reduction."""
+    return fold(b, name, x, args.axis(), args.dtype(), args.flag("keepdims"))
+
+
+def count_along(x: Value, axis: Axis) -> int:
     """Return how many elements are folded into one."""
     return math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
 
@@ -50,47 +68,42 @@ def count_along(x: Value, axis: Any) -> int:
 
 
 @record("sum")
-def _sum(b: Builder, call: Recorded) -> Any:
-    return fold(b, "add", b.value(call.operands[0]), **call.params)
+def _sum(b: Builder, call: ValueCall) -> Translated:
+    return folded_as(b, "add", b.value(call.operands[0]), call.params)
 
 
 @record("prod")
-def _prod(b: Builder, call: Recorded) -> Any:
-    return fold(b, "multiply", b.value(call.operands[0]), **call.params)
+def _prod(b: Builder, call: ValueCall) -> Translated:
+    return folded_as(b, "multiply", b.value(call.operands[0]), call.params)
 
 
 @record("max")
-def _max(b: Builder, call: Recorded) -> Any:
-    return fold(b, "maximum", b.value(call.operands[0]), **call.params)
+def _max(b: Builder, call: ValueCall) -> Translated:
+    return folded_as(b, "maximum", b.value(call.operands[0]), call.params)
 
 
 @record("min")
-def _min(b: Builder, call: Recorded) -> Any:
-    return fold(b, "minimum", b.value(call.operands[0]), **call.params)
+def _min(b: Builder, call: ValueCall) -> Translated:
+    return folded_as(b, "minimum", b.value(call.operands[0]), call.params)
 
 
-def _inexact(x: Value, dtype: Any) -> Any:
-    """Return the dtype in which means are taken, None if it is none of ours."""
-    if dtype is not None:
-        dtype = np.dtype(dtype)
-    elif x.dtype.kind in "biu":
-        dtype = np.dtype(np.float64)
-    else:
-        dtype = x.dtype
+def _inexact(x: Value, dtype: DType | None) -> DType | None:
+    """Return the dtype in which means are taken, None if no kernel has it."""
+    if dtype is None:
+        dtype = np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype
     return dtype if dtype.kind == "f" and dtype in PRINTABLE else None
 
 
 @record("mean")
-def _mean(b: Builder, call: Recorded) -> Any:
+def _mean(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
-    axis, keepdims = call.params.get("axis"), call.params.get("keepdims", False)
-    dtype = _inexact(x, call.params.get("dtype"))
+    dtype = _inexact(x, call.params.dtype())
     if dtype is None:
         return None
-    return mean(b, b.cast(x, dtype), axis, keepdims)
+    return mean(b, b.cast(x, dtype), call.params.axis(), call.params.flag("keepdims"))
 
 
-def mean(b: Builder, x: Value, axis: Any, keepdims: Any) -> Value | None:
+def mean(b: Builder, x: Value, axis: Axis, keepdims: bool) -> Value | None:
     """Return the mean of floating-point numbers."""
     total = fold(b, "add", x, axis, None, keepdims)
     if total is None:
@@ -99,54 +112,47 @@ def mean(b: Builder, x: Value, axis: Any, keepdims: Any) -> Value | None:
 
 
 @record("var")
-def _var(b: Builder, call: Recorded) -> Any:
-    return _variance(b, b.value(call.operands[0]), **call.params)
+def _var(b: Builder, call: ValueCall) -> Translated:
+    return _variance(b, b.value(call.operands[0]), call.params)
 
 
 @record("std")
-def _std(b: Builder, call: Recorded) -> Any:
-    variance = _variance(b, b.value(call.operands[0]), **call.params)
+def _std(b: Builder, call: ValueCall) -> Translated:
+    variance = _variance(b, b.value(call.operands[0]), call.params)
     return None if variance is None else b.map("sqrt", variance)
 
 
-def _variance(
-    b: Builder, x: Value, axis: Any = None, dtype: Any = None, ddof: Any = 0,
-    keepdims: Any = False, correction: Any = None,
-) -> Value | None:  # fmt: skip
-    to = _inexact(x, dtype)
-    if to is None:
+def _variance(b: Builder, x: Value, args: Arguments) -> Value | None:
+    axis = args.axis()
+    to = _inexact(x, args.dtype())
+    lost = args.get("ddof", 0) if args.get("correction") is None else args["correction"]
+    if to is None or not isinstance(lost, (int, float, np.integer, np.floating)):
         return None
     x = b.cast(x, to)
     center = mean(b, x, axis, True)
     if center is None:
         return None
     d = b.map("subtract", x, center)
-    total = fold(b, "add", b.map("multiply", d, d), axis, None, keepdims)
+    total = fold(b, "add", b.map("multiply", d, d), axis, None, args.flag("keepdims"))
     assert total is not None
-    free = max(count_along(x, axis) - (ddof if correction is None else correction), 0)
+    free = max(count_along(x, axis) - lost, 0)
     return b.map("divide", total, b.const(free, to))
 
 
 @record("norm")
-def _norm(b: Builder, call: Recorded) -> Any:
+def _norm(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
     if x.dtype.kind != "f":
         x = b.cast(x, np.float64)
-    total = fold(
-        b,
-        "add",
-        b.map("multiply", x, x),
-        call.params.get("axis"),
-        None,
-        call.params.get("keepdims", False),
-    )
+    axis, keepdims = call.params.axis(), call.params.flag("keepdims")
+    total = fold(b, "add", b.map("multiply", x, x), axis, None, keepdims)
     return None if total is None else b.map("sqrt", total)
 
 
 # -- with masks and initial values --------------------------------------------------------------
 
 
-def _masked(b: Builder, x: Value, where: Any, fill: Any) -> Value:
+def _masked(b: Builder, x: Value, where: object, fill: float) -> Value:
     """Return `x` with `fill` where the mask does not hold."""
     if where is True:
         return x
@@ -155,41 +161,39 @@ def _masked(b: Builder, x: Value, where: Any, fill: Any) -> Value:
     return b.map("where", mask, x, b.const(fill, x.dtype))
 
 
-def _with_initial(b: Builder, name: str, r: Value | None, initial: Any) -> Value | None:
+def _with_initial(b: Builder, name: str, r: Value | None, initial: object) -> Value | None:
     if r is None or initial is None:
         return r
     return b.map(name, b.value(initial, r.dtype), r)
 
 
-def _folded(name: str, identity: float) -> Any:
-    def lower(b: Builder, call: Recorded) -> Any:
-        x, initial, where = call.operands
-        x = b.value(x)
-        to = accumulator(name, x.dtype, call.params.get("dtype"))
+def _folded(name: str, identity: float) -> Translation:
+    def lower(b: Builder, call: ValueCall) -> Translated:
+        x, (initial, where) = b.value(call.operands[0]), call.operands[1:]
+        to = accumulator(name, x.dtype, call.params.dtype())
         if to not in PRINTABLE:
             return None
-        r = fold(b, name, _masked(b, b.cast(x, to), where, identity), **call.params)
+        r = folded_as(b, name, _masked(b, b.cast(x, to), where, identity), call.params)
         return _with_initial(b, name, r, initial)
 
     return lower
 
 
-def _extremum(name: str, sign: float) -> Any:
-    def lower(b: Builder, call: Recorded) -> Any:
-        x, initial, where = call.operands
-        x = b.value(x)
+def _extremum(name: str, sign: float) -> Translation:
+    def lower(b: Builder, call: ValueCall) -> Translated:
+        x, (initial, where) = b.value(call.operands[0]), call.operands[1:]
         if x.dtype.kind != "f" or (where is not True and initial is None):
             return None
-        r = fold(b, name, _masked(b, x, where, sign * math.inf), **call.params)
+        r = folded_as(b, name, _masked(b, x, where, sign * math.inf), call.params)
         return _with_initial(b, name, r, initial)
 
     return lower
 
 
-def _nan_folded(name: str, identity: float) -> Any:
+def _nan_folded(name: str, identity: float) -> Translation:
     plain = _folded(name, identity)
 
-    def lower(b: Builder, call: Recorded) -> Any:
+    def lower(b: Builder, call: ValueCall) -> Translated:
         x, initial, where = call.operands
         filled = _filled(b, b.value(x), identity)
         return plain(b, call._replace(operands=(filled, initial, where)))
@@ -214,14 +218,13 @@ record("min.where")(_extremum("minimum", 1))
 # -- truths ------------------------------------------------------------------------------------
 
 
-def _truths(name: str) -> Any:
-    def lower(b: Builder, call: Recorded) -> Any:
-        bound = call.bound("a", "axis", "out", "keepdims")
-        if bound is None:
+def _truths(name: str) -> Translation:
+    def lower(b: Builder, call: ValueCall) -> Translated:
+        args = call.bound("a", "axis", "out", "keepdims")
+        if args is None:
             return None
-        x = b.cast(b.value(bound["a"]), BOOL)
-        keepdims = bound.get("keepdims")
-        return fold(b, name, x, bound.get("axis"), None, keepdims is True)
+        x = b.cast(b.value(args["a"]), BOOL)
+        return fold(b, name, x, args.axis(), None, args.flag("keepdims"))
 
     return lower
 
@@ -231,12 +234,12 @@ function(np.any)(_truths("logical_or"))
 
 
 @function(np.count_nonzero)
-def _count_nonzero(b: Builder, call: Recorded) -> Any:
-    bound = call.bound("a", "axis", "keepdims")
-    if bound is None:
+def _count_nonzero(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("a", "axis", "keepdims")
+    if args is None:
         return None
-    x = b.cast(b.value(bound["a"]), BOOL)
-    return fold(b, "add", x, bound.get("axis"), None, bound.get("keepdims", False))
+    x = b.cast(b.value(args["a"]), BOOL)
+    return fold(b, "add", x, args.axis(), None, args.flag("keepdims"))
 
 
 UFUNC_FOLDS = frozenset({
@@ -244,39 +247,38 @@ UFUNC_FOLDS = frozenset({
 })  # fmt: skip
 
 
-def ufunc_reduce(b: Builder, name: str, call: Recorded) -> Any:
+def ufunc_reduce(b: Builder, name: str, call: ValueCall) -> Translated:
     """Lower ``np.<ufunc>.reduce``."""
-    bound = call.bound("a", "axis", "dtype", "out", "keepdims", "initial", "where")
-    if bound is None or name not in UFUNC_FOLDS:
+    args = call.bound("a", "axis", "dtype", "out", "keepdims", "initial", "where")
+    if args is None or name not in UFUNC_FOLDS:
         return None
-    if bound.get("where", True) is not True or bound.get("initial") not in (None, np._NoValue):
+    if args.get("where", True) is not True or args.get("initial") not in (None, np._NoValue):
         return None
-    x = b.value(bound["a"])
+    x = b.value(args["a"])
     if name.startswith("logical"):
         x = b.cast(x, BOOL)
-    keepdims = bound.get("keepdims", False) is True
-    return fold(b, name, x, bound.get("axis", 0), bound.get("dtype"), keepdims)
+    return fold(b, name, x, args.axis(0), args.dtype(), args.flag("keepdims"))
 
 
 # -- running folds -----------------------------------------------------------------------------
 
 
-def running(b: Builder, name: str, x: Value, axis: Any, dtype: Any) -> Value | None:
+def running(b: Builder, name: str, x: Value, axis: int | None, dtype: DType | None) -> Value | None:
     """Fold `x` along an axis, keeping every step."""
     to = accumulator(name, x.dtype, dtype)
     if to not in PRINTABLE or to == BOOL:
         return None
     if axis is None or not x.ndim:
         x, axis = b.reshape(x, (x.size,)), 0
-    return b.scan(name, b.cast(x, to), int(axis) % x.ndim)
+    return b.scan(name, b.cast(x, to), axis % x.ndim)
 
 
-def _scan(name: str, fill: float | None) -> Any:
-    def lower(b: Builder, call: Recorded) -> Any:
+def _scan(name: str, fill: float | None) -> Translation:
+    def lower(b: Builder, call: ValueCall) -> Translated:
         x = b.value(call.operands[0])
         if fill is not None:
             x = _filled(b, x, fill)
-        return running(b, name, x, call.params.get("axis"), call.params.get("dtype"))
+        return running(b, name, x, call.params.integer("axis"), call.params.dtype())
 
     return lower
 
@@ -287,12 +289,12 @@ record("nancumsum")(_scan("add", 0.0))
 record("nancumprod")(_scan("multiply", 1.0))
 
 
-def ufunc_accumulate(b: Builder, name: str, call: Recorded) -> Any:
+def ufunc_accumulate(b: Builder, name: str, call: ValueCall) -> Translated:
     """Lower ``np.<ufunc>.accumulate``."""
-    bound = call.bound("a", "axis", "dtype", "out")
-    if bound is None or name not in ("add", "multiply", "maximum", "minimum"):
+    args = call.bound("a", "axis", "dtype", "out")
+    if args is None or name not in ("add", "multiply", "maximum", "minimum"):
         return None
-    x = b.value(bound["a"])
+    x = b.value(args["a"])
     if not x.ndim:
         return None
-    return running(b, name, x, bound.get("axis", 0), bound.get("dtype"))
+    return running(b, name, x, args.integer("axis", 0), args.dtype())

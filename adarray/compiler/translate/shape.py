@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from adarray.base.op import OPS
-from adarray.compiler.ir.builder import Builder, Weak
+from adarray.base.op import OPS, Op
+from adarray.base.recording import Symbol
+from adarray.compiler.ir.builder import Builder
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.views import Shape, StridedLayout
-from adarray.compiler.translate import Recorded, function, record
+from adarray.compiler.translate import (
+    Arguments,
+    Translated,
+    Translation,
+    ValueCall,
+    axes_of,
+    function,
+    index_of,
+    record,
+)
 from adarray.ops.common import normalized_axes
 
 # -- views -------------------------------------------------------------------------------------
 
 
 @record("reshape")
-def _reshape(b: Builder, call: Recorded) -> Any:
+def _reshape(b: Builder, call: ValueCall) -> Translated:
     order = call.params.get("order", "C")
     if order == "F":  # C order of the reversed axes
         back = b.reshape(_reversed(b, b.value(call.operands[0])), call.result.shape[::-1])
@@ -27,12 +37,12 @@ def _reshape(b: Builder, call: Recorded) -> Any:
 
 
 @record("squeeze", "expand_dims")
-def _same_order(b: Builder, call: Recorded) -> Any:
+def _same_order(b: Builder, call: ValueCall) -> Translated:
     return b.reshape(b.value(call.operands[0]), call.result.shape)
 
 
 @record("ravel")
-def _ravel(b: Builder, call: Recorded) -> Any:
+def _ravel(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
     if call.params.get("order", "C") == "F":
         x = _reversed(b, x)
@@ -46,27 +56,29 @@ def _reversed(b: Builder, x: Value) -> Value:
 
 
 @record("transpose")
-def _transpose(b: Builder, call: Recorded) -> Any:
+def _transpose(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
     axes = call.params.get("axes")
-    order = range(x.ndim)[::-1] if axes is None else [int(i) % x.ndim for i in axes]
+    order = range(x.ndim)[::-1] if axes is None else normalize_axis_tuple(axes_of(axes), x.ndim)
     return b.transpose(x, order)
 
 
 @record("swapaxes")
-def _swapaxes(b: Builder, call: Recorded) -> Any:
+def _swapaxes(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
     order = list(range(x.ndim))
-    i, j = call.params["axis1"], call.params["axis2"]
+    i, j = (index_of(call.params[name]) for name in ("axis1", "axis2"))
     order[i], order[j] = order[j], order[i]
     return b.transpose(x, order)
 
 
 @record("moveaxis")
-def _moveaxis(b: Builder, call: Recorded) -> Any:
+def _moveaxis(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
-    source = normalize_axis_tuple(call.params["source"], x.ndim)
-    destination = normalize_axis_tuple(call.params["destination"], x.ndim)
+    source, destination = (
+        normalize_axis_tuple(axes_of(call.params[name]), x.ndim)
+        for name in ("source", "destination")
+    )
     order = [i for i in range(x.ndim) if i not in source]
     for to, at in sorted(zip(destination, source, strict=True)):
         order.insert(to, at)
@@ -74,28 +86,28 @@ def _moveaxis(b: Builder, call: Recorded) -> Any:
 
 
 @record("broadcast_to")
-def _broadcast_to(b: Builder, call: Recorded) -> Any:
+def _broadcast_to(b: Builder, call: ValueCall) -> Translated:
     return b.broadcast(b.value(call.operands[0]), call.result.shape)
 
 
 @record("flip")
-def _flip(b: Builder, call: Recorded) -> Any:
+def _flip(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
-    return b.flip(x, normalized_axes(call.params.get("axis"), x.ndim))
+    return b.flip(x, normalized_axes(call.params.axis(), x.ndim))
 
 
 @record("copy")
-def _copy(b: Builder, call: Recorded) -> Any:
+def _copy(b: Builder, call: ValueCall) -> Translated:
     return b.value(call.operands[0])
 
 
 @record("real", "conjugate")
-def _real(b: Builder, call: Recorded) -> Any:
+def _real(b: Builder, call: ValueCall) -> Translated:
     return b.value(call.operands[0])
 
 
-def _by_layout(name: str) -> Any:
-    def lower(b: Builder, call: Recorded) -> Any:
+def _by_layout(name: str) -> Translation:
+    def lower(b: Builder, call: ValueCall) -> Translated:
         return by_layout(b, name, call)
 
     return lower
@@ -105,7 +117,7 @@ for _name in ("rot90", "diagonal", "sliding_window_view", "einsum_view"):
     record(_name)(_by_layout(_name))
 
 
-def by_layout(b: Builder, name: str, call: Recorded) -> Any:
+def by_layout(b: Builder, name: str, call: ValueCall) -> Translated:
     """Lower an operation of one operand to the view that NumPy makes of it.
 
     NumPy runs on an array whose memory nobody reads, and the call.result's address and strides
@@ -118,13 +130,13 @@ def by_layout(b: Builder, name: str, call: Recorded) -> Any:
     return None if shown is None else b.view(x, *shown)
 
 
-def layout_of(op: Any, shape: Shape, params: Any) -> StridedLayout | None:
+def layout_of(op: Op, shape: Shape, params: Arguments) -> StridedLayout | None:
     """Return the view that a layout operation makes of a C-ordered array; None for a copy."""
     dummy = np.empty(shape, np.int8)
     return seen(op.evaluate(dummy, **params), dummy)
 
 
-def seen(r: Any, base: np.ndarray) -> StridedLayout | None:
+def seen(r: object, base: np.ndarray) -> StridedLayout | None:
     """Return `r`, a view of the C-ordered array `base` of bytes, as a `StridedLayout`."""
     if not isinstance(r, np.ndarray) or not np.may_share_memory(r, base):
         return None
@@ -136,7 +148,7 @@ def seen(r: Any, base: np.ndarray) -> StridedLayout | None:
 
 
 @record("astype")
-def _astype(b: Builder, call: Recorded) -> Any:
+def _astype(b: Builder, call: ValueCall) -> Translated:
     return b.value(call.operands[0], call.result.dtype)
 
 
@@ -144,16 +156,16 @@ def _astype(b: Builder, call: Recorded) -> Any:
 
 
 @record("roll")
-def _roll(b: Builder, call: Recorded) -> Any:
+def _roll(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
-    axis, shift = call.params.get("axis"), call.params["shift"]
-    if isinstance(shift, (Value, Weak)) or not x.size:
+    axis, shift = call.params.axis(), call.params.integers("shift")
+    if shift is None or not x.size:
         return None
     if axis is None:
-        flat = roll(b, b.reshape(x, (x.size,)), int(np.sum(shift)), 0)
+        flat = roll(b, b.reshape(x, (x.size,)), int(shift.sum()), 0)
         return b.reshape(flat, x.shape)
-    for k, i in zip(*(a.tolist() for a in np.broadcast_arrays(*map(np.atleast_1d, (shift, axis)))),
-                    strict=True):  # fmt: skip
+    shifts, axes = np.broadcast_arrays(np.atleast_1d(shift), np.atleast_1d(axis))
+    for k, i in zip(shifts.tolist(), axes.tolist(), strict=True):
         x = roll(b, x, k, normalize_axis_index(i, x.ndim))
     return x
 
@@ -169,20 +181,20 @@ def roll(b: Builder, x: Value, shift: int, axis: int) -> Value:
 
 
 @record("repeat")
-def _repeat(b: Builder, call: Recorded) -> Any:
+def _repeat(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
-    axis, repeats = call.params.get("axis"), call.params["repeats"]
-    if isinstance(repeats, (Value, Weak)):
+    axis, repeats = call.params.integer("axis"), call.params.integers("repeats")
+    if repeats is None:
         return None
     if axis is None:
         x, axis = b.reshape(x, (x.size,)), 0
     axis = normalize_axis_index(axis, x.ndim) if x.ndim else 0
     if not x.ndim:
         x = b.reshape(x, (1,))
-    if np.size(repeats) != 1:
+    if repeats.size != 1:
         picked = np.repeat(np.arange(x.shape[axis]), repeats)
         return b.gather(x, [b.array(picked)], (axis,), axis)
-    times = int(np.asarray(repeats).reshape(()))
+    times = int(repeats.reshape(()))
     shape = (*x.shape[: axis + 1], times, *x.shape[axis + 1 :])
     strides = c_strides(x.shape)
     spread = b.view(x, 0, (*strides[: axis + 1], 0, *strides[axis + 1 :]), shape)
@@ -190,12 +202,12 @@ def _repeat(b: Builder, call: Recorded) -> Any:
 
 
 @record("tile")
-def _tile(b: Builder, call: Recorded) -> Any:
+def _tile(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
-    reps = call.params["reps"]
-    if isinstance(reps, (Value, Weak)):
+    reps = call.params.integers("reps")
+    if reps is None:
         return None
-    counts = (int(reps),) if np.ndim(reps) == 0 else tuple(int(r) for r in reps)
+    counts = tuple(int(r) for r in np.atleast_1d(reps))
     ndim = max(len(counts), x.ndim)
     counts = (1,) * (ndim - len(counts)) + counts
     sizes = (1,) * (ndim - x.ndim) + x.shape
@@ -205,7 +217,7 @@ def _tile(b: Builder, call: Recorded) -> Any:
 
 
 @record("pad")
-def _pad(b: Builder, call: Recorded) -> Any:
+def _pad(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
     widths = call.params["pad_width"]
     if isinstance(widths, dict):
@@ -215,10 +227,10 @@ def _pad(b: Builder, call: Recorded) -> Any:
     return b.update_slice(base, x, tuple(int(w[0]) for w in pairs), (1,) * x.ndim)
 
 
-def _triangle(lower: bool) -> Any:
-    def make(b: Builder, call: Recorded) -> Any:
+def _triangle(lower: bool) -> Translation:
+    def make(b: Builder, call: ValueCall) -> Translated:
         x = b.value(call.operands[0])
-        k = call.params.get("k", 0)
+        k = call.params.integer("k", 0)
         mask = triangle(b, call.result.shape[-2:], k if lower else k - 1)
         zero = b.const(0, x.dtype)
         return b.map("where", mask, *((x, zero) if lower else (zero, x)))
@@ -237,12 +249,12 @@ record("triu")(_triangle(lower=False))
 
 
 @record("concatenate")
-def _concatenate(b: Builder, call: Recorded) -> Any:
-    return concatenate(b, call.operands, call.params.get("axis", 0), call.result)
+def _concatenate(b: Builder, call: ValueCall) -> Translated:
+    return concatenate(b, call.operands, call.params.integer("axis", 0), call.result)
 
 
-def concatenate(b: Builder, operands: Any, axis: Any, result: Any) -> Any:
-    """Join arrays in the result's dtype."""
+def concatenate(b: Builder, operands: Iterable[object], axis: int | None, result: Symbol) -> Value:
+    """Concatenate arrays in the result's dtype."""
     parts = [b.value(x, result.dtype) for x in operands]
     if axis is None:
         parts, axis = [b.reshape(p, (p.size,)) for p in parts], 0
@@ -250,18 +262,18 @@ def concatenate(b: Builder, operands: Any, axis: Any, result: Any) -> Any:
 
 
 @function(np.stack)
-def _stack(b: Builder, call: Recorded) -> Any:
-    given = call.bound("arrays", "axis", "out")
-    if given is None or not isinstance(given["arrays"], (list, tuple)):
+def _stack(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("arrays", "axis", "out")
+    if args is None or not isinstance(args["arrays"], (list, tuple)):
         return None
-    axis = normalize_axis_index(given.get("axis", 0), len(call.result.shape))
-    parts = [b.value(x, call.result.dtype) for x in given["arrays"]]
+    axis = normalize_axis_index(args.integer("axis", 0), len(call.result.shape))
+    parts = [b.value(x, call.result.dtype) for x in args["arrays"]]
     shapes = [(*p.shape[:axis], 1, *p.shape[axis:]) for p in parts]
     return b.concatenate([b.reshape(p, s) for p, s in zip(parts, shapes, strict=True)], axis)
 
 
-def _joining(axis_of: Any, ndmin: int) -> Any:
-    def lower(b: Builder, call: Recorded) -> Any:
+def _concatenation(axis_of: Callable[[list[Value]], int], ndmin: int) -> Translation:
+    def lower(b: Builder, call: ValueCall) -> Translated:
         if (
             len(call.operands) != 1
             or call.params
@@ -280,5 +292,5 @@ def _at_least(b: Builder, x: Value, ndim: int) -> Value:
     return x if lead <= 0 else b.reshape(x, (1,) * lead + x.shape)
 
 
-function(np.vstack)(_joining(lambda _: 0, 2))
-function(np.hstack)(_joining(lambda parts: 0 if parts[0].ndim == 1 else 1, 1))
+function(np.vstack)(_concatenation(lambda _: 0, 2))
+function(np.hstack)(_concatenation(lambda parts: 0 if parts[0].ndim == 1 else 1, 1))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from adarray.compiler.ir.builder import Builder
 from adarray.compiler.ir.program import Value
-from adarray.compiler.translate import Recorded, record
+from adarray.compiler.translate import Axis, Translated, Translation, ValueCall, record
 from adarray.compiler.translate.elementwise import emit
 from adarray.compiler.translate.reductions import fold
 
 
-def _floats(b: Builder, call: Recorded) -> list[Value] | None:
+def _floats(b: Builder, call: ValueCall) -> list[Value] | None:
     """Return the operands in the result's dtype, None if that is not floating point."""
     if call.result.dtype.kind != "f" or call.params:
         return None
@@ -24,49 +23,49 @@ def _floats(b: Builder, call: Recorded) -> list[Value] | None:
 def _same(*names: str) -> None:
     """Register functions that NumPy has too."""
 
-    def lowering(name: str) -> Any:
-        def lower(b: Builder, call: Recorded) -> Any:
-            given = _floats(b, call)
-            return None if given is None else emit(b, name, tuple(given))
+    def translation(name: str) -> Translation:
+        def lower(b: Builder, call: ValueCall) -> Translated:
+            args = _floats(b, call)
+            return None if args is None else emit(b, name, tuple(args))
 
         return lower
 
     for name in names:
-        record(f"special.{name}")(lowering(name))
+        record(f"special.{name}")(translation(name))
 
 
 _same("expm1", "log1p", "exp2", "cbrt", "erf", "erfc", "gamma")
 
 
 @record("special.ndtr")
-def _ndtr(b: Builder, call: Recorded) -> Any:
+def _ndtr(b: Builder, call: ValueCall) -> Translated:
     """Return the normal distribution function: erfc loses nothing in the lower tail."""
-    given = _floats(b, call)
-    if given is None:
+    args = _floats(b, call)
+    if args is None:
         return None
     # In double: a rounded argument would cost float32 most digits of a small tail.
-    x = b.cast(given[0], np.float64)
+    x = b.cast(args[0], np.float64)
     z = b.map("multiply", x, b.const(-math.sqrt(0.5), x.dtype))
     tail = b.map("multiply", b.const(0.5, x.dtype), b.map("erfc", z))
     return b.cast(tail, call.result.dtype)
 
 
 @record("special.expit")
-def _expit(b: Builder, call: Recorded) -> Any:
-    given = _floats(b, call)
-    if given is None:
+def _expit(b: Builder, call: ValueCall) -> Translated:
+    args = _floats(b, call)
+    if args is None:
         return None
-    one = b.const(1, given[0].dtype)
-    return b.map("divide", one, b.map("add", one, b.map("exp", b.map("negative", given[0]))))
+    one = b.const(1, args[0].dtype)
+    return b.map("divide", one, b.map("add", one, b.map("exp", b.map("negative", args[0]))))
 
 
 @record("special.log_expit")
-def _log_expit(b: Builder, call: Recorded) -> Any:
+def _log_expit(b: Builder, call: ValueCall) -> Translated:
     """Return ``x - log1p(exp(x))`` for negative numbers, ``-log1p(exp(-x))`` for others."""
-    given = _floats(b, call)
-    if given is None:
+    args = _floats(b, call)
+    if args is None:
         return None
-    x = given[0]
+    x = args[0]
     zero = b.const(0, x.dtype)
     size = b.map("absolute", x)
     rest = b.map("log1p", b.map("exp", b.map("negative", size)))
@@ -74,12 +73,12 @@ def _log_expit(b: Builder, call: Recorded) -> Any:
 
 
 @record("special.logit")
-def _logit(b: Builder, call: Recorded) -> Any:
+def _logit(b: Builder, call: ValueCall) -> Translated:
     """Return log(x / (1 - x)), near one half as ``log1p(s) - log1p(-s)`` with s = 2 x - 1."""
-    given = _floats(b, call)
-    if given is None:
+    args = _floats(b, call)
+    if args is None:
         return None
-    x = given[0]
+    x = args[0]
     one, half = b.const(1, x.dtype), b.const(0.5, x.dtype)
     far = b.map("log", b.map("divide", x, b.map("subtract", one, x)))
     s = b.map("multiply", b.const(2, x.dtype), b.map("subtract", x, half))
@@ -88,12 +87,12 @@ def _logit(b: Builder, call: Recorded) -> Any:
     return b.map("where", inside, near, far)
 
 
-def _times_log(name: str) -> Any:
-    def lower(b: Builder, call: Recorded) -> Any:
-        given = _floats(b, call)
-        if given is None:
+def _times_log(name: str) -> Translation:
+    def lower(b: Builder, call: ValueCall) -> Translated:
+        args = _floats(b, call)
+        if args is None:
             return None
-        x, y = given
+        x, y = args
         zero = b.const(0, x.dtype)
         nothing = b.map(
             "logical_and",
@@ -110,11 +109,11 @@ record("special.xlog1py")(_times_log("log1p"))
 
 
 @record("special.entr")
-def _entr(b: Builder, call: Recorded) -> Any:
-    given = _floats(b, call)
-    if given is None:
+def _entr(b: Builder, call: ValueCall) -> Translated:
+    args = _floats(b, call)
+    if args is None:
         return None
-    x = given[0]
+    x = args[0]
     zero, lowest = b.const(0, x.dtype), b.const(-np.inf, x.dtype)
     r = b.map("negative", b.map("multiply", x, b.map("log", x)))
     r = b.map("where", b.map("equal", x, zero), zero, r)
@@ -124,7 +123,7 @@ def _entr(b: Builder, call: Recorded) -> Any:
 # -- along axes --------------------------------------------------------------------------------
 
 
-def _shifted(b: Builder, x: Value, axis: Any) -> tuple[Value, Value] | None:
+def _shifted(b: Builder, x: Value, axis: Axis) -> tuple[Value, Value] | None:
     """Return `x` less its largest elements, and these where they are finite, 0 elsewhere."""
     largest = fold(b, "maximum", x, axis, None, True)
     if largest is None:
@@ -134,8 +133,8 @@ def _shifted(b: Builder, x: Value, axis: Any) -> tuple[Value, Value] | None:
 
 
 @record("special.softmax")
-def _softmax(b: Builder, call: Recorded) -> Any:
-    x, axis = b.value(call.operands[0], call.result.dtype), call.params.get("axis")
+def _softmax(b: Builder, call: ValueCall) -> Translated:
+    x, axis = b.value(call.operands[0], call.result.dtype), call.params.axis()
     largest = fold(b, "maximum", x, axis, None, True) if x.dtype.kind == "f" else None
     if largest is None:
         return None
@@ -145,8 +144,8 @@ def _softmax(b: Builder, call: Recorded) -> Any:
 
 
 @record("special.log_softmax")
-def _log_softmax(b: Builder, call: Recorded) -> Any:
-    x, axis = b.value(call.operands[0], call.result.dtype), call.params.get("axis")
+def _log_softmax(b: Builder, call: ValueCall) -> Translated:
+    x, axis = b.value(call.operands[0], call.result.dtype), call.params.axis()
     shifted = _shifted(b, x, axis) if x.dtype.kind == "f" else None
     if shifted is None:
         return None
@@ -155,13 +154,13 @@ def _log_softmax(b: Builder, call: Recorded) -> Any:
 
 
 @record("special.logsumexp")
-def _logsumexp(b: Builder, call: Recorded) -> Any:
-    params = dict(call.params)
-    x, *weights = call.operands
-    axis, keepdims = params.pop("axis", None), params.pop("keepdims", False)
-    if any(w is not None for w in weights) or any(params.values()):
+def _logsumexp(b: Builder, call: ValueCall) -> Translated:
+    params = call.params
+    others = [x for name, x in params.items() if name not in ("axis", "keepdims")]
+    if any(w is not None for w in call.operands[1:]) or any(others):
         return None
-    x = b.value(x, call.result.dtype)
+    axis, keepdims = params.axis(), params.flag("keepdims")
+    x = b.value(call.operands[0], call.result.dtype)
     shifted = _shifted(b, x, axis) if x.dtype.kind == "f" else None
     if shifted is None:
         return None
